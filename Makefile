@@ -1,0 +1,52 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+# One thread a process: torch with several threads on a busy machine is many times slower.
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: demo test slow check format bench docs lock clean help
+
+help:            ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
+
+demo: $(READY)   ## the whole story on the embedded corpus and model, offline
+	$(BIN)/reticent demo
+
+test: $(READY)   ## the tests (minutes); `make slow` for the long ones
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+slow: $(READY)   ## the long tests, and those that need models which are not shipped
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
+check: $(READY)  ## formatting, lint, types, layers, generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_repository.py
+
+format: $(READY) ## rewrite the code in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## side-by-side measurements, as ratios in one run
+	$(BIN)/python -m bench
+
+docs: $(READY)   ## regenerate the generated pages
+	$(BIN)/python scripts/write_cli_page.py
+
+lock:            ## renew requirements.lock from pyproject.toml
+	$(PYTHON) scripts/renew_lock.py
+
+clean:           ## remove the environment and caches
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Set-up runs only when the lock or the project file changed.
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "reticent needs Python 3.11 or later; try: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@

@@ -1,0 +1,7 @@
+"""See, prevent and prove what a language model gives away of its training text.
+
+Importing this package is cheap and never imports torch; each layer is imported by name
+(`reticent.core`, `reticent.accounting`, `reticent.models`, ...).
+"""
+
+__version__ = "0.1.0.dev0"

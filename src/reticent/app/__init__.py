@@ -1,0 +1,1 @@
+"""Layer 3: configuration, wiring, journeys, the command line and the server."""

@@ -1,0 +1,1 @@
+"""Layer 2: attacks give scores, metrics give findings. Knows models only through their protocol."""

@@ -1,0 +1,199 @@
+"""What a release did, in the terms its proof needs: frozen values without arithmetic.
+
+Accounting prices events (`reticent.accounting`); an event never changes its meaning. Repetition and
+composition are events of their own, so that no pricing formula has to remember a count. An accountant that
+does not know an event raises `UnsupportedEvent`: nothing is ever priced by guess.
+
+Noise is stated relative to the sensitivity of **adding or removing** one unit; replacing one moves a sum twice as
+far, and accountants of the replace-one relation take that into account.
+"""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """A vector of L2 sensitivity 1 released with Gaussian noise of standard deviation `noise_multiplier`."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _require_positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledGaussian:
+    """A Gaussian release on a Poisson sample: each unit takes part with chance `sampling_rate`.
+
+    One step of DP-SGD.
+    """
+
+    noise_multiplier: float
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        _require_positive("noise_multiplier", self.noise_multiplier)
+        _require_chance("sampling_rate", self.sampling_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """A vector of L1 sensitivity 1 released with Laplace noise of scale `scale`."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        _require_positive("scale", self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialSampling:
+    """One draw from a distribution whose log-probabilities move by bounded-range `epsilon` at most.
+
+    Bounded range (Durfee and Rogers 2019): for neighbours P, Q the log-ratios log P/Q all lie in one interval
+    of length `epsilon`. The exponential mechanism, and sampling from softmax of clipped logits, are of this kind.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _require_positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class ConcentratedRelease:
+    """A release proved `rho`-zCDP: D_a ≤ rho·a at every order. Clipped logit differences are of this kind."""
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        _require_positive("rho", self.rho)
+
+
+@dataclass(frozen=True, slots=True)
+class RealisedCharge:
+    """A token released by SubMix (Algorithm 2): the leave-one-out divergence that this very release had.
+
+    Holds at one order, for the actual data alone: the number is private and the promise is instance-level.
+    """
+
+    order: float
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _require_order(self.order)
+        _require_charge(self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredCharge:
+    """A token released by SubMix-F: the charge of one part under its own Rényi filter, at one order.
+
+    Worst case over all other parts; a sum kept below a fixed limit by a filter is an ordinary Rényi guarantee.
+    """
+
+    order: float
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _require_order(self.order)
+        _require_charge(self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyVote:
+    """GNMax: the winner among vote counts with Gaussian noise of standard deviation `noise` added to each.
+
+    `counts` are the actual votes where the price shall depend on them (data-dependent, hence private), or
+    None for the worst case.
+    """
+
+    noise: float
+    counts: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _require_positive("noise", self.noise)
+        if self.counts is not None and (len(self.counts) < 2 or min(self.counts) < 0):
+            raise ValueError("counts must be at least two non-negative numbers")
+
+
+@dataclass(frozen=True, slots=True)
+class SubsampledMixture:
+    """PMixED: each of `models` drawn with chance `sampling_rate`, mixed within radius `beta` of the public
+    model at order `order`, the drawn mixtures averaged, one token sampled.
+
+    `sampling_rate` 1 means all models answer every query.
+    """
+
+    models: int
+    sampling_rate: float
+    order: float
+    beta: float
+
+    def __post_init__(self) -> None:
+        if self.models < 1:
+            raise ValueError(f"models must be at least 1, found {self.models}")
+        _require_chance("sampling_rate", self.sampling_rate)
+        _require_order(self.order)
+        _require_positive("beta", self.beta)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The same event `count` times, each run free to depend on what came before."""
+
+    event: "Event"
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ValueError(f"count must be at least 0, found {self.count}")
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """Several events on the same data, each free to depend on what came before."""
+
+    events: "tuple[Event, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class NonPrivate:
+    """A release without any protection: its price is infinite."""
+
+
+Event = (
+    Gaussian
+    | SampledGaussian
+    | Laplace
+    | ExponentialSampling
+    | ConcentratedRelease
+    | RealisedCharge
+    | FilteredCharge
+    | NoisyVote
+    | SubsampledMixture
+    | Repeated
+    | Composed
+    | NonPrivate
+)
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite, found {value}")
+
+
+def _require_chance(name: str, value: float) -> None:
+    if not 0.0 < value <= 1.0:
+        raise ValueError(f"{name} must be in (0, 1], found {value}")
+
+
+def _require_order(value: float) -> None:
+    if not value > 1.0:
+        raise ValueError(f"a Rényi order must be above 1, found {value}")
+
+
+def _require_charge(value: float) -> None:
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"a charge must be finite and at least 0, found {value}")

@@ -1,0 +1,55 @@
+"""What may be spent, and the protocol of what keeps count of it.
+
+A ledger meters one additive quantity (steps of a plan, Rényi nats at one order) on named accounts, the parts of an
+ensemble or the single account of a training run. Additivity is the proof's business: `Budget.guarantee`
+says what is proved for whoever stays within the limit.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from reticent.core.event import Event
+from reticent.core.guarantee import Guarantee
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that each account may spend, in `measure` ("steps", "Rényi nats at order 2")."""
+
+    measure: str
+    limit: float
+    guarantee: Guarantee
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.limit < math.inf:
+            raise ValueError(f"a budget needs a positive, finite limit, found {self.limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A durable charge: its place in the chain. It exists only once the charge is on disk."""
+
+    sequence: int
+    digest: str
+
+
+class Ledger(Protocol):
+    """Durable, append-only charges that can never pass the budget."""
+
+    @property
+    def budget(self) -> Budget:
+        """What was fixed when the ledger was created."""
+        ...
+
+    def charge(self, costs: Mapping[str, float], event: Event) -> Receipt:
+        """Charge all accounts or none. Raises BudgetExhausted, with nothing spent, if any would pass its limit.
+
+        On return the charge is durable: only then may anything be released.
+        """
+        ...
+
+    def spent(self) -> dict[str, float]:
+        """What each account has spent, rounded up."""
+        ...

@@ -1,0 +1,136 @@
+"""Where random numbers come from, and a word that says which.
+
+What protects (noise, Poisson batches, released tokens) draws from the operating system's generator;
+experiments draw from a seed so that they can be repeated. Code that releases something asks for
+`Randomness.system()` and refuses a seeded one; both offer the same few draws.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Final, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Shape = int | Sequence[int]
+
+# Draws summed into one Gaussian. A single Box–Muller output in floating point takes few enough values near
+# a given one that an attacker can tell which true answers are possible (Mironov 2012; Holohan and Braghin
+# 2021); a sum of four independent draws makes that search as hard as 2^200.
+_GAUSSIAN_TERMS: Final = 4
+
+
+class _Bits(Protocol):
+    """A source of 64-bit words."""
+
+    def words(self, count: int) -> NDArray[np.uint64]: ...
+
+
+class _SystemBits:
+    """The operating system's cryptographic generator."""
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+class _SeededBits:
+    """A repeatable stream."""
+
+    def __init__(self, seed: int) -> None:
+        self._generator = np.random.PCG64DXSM(seed)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        return np.asarray(self._generator.random_raw(count), dtype=np.uint64)
+
+
+class Randomness:
+    """Uniforms, Gaussians, integers and choices from one source: the system's, or a seed's."""
+
+    def __init__(self, kind: Literal["system", "seeded"], seed: int | None) -> None:
+        if (kind == "seeded") != (seed is not None):
+            raise ValueError("a seeded source needs a seed and a system source has none")
+        self.kind = kind
+        self.seed = seed
+        self._bits: _Bits = _SystemBits() if seed is None else _SeededBits(seed)
+
+    @classmethod
+    def system(cls) -> "Randomness":
+        """The operating system's generator: for everything that protects."""
+        return cls("system", None)
+
+    @classmethod
+    def seeded(cls, seed: int) -> "Randomness":
+        """A repeatable source: for experiments only."""
+        return cls("seeded", seed)
+
+    def __repr__(self) -> str:
+        return "Randomness.system()" if self.seed is None else f"Randomness.seeded({self.seed})"
+
+    @property
+    def protects(self) -> bool:
+        """Whether draws may be released as the randomness of a guarantee."""
+        return self.kind == "system"
+
+    def child(self, name: str) -> "Randomness":
+        """An independent source for a named piece of work; the same name gives the same seeded stream."""
+        if self.seed is None:
+            return Randomness.system()
+        digest = hashlib.blake2b(f"{self.seed}\0{name}".encode(), digest_size=8).digest()
+        return Randomness.seeded(int.from_bytes(digest, "big"))
+
+    def fresh_seed(self) -> int:
+        """A 63-bit seed for a generator of another library (torch, Faker)."""
+        return int(self._bits.words(1)[0] >> np.uint64(1))
+
+    def generator(self) -> np.random.Generator:
+        """A numpy generator for simulations; not for releases, since its output reveals its state."""
+        return np.random.Generator(np.random.PCG64DXSM(self.fresh_seed()))
+
+    def uniform(self, shape: Shape) -> Floats:
+        """Uniform on the open interval (0, 1), 52 bits: never 0, never 1, safe to take the logarithm of."""
+        words = self._bits.words(int(np.prod(shape)))
+        # 2^52 cells, each represented by its middle; 53 bits would round the last middle up to 1.
+        cells = (words >> np.uint64(12)).astype(np.float64)
+        return np.asarray((cells + 0.5) * 2.0**-52).reshape(shape)
+
+    def normal(self, shape: Shape) -> Floats:
+        """Standard Gaussian, each value the scaled sum of four independent Box–Muller draws."""
+        count = int(np.prod(shape))
+        total = np.zeros(count)
+        for _ in range(_GAUSSIAN_TERMS // 2):  # one Box–Muller pair holds two independent draws
+            radius = np.sqrt(-2.0 * np.log(self.uniform(count)))
+            angle = 2.0 * np.pi * self.uniform(count)
+            total += radius * (np.cos(angle) + np.sin(angle))
+        return np.asarray(total / np.sqrt(_GAUSSIAN_TERMS)).reshape(shape)
+
+    def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
+        """Uniform integers in [0, high), without modulo bias."""
+        if not 1 <= high <= 2**62:
+            raise ValueError(f"high must be in [1, 2^62], found {high}")
+        count = int(np.prod(shape))
+        limit = np.uint64(2**64 // high * high - 1)
+        drawn = self._bits.words(count).copy()
+        while (rejected := drawn > limit).any():
+            drawn[rejected] = self._bits.words(int(rejected.sum()))
+        return (drawn % np.uint64(high)).astype(np.int64).reshape(shape)
+
+    def permutation(self, n: int) -> NDArray[np.int64]:
+        """A uniformly random order of 0..n-1, by sorting random words (ties have chance n²/2^65)."""
+        return np.argsort(self._bits.words(n), kind="stable")
+
+    def bernoulli(self, rate: float, n: int) -> NDArray[np.int64]:
+        """Indices of a Poisson sample of 0..n-1: each is in it with chance `rate`, independently."""
+        if not 0.0 <= rate <= 1.0:
+            raise ValueError(f"rate must be in [0, 1], found {rate}")
+        return np.flatnonzero(self.uniform(n) < rate)
+
+    def choice(self, probabilities: Floats) -> int:
+        """An index drawn from a float64 pmf, by the cumulative sum of the very array that is given."""
+        pmf = np.asarray(probabilities, dtype=np.float64)
+        if pmf.ndim != 1 or not np.isfinite(pmf).all() or (pmf < 0).any() or abs(pmf.sum() - 1.0) > 1e-9:
+            raise ValueError("choice needs one finite, non-negative row that sums to 1")
+        cumulative = np.cumsum(pmf)
+        drawn = float(self.uniform(1)[0]) * cumulative[-1]
+        return int(np.searchsorted(cumulative, drawn, side="right"))

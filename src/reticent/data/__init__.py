@@ -1,0 +1,1 @@
+"""Layer 1: corpora in and out, policies, redaction, canaries, splits and corpus generators."""

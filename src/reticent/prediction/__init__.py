@@ -1,0 +1,1 @@
+"""Layer 2: private prediction mechanisms as pure functions on arrays, and the predictor."""

@@ -1,0 +1,1 @@
+"""Layer 2: plans, per-record gradients, the training loop, checkpoints."""

@@ -1,0 +1,108 @@
+"""Repository tests: the layers, no torch on import, the README's tree, no forbidden words."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "reticent"
+
+LAYER = {
+    "core": 0,
+    "accounting": 1,
+    "data": 1,
+    "models": 1,
+    "auditing": 2,
+    "training": 2,
+    "prediction": 2,
+    "reporting": 2,
+    "app": 3,
+}
+# Reporting renders nouns alone: it must work where nothing but the nouns is installed.
+ONLY = {"reporting": {"core"}}
+TORCH = {"torch", "transformers", "peft"}
+TORCH_LAYERS = {"models", "training", "app"}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Every module a file imports, inside functions and under TYPE_CHECKING included."""
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            modules.add("." * node.level + module)
+            if module == "reticent":
+                modules |= {f"reticent.{alias.name}" for alias in node.names}
+    return modules
+
+
+def broken_imports(package: str, modules: set[str]) -> list[str]:
+    """The imports that a file of `package` must not have."""
+    broken = []
+    for module in modules:
+        if module.startswith("."):
+            broken.append(f"{module}: relative")
+        if module.split(".")[0] in TORCH and package not in TORCH_LAYERS:
+            broken.append(f"{module}: torch in {package}")
+        if module.startswith("reticent."):
+            other = module.split(".")[1]
+            if other == package:
+                continue
+            allowed = ONLY.get(package)
+            if LAYER.get(other, 9) >= LAYER[package] or (allowed is not None and other not in allowed):
+                broken.append(f"{module}: {package} is not above {other}")
+    return broken
+
+
+SOURCES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_strictly_downward(path):
+    parts = path.relative_to(SOURCE).parts
+    if len(parts) == 1:
+        assert not {m for m in imported_modules(path) if m.startswith("reticent.")}
+        return
+    assert broken_imports(parts[0], imported_modules(path)) == []
+
+
+def test_layer_check_catches_sideways_upward_relative_and_torch_imports():
+    assert broken_imports("data", {"reticent.models.ngram"})
+    assert broken_imports("core", {"reticent.accounting.rdp"})
+    assert broken_imports("training", {".loop"})
+    assert broken_imports("accounting", {"torch.nn"})
+    assert broken_imports("reporting", {"reticent.accounting.ceiling"})
+    assert not broken_imports("training", {"reticent.core.event", "reticent.models.lstm", "torch"})
+
+
+def test_layer_check_sees_imports_inside_functions(tmp_path):
+    path = tmp_path / "sneaky.py"
+    path.write_text("def f():\n    from reticent import app\n    import reticent.app.cli\n")
+    assert {"reticent.app", "reticent.app.cli"} <= imported_modules(path)
+
+
+def modules_after(code: str) -> set[str]:
+    """Names of all modules loaded after running `code` in a fresh interpreter."""
+    script = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_and_its_light_layers_never_imports_torch():
+    code = "import reticent, reticent.core, reticent.accounting, reticent.data, reticent.reporting, reticent.app"
+    assert not TORCH & modules_after(code)
+
+
+def test_no_file_name_says_nothing():
+    nameless = {"utils", "util", "helpers", "common", "misc", "base", "manager", "handler"}
+    assert not [path for path in SOURCES if path.stem in nameless]
+
+
+def test_a_file_is_read_in_one_sitting():
+    too_long = {str(p.relative_to(ROOT)): n for p in SOURCES if (n := len(p.read_text().splitlines())) > 400}
+    assert too_long == {}
