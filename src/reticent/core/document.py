@@ -1,6 +1,13 @@
-"""What every JSON document of ours has in common: a schema version, and numbers that JSON itself cannot say."""
+"""What every JSON document of ours has in common: a schema version, atomic writing, and infinities.
 
+A document is replaced whole or not at all: after a crash a reader finds the old one or the new one.
+"""
+
+import json
 import math
+import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from reticent.core.errors import ConfigError
@@ -30,3 +37,48 @@ def number_to_json(value: float | None) -> float | str | None:
 def number_from_json(value: float | str) -> float:
     """The number that `number_to_json` wrote."""
     return float(value)
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Replace `path` by `content` so that a crash leaves either the old file or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename itself durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_document(path: Path, document: dict[str, Any], *, mode: int = 0o644) -> None:
+    """Write a JSON document atomically; NaN and bare infinities are refused."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically(path, text.encode("utf8"), mode=mode)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read a JSON object; anything else is a ConfigError that names the file."""
+    try:
+        document = json.loads(path.read_text(encoding="utf8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{path}: not a readable JSON document", found=type(error).__name__) from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: not a JSON object", found=type(document).__name__, expected="an object")
+    return document

@@ -1,0 +1,94 @@
+"""The command line: one verb a module of `reticent.app.commands`, errors as advice, exit codes that mean something.
+
+    0  within limits          1  a limit was passed or a guarantee refuted
+    2  the caller must fix something          3  budget exhausted          70  a bug of ours
+
+Heavy libraries are imported inside the verbs, so that `--help` answers at once and never imports torch.
+"""
+
+import os
+import sys
+import traceback
+
+import click
+import typer
+
+from reticent import __version__
+from reticent.app.commands import demo, plant, scan
+from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
+
+WITHIN_LIMITS = 0
+LIMIT_PASSED = 1
+USAGE = 2
+EXHAUSTED = 3
+BUG = 70
+
+app = typer.Typer(
+    name="reticent",
+    help="See, prevent and prove what a language model gives away of the text it was trained on.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # its tracebacks print local variables, which may be corpus text
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"reticent {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """See, prevent and prove what a language model gives away of the text it was trained on."""
+
+
+app.command("demo")(demo.demo)
+app.command("scan")(scan.scan)
+app.command("plant")(plant.plant)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: run the verb and turn what it raises into one line and an exit code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """The exit code of one invocation; every expected failure is one line on stderr."""
+    try:
+        outcome = app(args=arguments, standalone_mode=False)
+    except UsageError as error:
+        return _complain(str(error), error.hint, USAGE)
+    except BudgetExhausted as error:
+        return _complain(str(error), None, EXHAUSTED)
+    except ReticentError as error:
+        return _complain(str(error), None, BUG)
+    except click.exceptions.NoArgsIsHelpError as error:
+        typer.echo(error.format_message())
+        return USAGE
+    except click.ClickException as error:
+        return _complain(error.format_message(), "reticent --help", USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        return _complain("interrupted", None, 130)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): not an error of ours, nor worth a message.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return WITHIN_LIMITS
+    except Exception as error:
+        traceback.print_tb(error.__traceback__)  # where, but not the message: it may quote corpus text
+        return _complain(
+            f"this is a bug in reticent ({type(error).__name__})", "please report the lines above", BUG
+        )
+    return outcome if isinstance(outcome, int) else WITHIN_LIMITS
+
+
+def _complain(what: str, hint: str | None, code: int) -> int:
+    """One line on stderr, with a hint where there is one."""
+    flat = " ".join(what.split())
+    typer.echo(f"error: {flat}" + (f" (try: {hint})" if hint else ""), err=True)
+    return code
