@@ -2,8 +2,8 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
-import click
 import typer
 
 from reticent.app.cli import app
@@ -17,20 +17,20 @@ def page() -> str:
     root = typer.main.get_command(app)
     parts = ["# Command line\n", "Generated from `--help` by `make docs`; do not edit.\n"]
     parts += [
-        f"{'#' * (len(name.split()) + 1)} `{name}`\n\n```text\n{text}\n```\n" for name, text in _commands(root, "reticent")
+        f"{'#' * (len(name.split()) + 1)} `{name}`\n\n```text\n{text}\n```\n"
+        for name, text in _commands(root, "reticent")
     ]
     return "\n".join(parts)
 
 
-def _commands(command: click.Command, name: str) -> list[tuple[str, str]]:
+def _commands(command: Any, name: str) -> list[tuple[str, str]]:
     """Every command below `command` with its help, in the order it is listed."""
-    context = click.Context(command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH)
+    context = command.context_class(command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH)
     found = [(name, "\n".join(line.rstrip() for line in command.get_help(context).splitlines()).strip())]
-    if isinstance(command, click.Group):
-        for child in command.list_commands(context):
-            below = command.get_command(context, child)
-            if below is not None and not below.hidden:
-                found += _commands(below, f"{name} {child}")
+    for child in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        below = command.get_command(context, child)
+        if not below.hidden:
+            found += _commands(below, f"{name} {child}")
     return found
 
 

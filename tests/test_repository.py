@@ -37,7 +37,7 @@ def imported_modules(path: Path) -> set[str]:
             module = node.module or ""
             modules.add("." * node.level + module)
             if module == "reticent":
-                modules |= {f"reticent.{alias.name}" for alias in node.names}
+                modules |= {f"reticent.{alias.name}" for alias in node.names if alias.name != "__version__"}
     return modules
 
 

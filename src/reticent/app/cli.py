@@ -10,7 +10,6 @@ import os
 import sys
 import traceback
 
-import click
 import typer
 
 from reticent import __version__
@@ -22,6 +21,9 @@ LIMIT_PASSED = 1
 USAGE = 2
 EXHAUSTED = 3
 BUG = 70
+
+# Recent versions of typer carry their own copy of click, whose exceptions have no public name.
+_ClickException: type[Exception] = typer.BadParameter.mro()[2]
 
 app = typer.Typer(
     name="reticent",
@@ -61,19 +63,19 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """The exit code of one invocation; every expected failure is one line on stderr."""
     try:
-        outcome = app(args=arguments, standalone_mode=False)
+        outcome = app(args=arguments, standalone_mode=False, prog_name="reticent")
     except UsageError as error:
         return _complain(str(error), error.hint, USAGE)
     except BudgetExhausted as error:
         return _complain(str(error), None, EXHAUSTED)
     except ReticentError as error:
         return _complain(str(error), None, BUG)
-    except click.exceptions.NoArgsIsHelpError as error:
-        typer.echo(error.format_message())
-        return USAGE
-    except click.ClickException as error:
-        return _complain(error.format_message(), "reticent --help", USAGE)
-    except (click.Abort, KeyboardInterrupt):
+    except _ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(str(error))
+            return USAGE
+        return _complain(_described(error), "reticent --help", USAGE)
+    except (typer.Abort, KeyboardInterrupt):
         return _complain("interrupted", None, 130)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours, nor worth a message.
@@ -90,5 +92,11 @@ def run(arguments: list[str] | None = None) -> int:
 def _complain(what: str, hint: str | None, code: int) -> int:
     """One line on stderr, with a hint where there is one."""
     flat = " ".join(what.split())
-    typer.echo(f"error: {flat}" + (f" (try: {hint})" if hint else ""), err=True)
+    typer.echo(f"error: {flat}" + (f" (hint: {hint})" if hint else ""), err=True)
     return code
+
+
+def _described(error: Exception) -> str:
+    """What click says of a wrong call, with the option it is about."""
+    described = getattr(error, "format_message", None)
+    return str(described()) if callable(described) else str(error)

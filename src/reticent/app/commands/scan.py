@@ -1,0 +1,100 @@
+"""`reticent scan`: what a corpus holds before anything is trained on it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reticent.app.console import Output, table
+from reticent.app.options import AsJson, CorpusFormat, IdField, OwnerField, TextField, corpus_at
+
+if TYPE_CHECKING:
+    from reticent.data.measurement import Measurement, Rate
+    from reticent.data.scanning import Scan
+
+
+def scan(
+    file: Annotated[Path, typer.Argument(help="Corpus: JSONL, CSV, Parquet, text, a folder, a saved dataset.")],
+    policy: Annotated[
+        str, typer.Option("--policy", help="patterns, dictionary:FILE, or several joined by commas.")
+    ] = "patterns",
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Measure the policy against the records' own spans.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Run directory to write scan.json to.", metavar="DIR")
+    ] = None,
+    text_field: TextField = "text",
+    id_field: IdField = "id",
+    owner_field: OwnerField = "owner",
+    format: CorpusFormat = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count sensitive spans and duplicates in a corpus; with labels, the policy's recall and precision."""
+    from reticent.app.policies import policy_named
+    from reticent.app.run_directory import RunDirectory
+    from reticent.core.document import write_document
+    from reticent.core.errors import DataError
+    from reticent.data.scanning import scan as scan_records
+
+    output = Output(as_json=as_json)
+    chosen = policy_named(policy)
+    corpus = corpus_at(file, text=text_field, id=id_field, owner=owner_field, format=format)
+    if labels and "spans" not in corpus.present():
+        raise DataError("--labels needs a field 'spans' in every record", path=file)
+    seen = scan_records(output.track(corpus, "scanning"), chosen, labels=labels)
+    if out is not None:
+        run = RunDirectory.create(out)
+        run.start(
+            "scan",
+            config={"file": str(file), "policy": policy},
+            seed=None,
+            corpora={"scanned": corpus.fingerprint()},
+        )
+        write_document(out / "scan.json", seen.to_json())
+        run.finish(sensitive_records=seen.sensitive_records)
+    output.document(seen.to_json())
+    output.show(*_lines(file, seen))
+
+
+def _lines(file: Path, seen: "Scan") -> list[object]:
+    """The scan for a person."""
+    owners = f"{seen.owners:,} owners (largest: {seen.largest_owner:,})"
+    repeats = f"the most frequent text stands {seen.most_duplicated:,} times"
+    lines: list[object] = [
+        f"{file.name}: {seen.records:,} records of {owners}, {seen.characters:,} characters.",
+        f"{seen.duplicates:,} records repeat an earlier text; {repeats}.",
+        f"The policy '{seen.policy}' finds something in {seen.sensitive_records:,} records.",
+    ]
+    if seen.kinds:
+        rows = [
+            (kind, f"{c.mentions:,}", f"{c.distinct:,}", f"{c.most_repeated:,}", f"{c.records:,}")
+            for kind, c in seen.kinds.items()
+        ]
+        lines += ["", table("Sensitive spans", ["kind", "mentions", "distinct", "most repeated", "records"], rows)]
+    if seen.measurement is not None:
+        lines += ["", *_measured(seen.measurement)]
+    else:
+        lines += ["", "What the policy misses is not counted here; measure it on labelled text with --labels."]
+    return lines
+
+
+def _measured(measured: "Measurement") -> list[object]:
+    rows = [
+        ("recall", *_cells(measured.recall)),
+        ("recall of distinct secrets", *_cells(measured.distinct_recall)),
+        *((f"recall of {name} identifiers", *_cells(rate)) for name, rate in measured.recall_by_identifier.items()),
+        *((f"recall of {kind}", *_cells(rate)) for kind, rate in measured.recall_by_kind.items()),
+        ("precision", *_cells(measured.precision)),
+        *((f"precision of {kind}", *_cells(rate)) for kind, rate in measured.precision_by_kind.items()),
+    ]
+    title = f"Policy '{measured.policy}' against the labels of {measured.records:,} records"
+    interval = f"{measured.recall.confidence:.0%} interval"
+    return [table(title, ["", "value", interval, "n"], rows)]
+
+
+def _cells(rate: "Rate") -> tuple[str, str, str]:
+    """Value, interval and n; a rate without trials has no value."""
+    low, high = rate.interval
+    value = "–" if rate.value is None else f"{rate.value:.1%}"
+    return value, f"{low:.1%} to {high:.1%}", f"{rate.trials:,}"

@@ -1,0 +1,42 @@
+"""Options that several verbs share, so that they read alike everywhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reticent.core.errors import ConfigError
+from reticent.core.randomness import Randomness
+from reticent.data.formats import Fields, Format
+from reticent.data.reading import CorpusFile, open_corpus
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", help="Seed of an experiment, so that it can be repeated.", metavar="N")
+]
+TextField = Annotated[str, typer.Option("--text-field", help="Field that holds the text.", metavar="NAME")]
+IdField = Annotated[str, typer.Option("--id-field", help="Field that holds the record's id.", metavar="NAME")]
+OwnerField = Annotated[
+    str, typer.Option("--owner-field", help="Field that names whose record it is.", metavar="NAME")
+]
+CorpusFormat = Annotated[
+    Format | None, typer.Option("--format", help="Format of the corpus; recognised by its name unless given.")
+]
+
+
+def corpus_at(path: Path, *, text: str, id: str, owner: str, format: Format | None) -> CorpusFile:
+    """The corpus that the shared options describe."""
+    try:
+        fields = Fields(text=text, id=id, owner=owner)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return open_corpus(path, fields=fields, format=format)
+
+
+def randomness_of(seed: int | None) -> Randomness:
+    """A seeded source where a seed was given, else the system's."""
+    if seed is None:
+        return Randomness.system()
+    if seed < 0:
+        raise ConfigError("a seed is a whole number", found=seed, expected="0 or more")
+    return Randomness.seeded(seed)

@@ -1,0 +1,192 @@
+"""Scan and plant end to end through the command line, with good input and every kind of bad input."""
+
+import gzip
+import json
+
+import pytest
+
+from reticent.data.canaries import read_key
+from tests.journeys.commands import reticent
+
+SECRET = "843-58572-7002"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    records = [
+        {
+            "id": f"r{i}",
+            "owner": f"o{i % 3}",
+            "text": f"Order {SECRET} of day {i}",
+            "spans": [{"start": 6, "end": 20, "type": "ORDER"}],
+        }
+        for i in range(30)
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_scan_counts_and_never_shows_a_value(corpus):
+    done = reticent("scan", corpus, "--labels")
+    assert done.returncode == 0, done.stderr
+    assert "30 records of 3 owners" in done.stdout
+    assert "100.0%" in done.stdout
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_scan_as_json_is_one_document_and_nothing_else(corpus, tmp_path):
+    done = reticent("scan", corpus, "--json", "--labels", "--out", tmp_path / "run")
+    document = json.loads(done.stdout)
+    assert document["kinds"]["ORDER"] == {"mentions": 30, "distinct": 1, "most_repeated": 30, "records": 30}
+    assert document["measurement"]["recall"]["value"] == 1.0
+    assert json.loads((tmp_path / "run" / "scan.json").read_text()) == document
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["finished"]
+    assert SECRET not in "".join(p.read_text() for p in (tmp_path / "run").iterdir())
+
+
+def test_scan_with_a_dictionary_finds_listed_phrases(corpus, tmp_path):
+    (tmp_path / "names.txt").write_text("DAY\tof day\n")
+    done = reticent("scan", corpus, "--json", "--policy", f"patterns,dictionary:{tmp_path / 'names.txt'}")
+    assert json.loads(done.stdout)["kinds"]["DAY"]["mentions"] == 30
+
+
+def test_plant_writes_the_corpus_and_a_key_only_its_owner_can_read(corpus, tmp_path):
+    out, key = tmp_path / "planted.jsonl", tmp_path / "canaries.json"
+    done = reticent("plant", corpus, "--out", out, "--key", key, "--count", 3, "--copies", 4, "--seed", 1)
+    assert done.returncode == 0, done.stderr
+    canaries = read_key(key)
+    assert len(canaries) == 3
+    assert key.stat().st_mode & 0o077 == 0
+    texts = [json.loads(line)["text"] for line in out.read_text().splitlines()]
+    assert len(texts) == 30 + 12
+    for canary in canaries:
+        assert texts.count(canary.text()) == 4
+        assert canary.secret.reveal() not in done.stdout + done.stderr
+    again = reticent(
+        "plant",
+        corpus,
+        "--out",
+        tmp_path / "b.jsonl",
+        "--key",
+        tmp_path / "b.json",
+        "--count",
+        3,
+        "--copies",
+        4,
+        "--seed",
+        1,
+    )
+    assert again.returncode == 0
+    assert (tmp_path / "b.jsonl").read_bytes() == out.read_bytes()
+
+
+def bad_line(path):
+    path.write_text(f'{{"text": "fine"}}\n{{"text": "{SECRET}\n')
+
+
+def missing_field(path):
+    path.write_text(f'{{"body": "{SECRET}"}}\n')
+
+
+def not_utf8(path):
+    path.write_bytes(b'{"text": "fine"}\n{"text": "' + SECRET.encode() + b' \xff"}\n')
+
+
+def empty_text(path):
+    path.write_text('{"text": "fine"}\n{"text": "  "}\n')
+
+
+def duplicate_ids(path):
+    path.write_text(f'{{"id": "a", "text": "{SECRET}"}}\n' * 2)
+
+
+def empty_file(path):
+    path.write_text("")
+
+
+def not_an_object(path):
+    path.write_text(f'["{SECRET}"]\n')
+
+
+def span_outside(path):
+    path.write_text(f'{{"text": "{SECRET}", "spans": [{{"start": 0, "end": 99, "type": "X"}}]}}\n')
+
+
+def truncated_gzip(path):
+    whole = gzip.compress(f'{{"text": "{SECRET}"}}\n'.encode() * 1000)
+    path.with_suffix(".jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    return path.with_suffix(".jsonl.gz")
+
+
+def unknown_format(path):
+    path.with_suffix(".docx").write_text(SECRET)
+    return path.with_suffix(".docx")
+
+
+def absent(path):
+    return path.with_name("absent.jsonl")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        bad_line,
+        missing_field,
+        not_utf8,
+        empty_text,
+        duplicate_ids,
+        empty_file,
+        not_an_object,
+        span_outside,
+        truncated_gzip,
+        unknown_format,
+        absent,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_bad_input_is_exit_code_2_one_line_and_nothing_written(spoil, tmp_path):
+    path = tmp_path / "in" / "bad.jsonl"
+    path.parent.mkdir()
+    path = spoil(path) or path
+    work = tmp_path / "work"
+    work.mkdir()
+    for verb in (
+        ("scan", path, "--out", work / "run"),
+        ("plant", path, "--out", work / "o.jsonl", "--key", work / "k.json"),
+    ):
+        done = reticent(*verb)
+        assert done.returncode == 2, done.stderr
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1
+        assert done.stderr.startswith("error: ")
+        assert str(path) in done.stderr
+        assert SECRET not in done.stderr
+        assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["scn"],
+        ["scan"],
+        ["scan", "FILE", "--polcy", "x"],
+        ["scan", "FILE", "--policy", "nonsense"],
+        ["scan", "FILE", "--policy", "dictionary:absent.txt"],
+        ["plant", "FILE", "--out", "o.jsonl", "--key", "k", "--template", "no place"],
+        ["plant", "FILE", "--out", "o.jsonl", "--key", "k", "--digits", "1", "--count", "11"],
+        ["plant", "FILE", "--out", "o.jsonl", "--key", "k", "--seed", "-1"],
+        ["plant", "FILE", "--out", "o.docx", "--key", "k"],
+        ["plant", "FILE", "--out", "FILE", "--key", "k"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_calls_are_exit_code_2_one_line_and_nothing_written(arguments, corpus, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    done = reticent(*[corpus if a == "FILE" else a for a in arguments], cwd=work)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: ")
+    assert list(work.iterdir()) == []
