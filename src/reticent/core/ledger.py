@@ -8,7 +8,7 @@ says what is proved for whoever stays within the limit.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee
@@ -25,6 +25,15 @@ class Budget:
     def __post_init__(self) -> None:
         if not 0.0 < self.limit < math.inf:
             raise ValueError(f"a budget needs a positive, finite limit, found {self.limit}")
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; the document that holds them carries the schema version."""
+        return {"measure": self.measure, "limit": self.limit, "guarantee": self.guarantee.to_json()}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Budget":
+        """The budget that `to_json` wrote."""
+        return cls(document["measure"], document["limit"], Guarantee.from_json(document["guarantee"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,11 @@ class Ledger(Protocol):
         """What was fixed when the ledger was created."""
         ...
 
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """The accounts, fixed when the ledger was created."""
+        ...
+
     def charge(self, costs: Mapping[str, float], event: Event) -> Receipt:
         """Charge all accounts or none. Raises BudgetExhausted, with nothing spent, if any would pass its limit.
 
@@ -52,4 +66,12 @@ class Ledger(Protocol):
 
     def spent(self) -> dict[str, float]:
         """What each account has spent, rounded up."""
+        ...
+
+    def remaining(self) -> dict[str, float]:
+        """What each account may still spend, rounded down: a charge of exactly that is accepted."""
+        ...
+
+    def holds(self, receipt: Receipt) -> bool:
+        """Whether this very charge stands in the chain: what a checkpoint checks before it goes on."""
         ...

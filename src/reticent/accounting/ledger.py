@@ -1,0 +1,287 @@
+"""The durable ledger: what was spent, on disk before anything is released, shared by all processes of a machine.
+
+    lock → read what others appended → check the witness → refuse, or append and commit (synced) → witness → unlock
+
+`ledger.db` holds rows linked by digests (`ledger_chain`) in SQLite (`ledger_store`); `ledger.db.head` is witness
+and lock in one (`ledger_witness`); `lease` takes blocks ahead (`ledger_lease`). Amounts are whole multiples of
+2^-40, costs rounded up (`fixed_point`). Every process decides by the totals of rows that it has checked itself.
+
+Refused with a LedgerError: a ledger that is missing, truncated, edited, of another version or identity, behind its
+witness, replaced while open, or without a witness; one that cannot be written. When an error leaves it open whether
+a charge reached the disk, nothing is acknowledged and the charge may count as spent.
+
+Does not see: ledger *and* witness rolled back together, or rewritten together; a copy of both used elsewhere. Does
+not know what an event costs: callers pass costs in the budget's measure. Needs POSIX and a local file system.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from reticent.accounting.fixed_point import amount_down, amount_up
+from reticent.accounting.ledger_chain import EDITED, Chain, Header, Row, RowKind, canonical, cost_units
+from reticent.accounting.ledger_lease import Lease
+from reticent.accounting.ledger_store import SqliteStore
+from reticent.accounting.ledger_witness import Witness
+from reticent.core.errors import LedgerError
+from reticent.core.event import Event
+from reticent.core.event_json import event_to_json
+from reticent.core.ledger import Budget, Receipt
+
+TIMEOUT = 30.0  # seconds to wait for other processes
+
+
+class SqliteLedger:
+    """A `Ledger` in an SQLite file. Safe for threads; every process opens its own.
+
+    Guarantee: `charge` returns only after the charge is on disk, and no sequence of charges, by any number of
+    processes, crashes included, takes an account past the budget's limit. Rounding goes against the spender.
+    """
+
+    def __init__(self, store: SqliteStore, witness: Witness, chain: Chain, *, timeout: float) -> None:
+        """Use `create` or `open`."""
+        self._store = store
+        self._witness = witness
+        self._chain = chain
+        self._timeout = timeout
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+
+    @classmethod
+    def create(
+        cls, path: Path | str, budget: Budget, *, accounts: Iterable[str], identity: str = ""
+    ) -> "SqliteLedger":
+        """A new ledger; refused where one is, or was. `identity` names what it meters, such as an ensemble."""
+        path = Path(path)
+        header = Header.new(budget, accounts, identity=identity)
+        if path.exists():
+            raise LedgerError(f"{path}: there is a ledger here", hint="open it, or choose another path")
+        Witness.create(witness_path(path), header.root)
+        try:
+            SqliteStore.create(path, header.text)
+        except LedgerError:
+            witness_path(path).unlink(missing_ok=True)
+            raise
+        return cls.open(path, identity=identity)
+
+    @classmethod
+    def open(cls, path: Path | str, *, identity: str | None = None, timeout: float = TIMEOUT) -> "SqliteLedger":
+        """An existing ledger, every row of it checked. `identity`, where given, must be that of its creation."""
+        path = Path(path)
+        with ExitStack() as undo:
+            store, chain = _open_store(path, identity=identity, timeout=timeout)
+            undo.callback(store.close)
+            witness = Witness.open(witness_path(path))
+            undo.callback(witness.close)
+            ledger = cls(store, witness, chain, timeout=timeout)
+            # Witness first: it is written after the commit, so rows read later are never behind it.
+            seen = witness.read()
+            _catch_up(store, chain)
+            ledger._check_witness(seen)
+            undo.pop_all()
+        return ledger
+
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        return self._store.path
+
+    @property
+    def budget(self) -> Budget:
+        """What was fixed when the ledger was created."""
+        return self._chain.header.budget
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """The accounts, fixed when the ledger was created."""
+        return self._chain.header.accounts
+
+    @property
+    def identity(self) -> str:
+        """What this ledger meters."""
+        return self._chain.header.identity
+
+    def charge(self, costs: Mapping[str, float], event: Event) -> Receipt:
+        """Charge all accounts or none; on return it is durable. BudgetExhausted: nothing was spent."""
+        return self._append(RowKind.CHARGE, cost_units(costs), event=canonical(event_to_json(event)))
+
+    def lease(self, costs: Mapping[str, float], event: Event) -> Lease:
+        """Charge a block ahead, durably, to be handed out without the disk; see `ledger_lease`."""
+        units = cost_units(costs)
+        receipt = self._append(RowKind.LEASE, units, event=canonical(event_to_json(event)))
+        return Lease(receipt, units, give_back=self._give_back)
+
+    def spent(self) -> dict[str, float]:
+        """What each account has spent, open leases included, rounded up."""
+        with self._current():
+            return {account: amount_up(units) for account, units in self._chain.totals.items()}
+
+    def remaining(self) -> dict[str, float]:
+        """What each account may still spend, rounded down; other processes may be faster."""
+        with self._current():
+            limit = self._chain.limit
+            return {account: amount_down(limit - units) for account, units in self._chain.totals.items()}
+
+    def head(self) -> Receipt:
+        """The last place of the chain; place 0 where nothing was charged."""
+        with self._current():
+            return self._chain.head
+
+    def holds(self, receipt: Receipt) -> bool:
+        """Whether this very charge stands in the chain."""
+        with self._current():
+            root = self._chain.header.root
+            return receipt == root or self._store.digest(receipt.sequence) == receipt.digest
+
+    def rows(self) -> Iterator[Row]:
+        """All rows, in order. For the operator: what was spent is private."""
+        first = 1
+        while True:
+            with self._current():  # not inside another thread's transaction
+                page = self._store.page(first)
+            if not page:
+                return
+            yield from page
+            first = page[-1].sequence + 1
+
+    def export(self) -> Iterator[str]:
+        """JSON lines for the operator: the header, then every row; `units` are multiples of 2^-40."""
+        yield self._chain.header.text
+        for row in self.rows():
+            yield json.dumps(row.to_json())
+
+    def verify(self) -> Receipt:
+        """Check the whole file and every row from the first on, and the witness; the head if all holds."""
+        with self._current():
+            self._store.check_pages()
+            seen = self._witness.read()
+            chain = Chain(Header.from_text(self._store.header(), name=str(self.path)), name=str(self.path))
+            _catch_up(self._store, chain)
+            self._chain = chain
+            self._check_witness(seen)
+            return chain.head
+
+    def close(self) -> None:
+        """Close the files; twice is harmless. Leases still open stay spent."""
+        with self._lock:
+            if os.getpid() == self._process:  # a forked child must leave its parent's connection alone
+                self._store.close()
+                self._witness.close()
+
+    def __enter__(self) -> "SqliteLedger":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _append(self, kind: RowKind, units: Mapping[str, int], *, event: str, lease: int | None = None) -> Receipt:
+        """The one way a row gets into the ledger. The order of these lines is the guarantee."""
+        with self._lock:
+            self._require_own()
+            with self._witness.locked(self._timeout):
+                self._require_in_place()
+                with self._store.transaction():
+                    _catch_up(self._store, self._chain)
+                    self._check_witness(self._witness.read())
+                    self._chain.require_room(units)
+                    row = self._chain.next_row(kind, units, event=event, lease=lease)
+                    self._store.insert(row)
+                self._chain.follow(row)
+                self._witness.write(row.receipt)
+            return row.receipt
+
+    def _give_back(self, lease: int, units: Mapping[str, int]) -> Receipt:
+        return self._append(RowKind.RETURN, units, event="null", lease=lease)
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        """Read what others appended, then hold still for this process's threads."""
+        with self._lock:
+            self._require_own()
+            self._require_in_place()
+            _catch_up(self._store, self._chain)
+            yield
+
+    def _require_own(self) -> None:
+        if os.getpid() != self._process:
+            raise LedgerError(
+                f"{self.path}: this ledger was opened by another process", hint="open it after a fork"
+            )
+
+    def _require_in_place(self) -> None:
+        if not (self._store.is_in_place() and self._witness.is_in_place()):
+            raise LedgerError(f"{self.path}: the ledger was replaced or removed while it was open", hint=EDITED)
+
+    def _check_witness(self, seen: Receipt) -> None:
+        """Refuse a chain that is behind what the witness saw, or that has another history."""
+        head = self._chain.head
+        if seen.sequence > head.sequence:
+            raise LedgerError(
+                f"{self.path}: the ledger was rolled back",
+                found=f"{head.sequence} rows",
+                expected=f"at least {seen.sequence}, as its witness saw",
+                hint=EDITED,
+            )
+        found = self._chain.header.root.digest if seen.sequence == 0 else head.digest
+        if 0 < seen.sequence < head.sequence:  # a crash came between a commit and its witness
+            found = self._store.digest(seen.sequence) or ""
+        if found != seen.digest:
+            what = f"{self.path}: the ledger is not the one its witness saw"
+            raise LedgerError(what, found=f"another row {seen.sequence}", hint=EDITED)
+
+
+def witness_path(path: Path) -> Path:
+    """Where the witness of a ledger stands."""
+    return path.with_name(path.name + ".head")
+
+
+def reanchor(path: Path | str, *, identity: str | None = None) -> Receipt:
+    """Accept a ledger whose witness is missing, damaged or ahead: an operator's decision, recorded in the chain.
+
+    Whatever was charged after the last row that is there is forgotten, so this is right only for someone who
+    knows that nothing was released since. The rows themselves must be whole. Processes that have the ledger open
+    are stopped by it.
+    """
+    path = Path(path)
+    store, chain = _open_store(path, identity=identity, timeout=TIMEOUT)
+    try:
+        _catch_up(store, chain)
+    finally:
+        store.close()
+    witness_path(path).unlink(missing_ok=True)
+    Witness.create(witness_path(path), chain.head)
+    with SqliteLedger.open(path, identity=identity) as ledger:
+        return ledger._append(RowKind.REANCHOR, {}, event="null")
+
+
+def _open_store(path: Path, *, identity: str | None, timeout: float) -> tuple[SqliteStore, Chain]:
+    store = SqliteStore.open(path, timeout=timeout)
+    try:
+        header = Header.from_text(store.header(), name=str(path))
+        if identity is not None and header.identity != identity:
+            what = f"{path}: this ledger belongs to something else"
+            raise LedgerError(what, found=header.identity, expected=identity, hint="open the ledger of this run")
+    except BaseException:
+        store.close()
+        raise
+    return store, Chain(header, name=str(path))
+
+
+def _catch_up(store: SqliteStore, chain: Chain) -> None:
+    """Feed the chain what was stored since; its own head must still be there."""
+    known = chain.head
+    page = store.page(max(known.sequence, 1))
+    if known.sequence > 0:
+        if not page or page[0].receipt != known:
+            raise LedgerError(f"{store.path}: the ledger was rolled back or edited while it was open", hint=EDITED)
+        page = page[1:]
+    while page:
+        for row in page:
+            chain.follow(row)
+        page = store.page(chain.head.sequence + 1)

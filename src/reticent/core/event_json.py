@@ -1,0 +1,55 @@
+"""Events as JSON: what a ledger row or a run file says about a release, and back.
+
+An event is written as its class name under "type" beside its fields; events inside events nest. Infinity is the
+word "inf" (`reticent.core.document`). An unknown name is refused: a reader never guesses what was released.
+"""
+
+from dataclasses import fields
+from typing import Any, get_args
+
+from reticent.core.document import number_from_json, number_to_json
+from reticent.core.errors import ConfigError, UnsupportedEvent
+from reticent.core.event import Event
+
+_TYPES: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    """The event as JSON values, its class name under "type"."""
+    if _TYPES.get(type(event).__name__) is not type(event):
+        raise UnsupportedEvent(f"{type(event).__name__} is not an event")
+    document: dict[str, Any] = {"type": type(event).__name__}
+    for field in fields(event):
+        document[field.name] = _encode(getattr(event, field.name))
+    return document
+
+
+def event_from_json(document: dict[str, Any]) -> Event:
+    """The event that `event_to_json` wrote; an unknown type or a field too many or too few is refused."""
+    values = dict(document)
+    name = values.pop("type", None)
+    if name not in _TYPES:
+        raise UnsupportedEvent(f"an event of unknown type, found {name!r}")
+    names = {field.name for field in fields(_TYPES[name])}
+    if set(values) != names:
+        raise ConfigError(
+            f"the fields of a {name} event do not fit", found=sorted(values), expected=", ".join(sorted(names))
+        )
+    event: Event = _TYPES[name](**{key: _decode(value) for key, value in values.items()})
+    return event
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    if isinstance(value, get_args(Event)):
+        return event_to_json(value)
+    return value if value is None or isinstance(value, int) else number_to_json(float(value))
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode(item) for item in value)
+    if isinstance(value, dict):
+        return event_from_json(value)
+    return number_from_json(value) if isinstance(value, str) else value
