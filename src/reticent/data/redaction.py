@@ -1,0 +1,163 @@
+"""Sensitive spans replaced by masks, with offsets kept: "call 555-0100" becomes "call <MASK>" or "call <PHONE>".
+
+Overlapping spans are merged and adjacent equal masks (only spaces or tabs between) become one, so that the number
+of words of a name does not show. Masks that are already in the text count as masks: they collapse with their
+neighbours and nothing inside them is replaced, which makes redaction idempotent for every local policy and makes a
+text with a secret and the same text with a mask in its place come out equal: the neighbours of a
+confidentiality guarantee. Fake values in place of masks are not made here.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+
+from reticent.core.corpus import Policy, Record, Span
+
+MASK = "<MASK>"
+_BATCH = 256
+
+
+class MaskStyle(StrEnum):
+    """What stands in the place of a span: always the same mask, or one that names the kind.
+
+    A guarantee needs the uniform one: the kind is a part of the secret.
+    """
+
+    UNIFORM = "uniform"
+    KIND = "kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Characters [start, end) of the original that are [new_start, new_end) of the redacted text."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Redaction:
+    """A redacted text and where each mask came from."""
+
+    text: str
+    replacements: tuple[Replacement, ...]
+
+    def __repr__(self) -> str:
+        return f"Redaction({len(self.replacements)} masks)"
+
+    def to_redacted(self, start: int, end: int) -> tuple[int, int]:
+        """Where [start, end) of the original went; an edge inside a mask moves to the mask's edge."""
+        return self._move(start, is_end=False), self._move(end, is_end=True)
+
+    def _move(self, position: int, *, is_end: bool) -> int:
+        shift = 0
+        for r in self.replacements:
+            if position < r.start or (is_end and position == r.start):
+                break
+            if position < r.end or (is_end and position == r.end):
+                return r.new_end if is_end else r.new_start
+            shift = r.new_end - r.end
+        return position + shift
+
+
+def mask_for(kind: str) -> str:
+    """The mask that names a kind: <PHONE> for "phone"."""
+    return f"<{re.sub('[^A-Z0-9]+', '_', kind.upper()).strip('_') or 'MASK'}>"
+
+
+def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Sorted spans without overlaps: those that share a character become one, of the kind of the longest."""
+    merged: list[Span] = []
+    longest = 0
+    for span in sorted(spans):
+        length = span.end - span.start
+        if not merged or span.start >= merged[-1].end:
+            merged.append(span)
+            longest = length
+            continue
+        last = merged[-1]
+        leader = span if length > longest else last
+        longest = max(longest, length)
+        merged[-1] = Span(last.start, max(last.end, span.end), leader.kind, leader.identifier)
+    return tuple(merged)
+
+
+def redact(text: str, spans: Iterable[Span], *, style: MaskStyle = MaskStyle.UNIFORM) -> Redaction:
+    """`text` with every span replaced.
+
+    Guarantee: no character of any span is left, save characters of masks that were already there; in the
+    uniform style replacing a whole span by MASK beforehand gives the same text.
+    """
+    found = list(spans)
+    if found and max(span.end for span in found) > len(text):
+        raise ValueError("a span ends after the text")
+    name: Callable[[str], str] = mask_for if style is MaskStyle.KIND else lambda _: MASK
+    known = {MASK, *(name(span.kind) for span in found)}
+    # Masks in the text are spans themselves; whatever touches one becomes a part of it.
+    present = [
+        Span(match.start(), match.end(), match.group()[1:-1])
+        for match in re.finditer("|".join(map(re.escape, sorted(known))), text)
+    ]
+    outside = [span for span in found if not any(mask.covers(span) for mask in present)]
+    runs = _collapse(text, [(s.start, s.end, name(s.kind), s.kind) for s in merge_spans([*outside, *present])])
+    pieces: list[str] = []
+    replacements = []
+    position = length = 0
+    for start, end, mask, kind in runs:
+        length += start - position
+        pieces += (text[position:start], mask)
+        replacements.append(Replacement(start, end, length, length + len(mask), kind))
+        length += len(mask)
+        position = end
+    pieces.append(text[position:])
+    return Redaction("".join(pieces), tuple(replacements))
+
+
+_Run = tuple[int, int, str, str]  # start, end, mask, kind
+
+
+def _collapse(text: str, runs: list[_Run]) -> list[_Run]:
+    """Runs with equal masks and at most spaces or tabs between them become one."""
+    collapsed: list[_Run] = []
+    for run in runs:
+        if collapsed and collapsed[-1][2] == run[2] and not text[collapsed[-1][1] : run[0]].strip(" \t"):
+            run = (collapsed[-1][0], run[1], run[2], collapsed.pop()[3])
+        collapsed.append(run)
+    return collapsed
+
+
+def redact_record(record: Record, spans: Iterable[Span], *, style: MaskStyle = MaskStyle.UNIFORM) -> Record:
+    """The record redacted. Its own labels move along; those that are wholly under masks go.
+
+    What is left in `spans` is what was missed, or missed in part.
+    """
+    redaction = redact(record.text, spans, style=style)
+    left = []
+    for span in record.spans:
+        if not any(r.start <= span.start and span.end <= r.end for r in redaction.replacements):
+            start, end = redaction.to_redacted(span.start, span.end)
+            left.append(Span(start, end, span.kind, span.identifier))
+    return Record(record.id, redaction.text, owner=record.owner, spans=tuple(left))
+
+
+def redact_records(
+    records: Iterable[Record], policy: Policy, *, style: MaskStyle = MaskStyle.UNIFORM
+) -> Iterator[Record]:
+    """Every record redacted by what `policy` finds, streamed in batches.
+
+    Guarantee: each output depends on its own record alone, for a policy that treats texts one by one.
+    """
+    for record, found in find_in(records, policy):
+        yield redact_record(record, found, style=style)
+
+
+def find_in(records: Iterable[Record], policy: Policy) -> Iterator[tuple[Record, tuple[Span, ...]]]:
+    """Each record with what `policy` finds in its text; texts are given to it in batches."""
+    remaining = iter(records)
+    while batch := list(islice(remaining, _BATCH)):
+        yield from zip(batch, policy.find([record.text for record in batch]), strict=True)

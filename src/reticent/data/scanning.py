@@ -1,0 +1,113 @@
+"""What a corpus holds before anything is trained on it: sensitive spans by kind, how often secrets repeat,
+duplicate texts, owners; where records are labelled also how well the policy finds them.
+
+One pass over streamed records. Secrets and texts are counted by digests: no value is kept, none is in the result.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from reticent.core.corpus import Policy, Record
+from reticent.data.deduplication import TextCounter
+from reticent.data.measurement import Measurement, MeasurementTally
+from reticent.data.redaction import find_in
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class KindCount:
+    """Spans of one kind: mentions, different strings among them, mentions of the most frequent, records."""
+
+    mentions: int
+    distinct: int
+    most_repeated: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What `scan` saw. `measurement` is there where labels were to be used."""
+
+    policy: str
+    is_local: bool
+    records: int
+    owners: int
+    largest_owner: int
+    characters: int
+    duplicates: int
+    most_duplicated: int
+    sensitive_records: int
+    kinds: dict[str, KindCount]
+    measurement: Measurement | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "policy": self.policy,
+            "policy_is_local": self.is_local,
+            "records": self.records,
+            "owners": self.owners,
+            "largest_owner": self.largest_owner,
+            "characters": self.characters,
+            "duplicates": self.duplicates,
+            "most_duplicated": self.most_duplicated,
+            "sensitive_records": self.sensitive_records,
+            "kinds": {
+                kind: {
+                    "mentions": count.mentions,
+                    "distinct": count.distinct,
+                    "most_repeated": count.most_repeated,
+                    "records": count.records,
+                }
+                for kind, count in self.kinds.items()
+            },
+            "measurement": None if self.measurement is None else self.measurement.to_json(),
+        }
+
+
+def scan(records: Iterable[Record], policy: Policy, *, labels: bool = False, confidence: float = 0.95) -> Scan:
+    """Count what `policy` finds; with `labels`, compare it with the records' own spans as well.
+
+    Takes any iterable: wrap it to show progress.
+    """
+    texts = TextCounter()
+    owners: Counter[bytes] = Counter()
+    secrets: dict[str, Counter[bytes]] = {}
+    holders: Counter[str] = Counter()
+    tally = MeasurementTally(policy.name, confidence=confidence)
+    characters = sensitive = 0
+    for record, found in find_in(records, policy):
+        texts.add(record.text)
+        owners[_digest(record.owner)] += 1
+        characters += len(record.text)
+        sensitive += bool(found)
+        holders.update({span.kind for span in found})
+        for span in found:
+            secrets.setdefault(span.kind, Counter())[_digest(record.text[span.start : span.end])] += 1
+        if labels:
+            tally.add(record, found)
+    return Scan(
+        policy=policy.name,
+        is_local=policy.is_local,
+        records=texts.seen,
+        owners=len(owners),
+        largest_owner=max(owners.values(), default=0),
+        characters=characters,
+        duplicates=texts.repeated,
+        most_duplicated=texts.most,
+        sensitive_records=sensitive,
+        kinds={
+            kind: KindCount(counts.total(), len(counts), max(counts.values()), holders[kind])
+            for kind, counts in sorted(secrets.items())
+        },
+        measurement=tally.result() if labels else None,
+    )
+
+
+def _digest(value: str) -> bytes:
+    return hashlib.blake2b(value.encode("utf8", errors="surrogatepass"), digest_size=16).digest()
