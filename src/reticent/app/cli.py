@@ -14,6 +14,8 @@ import typer
 
 from reticent import __version__
 from reticent.app.commands import demo, plant, scan
+from reticent.app.commands.bound import bound
+from reticent.app.commands.train import train
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
 
 WITHIN_LIMITS = 0
@@ -53,6 +55,8 @@ def _root(
 app.command("demo")(demo.demo)
 app.command("scan")(scan.scan)
 app.command("plant")(plant.plant)
+app.command("train")(train)
+app.add_typer(bound, name="bound")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,0 +1,152 @@
+"""The least noise for (ε, δ), or the most steps for a given noise: searched, rounded to the safe side, verified.
+
+ε falls with noise and grows with steps. The Rényi accountant is cheap and gives a noise that surely suffices;
+privacy loss distributions then lower it by a secant search on log σ against log ε, a handful of compositions in
+all. What is returned was priced by the same accountants that price the guarantee, and its ε is at most the target.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from reticent.accounting.conversion import epsilon_from_renyi
+from reticent.accounting.curve import RenyiCurve
+from reticent.accounting.guarantees import epsilons
+from reticent.core.errors import ConfigError
+from reticent.core.event import Repeated, SampledGaussian
+from reticent.core.guarantee import Neighbours
+
+_LEAST_NOISE, _MOST_NOISE = 0.05, 1e4
+_PRECISION = 1e-3  # relative, of the noise multiplier or of ε, whichever is met first
+_MOST_TRIES = 12
+_MOST_STEPS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A noise multiplier and number of steps whose ε at `delta` is at most what was asked for."""
+
+    noise_multiplier: float
+    steps: int
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a training run may spend, and what is fixed about it."""
+
+    epsilon: float
+    delta: float
+    sampling_rate: float
+    neighbours: Neighbours = Neighbours.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon < math.inf:
+            raise ConfigError("the target epsilon must be positive and finite", found=self.epsilon)
+        if not 0.0 < self.delta < 1.0:
+            raise ConfigError("the target delta must be in (0, 1)", found=self.delta)
+        if not 0.0 < self.sampling_rate <= 1.0:
+            raise ConfigError("the sampling rate must be in (0, 1]", found=self.sampling_rate)
+
+
+def least_noise(target: Target, *, steps: int) -> Calibration:
+    """The least noise multiplier, rounded up to four digits, whose ε over `steps` is at most the target's.
+
+    Guarantee: the returned ε is what the accountants give for the returned noise, and is at most the target.
+    """
+    if steps < 1:
+        raise ConfigError("calibration needs at least one step", found=steps)
+    if _rdp(target, _MOST_NOISE, steps) > target.epsilon:
+        raise ConfigError(
+            "no noise reaches the target",
+            found=f"epsilon {_rdp(target, _MOST_NOISE, steps):.3g} at noise multiplier {_MOST_NOISE:g}",
+            expected=f"at most {target.epsilon:g}",
+            hint="raise epsilon or delta, or lower the steps or the sampling rate",
+        )
+    if _rdp(target, _LEAST_NOISE, steps) <= target.epsilon:
+        enough = _LEAST_NOISE
+    else:
+        enough = _bisect(lambda noise: _rdp(target, noise, steps) <= target.epsilon)
+    noise, epsilon = _lower(target, round_up(enough), steps=steps)
+    return Calibration(noise, steps, epsilon, target.delta)
+
+
+def most_steps(target: Target, *, noise_multiplier: float) -> Calibration:
+    """The most steps with a given noise whose ε is at most the target's.
+
+    Guarantee: the returned ε is what the accountants give for the returned steps, and is at most the target.
+    """
+
+    def epsilon(steps: int) -> float:
+        return _least(target, noise_multiplier, steps)
+
+    if epsilon(1) > target.epsilon:
+        raise ConfigError(
+            "one step already passes the target", found=epsilon(1), expected=f"at most {target.epsilon:g}"
+        )
+    low = 1
+    while low < _MOST_STEPS and _rdp(target, noise_multiplier, 2 * low) <= target.epsilon:
+        low *= 2
+    high = 2 * low
+    while epsilon(high) <= target.epsilon:
+        low, high = high, 2 * high
+        if low >= _MOST_STEPS:
+            return Calibration(noise_multiplier, low, epsilon(low), target.delta)
+    while high - low > max(1, low // 1000):
+        middle = (low + high) // 2
+        low, high = (middle, high) if epsilon(middle) <= target.epsilon else (low, middle)
+    return Calibration(noise_multiplier, low, epsilon(low), target.delta)
+
+
+def round_up(value: float, digits: int = 4) -> float:
+    """The value rounded up to so many significant digits: more noise is the safe side."""
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
+    return math.ceil(value * scale * (1.0 - 1e-12)) / scale
+
+
+def _rdp(target: Target, noise: float, steps: int) -> float:
+    event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
+    curve = RenyiCurve(event, target.neighbours)
+    return curve.minimise(lambda a, d: epsilon_from_renyi(a, d, delta=target.delta), every=6)[0]
+
+
+def _least(target: Target, noise: float, steps: int) -> float:
+    event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
+    return epsilons(event, delta=target.delta, neighbours=target.neighbours).least
+
+
+def _bisect(suffices: Callable[[float], bool]) -> float:
+    """A noise that suffices, at most 2 % above the least such, by halving its logarithm."""
+    low, high = math.log(_LEAST_NOISE), math.log(_MOST_NOISE)
+    while high - low > 0.02:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if suffices(math.exp(middle)) else (middle, high)
+    return math.exp(high)
+
+
+def _lower(target: Target, noise: float, *, steps: int) -> tuple[float, float]:
+    """Lower a noise that suffices as far as all accountants together allow; returns it with its ε."""
+    best, best_epsilon = noise, _least(target, noise, steps)
+    floor, floor_epsilon = _LEAST_NOISE, math.inf
+    slope = -2.0  # d log ε / d log σ, a first guess; ε is steeper than that below σ = 1
+    for _ in range(_MOST_TRIES):
+        close = target.epsilon <= best_epsilon * (1.0 + _PRECISION)
+        if close or best <= floor * (1.0 + _PRECISION) or best_epsilon == 0.0:
+            break
+        if math.isfinite(floor_epsilon):
+            slope = math.log(best_epsilon / floor_epsilon) / math.log(best / floor)
+        # Aim a third of the precision below the target, so that the guess tends to suffice.
+        aim = math.log(target.epsilon / best_epsilon) - _PRECISION / 3.0
+        guess = round_up(max(best * math.exp(aim / slope), floor))
+        if not floor < guess < best:
+            guess = round_up(math.sqrt(floor * best))
+        if not floor < guess < best:
+            break
+        epsilon = _least(target, guess, steps)
+        slope = min(-0.5, math.log(epsilon / best_epsilon) / math.log(guess / best))
+        if epsilon <= target.epsilon:
+            best, best_epsilon = guess, epsilon
+        else:
+            floor, floor_epsilon = guess, epsilon
+    return best, best_epsilon

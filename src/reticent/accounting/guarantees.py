@@ -1,0 +1,150 @@
+"""From an event to a `Guarantee`: the least ε of all valid accountants, with the evidence behind it.
+
+`profile` holds (ε, δ) points of the privacy loss distribution where the event has one, and `renyi` points of the
+Rényi curve, so that ceilings and leakage bounds can be taken from the guarantee alone, without the event.
+
+An event with a realised charge (SubMix's Algorithm 2) is a promise of another kind: operational privacy of the
+actual data at one order. It is stated as such, is never converted to (ε, δ), and the number itself is private.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from reticent.accounting.conversion import rdp_epsilon
+from reticent.accounting.curve import RenyiCurve, known_orders, leaves
+from reticent.accounting.pld import has_privacy_profile, privacy_profile
+from reticent.core.errors import UnsupportedEvent
+from reticent.core.event import Event, NoisyVote, RealisedCharge
+from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+
+_RENYI_POINTS = 1.0 + np.geomspace(1e-2, 1023.0, 36)
+
+POISSON = (
+    "every unit takes part in each step with the stated chance, independently (Poisson sampling, no shuffling)"
+)
+CLIPPED = "each unit's contribution to a step is clipped to the stated norm before noise is added"
+NOISE = "noise comes from a generator the adversary cannot predict"
+
+
+@dataclass(frozen=True, slots=True)
+class Epsilons:
+    """ε at one δ by each accountant; None where an accountant does not know the event."""
+
+    delta: float
+    rdp: float
+    rdp_order: float
+    pld: float | None
+
+    @property
+    def least(self) -> float:
+        """The least: every accountant's number is an upper bound."""
+        return self.rdp if self.pld is None else min(self.rdp, self.pld)
+
+
+def epsilons(event: Event, *, delta: float, neighbours: Neighbours) -> Epsilons:
+    """ε at `delta` by every accountant that knows the event.
+
+    Guarantee: the event is (ε, delta)-DP for each of the numbers.
+    """
+    converted = rdp_epsilon(RenyiCurve(event, neighbours), delta=delta)
+    pld = privacy_profile(event, neighbours).epsilon(delta) if has_privacy_profile(event) else None
+    return Epsilons(delta, converted.value, converted.order, pld)
+
+
+def guarantee_of(
+    event: Event,
+    *,
+    delta: float,
+    unit: Unit,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
+    mechanism: str = "",
+    assumes: tuple[str, ...] = (),
+) -> Guarantee:
+    """What an event proves for one unit, with the points that back it.
+
+    Guarantee: (ε, delta)-differential privacy for the stated neighbours under the stated assumptions; operational
+    privacy at one order where the event holds a realised charge.
+    """
+    if any(isinstance(leaf, RealisedCharge) for leaf, _ in leaves(event)):
+        return _operational(event, unit=unit, neighbours=neighbours, mechanism=mechanism, assumes=assumes)
+    found = epsilons(event, delta=delta, neighbours=neighbours)
+    return Guarantee(
+        mechanism=mechanism or _name(event),
+        notion=Notion.DIFFERENTIAL_PRIVACY,
+        unit=unit,
+        neighbours=neighbours,
+        epsilon=found.least,
+        delta=delta,
+        covers=f"everything computed from what was released, against any adversary, for one {unit.value}",
+        assumes=assumes,
+        data_dependent=any(isinstance(leaf, NoisyVote) and leaf.counts is not None for leaf, _ in leaves(event)),
+        profile=_profile_points(event, neighbours),
+        renyi=_renyi_points(event, neighbours),
+    )
+
+
+def dp_sgd_guarantee(
+    event: Event,
+    *,
+    delta: float,
+    unit: Unit = Unit.RECORD,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
+    assumes: tuple[str, ...] = (),
+) -> Guarantee:
+    """What DP-SGD proves for its weights and every intermediate model.
+
+    Guarantee: (ε, delta)-differential privacy of all intermediate and final weights for one unit.
+    """
+    return guarantee_of(
+        event,
+        delta=delta,
+        unit=unit,
+        neighbours=neighbours,
+        mechanism="DP-SGD",
+        assumes=(POISSON, CLIPPED, NOISE, *assumes),
+    )
+
+
+def _operational(
+    event: Event, *, unit: Unit, neighbours: Neighbours, mechanism: str, assumes: tuple[str, ...]
+) -> Guarantee:
+    """The Rényi sum of realised charges at the greatest order at which all of them are known."""
+    curve = RenyiCurve(event, neighbours)
+    order = min(leaf.order for leaf, _ in leaves(event) if isinstance(leaf, RealisedCharge))
+    epsilon = curve(order)
+    if not math.isfinite(epsilon):
+        raise UnsupportedEvent(f"the event's charges are not all known at order {order}")
+    return Guarantee(
+        mechanism=mechanism or _name(event),
+        notion=Notion.OPERATIONAL_PRIVACY,
+        unit=unit,
+        neighbours=neighbours,
+        epsilon=epsilon,
+        order=order,
+        covers="the released tokens up to the stopping time of the actual partition, for the actual data only",
+        assumes=(*assumes, "the stopping time, the charges and the mixing weights stay private"),
+        data_dependent=True,
+    )
+
+
+def _profile_points(event: Event, neighbours: Neighbours) -> tuple[tuple[float, float], ...]:
+    """Points of the privacy loss distribution, none where the event has none or no protection."""
+    if not has_privacy_profile(event):
+        return ()
+    profile = privacy_profile(event, neighbours)
+    return () if profile.is_unprotected else profile.points()
+
+
+def _renyi_points(event: Event, neighbours: Neighbours) -> tuple[tuple[float, float], ...]:
+    """Finite points (order, ε) of the curve: a geometric grid and the orders at which a charge is known."""
+    curve = RenyiCurve(event, neighbours)
+    orders = sorted({*_RENYI_POINTS.tolist(), *known_orders(event), math.inf})
+    points = ((order, curve(order)) for order in orders)
+    return tuple((order, epsilon) for order, epsilon in points if math.isfinite(epsilon))
+
+
+def _name(event: Event) -> str:
+    """The kinds of releases inside an event."""
+    return " + ".join(dict.fromkeys(type(leaf).__name__ for leaf, _ in leaves(event))) or "nothing released"

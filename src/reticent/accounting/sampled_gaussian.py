@@ -1,0 +1,120 @@
+"""Rényi divergence of one Poisson-sampled Gaussian step (DP-SGD) at any real order above 1.
+
+With noise σ, rate q, N_m = N(m, σ²) and M_m = (1 − q) N_0 + q N_m, the two worlds of a step are
+
+    add or remove one:  M_1 against N_0, both directions; the greater counts
+    replace one:        M_1 against M_−1 (the pair is its own mirror image)
+
+The first pair dominates by Mironov, Talwar and Zhang 2019 (arXiv 1908.10530, theorems 4 and 5); the second is the
+pair that dp-accounting's replace-one privacy loss distribution rests on (dominating pairs: Zhu, Dong and Wang 2022;
+substitution under Poisson sampling: Lebeda, Regehr, Kamath and Steinke 2024).
+
+Every order is computed by the trapezoidal rule, which converges exponentially for such integrands: they are
+analytic, and at most e^{y²/2σ²} times their real size, for |y| ≤ πσ²/2, so that with spacing t the error is below
+exp(−π²σ²(1/t − 1/8)). The usual series for fractional orders alternates in sign; adding absolute values, as
+dp-accounting does, is valid but up to 10 % loose at small orders.
+
+Not here: composition (`curve`), sampling without replacement, shuffling.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.core.divergence import log_moment
+from reticent.core.guarantee import Neighbours
+
+Floats = NDArray[np.float64]
+_Logs = Callable[[Floats], tuple[Floats, Floats]]
+
+_LOG_ERROR = 65.0  # the rule's error is e^-65 of the whole; the excess over 1 that matters is rarely below e^-30
+_REACH = 14.0  # standard deviations beyond the outermost mean: e^-98 of the mass is left out
+_UNDERFLOW = -650.0  # logarithms below this are not trusted to survive exp
+_DROP = 90.0  # parts of the integrand e^-90 below its peak are not summed
+
+
+@lru_cache(maxsize=1 << 16)
+def sampled_gaussian_epsilon(
+    noise_multiplier: float, sampling_rate: float, *, order: float, neighbours: Neighbours
+) -> float:
+    """D_a of one step in nats at any order in (1, ∞].
+
+    Guarantee: equals the divergence of the dominating pair to a relative error of about 1e-9 (checked against
+    arbitrary-precision arithmetic), the greater of both directions.
+    """
+    _check(noise_multiplier, sampling_rate, order)
+    if order == math.inf:
+        return math.inf
+    distance = 1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0
+    if sampling_rate == 1.0:
+        return order * distance**2 / (2.0 * noise_multiplier**2)
+    upper, lower = 1.0, None if neighbours is Neighbours.ADD_REMOVE else -1.0
+    forward = _moment(upper, lower, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, order=order)
+    if neighbours is not Neighbours.ADD_REMOVE:
+        return forward / (order - 1.0)
+    backward = _moment(lower, upper, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, order=order)
+    return max(forward, backward) / (order - 1.0)
+
+
+def _check(noise_multiplier: float, sampling_rate: float, order: float) -> None:
+    if not 0.0 < noise_multiplier < math.inf:
+        raise ValueError(f"noise_multiplier must be positive and finite, found {noise_multiplier}")
+    if not 0.0 < sampling_rate <= 1.0:
+        raise ValueError(f"sampling_rate must be in (0, 1], found {sampling_rate}")
+    if not order > 1.0:
+        raise ValueError(f"a Rényi order must be above 1, found {order}")
+
+
+def _moment(
+    upper: float | None,
+    lower: float | None,
+    *,
+    noise_multiplier: float,
+    sampling_rate: float,
+    order: float,
+) -> float:
+    """log I_a between mixtures; a world is given by its unit's mean, None where the unit is not in it."""
+
+    def logs(x: Floats) -> tuple[Floats, Floats]:
+        centre = -0.5 * (x / noise_multiplier) ** 2  # [n], up to the constant of the density
+        return (
+            centre + _log_ratio(x, upper, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate),
+            centre + _log_ratio(x, lower, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate),
+        )
+
+    spacing = 1.0 / (0.125 + _LOG_ERROR / (math.pi * noise_multiplier) ** 2)
+    low, high = _support(logs, noise_multiplier=noise_multiplier, order=order)
+    x = spacing * np.arange(math.floor(low / spacing), math.ceil(high / spacing) + 1, dtype=np.float64)  # [n]
+    log_weight = math.log(spacing / (noise_multiplier * math.sqrt(2.0 * math.pi)))
+    log_p, log_q = (world + log_weight for world in logs(x))
+    # Where Q itself underflows, P^a Q^(1−a) may still be the greatest term: those nodes are summed in log space.
+    # The centred sum would subtract Q and aP from them, both negligible unless σ < 0.03, where leaving them in is
+    # safe.
+    far = log_q < _UNDERFLOW
+    bulk = float(log_moment(log_p[~far], log_q[~far], order)) if not far.all() else 0.0
+    return float(np.logaddexp.reduce(order * log_p[far] + (1.0 - order) * log_q[far], initial=bulk))
+
+
+def _log_ratio(x: Floats, mean: float | None, *, noise_multiplier: float, sampling_rate: float) -> Floats:
+    """log M_m(x)/N_0(x) at points [n]; 0 for the world without the unit."""
+    if mean is None:
+        return np.zeros_like(x)
+    exponent = (mean * x - 0.5 * mean**2) / noise_multiplier**2
+    # log1p keeps the digits of a ratio that is 1 plus something of the order of a tiny rate.
+    with np.errstate(over="ignore"):
+        near = np.log1p(sampling_rate * np.expm1(np.minimum(exponent, 1.0)))
+    far = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + exponent)
+    return np.asarray(np.where(exponent < 1.0, near, far))
+
+
+def _support(logs: _Logs, *, noise_multiplier: float, order: float) -> tuple[float, float]:
+    """Ends of the region outside which P^a Q^(1−a), P and Q are all negligible beside their greatest value."""
+    reach = _REACH * noise_multiplier + 1.0
+    coarse = np.arange(-reach - order, reach + order, noise_multiplier / 2.0)  # [n]
+    log_p, log_q = logs(coarse)
+    size = order * log_p + (1.0 - order) * log_q
+    kept = coarse[size > size.max() - _DROP]
+    return float(kept[0]) - noise_multiplier, float(kept[-1]) + noise_multiplier

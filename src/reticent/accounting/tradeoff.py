@@ -1,0 +1,100 @@
+"""Trade-off curve of a guarantee: what power any membership test can have at a false-positive rate.
+
+For a test between two neighbouring worlds with false-positive rate α the power is at most the least of
+
+    e^ε α + δ,   1 − e^−ε (1 − δ − α)      for every proved (ε, δ)
+    the binary Rényi inequality              for every proved (order, ε), see `binary_renyi`
+
+Each is concave in α, so their least is; f(α) = 1 − power is the trade-off function of f-DP (Dong, Roth and Su
+2022). The area under the greatest ROC curve bounds every AUC, and its greatest height over the diagonal every
+advantage.
+
+Which metric may be compared with which guarantee is decided in `ceiling`, not here.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.accounting.approximate import advantage_bound, log_probability_bound
+from reticent.accounting.binary_renyi import largest_advantage, largest_log_probability
+from reticent.core.guarantee import Guarantee
+
+Floats = NDArray[np.float64]
+
+_NODES = 200
+
+
+def true_positive_rate_ceiling(guarantee: Guarantee, fpr: float) -> float:
+    """Greatest true-positive rate at false-positive rate `fpr` that the guarantee allows any test.
+
+    Guarantee: no test between two neighbouring worlds has a higher one; 1 where nothing was proved.
+    """
+    if not 0.0 <= fpr <= 1.0:
+        raise ValueError(f"a false-positive rate is in [0, 1], found {fpr}")
+    log_fpr = math.log(fpr) if fpr > 0.0 else -math.inf
+    allowed = [log_probability_bound(log_fpr, e, delta=d) for e, d in guarantee.points]
+    if fpr > 0.0:  # at 0 a finite Rényi order gives exactly 0, in the limit of tiny rates
+        allowed += [largest_log_probability(log_fpr, a, epsilon=d) for a, d in guarantee.renyi_points]
+    elif any(math.isfinite(d) for _, d in guarantee.renyi_points):
+        return 0.0
+    return math.exp(min([0.0, *allowed]))
+
+
+def fnr_floor(guarantee: Guarantee, fpr: float) -> float:
+    """f(fpr): the least false-negative rate that any test has at false-positive rate `fpr`."""
+    return 1.0 - true_positive_rate_ceiling(guarantee, fpr)
+
+
+def advantage_ceiling(guarantee: Guarantee) -> float:
+    """Greatest true-positive minus false-positive rate, the total variation, that the guarantee allows.
+
+    Guarantee: no test between two neighbouring worlds has a higher one.
+    """
+    allowed = [advantage_bound(e, delta=d) for e, d in guarantee.points]
+    allowed += [largest_advantage(a, epsilon=d) for a, d in guarantee.renyi_points]
+    return min([1.0, *allowed])
+
+
+def auc_ceiling(guarantee: Guarantee) -> float:
+    """Greatest area under a ROC curve that the guarantee allows, rounded up.
+
+    Guarantee: no test between two neighbouring worlds has a higher one. The ceiling is concave, so between two
+    nodes it lies below the lines through the neighbouring pairs of nodes; the area under those is summed.
+    """
+    fpr = _nodes()  # [n]
+    power = np.array([true_positive_rate_ceiling(guarantee, float(rate)) for rate in fpr])  # [n]
+    return min(1.0, concave_area(fpr, power))
+
+
+def concave_area(x: Floats, y: Floats) -> float:
+    """Upper bound on ∫ of a non-decreasing concave function at most 1, known at ascending nodes x [n] as y [n]."""
+    slopes = np.diff(y) / np.diff(x)  # [n − 1]
+    total = 0.0
+    for i in range(len(x) - 1):
+        width, rise = x[i + 1] - x[i], y[i + 1] - y[i]
+        steep = slopes[i - 1] if i > 0 else math.inf  # the slope inside lies between its neighbours'
+        flat = slopes[i + 1] if i + 2 < len(x) else 0.0
+        total += width * y[i] + _cap_area(float(width), float(rise), steep=float(steep), flat=max(float(flat), 0.0))
+    return float(total)
+
+
+def _cap_area(width: float, rise: float, *, steep: float, flat: float) -> float:
+    """Area over the left end's level under two lines: rising by `steep` from it, by `flat` to the right end."""
+    at_left = rise - flat * width  # height of the right-hand line at the left end
+    if at_left <= 0.0:
+        return 0.5 * width * rise
+    if steep == math.inf:
+        return 0.5 * width * (at_left + rise)
+    if steep <= flat:
+        return 0.5 * width * rise
+    meet = min(at_left / (steep - flat), width)
+    peak = steep * meet
+    return 0.5 * meet * peak + 0.5 * (width - meet) * (peak + rise)
+
+
+def _nodes() -> Floats:
+    """Rates [n] from 0 to 1, dense at both ends where ceilings bend."""
+    half = np.concatenate([[0.0], np.geomspace(1e-9, 0.5, _NODES // 2)])
+    return np.unique(np.concatenate([half, 1.0 - half]))

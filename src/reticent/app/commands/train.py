@@ -1,0 +1,289 @@
+"""`reticent train`: a model from a corpus, plainly or with differential privacy; can be stopped and resumed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reticent.app.console import Output
+from reticent.app.options import AsJson, CorpusFormat, Seed
+from reticent.app.training_config import (
+    DecayName,
+    Method,
+    OptimiserName,
+    Precision,
+    Protected,
+    Relation,
+    TrainConfig,
+)
+
+if TYPE_CHECKING:
+    from reticent.app.training_run import Preview, Result
+    from reticent.core.guarantee import Guarantee
+
+INTERRUPTED = 130
+_PRIVACY = "Privacy (dp-sgd)"
+_MODEL = "Model"
+_STEPS = "Optimisation"
+_CORPUS = "Corpus"
+
+
+def train(
+    method: Annotated[Method | None, typer.Option("--method", help="How to train.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="Path or hub id to start from, 'embedded', or 'lstm:1x200'.", metavar="MODEL"),
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Corpus to train on.", metavar="FILE")] = None,
+    holdout: Annotated[
+        Path | None, typer.Option("--holdout", help="Corpus to measure the result on.", metavar="FILE")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Run directory to write.", metavar="DIR")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="TOML file of the run; flags override it.", metavar="FILE")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="Go on with an interrupted run.", metavar="DIR")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the guarantee that would be given; touch nothing.")
+    ] = False,
+    target_epsilon: Annotated[
+        float | None,
+        typer.Option("--target-epsilon", help="Calibrate the noise to this ε.", rich_help_panel=_PRIVACY),
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option("--noise-multiplier", help="Noise, in units of the clip norm.", rich_help_panel=_PRIVACY),
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="δ, well below 1 / records.", rich_help_panel=_PRIVACY)
+    ] = None,
+    clip_norm: Annotated[
+        float | None,
+        typer.Option("--clip-norm", help="Most that one unit may move a sum (1).", rich_help_panel=_PRIVACY),
+    ] = None,
+    unit: Annotated[
+        Protected | None, typer.Option("--unit", help="What one promise protects.", rich_help_panel=_PRIVACY)
+    ] = None,
+    neighbours: Annotated[
+        Relation | None,
+        typer.Option("--neighbours", help="How two corpora may differ.", rich_help_panel=_PRIVACY),
+    ] = None,
+    texts_per_owner: Annotated[
+        int | None,
+        typer.Option("--texts-per-owner", help="Most texts of an owner in a step (4).", rich_help_panel=_PRIVACY),
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option("--epochs", help="Times a unit takes part (1).", rich_help_panel=_STEPS)
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", help="Units a step, on average if private (32).", rich_help_panel=_STEPS),
+    ] = None,
+    optimiser: Annotated[
+        OptimiserName | None, typer.Option("--optimiser", help="adamw unless given.", rich_help_panel=_STEPS)
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="0.001 unless given.", rich_help_panel=_STEPS)
+    ] = None,
+    decay: Annotated[
+        DecayName | None, typer.Option("--decay", help="Of the learning rate.", rich_help_panel=_STEPS)
+    ] = None,
+    token_budget: Annotated[
+        int | None,
+        typer.Option("--token-budget", help="Tokens in memory at once (4096).", rich_help_panel=_STEPS),
+    ] = None,
+    checkpoint_steps: Annotated[
+        int | None,
+        typer.Option("--checkpoint-steps", help="Also save every N steps.", rich_help_panel=_STEPS, metavar="N"),
+    ] = None,
+    lora_rank: Annotated[
+        int | None, typer.Option("--lora-rank", help="Train LoRA layers of this rank.", rich_help_panel=_MODEL)
+    ] = None,
+    merge: Annotated[
+        bool | None, typer.Option("--merge", help="Merge LoRA layers into the model.", rich_help_panel=_MODEL)
+    ] = None,
+    freeze_embeddings: Annotated[
+        bool | None, typer.Option("--freeze-embeddings", help="Leave embeddings alone.", rich_help_panel=_MODEL)
+    ] = None,
+    precision: Annotated[
+        Precision | None,
+        typer.Option("--precision", help="Of forward and backward; norms are float32.", rich_help_panel=_MODEL),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="auto, cpu, cuda, mps.", rich_help_panel=_MODEL)
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", help="Tokens kept of a text.", rich_help_panel=_CORPUS)
+    ] = None,
+    text_field: Annotated[str | None, typer.Option("--text-field", rich_help_panel=_CORPUS)] = None,
+    id_field: Annotated[str | None, typer.Option("--id-field", rich_help_panel=_CORPUS)] = None,
+    owner_field: Annotated[str | None, typer.Option("--owner-field", rich_help_panel=_CORPUS)] = None,
+    format: CorpusFormat = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> int:
+    """Train a model on a corpus. With dp-sgd, noise and sampling come from the system, whatever the seed."""
+    flags: dict[str, Any] = {
+        "data": {
+            "file": data if data is None else str(data),
+            "holdout": holdout if holdout is None else str(holdout),
+            "max_length": max_length,
+            "text_field": text_field,
+            "id_field": id_field,
+            "owner_field": owner_field,
+            "format": format,
+        },
+        "model": {
+            "source": model,
+            "lora_rank": lora_rank,
+            "merge": merge,
+            "freeze_embeddings": freeze_embeddings,
+            "precision": precision,
+            "device": device,
+        },
+        "training": {
+            "method": method,
+            "target_epsilon": target_epsilon,
+            "noise_multiplier": noise_multiplier,
+            "delta": delta,
+            "clip_norm": clip_norm,
+            "unit": unit,
+            "neighbours": neighbours,
+            "texts_per_owner": texts_per_owner,
+            "epochs": epochs,
+            "batch": batch,
+            "optimiser": optimiser,
+            "learning_rate": learning_rate,
+            "decay": decay,
+            "token_budget": token_budget,
+            "checkpoint_steps": checkpoint_steps,
+        },
+        "seed": seed,
+    }
+    output = Output(as_json=as_json)
+    if resume is not None:
+        return _resume(resume, flags, out=out, config=config, output=output)
+    return _start(_configuration(config, flags), out=out, dry_run=dry_run, output=output)
+
+
+def _configuration(path: Path | None, flags: dict[str, Any]) -> TrainConfig:
+    """The file with the flags in their places, checked."""
+    from reticent.app.config import override, read_toml, validate
+
+    tables = read_toml(path) if path is not None else {}
+    given = override(tables, flags)
+    config = validate(TrainConfig, given, where="the command line" if path is None else str(path))
+    config.training.check()
+    return config
+
+
+def _start(config: TrainConfig, *, out: Path | None, dry_run: bool, output: Output) -> int:
+    from reticent.core.errors import ConfigError
+
+    if dry_run:
+        from reticent.app.training_run import preview
+
+        _show_preview(preview(config), output)
+        return 0
+    if out is None:
+        raise ConfigError("--out is missing", hint="name the run directory to write, or use --dry-run")
+    from reticent.app.training_run import start
+
+    with _Watch(output) as watch:
+        result = start(config, out, observe=watch.observe)
+    return _show_result(result, output)
+
+
+def _resume(run: Path, flags: dict[str, Any], *, out: Path | None, config: Path | None, output: Output) -> int:
+    from reticent.core.errors import ConfigError
+
+    tables = [value for value in flags.values() if isinstance(value, dict)]
+    changed = [name for table in tables for name, value in table.items() if value is not None]
+    if changed or flags["seed"] is not None or out is not None or config is not None:
+        raise ConfigError(
+            "--resume goes on with the run as it was planned; nothing about it can be changed",
+            hint="give --resume RUN alone, or start another run",
+        )
+    from reticent.app.training_run import resume
+
+    with _Watch(output) as watch:
+        result = resume(run, observe=watch.observe)
+    return _show_result(result, output)
+
+
+class _Watch:
+    """A progress bar with loss, ε so far and speed, and Ctrl-C as a request to save and stop."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def __enter__(self) -> "_Watch":
+        from contextlib import ExitStack
+
+        from reticent.app.interruption import interruptible
+
+        self._stack = ExitStack()
+        self._bars = self._stack.enter_context(self._output.progress())
+        self._is_asked = self._stack.enter_context(interruptible())
+        self._task = self._bars.add_task("training", total=None, status="")
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def observe(self, progress: Any, epsilon: float | None) -> bool:
+        """Show a step; False once the operator wants to stop."""
+        parts = [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
+        parts += [] if epsilon is None else [f"ε {epsilon:.3f}"]
+        parts += [f"{progress.tokens_per_second:,.0f} tokens/s"]
+        self._bars.update(self._task, completed=progress.step, total=progress.steps, status=" · ".join(parts))
+        return not self._is_asked()
+
+
+def _show_preview(found: "Preview", output: Output) -> None:
+    guarantee = None if found.guarantee is None else found.guarantee.to_json()
+    output.document({"schema_version": 1, "dry_run": True, "plan": found.plan.to_json(), "guarantee": guarantee})
+    output.show(f"Would take {found.plan.steps:,} steps.", *_promise(found.guarantee))
+    noise = found.plan.to_json().get("noise_multiplier")
+    if noise is not None:
+        output.show(f"Noise multiplier {noise:g}, clip norm {found.plan.to_json()['clip_norm']:g}.")
+    output.show("Nothing was trained or written.")
+
+
+def _show_result(result: "Result", output: Output) -> int:
+    output.document(
+        {
+            "schema_version": 1,
+            "run": str(result.run),
+            "finished": result.is_finished,
+            "step": result.step,
+            "steps": result.steps,
+            "model": str(result.run / "model") if result.is_finished else None,
+            "guarantee": None if result.guarantee is None else result.guarantee.to_json(),
+            "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
+        }
+    )
+    if not result.is_finished:
+        again = f"reticent train --resume {result.run}"
+        output.show(f"Stopped after step {result.step:,} of {result.steps:,} and saved. Go on with: {again}")
+        return INTERRUPTED
+    output.show(f"Trained {result.steps:,} steps; the model is in {result.run / 'model'}.")
+    if result.evaluation is not None:
+        seen = result.evaluation
+        output.show(f"Held-out perplexity {seen.perplexity:,.2f}, top-1 accuracy {seen.top1:.1%}.")
+    output.show(*_promise(result.guarantee))
+    return 0
+
+
+def _promise(guarantee: "Guarantee | None") -> list[str]:
+    """What was proved, in words, with everything it rests on."""
+    if guarantee is None:
+        return ["No guarantee: plain training promises nothing about its text."]
+    proved = f"({guarantee.epsilon:.4g}, {guarantee.delta:g})-{guarantee.notion.value}"
+    return [
+        f"Proved: {proved} for one {guarantee.unit.value} ({guarantee.neighbours.value}).",
+        "It rests on:",
+        *(f"  - {assumption}" for assumption in guarantee.assumes),
+    ]

@@ -1,0 +1,250 @@
+"""The tables [data], [model] and [training] of a run's TOML file, and the plan that they ask for.
+
+Privacy asked for in any way that the method cannot honour is an error, never silently plain training: a private
+option with `sgd`, `dp-sgd` without noise or target, a δ that promises nothing.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import Field
+
+from reticent.app.config import Section
+from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Neighbours, Unit
+from reticent.data.formats import Format
+
+if TYPE_CHECKING:
+    from reticent.training.optimiser import OptimiserSettings
+    from reticent.training.plan import Plan, PrivatePlan
+    from reticent.training.starting_model import Start
+
+_PRIVATE: Final = (
+    "target_epsilon",
+    "noise_multiplier",
+    "delta",
+    "clip_norm",
+    "unit",
+    "neighbours",
+    "texts_per_owner",
+)
+
+
+class Method(StrEnum):
+    """How a model is trained."""
+
+    SGD = "sgd"
+    DP_SGD = "dp-sgd"
+
+
+class Protected(StrEnum):
+    """What one promise of training protects."""
+
+    RECORD = "record"
+    OWNER = "owner"
+
+
+class Relation(StrEnum):
+    """How two corpora that must look alike may differ."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE = "replace"
+
+
+class Precision(StrEnum):
+    """What forward and backward are computed in; norms, sums, noise and weights are float32 always."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class OptimiserName(StrEnum):
+    """What moves the weights."""
+
+    ADAMW = "adamw"
+    SGD = "sgd"
+
+
+class DecayName(StrEnum):
+    """What happens to the learning rate over the run."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+
+
+_RELATIONS: Final = {Relation.ADD_REMOVE: Neighbours.ADD_REMOVE, Relation.REPLACE: Neighbours.REPLACE}
+
+
+class DataSection(Section):
+    """The text to train on, and text to measure the result on."""
+
+    file: str
+    holdout: str | None = None
+    text_field: str = "text"
+    id_field: str = "id"
+    owner_field: str = "owner"
+    format: Annotated[Format | None, Field(strict=False)] = None
+    max_length: int | None = Field(None, ge=1)
+
+
+class ModelSection(Section):
+    """The weights to start from and which of them are trained."""
+
+    source: str
+    lora_rank: int = Field(0, ge=0)
+    lora_alpha: float | None = Field(None, gt=0)
+    freeze_embeddings: bool = False
+    merge: bool = False
+    precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
+    device: str = "auto"
+
+    def start(self) -> "Start":
+        """The model a run starts from."""
+        from reticent.training.starting_model import Start
+
+        if self.merge and not self.lora_rank:
+            raise ConfigError("--merge is for LoRA: there is no adapter to merge", hint="give --lora-rank")
+        return Start(
+            source=self.source,
+            lora_rank=self.lora_rank,
+            lora_alpha=self.lora_alpha,
+            freeze_embeddings=self.freeze_embeddings,
+            device=self.device,
+        )
+
+
+class TrainingSection(Section):
+    """The method, its schedule and, for a private one, what it must prove."""
+
+    method: Annotated[Method, Field(strict=False)]
+    epochs: float = Field(1.0, gt=0, allow_inf_nan=False)
+    batch: int = Field(32, ge=1)
+    optimiser: Annotated[OptimiserName, Field(strict=False)] = OptimiserName.ADAMW
+    learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False)
+    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    warmup: int = Field(0, ge=0)
+    decay: Annotated[DecayName, Field(strict=False)] = DecayName.CONSTANT
+    target_epsilon: float | None = None
+    noise_multiplier: float | None = None
+    delta: float | None = None
+    clip_norm: float | None = None
+    unit: Annotated[Protected | None, Field(strict=False)] = None
+    neighbours: Annotated[Relation | None, Field(strict=False)] = None
+    texts_per_owner: int | None = Field(None, ge=1)
+    token_budget: int = Field(4096, ge=1)
+    checkpoint_seconds: float = Field(60.0, ge=0)
+    checkpoint_steps: int | None = Field(None, ge=1)
+
+    @property
+    def protected(self) -> Unit:
+        """What one promise protects; a record unless something else was asked for."""
+        return Unit.OWNER if self.unit is Protected.OWNER else Unit.RECORD
+
+    def optimiser_settings(self) -> "OptimiserSettings":
+        """How far a gradient moves the weights."""
+        from reticent.training.optimiser import Decay, OptimiserSettings, Rule
+
+        return OptimiserSettings(
+            rule=Rule(self.optimiser.value),
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+            warmup=self.warmup,
+            decay=Decay(self.decay.value),
+        )
+
+    def check(self) -> None:
+        """Refuse combinations that would give less privacy than was asked for, before anything is read."""
+        given = [name for name in _PRIVATE if getattr(self, name) is not None]
+        if self.method is Method.SGD:
+            if given:
+                raise ConfigError(
+                    "method 'sgd' trains without any privacy, but privacy was asked for",
+                    found=", ".join(_flag(name) for name in given),
+                    hint="use --method dp-sgd, or leave these out",
+                )
+            return
+        if (self.target_epsilon is None) == (self.noise_multiplier is None):
+            raise ConfigError(
+                "method 'dp-sgd' needs either a target or a noise multiplier",
+                found="neither" if self.target_epsilon is None else "both",
+                hint="--target-epsilon 8 lets the noise be calibrated; --noise-multiplier 1.0 fixes it",
+            )
+        if self.delta is None:
+            raise ConfigError("method 'dp-sgd' needs a delta", hint="--delta, well below 1 / number of records")
+        if self.texts_per_owner is not None and self.unit is not Protected.OWNER:
+            raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
+
+    def plan(self, *, records: int, owners: int, seed: int) -> "Plan":
+        """The plan that this section asks for on a corpus of this size."""
+        from reticent.training.plan import PlainPlan
+
+        self.check()
+        if self.method is Method.SGD:
+            return PlainPlan(units=records, batch=self.batch, epochs=self.epochs, seed=seed)
+        return self._private_plan(owners if self.protected is Unit.OWNER else records)
+
+    def _private_plan(self, units: int) -> "PrivatePlan":
+        from reticent.training.plan import PrivatePlan, Protection
+        from reticent.training.sampler import PoissonSampler
+
+        sampler = PoissonSampler(units, self.batch)
+        clip_norm = 1.0 if self.clip_norm is None else self.clip_norm
+        is_owner = self.protected is Unit.OWNER
+        protects = Protection(
+            unit=self.protected,
+            neighbours=_RELATIONS[self.neighbours or Relation.ADD_REMOVE],
+            texts_per_unit=(self.texts_per_owner or 4) if is_owner else 1,
+        )
+        assert self.delta is not None
+        if self.target_epsilon is not None:
+            return PrivatePlan.for_target(
+                self.target_epsilon,
+                self.delta,
+                sampler=sampler,
+                epochs=self.epochs,
+                clip_norm=clip_norm,
+                protects=protects,
+            )
+        assert self.noise_multiplier is not None
+        return PrivatePlan(
+            sampler=sampler,
+            clip_norm=clip_norm,
+            noise_multiplier=self.noise_multiplier,
+            steps=sampler.steps(self.epochs),
+            delta=self.delta,
+            unit=protects.unit,
+            neighbours=protects.neighbours,
+            texts_per_unit=protects.texts_per_unit,
+        )
+
+
+class TrainConfig(Section):
+    """What `reticent train` reads. Tables of other verbs may stand in the same file; it does not look at them."""
+
+    data: DataSection
+    model: ModelSection
+    training: TrainingSection
+    seed: int | None = Field(None, ge=0)
+    prediction: Any = None
+    audit: Any = None
+    report: Any = None
+
+    def located(self) -> "TrainConfig":
+        """The same with absolute paths, so that a run can be resumed from anywhere."""
+        holdout = None if self.data.holdout is None else _absolute(self.data.holdout)
+        data = self.data.model_copy(update={"file": _absolute(self.data.file), "holdout": holdout})
+        model = self.model.model_copy(update={"source": _absolute(self.model.source)})
+        return self.model_copy(update={"data": data, "model": model})
+
+
+def _absolute(path: str) -> str:
+    """An absolute path where the file exists; a hub id or a name such as "embedded" stays as it is."""
+    place = Path(path).expanduser()
+    return str(place.resolve()) if place.exists() else path
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

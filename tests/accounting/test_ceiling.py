@@ -1,0 +1,151 @@
+"""Ceilings: closed forms, the null, what is not comparable, and findings held against guarantees."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reticent.accounting.ceiling import ceiling, compare
+from reticent.accounting.confidentiality import bayesian, missed_secret
+from reticent.core.finding import Finding, Verdict
+from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.core.model import Access
+
+SECRET_METRICS = ["inference_accuracy", "extraction_probability", "exposure"]
+METRICS = ["auc", "advantage", "membership_accuracy", "tpr_at_fpr_0.01", "epsilon_lower_bound", *SECRET_METRICS]
+
+
+def guarantee(epsilon, delta=0.0, **changes):
+    fields = {
+        "mechanism": "test", "notion": Notion.DIFFERENTIAL_PRIVACY, "unit": Unit.RECORD,
+        "neighbours": Neighbours.ADD_REMOVE, "covers": "the model",
+    }  # fmt: skip
+    return Guarantee(epsilon=epsilon, delta=delta, **{**fields, **changes})
+
+
+def finding(metric, low, **changes):
+    fields = {
+        "attack": "test", "value": low, "high": low, "confidence": 0.95, "n": 100, "measure": "test",
+        "unit": Unit.RECORD, "access": Access.LOGPROBS,
+    }  # fmt: skip
+    return Finding(metric=metric, low=low, **{**fields, **changes})
+
+
+def test_pure_privacy_has_its_closed_forms():
+    one = guarantee(1.0)
+    assert ceiling("tpr_at_fpr_0.01", one) == pytest.approx(0.01 * math.e)
+    assert ceiling("tpr_at_fpr_1e-3", one) == pytest.approx(0.001 * math.e)
+    assert ceiling("advantage", one) == pytest.approx(math.tanh(0.5))
+    assert ceiling("membership_accuracy", one) == pytest.approx(math.e / (1 + math.e))
+    # Two lines that meet at fpr = 1/(1+e): area 1 − 1/(1+e)... of pure randomised response, e/(1+e).
+    assert ceiling("auc", one) == pytest.approx(math.e / (1 + math.e), abs=5e-4)
+    assert ceiling("inference_accuracy", one, candidates=100) == pytest.approx(math.e / 100)
+    assert ceiling("extraction_probability", one, secret_bits=20) == pytest.approx(math.e * 2.0**-20)
+    assert ceiling("epsilon_lower_bound", one) == 1.0
+
+
+def test_approximate_privacy_adds_delta():
+    both = guarantee(0.5, 1e-3)
+    assert ceiling("tpr_at_fpr_0", both) == pytest.approx(1e-3)
+    assert ceiling("inference_accuracy", both, candidates=500) == pytest.approx(math.exp(0.5) / 500 + 1e-3)
+    assert ceiling("epsilon_lower_bound_at_delta_1e-3", both) == 0.5
+    assert ceiling("epsilon_lower_bound_at_delta_1e-4", both) == math.inf
+
+
+def test_renyi_guarantee_bounds_inference_at_least_as_well_as_the_extraction_bound():
+    # spec 2: a=2, ε=2, m=1e4: 0.027; the binary inequality is no weaker.
+    renyi = guarantee(2.0, order=2.0)
+    assert ceiling("inference_accuracy", renyi, candidates=10_000) <= 0.0272
+    assert ceiling("inference_accuracy", renyi, candidates=10_000) > 0.025
+    # spec 2: 12.1-DP at δ = 1e-5 by the improved conversion.
+    assert ceiling("epsilon_lower_bound_at_delta_1e-5", renyi) == pytest.approx(12.13, abs=0.01)
+    assert ceiling("epsilon_lower_bound", renyi) is None  # no δ was stated
+
+
+def test_exposure_without_leakage_is_the_null_of_the_metric():
+    # spec 5: 1.44 bits on average under no memorisation.
+    exact = sum(k / 1000 * math.log2((k + 1) / k) for k in range(1, 1000))
+    assert ceiling("exposure", guarantee(0.0), candidates=1000) == pytest.approx(exact, rel=4e-3)
+    assert ceiling("exposure", guarantee(0.0), candidates=10**6) == pytest.approx(1 / math.log(2), rel=1e-3)
+
+
+@given(st.floats(0.0, 8.0), st.sampled_from([0.0, 1e-6, 1e-2]), st.integers(2, 400))
+@settings(max_examples=40, deadline=None)
+def test_exposure_blocks_lie_above_the_sum_over_every_rank_and_near_it(epsilon, delta, candidates):
+    promise = guarantee(epsilon, delta)
+    terms = [
+        ceiling("tpr_at_fpr_" + repr(k / candidates), promise) * math.log2((k + 1) / k)
+        for k in range(1, candidates)
+    ]
+    found = ceiling("exposure", promise, candidates=candidates)
+    assert min(sum(terms), math.log2(candidates)) <= found * (1 + 1e-12)
+    assert found <= 1.06 * sum(terms)
+
+
+def test_exposure_of_a_large_space_is_answered_in_seconds():
+    start = time.perf_counter()
+    rich = guarantee(3.0, 1e-6, renyi=tuple((a, 0.2 * a) for a in np.geomspace(1.1, 60, 40)))
+    value = ceiling("exposure", rich, candidates=10**9)
+    assert 1.44 < value < math.log2(10**9)
+    assert time.perf_counter() - start < 20
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_ceiling_grows_with_epsilon_and_with_delta(metric):
+    values = [ceiling(metric, guarantee(e, d), candidates=50) for e in (0.1, 1.0, 4.0) for d in (0.0, 0.01)]
+    assert values[0] < values[2] < values[4]
+    assert values[0] <= values[1]
+    assert values[2] <= values[3]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_no_protection_leaves_the_trivial_ceiling(metric):
+    trivial = {"exposure": math.log2(50), "epsilon_lower_bound": math.inf}.get(metric, 1.0)
+    assert ceiling(metric, guarantee(math.inf), candidates=50) == pytest.approx(trivial)
+
+
+@pytest.mark.parametrize("metric", SECRET_METRICS)
+def test_more_copies_raise_the_ceiling_of_a_secret(metric):
+    one, twenty = (ceiling(metric, guarantee(0.3, 1e-6), candidates=10**6, copies=n) for n in (1, 20))
+    assert one < twenty
+    renyi = guarantee(0.3, order=2.0)
+    assert ceiling(metric, renyi, candidates=100, copies=2) == pytest.approx(
+        1.0 if metric != "exposure" else math.log2(100)
+    )
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_promises_about_one_data_set_or_an_ignorant_attacker_are_not_comparable(metric):
+    average = bayesian(missed_secret(1.0, 1e-5), miss_rate=0.1, conservative_miss_rate=0.0)
+    for promise in (
+        guarantee(1.0, notion=Notion.OPERATIONAL_PRIVACY),
+        guarantee(1.0, data_dependent=True),
+        average,
+    ):
+        assert ceiling(metric, promise, candidates=50) is None
+
+
+def test_missing_context_and_unknown_metrics_give_none_and_never_zero():
+    one = guarantee(1.0)
+    for metric in SECRET_METRICS:
+        assert ceiling(metric, one) is None
+    for metric in ("perplexity", "tpr_at_fpr_", "tpr_at_fpr_2", "tpr_at_fpr_x", "exposure_max"):
+        assert ceiling(metric, one) is None
+    assert ceiling("auc", one, copies=2) is None
+
+
+def test_a_finding_above_the_ceiling_refutes_and_one_below_only_agrees():
+    promise = guarantee(1.0, 1e-5)
+    assert compare(finding("auc", 0.9), promise).verdict is Verdict.REFUTED
+    assert compare(finding("auc", 0.6), promise).verdict is Verdict.CONSISTENT
+    assert compare(finding("exposure", 15.0), promise, candidates=10**6).verdict is Verdict.REFUTED
+    assert compare(finding("exposure", 15.0), promise).verdict is Verdict.NOT_COMPARABLE
+
+
+def test_a_finding_for_another_unit_is_not_comparable():
+    part = guarantee(1.0, unit=Unit.PART)
+    assert compare(finding("auc", 0.99), part).verdict is Verdict.NOT_COMPARABLE
+    assert compare(finding("auc", 0.99, unit=Unit.PART), part).verdict is Verdict.REFUTED
