@@ -121,10 +121,14 @@ def test_a_forgotten_half_of_the_range_is_caught() -> None:
 
 
 def test_replacing_one_costs_what_two_steps_cost() -> None:
-    assert renyi_epsilon(Gaussian(2.0), 3.0, Neighbours.REPLACE) == 4 * renyi_epsilon(Gaussian(2.0), 3.0, ADD_REMOVE)
+    assert renyi_epsilon(Gaussian(2.0), 3.0, Neighbours.REPLACE) == 4 * renyi_epsilon(
+        Gaussian(2.0), 3.0, ADD_REMOVE
+    )
     assert renyi_epsilon(ConcentratedRelease(0.1), 3.0, Neighbours.REPLACE) == pytest.approx(1.2)
     assert renyi_epsilon(Laplace(4.0), 3.0, Neighbours.REPLACE) == renyi_epsilon(Laplace(2.0), 3.0, ADD_REMOVE)
-    assert renyi_epsilon(Gaussian(2.0), 3.0, Neighbours.MASK) == renyi_epsilon(Gaussian(2.0), 3.0, Neighbours.REPLACE)
+    assert renyi_epsilon(Gaussian(2.0), 3.0, Neighbours.MASK) == renyi_epsilon(
+        Gaussian(2.0), 3.0, Neighbours.REPLACE
+    )
 
 
 @pytest.mark.parametrize("event", [RealisedCharge(2.0, 0.5), FilteredCharge(2.0, 0.5)])

@@ -48,7 +48,9 @@ def test_dp_sgd_states_what_it_rests_on_and_carries_its_evidence() -> None:
 
 
 def test_replacing_gives_a_greater_epsilon() -> None:
-    assert dp_sgd_guarantee(EVENT, delta=8e-5, neighbours=Neighbours.REPLACE).epsilon == pytest.approx(2.474, abs=1e-3)
+    assert dp_sgd_guarantee(EVENT, delta=8e-5, neighbours=Neighbours.REPLACE).epsilon == pytest.approx(
+        2.474, abs=1e-3
+    )
 
 
 def test_a_realised_charge_is_operational_at_its_order_and_private() -> None:

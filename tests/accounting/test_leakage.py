@@ -32,7 +32,12 @@ def rdp_bits(event: Event, bits: float) -> float:
     ("noise", "printed"),
     # spec 1, "numbers to meet", L2 at 20, 53.15 and 60 bits: at most these; exact fractional orders are lower by up
     # to 1 % where the best order is between 1 and 2.1
-    [(0.5, (8.06, 17.98, 19.96)), (0.4, (14.78, 32.04, 35.42)), (1.0, (1.57, 3.70, 4.13)), (0.3, (20.0, 51.6, 57.6))],
+    [
+        (0.5, (8.06, 17.98, 19.96)),
+        (0.4, (14.78, 32.04, 35.42)),
+        (1.0, (1.57, 3.70, 4.13)),
+        (0.3, (20.0, 51.6, 57.6)),
+    ],
 )
 def test_bits_leaked_by_the_rdp_bound(noise: float, printed: tuple[float, ...]) -> None:
     for bits, expected in zip((20.0, 53.15, 60.0), printed, strict=True):

@@ -106,7 +106,9 @@ def test_gaussians_are_exact(noise: float, count: int) -> None:
     # Balle and Wang 2018, theorem 8, with σ/√T
     sigma = noise / math.sqrt(count)
     for epsilon in (0.0, 0.5, 3.0):
-        exact = norm.cdf(0.5 / sigma - epsilon * sigma) - math.exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma)
+        exact = norm.cdf(0.5 / sigma - epsilon * sigma) - math.exp(epsilon) * norm.cdf(
+            -0.5 / sigma - epsilon * sigma
+        )
         found = pld_delta(Repeated(Gaussian(noise), count), epsilon=epsilon, neighbours=ADD_REMOVE)
         assert found == pytest.approx(exact, rel=1e-9)
         sampled = Repeated(SampledGaussian(noise, 1.0), count)
@@ -163,7 +165,9 @@ def test_round_off_stays_below_its_allowance() -> None:
 
 def test_raw_dp_accounting_goes_negative_where_the_allowance_keeps_delta_positive() -> None:
     # the broken twin: taking the composed mass at its word below its round-off
-    raw = privacy_loss_distribution.from_gaussian_mechanism(1.0, sampling_prob=0.01, value_discretization_interval=1e-3)
+    raw = privacy_loss_distribution.from_gaussian_mechanism(
+        1.0, sampling_prob=0.01, value_discretization_interval=1e-3
+    )
     deltas = [raw.self_compose(1000).get_delta_for_epsilon(e) for e in (4.5, 5.0, 5.5)]
     assert min(deltas) < 0.0
     event = Repeated(SampledGaussian(1.0, 0.01), 1000)

@@ -36,7 +36,9 @@ def test_fractional_orders_equal_adaptive_quadrature(noise: float, rate: float) 
             sigma, q, a = mp.mpf(noise), mp.mpf(rate), mp.mpf(order)
             nodes = [-16 * sigma + (a + 32 * sigma) * i / 40 for i in range(41)]
             moment = mp.quad(
-                lambda x, a=a, q=q, s=sigma: mp.npdf(x, 0, s) * (1 - q + q * mp.exp((2 * x - 1) / (2 * s * s))) ** a,
+                lambda x, a=a, q=q, s=sigma: (
+                    mp.npdf(x, 0, s) * (1 - q + q * mp.exp((2 * x - 1) / (2 * s * s))) ** a
+                ),
                 nodes,
             )
             expected = float(mp.log(moment) / (a - 1))
@@ -101,7 +103,9 @@ def test_a_whole_grid_takes_well_under_a_second() -> None:
     assert time.process_time() - begun < 2.0  # about 0.3 s on an idle core
 
 
-@pytest.mark.parametrize(("noise", "rate", "order"), [(0.0, 0.1, 2.0), (1.0, 0.0, 2.0), (1.0, 1.1, 2.0), (1.0, 0.1, 1.0)])
+@pytest.mark.parametrize(
+    ("noise", "rate", "order"), [(0.0, 0.1, 2.0), (1.0, 0.0, 2.0), (1.0, 1.1, 2.0), (1.0, 0.1, 1.0)]
+)
 def test_values_outside_the_domain_are_refused(noise: float, rate: float, order: float) -> None:
     with pytest.raises(ValueError):
         price(noise, rate, order)

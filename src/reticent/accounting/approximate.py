@@ -11,8 +11,11 @@ world to the other: (κε, δ (e^{κε} − 1)/(e^ε − 1)), the tight geometri
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.accounting.binary_renyi import log_complement
+
+Floats = NDArray[np.float64]
 
 
 def log_probability_bound(log_p0: float, epsilon: float, *, delta: float, copies: int = 1) -> float:
@@ -20,20 +23,32 @@ def log_probability_bound(log_p0: float, epsilon: float, *, delta: float, copies
 
     Guarantee: valid whichever of the two worlds p0 belongs to; at most 0.
     """
+    return float(log_probability_bounds(np.array([log_p0]), epsilon, delta=delta, copies=copies)[0])
+
+
+def log_probability_bounds(log_p0: Floats, epsilon: float, *, delta: float, copies: int = 1) -> Floats:
+    """The same for many chances [n] at once.
+
+    Guarantee: as `log_probability_bound`, for each of them.
+    """
+    log_p0 = np.asarray(log_p0, dtype=np.float64)
+    if delta >= 1.0 or epsilon == math.inf:
+        return np.zeros_like(log_p0)
+    reach = copies * epsilon
+    log_delta = log_group_delta(epsilon, delta, copies=copies)
+    above = np.logaddexp(log_p0 + reach, log_delta)
+    left = np.minimum(0.0, np.logaddexp(log_p0, log_delta))  # p0 + δ: what 1 − e^−ε(1 − δ − p0) starts from
+    below = log_complement(log_complement(left) - reach)
+    return np.asarray(np.minimum(0.0, np.minimum(above, below)))
+
+
+def log_group_delta(epsilon: float, delta: float, *, copies: int) -> float:
+    """log of δ (e^{κε} − 1)/(e^ε − 1), the tight δ of κ units; −inf for δ = 0. It may pass log 1.
+
+    Guarantee: κ units are (κ·epsilon, that)-DP if one is (epsilon, delta)-DP.
+    """
     if copies < 1:
         raise ValueError(f"copies must be at least 1, found {copies}")
-    if delta >= 1.0 or epsilon == math.inf:
-        return 0.0
-    reach = copies * epsilon
-    log_delta = _log_group_delta(epsilon, delta, copies)
-    above = float(np.logaddexp(log_p0 + reach, log_delta))
-    left = float(np.logaddexp(log_p0, log_delta))  # p0 + δ: what 1 − e^−ε(1 − δ − p0) starts from
-    below = log_complement(log_complement(left) - reach) if left < 0.0 else 0.0
-    return min(0.0, above, below)
-
-
-def _log_group_delta(epsilon: float, delta: float, copies: int) -> float:
-    """log of δ (e^{κε} − 1)/(e^ε − 1)."""
     if delta == 0.0:
         return -math.inf
     if copies == 1:

@@ -14,10 +14,14 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.core.divergence import symmetric_renyi_divergence
 
-_RESOLUTION = 1e-10  # of the root, which is moved up by twice as much
+Floats = NDArray[np.float64]
+
+_RESOLUTION = 1e-10  # of the logarithm that is returned
+_SECTIONS = 64  # one call on 64 points costs little more than one on 2
 
 
 def largest_log_probability(log_p0: float, order: float, *, epsilon: float) -> float:
@@ -26,17 +30,31 @@ def largest_log_probability(log_p0: float, order: float, *, epsilon: float) -> f
     Guarantee: if both directions of D_order between two worlds are at most `epsilon` and an event has chance
     at most p0 in one, it has at most the returned chance in the other.
     """
-    if not log_p0 <= 0.0:
+    return float(largest_log_probabilities(np.array([log_p0]), order, epsilon=epsilon)[0])
+
+
+def largest_log_probabilities(log_p0: Floats, order: float, *, epsilon: float) -> Floats:
+    """The same for many chances [n] at once.
+
+    Guarantee: as `largest_log_probability`, for each of them.
+    """
+    log_p0 = np.asarray(log_p0, dtype=np.float64)
+    if not (log_p0 <= 0.0).all():
         raise ValueError("log p0 must be at most 0")
     if epsilon < 0.0:
         raise ValueError(f"a divergence is at least 0, found {epsilon}")
-    if log_p0 == 0.0 or epsilon == math.inf:
-        return 0.0
+    if epsilon == math.inf:
+        return np.zeros_like(log_p0)
     if order == math.inf:
-        return min(0.0, log_p0 + epsilon, log_complement(-epsilon + log_complement(log_p0)))
+        below = log_complement(np.minimum(0.0, log_complement(log_p0) - epsilon))
+        return np.asarray(np.minimum(np.minimum(0.0, log_p0 + epsilon), below))
     # I_a ≥ p1^a p0^(1−a) alone already gives the classic bound: nothing above it can be allowed.
-    low, high = log_p0, min(0.0, (order - 1.0) * (epsilon + log_p0) / order)
-    return _last_allowed(lambda log_p1: _divergence(log_p1, log_p0, order), epsilon, ends=(low, high))
+    high = np.maximum(log_p0, np.minimum(0.0, (order - 1.0) * (epsilon + log_p0) / order))  # [n]
+
+    def divergence(log_p1: Floats) -> Floats:  # [n, sections] in and out
+        return _divergence(log_p1, log_p0[:, None], order)
+
+    return _last_allowed(divergence, epsilon, ends=(log_p0, high))
 
 
 def largest_advantage(order: float, *, epsilon: float) -> float:
@@ -50,44 +68,42 @@ def largest_advantage(order: float, *, epsilon: float) -> float:
     if order == math.inf:
         return math.tanh(epsilon / 2.0)
 
-    def divergence(gap: float) -> float:
-        return _divergence(math.log1p(gap) - math.log(2.0), math.log1p(-gap) - math.log(2.0), order)
+    @np.errstate(divide="ignore")  # a gap of 1 is an infinite divergence
+    def divergence(gap: Floats) -> Floats:
+        return _divergence(np.log1p(gap) - math.log(2.0), np.log1p(-gap) - math.log(2.0), order)
 
-    return _last_allowed(divergence, epsilon, ends=(0.0, 1.0 - 1e-15))
+    return float(_last_allowed(divergence, epsilon, ends=(np.array([0.0]), np.array([1.0])))[0])
 
 
-def log_complement(log_p: float) -> float:
+def log_complement(log_p: Floats) -> Floats:
     """log(1 − p) from log p, exact at both ends."""
-    if log_p >= 0.0:
-        return -math.inf
-    return math.log(-math.expm1(log_p)) if log_p > -math.log(2.0) else math.log1p(-math.exp(log_p))
+    log_p = np.asarray(log_p, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        near_one = np.log(-np.expm1(np.minimum(log_p, 0.0)))
+        return np.asarray(np.where(log_p > -math.log(2.0), near_one, np.log1p(-np.exp(np.minimum(log_p, -0.5)))))
 
 
-def _last_allowed(divergence: Callable[[float], float], epsilon: float, *, ends: tuple[float, float]) -> float:
-    """The point between `ends` up to which a rising divergence stays within epsilon, rounded up."""
-    from scipy.optimize import brentq
+def _last_allowed(divergence: Callable[[Floats], Floats], epsilon: float, *, ends: tuple[Floats, Floats]) -> Floats:
+    """Points [n] between the ends [n] up to which a rising divergence stays within epsilon, rounded up.
 
-    low, high = ends
-    if high <= low or divergence(high) <= epsilon:
-        return max(low, high)
-    # The root mostly lies just below the upper end: go down in growing steps until it is enclosed.
-    step, below = (high - low) / 256.0, high
-    while below > low:
-        below = max(low, high - step)
-        if divergence(below) <= epsilon:
-            break
-        high, step = below, 4.0 * step
-    while not math.isfinite(divergence(high)):  # would mislead the search
-        middle = 0.5 * (below + high)
-        below, high = (middle, high) if divergence(middle) <= epsilon else (below, middle)
-        if high - below < _RESOLUTION:
-            return high
-    root = float(brentq(lambda point: divergence(point) - epsilon, below, high, xtol=_RESOLUTION, rtol=8.9e-16))
-    return min(ends[1], root + 2.0 * _RESOLUTION)
+    Every round cuts the bracket into sections and keeps the one in which epsilon is passed; its upper end is
+    returned, which is not allowed itself, or is the given end.
+    """
+    low, high = (np.array(end) for end in ends)  # copies: ends are narrowed below
+    share = np.arange(1, _SECTIONS + 1) / _SECTIONS  # [sections], the last is the upper end
+    while (high - low > _RESOLUTION).any():
+        cuts = low[:, None] + (high - low)[:, None] * share  # [n, sections]
+        allowed = divergence(cuts) <= epsilon
+        passed = np.where(allowed.all(axis=1), _SECTIONS - 1, np.argmin(allowed, axis=1))  # [n]
+        rows = np.arange(len(low))
+        narrowed = np.where(passed > 0, cuts[rows, np.maximum(passed - 1, 0)], low)
+        # Where all is allowed the upper end itself is the answer: close the bracket on it.
+        low, high = np.where(allowed.all(axis=1), cuts[rows, passed], narrowed), cuts[rows, passed]
+    return high
 
 
-def _divergence(log_p1: float, log_p0: float, order: float) -> float:
-    """The greater direction of D_a between two Bernoulli variables."""
-    first = np.array([log_p1, log_complement(log_p1)])  # [2]
-    second = np.array([log_p0, log_complement(log_p0)])  # [2]
-    return float(symmetric_renyi_divergence(first, second, order))
+def _divergence(log_p1: Floats, log_p0: Floats, order: float) -> Floats:
+    """The greater direction of D_a between Bernoulli variables, element by element."""
+    first = np.stack(np.broadcast_arrays(log_p1, log_complement(log_p1)), axis=-1)  # [..., 2]
+    second = np.stack(np.broadcast_arrays(log_p0, log_complement(log_p0)), axis=-1)  # [..., 2]
+    return symmetric_renyi_divergence(first, second, order)

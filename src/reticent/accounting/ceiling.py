@@ -29,11 +29,15 @@ finding's; an unknown metric; a metric whose context (m or b) is not given.
 import math
 import re
 
-from reticent.accounting.approximate import log_probability_bound
-from reticent.accounting.binary_renyi import largest_log_probability
-from reticent.accounting.confidentiality import KNOWS_ONLY_THE_DISTRIBUTION
+import numpy as np
+
 from reticent.accounting.conversion import epsilon_from_renyi
-from reticent.accounting.tradeoff import advantage_ceiling, auc_ceiling, true_positive_rate_ceiling
+from reticent.accounting.tradeoff import (
+    advantage_ceiling,
+    auc_ceiling,
+    log_chance_ceilings,
+    true_positive_rate_ceiling,
+)
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee, Notion
 
@@ -86,8 +90,8 @@ def compare(
 
 def is_comparable(guarantee: Guarantee) -> bool:
     """Whether a guarantee promises something of an attack at all, whatever its metric."""
-    speaks_of_one_data_set = guarantee.data_dependent or guarantee.notion is Notion.OPERATIONAL_PRIVACY
-    return not speaks_of_one_data_set and KNOWS_ONLY_THE_DISTRIBUTION not in guarantee.assumes
+    of_one_data_set = guarantee.data_dependent or guarantee.notion is Notion.OPERATIONAL_PRIVACY
+    return not of_one_data_set and guarantee.notion is not Notion.BAYESIAN_CONFIDENTIALITY
 
 
 def _membership_ceiling(metric: str, guarantee: Guarantee) -> float | None:
@@ -113,7 +117,8 @@ def _secret_ceiling(metric: str, guarantee: Guarantee, *, bits: float | None, co
         return None
     if metric == "exposure":
         return _exposure_ceiling(guarantee, round(2.0**bits), copies) if bits <= _MOST_BITS else None
-    return math.exp(_log_chance(guarantee, -bits * math.log(2.0), copies))
+    log_p0 = np.array([-bits * math.log(2.0)])
+    return math.exp(float(log_chance_ceilings(guarantee, log_p0, copies=copies)[0]))
 
 
 def _bits(candidates: int | None, secret_bits: float | None) -> float | None:
@@ -126,39 +131,22 @@ def _bits(candidates: int | None, secret_bits: float | None) -> float | None:
     return secret_bits
 
 
-def _log_chance(guarantee: Guarantee, log_p0: float, copies: int) -> float:
-    """log T(p0) for a secret in `copies` units; the Rényi points count for one unit only."""
-    allowed = [log_probability_bound(log_p0, e, delta=d, copies=copies) for e, d in guarantee.points]
-    if copies == 1:
-        # The closed form (e^ε p0)^((a−1)/a) finds the orders that matter; the binary inequality sharpens those.
-        rough = sorted((_closed_form(log_p0, a, d), a, d) for a, d in guarantee.renyi_points if math.isfinite(d))
-        allowed += [largest_log_probability(log_p0, a, epsilon=d) for _, a, d in rough[:3]]
-    return min([0.0, *allowed])
-
-
-def _closed_form(log_p0: float, order: float, epsilon: float) -> float:
-    return (epsilon + log_p0) * (1.0 if order == math.inf else (order - 1.0) / order)
-
-
 def _exposure_ceiling(guarantee: Guarantee, candidates: int, copies: int) -> float:
     """Σ_{k<m} T(k/m) log2((k+1)/k), from above: exact for the first ranks, then by blocks.
 
     In a block k1 ≤ k < k2, T(k/m) is at most T((k2−1)/m) as T increases, and at most (k/k1) T(k1/m) as T is concave
     with T(0) ≥ 0; since k·log2((k+1)/k) ≤ 1/ln 2, the second sums to at most T(k1/m) (k2−k1)/(k1 ln 2).
     """
-
-    def chance(rank: int) -> float:
-        return math.exp(_log_chance(guarantee, math.log(rank) - math.log(candidates), copies))
-
-    total, first = 0.0, 1
-    here = chance(1)
-    while first < candidates:
-        after = min(candidates, first + max(1, first // _BLOCK))
-        there = chance(after)  # T(k2/m) ≥ T((k2−1)/m), and the next block starts from it
-        top = here if after == first + 1 else there
-        total += min(top * math.log2(after / first), here * (after - first) / (first * math.log(2.0)))
-        first, here = after, there
-    return min(total, math.log2(candidates))
+    edges = [1]
+    while edges[-1] < candidates:
+        edges.append(min(candidates, edges[-1] + max(1, edges[-1] // _BLOCK)))
+    log_ranks = np.array([math.log(edge) for edge in edges])  # ranks may pass 2^64
+    chances = np.exp(log_chance_ceilings(guarantee, np.minimum(0.0, log_ranks - log_ranks[-1]), copies=copies))
+    total = 0.0
+    for first, after, here, there in zip(edges[:-1], edges[1:], chances[:-1], chances[1:], strict=True):
+        top = here if after == first + 1 else there  # T(k2/m) ≥ T((k2−1)/m)
+        total += min(top * math.log2(after / first), here * ((after - first) / first) / math.log(2.0))
+    return min(float(total), math.log2(candidates))
 
 
 def _epsilon_at(guarantee: Guarantee, delta: float) -> float:

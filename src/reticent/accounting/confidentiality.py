@@ -18,13 +18,14 @@ disclose everything: it never stands alone here, `Confidentiality` always holds 
 import math
 from dataclasses import dataclass, replace
 
+from reticent.accounting.approximate import log_group_delta
 from reticent.accounting.pld import privacy_profile
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 
 Points = tuple[tuple[float, float], ...]
 
-KNOWS_ONLY_THE_DISTRIBUTION = "the attacker knows the distribution the secret is drawn from, not the secret"
+_KNOWS_ONLY_THE_DISTRIBUTION = "the attacker knows the distribution the secret is drawn from, not the secret"
 _LOCAL = "masking the secret changes nothing of what the policies find elsewhere"
 _ORDER = "redaction comes before deduplication, and duplicates are found by an exact hash"
 _TOKENS = "tokeniser and vocabulary are not built from private text"
@@ -127,11 +128,12 @@ def bayesian(missed: Guarantee, *, miss_rate: float, conservative_miss_rate: flo
     ]
     return replace(
         missed,
+        notion=Notion.BAYESIAN_CONFIDENTIALITY,
         epsilon=headline[0],
         delta=headline[1],
         profile=tuple(profile),
         covers=f"a random secret, missed at rate {miss_rate:g} and at {conservative_miss_rate:g} by both policies",
-        assumes=(*missed.assumes, KNOWS_ONLY_THE_DISTRIBUTION, "the miss rates hold under that distribution"),
+        assumes=(*missed.assumes, _KNOWS_ONLY_THE_DISTRIBUTION, "the miss rates hold under that distribution"),
     )
 
 
@@ -160,15 +162,10 @@ def _amplified(epsilon: float, rate: float) -> float:
 
 
 def _group_delta(epsilon: float, delta: float, group: int) -> float:
-    """δ (e^{kε} − 1)/(e^ε − 1), at most 1; kδ as ε → 0."""
-    if delta == 0.0:
-        return 0.0
-    if epsilon == 0.0:
-        return min(1.0, group * delta)
+    """δ of several secrets, at most 1."""
     if epsilon == math.inf:
-        return 1.0 if group > 1 else delta
-    log_sum = (group - 1.0) * epsilon + math.log(math.expm1(-group * epsilon) / math.expm1(-epsilon))
-    return math.exp(min(0.0, math.log(delta) + log_sum))
+        return 1.0 if group > 1 and delta > 0.0 else delta
+    return math.exp(min(0.0, log_group_delta(epsilon, delta, copies=group)))
 
 
 def _require_rate(name: str, value: float) -> None:

@@ -17,13 +17,36 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.accounting.approximate import advantage_bound, log_probability_bound
-from reticent.accounting.binary_renyi import largest_advantage, largest_log_probability
+from reticent.accounting.approximate import advantage_bound, log_probability_bounds
+from reticent.accounting.binary_renyi import largest_advantage, largest_log_probabilities
 from reticent.core.guarantee import Guarantee
 
 Floats = NDArray[np.float64]
 
 _NODES = 200
+
+
+def log_chance_ceilings(guarantee: Guarantee, log_p0: Floats, *, copies: int = 1) -> Floats:
+    """log T(p0) [n]: the greatest chance of events in one world that have chance p0 [n] in the other.
+
+    Rényi points count for one unit only: they do not scale with groups.
+
+    Guarantee: no event has a higher chance in a world that is `copies` units away; 1 where nothing was proved.
+    """
+    log_p0 = np.asarray(log_p0, dtype=np.float64)
+    least = np.zeros_like(log_p0)
+    for epsilon, delta in guarantee.points:
+        least = np.minimum(least, log_probability_bounds(log_p0, epsilon, delta=delta, copies=copies))
+    if copies > 1:
+        return least
+    possible = np.isfinite(log_p0)
+    for order, epsilon in guarantee.renyi_points:
+        if epsilon == math.inf:
+            continue
+        least[~possible] = -np.inf  # a finite divergence of any order: what never happens never happens
+        allowed = largest_log_probabilities(log_p0[possible], order, epsilon=epsilon)
+        least[possible] = np.minimum(least[possible], allowed)
+    return least
 
 
 def true_positive_rate_ceiling(guarantee: Guarantee, fpr: float) -> float:
@@ -34,12 +57,7 @@ def true_positive_rate_ceiling(guarantee: Guarantee, fpr: float) -> float:
     if not 0.0 <= fpr <= 1.0:
         raise ValueError(f"a false-positive rate is in [0, 1], found {fpr}")
     log_fpr = math.log(fpr) if fpr > 0.0 else -math.inf
-    allowed = [log_probability_bound(log_fpr, e, delta=d) for e, d in guarantee.points]
-    if fpr > 0.0:  # at 0 a finite Rényi order gives exactly 0, in the limit of tiny rates
-        allowed += [largest_log_probability(log_fpr, a, epsilon=d) for a, d in guarantee.renyi_points]
-    elif any(math.isfinite(d) for _, d in guarantee.renyi_points):
-        return 0.0
-    return math.exp(min([0.0, *allowed]))
+    return math.exp(float(log_chance_ceilings(guarantee, np.array([log_fpr]))[0]))
 
 
 def fnr_floor(guarantee: Guarantee, fpr: float) -> float:
@@ -64,7 +82,8 @@ def auc_ceiling(guarantee: Guarantee) -> float:
     nodes it lies below the lines through the neighbouring pairs of nodes; the area under those is summed.
     """
     fpr = _nodes()  # [n]
-    power = np.array([true_positive_rate_ceiling(guarantee, float(rate)) for rate in fpr])  # [n]
+    with np.errstate(divide="ignore"):
+        power = np.exp(log_chance_ceilings(guarantee, np.log(fpr)))  # [n]
     return min(1.0, concave_area(fpr, power))
 
 

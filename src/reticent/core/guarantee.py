@@ -16,10 +16,14 @@ SCHEMA_VERSION = 1
 
 
 class Notion(StrEnum):
-    """The kind of promise."""
+    """The kind of promise.
+
+    Bayesian confidentiality speaks of an attacker who knows only the distribution of secrets, on average over it.
+    """
 
     DIFFERENTIAL_PRIVACY = "differential privacy"
     CONFIDENTIALITY = "confidentiality"
+    BAYESIAN_CONFIDENTIALITY = "Bayesian confidentiality"
     OPERATIONAL_PRIVACY = "operational privacy"
 
 

@@ -1,0 +1,14 @@
+"""The embedded public model: a small language model that ships with the package, so that everything runs offline.
+
+Trained by scripts/make_public_model.py on generated public text alone; the README beside the weights says how.
+Knows only where the files are: load them with any adapter, or
+`AutoModelForCausalLM.from_pretrained(embedded_model_path())`.
+"""
+
+from importlib.resources import files
+from pathlib import Path
+
+
+def embedded_model_path() -> Path:
+    """The folder with config, weights (safetensors) and tokenizer, in Hugging Face layout."""
+    return Path(str(files("reticent.models.embedded")))
