@@ -69,8 +69,13 @@ def test_a_realised_charge_beside_an_event_unknown_at_its_order_is_refused() -> 
         guarantee_of(Composed((RealisedCharge(4.0, 0.1), FilteredCharge(2.0, 0.1))), delta=1e-5, unit=Unit.PART)
 
 
+def test_a_filter_s_realised_sum_is_refused() -> None:
+    with pytest.raises(UnsupportedEvent, match="whole budget"):
+        guarantee_of(Repeated(FilteredCharge(2.0, 0.02), 100), delta=1e-5, unit=Unit.PART)
+
+
 def test_a_filtered_charge_is_ordinary_privacy() -> None:
-    found = guarantee_of(Repeated(FilteredCharge(2.0, 0.02), 100), delta=1e-5, unit=Unit.PART)
+    found = guarantee_of(FilteredCharge(2.0, 2.0), delta=1e-5, unit=Unit.PART)
     assert found.notion is Notion.DIFFERENTIAL_PRIVACY
     assert found.epsilon == pytest.approx(12.13, abs=0.01)  # (2, 2)-RDP by the improved conversion
     assert (2.0, 2.0) in [(order, pytest.approx(epsilon)) for order, epsilon in found.renyi]

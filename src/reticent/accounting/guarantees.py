@@ -16,7 +16,7 @@ from reticent.accounting.conversion import rdp_epsilon
 from reticent.accounting.curve import RenyiCurve, known_orders, leaves
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import Event, NoisyVote, RealisedCharge
+from reticent.core.event import Event, FilteredCharge, NoisyVote, RealisedCharge
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 
 _RENYI_POINTS = 1.0 + np.geomspace(1e-2, 1023.0, 36)
@@ -69,7 +69,11 @@ def guarantee_of(
     """
     if any(isinstance(leaf, RealisedCharge) for leaf, _ in leaves(event)):
         return _operational(event, unit=unit, neighbours=neighbours, mechanism=mechanism, assumes=assumes)
+    _refuse_realised_filter(event)
     found = epsilons(event, delta=delta, neighbours=neighbours)
+    # Priced by the actual votes, the sum is no bound once a question depends on earlier answers.
+    is_counted = any(isinstance(leaf, NoisyVote) and leaf.counts is not None for leaf, _ in leaves(event))
+    everything = f"everything computed from what was released, against any adversary, for one {unit.value}"
     return Guarantee(
         mechanism=mechanism or _name(event),
         notion=Notion.DIFFERENTIAL_PRIVACY,
@@ -77,9 +81,9 @@ def guarantee_of(
         neighbours=neighbours,
         epsilon=found.least,
         delta=delta,
-        covers=f"everything computed from what was released, against any adversary, for one {unit.value}",
+        covers="the released winners of these very votes, the questions fixed ahead" if is_counted else everything,
         assumes=assumes,
-        data_dependent=any(isinstance(leaf, NoisyVote) and leaf.counts is not None for leaf, _ in leaves(event)),
+        data_dependent=is_counted,
         profile=_profile_points(event, neighbours),
         renyi=_renyi_points(event, neighbours),
     )
@@ -105,6 +109,16 @@ def dp_sgd_guarantee(
         mechanism="DP-SGD",
         assumes=(POISSON, CLIPPED, NOISE, *assumes),
     )
+
+
+def _refuse_realised_filter(event: Event) -> None:
+    """What a Rényi filter proves is its budget, priced as one charge; what was spent so far depends on the data."""
+    charges = [count for leaf, count in leaves(event) if isinstance(leaf, FilteredCharge)]
+    if sum(charges) > 1:
+        raise UnsupportedEvent(
+            "a sum of filtered charges is private and proves nothing by itself: "
+            "price one FilteredCharge of the filter's whole budget"
+        )
 
 
 def _operational(

@@ -140,7 +140,7 @@ class RandomStopping:
         return sum(1.0 - t / horizon for t in range(1, inside + 1)) / answers
 
     def perplexity(self, private: float, public: float) -> float:
-        """The printed (1 − 1/2C) p + p0/2C: mean perplexity of the answers, up to (p0 − p)/(2CB) too low."""
+        """The printed (1 − 1/2C) p + p0/2C: for C ≥ 1 the mean perplexity of answers, (p0 − p)/(2CB) too low."""
         share = 0.5 / self.expansion
         return (1.0 - share) * private + share * public
 
