@@ -46,14 +46,14 @@ def replace_one_divergence(noise: float, rate: float, order: float) -> float:
 
 
 def integral(integrand: Callable[[mp.mpf], mp.mpf], noise: float, order: float) -> mp.mpf:
-    """∫ over the real line of a smooth function that falls like a Gaussian outside [−order, order], by many points."""
+    """∫ of a smooth function that falls like a Gaussian outside [−order, order], by many points."""
     step = mp.mpf(min(noise, noise**2)) / 10
     count = int((order + 13 * noise) / step) + 1
     return step * mp.fsum(integrand(step * i) for i in range(-count, count + 1))
 
 
 def replace_one_in_plane(noise: float, rate: float, order: float, *, angle: float, length: float) -> float:
-    """D_a between (1−q) N(0) + q N(g) and (1−q) N(0) + q N(g') in the plane, |g| = 1, |g'| = `length`, at an angle."""
+    """D_a of (1−q) N(0) + q N(g) against (1−q) N(0) + q N(g') in the plane, |g| = 1, |g'| = `length` at `angle`."""
     step = noise / 8.0
     axis = np.arange(-8.0 * noise - order, 8.0 * noise + order, step)
     x, y = np.meshgrid(axis, axis)

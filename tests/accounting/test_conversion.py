@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
-from tests.accounting.oracles import divergence, hockey_stick, random_pair
 
 from reticent.accounting.conversion import (
     classic_epsilon_from_renyi,
@@ -17,6 +16,7 @@ from reticent.accounting.conversion import (
 from reticent.accounting.curve import RenyiCurve
 from reticent.core.event import ConcentratedRelease, Laplace, NonPrivate, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours
+from tests.accounting.oracles import divergence, hockey_stick, random_pair
 
 ADD_REMOVE = Neighbours.ADD_REMOVE
 STEPS = 186_000

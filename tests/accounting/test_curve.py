@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
-from tests.accounting.oracles import divergence
 
 from reticent.accounting.curve import RenyiCurve, known_orders, leaves, renyi_epsilon
 from reticent.core.errors import UnsupportedEvent
@@ -27,6 +26,7 @@ from reticent.core.event import (
     SubsampledMixture,
 )
 from reticent.core.guarantee import Neighbours
+from tests.accounting.oracles import divergence
 
 ADD_REMOVE = Neighbours.ADD_REMOVE
 

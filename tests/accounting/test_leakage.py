@@ -1,12 +1,12 @@
 """Leakage bounds: every printed number, exact attacks on finite mechanisms, and broken twins that they pass."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.accounting.oracles import divergence, hockey_stick, random_pair
 
 from reticent.accounting.approximate import log_probability_bound
 from reticent.accounting.binary_renyi import largest_log_probability
@@ -15,6 +15,7 @@ from reticent.accounting.guarantees import dp_sgd_guarantee
 from reticent.accounting.leakage import leakage_bounds, leakage_of_guarantee, rdp_leakage
 from reticent.core.event import ConcentratedRelease, Event, Gaussian, NonPrivate, Repeated, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from tests.accounting.oracles import divergence, hockey_stick, random_pair
 
 LOG2 = math.log(2.0)
 
@@ -93,15 +94,15 @@ def test_short_secrets_gain_from_the_binary_inequality() -> None:
 
 
 def test_integer_orders_alone_cost_up_to_two_and_a_half_nats() -> None:
-    # spec 1: "Integer-only grids cost up to 2.45 nats"
-    event = dp_sgd(0.3)
+    # spec 1: "Integer-only grids cost up to 2.45 nats": that is σ=0.5 at 100 bits; σ=0.3 loses more
+    event = dp_sgd(0.5)
     curve = RenyiCurve(event, Neighbours.ADD_REMOVE)
     lost = []
-    for bits in (40.0, 53.15, 60.0, 100.0, 150.0, 200.0):
+    for bits in (10.0, 20.0, 40.0, 60.0, 80.0, 100.0):
         whole = min(rdp_leakage(-bits * LOG2, float(a), renyi=curve(float(a))) for a in range(2, 65))
         lost.append(whole - rdp_bits(event, bits) * LOG2)
     assert min(lost) >= 0.0
-    assert max(lost) == pytest.approx(2.45, abs=0.5)
+    assert max(lost) == pytest.approx(2.45, abs=0.01)
 
 
 def test_nothing_leaks_more_than_all_of_the_secret() -> None:
@@ -112,7 +113,7 @@ def test_nothing_leaks_more_than_all_of_the_secret() -> None:
     assert leakage_bounds(NonPrivate(), 8.0).posterior_bits == 0.0
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(noise=st.floats(0.5, 3.0), rate=st.floats(1e-3, 0.1), steps=st.integers(5, 200), bits=st.floats(1.0, 40.0))
 def test_every_bound_falls_with_noise_and_grows_with_steps_and_rate(
     noise: float, rate: float, steps: int, bits: float
@@ -132,7 +133,7 @@ def test_every_bound_falls_with_noise_and_grows_with_steps_and_rate(
 
 
 def worst_attack(p: np.ndarray, q: np.ndarray, log_p0: float) -> float:
-    """Greatest E_p f over attacks f in [0, 1] with E_q f ≤ p0: fill up the likeliest ratios (Neyman and Pearson)."""
+    """Greatest E_p f over attacks f in [0, 1] with E_q f ≤ p0, by Neyman and Pearson: the greatest ratios first."""
     budget, gained = math.exp(log_p0), 0.0
     for index in np.argsort(-(p / q), kind="stable"):
         share = min(1.0, budget / q[index])
@@ -146,7 +147,7 @@ def worst_attack(p: np.ndarray, q: np.ndarray, log_p0: float) -> float:
 def test_the_best_attack_on_a_finite_mechanism_never_passes_any_bound_but_passes_broken_ones() -> None:
     generator = np.random.default_rng(3)
     caught = {"half sensitivity": 0, "wrong sign": 0, "binary with half": 0, "no delta": 0}
-    for _ in range(150):
+    for _ in range(60):
         p, q = random_pair(generator, int(generator.integers(2, 7)), spread=float(generator.uniform(0.1, 2.5)))
         log_p0 = -float(generator.uniform(0.5, 12.0)) * LOG2
         truth = math.log(worst_attack(p, q, log_p0))
@@ -163,7 +164,7 @@ def test_the_best_attack_on_a_finite_mechanism_never_passes_any_bound_but_passes
             delta = hockey_stick(p, q, epsilon)
             assert truth <= log_probability_bound(log_p0, epsilon, delta=delta) + 1e-9
             caught["no delta"] += truth > log_probability_bound(log_p0, epsilon, delta=0.0) + 1e-9
-    assert all(count > 20 for count in caught.values()), caught
+    assert all(count > 10 for count in caught.values()), caught
 
 
 def test_the_binary_bound_is_reached_by_a_two_point_mechanism() -> None:
@@ -185,7 +186,7 @@ def test_a_group_is_as_far_as_its_steps_and_never_further() -> None:
         log_p0 = -float(generator.uniform(1.0, 8.0)) * LOG2
         truth = math.log(worst_attack(worlds[3], worlds[0], log_p0))
         for epsilon in (0.05, 0.3, 0.8):
-            delta = max(hockey_stick(a, b, epsilon) for a, b in zip(worlds, worlds[1:], strict=False))
+            delta = max(hockey_stick(a, b, epsilon) for a, b in itertools.pairwise(worlds))
             assert truth <= log_probability_bound(log_p0, epsilon, delta=delta, copies=3) + 1e-9
             too_far += truth > log_probability_bound(log_p0, epsilon, delta=delta) + 1e-9  # forgets the group
     assert too_far > 10

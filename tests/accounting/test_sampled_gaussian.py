@@ -1,5 +1,6 @@
 """Rényi divergence of one sampled Gaussian step against arbitrary precision, dp-accounting and geometry."""
 
+import itertools
 import math
 import time
 
@@ -7,10 +8,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
-from tests.accounting.oracles import replace_one_divergence, replace_one_in_plane, sampled_gaussian_divergence
 
 from reticent.accounting.sampled_gaussian import sampled_gaussian_epsilon
 from reticent.core.guarantee import Neighbours
+from tests.accounting.oracles import replace_one_divergence, replace_one_in_plane, sampled_gaussian_divergence
 
 SETTINGS = [(0.5, 2.81e-4), (0.3, 2.81e-4), (1.0, 0.01), (4.0, 1e-3), (0.8, 0.5), (20.0, 0.1), (0.5, 1e-6)]
 ORDERS = [1.001, 1.3, 2.0, 2.5, 7.7, 33.0, 512.0]  # whole ones by the binomial sum
@@ -88,7 +89,7 @@ def test_integer_orders_agree_with_dp_accounting_and_fractional_ones_are_tighter
 
 def test_the_divergence_never_falls_with_the_order() -> None:
     values = [price(0.5, 2.81e-4, float(order)) for order in 1 + np.geomspace(1e-3, 2e4, 120)]
-    assert all(later >= earlier for earlier, later in zip(values, values[1:], strict=False))
+    assert all(later >= earlier for earlier, later in itertools.pairwise(values))
 
 
 def test_half_the_sensitivity_is_caught_by_the_oracle() -> None:

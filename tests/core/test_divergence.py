@@ -91,6 +91,19 @@ def test_known_value_for_two_coins():
     assert renyi_divergence(np.log([0.6, 0.4]), np.log([0.5, 0.5]), 2.0) == pytest.approx(math.log(1.04), rel=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("log_p", "log_q", "order"),
+    [
+        ([0.0, -500.0], [0.0, -800.0], 3.0),  # e^-800 is 0 in floating point, and p^3 q^-2 is e^100
+        ([math.log1p(-math.exp(-20)), -20.0], [0.0, -800.0], 1.02),
+        ([math.log1p(-math.exp(-300)), -300.0], [0.0, -700.0], 2.0),
+    ],
+)
+def test_mass_that_underflows_is_still_priced(log_p, log_q, order):
+    exact = exact_log_moment(np.array(log_p), np.array(log_q), order)
+    assert log_moment(np.array(log_p), np.array(log_q), order) == pytest.approx(exact, rel=1e-9)
+
+
 @pytest.mark.parametrize("order", [1.0, 0.5, -1.0, math.nan])
 def test_orders_at_or_below_one_are_refused(order):
     with pytest.raises(ValueError, match="order"):

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from reticent.accounting.conversion import epsilon_from_renyi
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import epsilons
-from reticent.core.errors import ConfigError
+from reticent.accounting.pld import pld_epsilon
+from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours
 
@@ -68,8 +69,7 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
         enough = _LEAST_NOISE
     else:
         enough = _bisect(lambda noise: _rdp(target, noise, steps) <= target.epsilon)
-    noise, epsilon = _lower(target, round_up(enough), steps=steps)
-    return Calibration(noise, steps, epsilon, target.delta)
+    return _verified(target, _lower(target, round_up(enough), steps=steps), steps)
 
 
 def most_steps(target: Target, *, noise_multiplier: float) -> Calibration:
@@ -92,11 +92,11 @@ def most_steps(target: Target, *, noise_multiplier: float) -> Calibration:
     while epsilon(high) <= target.epsilon:
         low, high = high, 2 * high
         if low >= _MOST_STEPS:
-            return Calibration(noise_multiplier, low, epsilon(low), target.delta)
+            return _verified(target, noise_multiplier, low)
     while high - low > max(1, low // 1000):
         middle = (low + high) // 2
         low, high = (middle, high) if epsilon(middle) <= target.epsilon else (low, middle)
-    return Calibration(noise_multiplier, low, epsilon(low), target.delta)
+    return _verified(target, noise_multiplier, low)
 
 
 def round_up(value: float, digits: int = 4) -> float:
@@ -112,8 +112,19 @@ def _rdp(target: Target, noise: float, steps: int) -> float:
 
 
 def _least(target: Target, noise: float, steps: int) -> float:
+    """ε by the privacy loss distribution, by the Rényi curve only where the former cannot say."""
     event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
-    return epsilons(event, delta=target.delta, neighbours=target.neighbours).least
+    by_loss = pld_epsilon(event, delta=target.delta, neighbours=target.neighbours)
+    return by_loss if math.isfinite(by_loss) else _rdp(target, noise, steps)
+
+
+def _verified(target: Target, noise: float, steps: int) -> Calibration:
+    """What all accountants together say of the result; refuses to return one that passes the target."""
+    event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
+    epsilon = epsilons(event, delta=target.delta, neighbours=target.neighbours).least
+    if epsilon > target.epsilon:
+        raise InternalError(f"calibration found ε={epsilon:g}, above its target {target.epsilon:g}")
+    return Calibration(noise, steps, epsilon, target.delta)
 
 
 def _bisect(suffices: Callable[[float], bool]) -> float:
@@ -125,8 +136,8 @@ def _bisect(suffices: Callable[[float], bool]) -> float:
     return math.exp(high)
 
 
-def _lower(target: Target, noise: float, *, steps: int) -> tuple[float, float]:
-    """Lower a noise that suffices as far as all accountants together allow; returns it with its ε."""
+def _lower(target: Target, noise: float, *, steps: int) -> float:
+    """Lower a noise that suffices as far as the accountants allow."""
     best, best_epsilon = noise, _least(target, noise, steps)
     floor, floor_epsilon = _LEAST_NOISE, math.inf
     slope = -2.0  # d log ε / d log σ, a first guess; ε is steeper than that below σ = 1
@@ -149,4 +160,4 @@ def _lower(target: Target, noise: float, *, steps: int) -> tuple[float, float]:
             best, best_epsilon = guess, epsilon
         else:
             floor, floor_epsilon = guess, epsilon
-    return best, best_epsilon
+    return best

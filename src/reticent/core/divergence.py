@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 _SERIES_RADIUS = 0.05  # |a u| below which φ is summed as a series
+_UNDERFLOW = -650.0  # logarithms below this are not trusted to survive exp
 _SERIES_TERMS = 10  # 0.05^12 / 12! is far below float64's precision relative to the leading term
 
 
@@ -63,7 +64,9 @@ def log_moment(log_p: ArrayLike, log_q: ArrayLike, order: float) -> Floats:
         weight = np.exp(q)
         terms = np.where(weight > 0, weight * _phi(u, order), 0.0)
         excess = terms.sum(axis=-1)
-        far = ~(excess < 1.0)  # also where the centred sum overflowed to inf or nan
+        # Where Q underflows in exp its term of the centred sum is lost, though P^a Q^(1−a) may be the greatest of all.
+        hidden = (np.isfinite(q) & (q < _UNDERFLOW) & (u > 0)).any(axis=-1)
+        far = ~(excess < 1.0) | hidden  # also where the centred sum overflowed to inf or nan
         result = np.log1p(np.where(far, 0.0, np.maximum(excess, 0.0)))
         if far.any():
             exponent = np.where(np.isneginf(p), -np.inf, order * p + (1.0 - order) * q)
