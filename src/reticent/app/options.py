@@ -23,14 +23,18 @@ CorpusFormat = Annotated[
     Format | None, typer.Option("--format", help="Format of the corpus; recognised by its name unless given.")
 ]
 
+SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="Leave out records without text.")]
 
-def corpus_at(path: Path, *, text: str, id: str, owner: str, format: Format | None) -> CorpusFile:
+
+def corpus_at(
+    path: Path, *, text: str, id: str, owner: str, format: Format | None, skip_empty: bool = False
+) -> CorpusFile:
     """The corpus that the shared options describe."""
     try:
         fields = Fields(text=text, id=id, owner=owner)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    return open_corpus(path, fields=fields, format=format)
+    return open_corpus(path, fields=fields, format=format, skip_empty=skip_empty)
 
 
 def randomness_of(seed: int | None) -> Randomness:

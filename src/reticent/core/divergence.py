@@ -64,7 +64,7 @@ def log_moment(log_p: ArrayLike, log_q: ArrayLike, order: float) -> Floats:
         weight = np.exp(q)
         terms = np.where(weight > 0, weight * _phi(u, order), 0.0)
         excess = terms.sum(axis=-1)
-        # Where Q underflows in exp its term of the centred sum is lost, though P^a Q^(1−a) may be the greatest of all.
+        # Where Q underflows in exp its term of the centred sum is lost, though P^a Q^(1−a) may be the greatest.
         hidden = (np.isfinite(q) & (q < _UNDERFLOW) & (u > 0)).any(axis=-1)
         far = ~(excess < 1.0) | hidden  # also where the centred sum overflowed to inf or nan
         result = np.log1p(np.where(far, 0.0, np.maximum(excess, 0.0)))

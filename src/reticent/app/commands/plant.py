@@ -12,6 +12,7 @@ from reticent.app.options import (
     IdField,
     OwnerField,
     Seed,
+    SkipEmpty,
     TextField,
     corpus_at,
     randomness_of,
@@ -41,6 +42,7 @@ def plant(
     id_field: IdField = "id",
     owner_field: OwnerField = "owner",
     format: CorpusFormat = None,
+    skip_empty: SkipEmpty = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a corpus with canaries and the key file that names them. Nobody else may read the key file."""
@@ -52,7 +54,7 @@ def plant(
     output = Output(as_json=as_json)
     randomness = randomness_of(seed)
     canaries = make_canaries(template, CodeSpace(digits), count=count, copies=copies, randomness=randomness)
-    corpus = corpus_at(file, text=text_field, id=id_field, owner=owner_field, format=format)
+    corpus = corpus_at(file, text=text_field, id=id_field, owner=owner_field, format=format, skip_empty=skip_empty)
     for target in (out, key):
         if target.exists():
             raise DataError("already exists", path=target, hint="choose another name, or remove it first")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reticent.app.console import Output, table
-from reticent.app.options import AsJson, CorpusFormat, IdField, OwnerField, TextField, corpus_at
+from reticent.app.options import AsJson, CorpusFormat, IdField, OwnerField, SkipEmpty, TextField, corpus_at
 
 if TYPE_CHECKING:
     from reticent.data.measurement import Measurement, Rate
@@ -28,6 +28,7 @@ def scan(
     id_field: IdField = "id",
     owner_field: OwnerField = "owner",
     format: CorpusFormat = None,
+    skip_empty: SkipEmpty = False,
     as_json: AsJson = False,
 ) -> None:
     """Count sensitive spans and duplicates in a corpus; with labels, the policy's recall and precision."""
@@ -39,7 +40,7 @@ def scan(
 
     output = Output(as_json=as_json)
     chosen = policy_named(policy)
-    corpus = corpus_at(file, text=text_field, id=id_field, owner=owner_field, format=format)
+    corpus = corpus_at(file, text=text_field, id=id_field, owner=owner_field, format=format, skip_empty=skip_empty)
     if labels and "spans" not in corpus.present():
         raise DataError("--labels needs a field 'spans' in every record", path=file)
     seen = scan_records(output.track(corpus, "scanning"), chosen, labels=labels)
