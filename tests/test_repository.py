@@ -1,6 +1,7 @@
 """Repository tests: the layers, no torch on import, the README's tree, no forbidden words."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,3 +107,19 @@ def test_no_file_name_says_nothing():
 def test_a_file_is_read_in_one_sitting():
     too_long = {str(p.relative_to(ROOT)): n for p in SOURCES if (n := len(p.read_text().splitlines())) > 400}
     assert too_long == {}
+
+
+def test_readme_tree_equals_the_tree():
+    readme = (ROOT / "README.md").read_text(encoding="utf8")
+    listed = set(re.findall(r"^[├└]── (\w+)/", readme, flags=re.MULTILINE))
+    assert listed == {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+    for folder in ("tests", "bench", "docs", "scripts"):
+        assert f"{folder}/" in readme
+
+
+def test_relative_links_of_the_pages_lead_somewhere():
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    assert len(pages) >= 4
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
