@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+# Before torch is imported anywhere: with several threads on a busy machine small tests run many times slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:

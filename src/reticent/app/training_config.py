@@ -133,7 +133,7 @@ class TrainingSection(Section):
     unit: Annotated[Protected | None, Field(strict=False)] = None
     neighbours: Annotated[Relation | None, Field(strict=False)] = None
     texts_per_owner: int | None = Field(None, ge=1)
-    token_budget: int = Field(4096, ge=1)
+    token_budget: int | None = Field(None, ge=1)
     checkpoint_seconds: float = Field(60.0, ge=0)
     checkpoint_steps: int | None = Field(None, ge=1)
 

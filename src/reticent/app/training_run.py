@@ -25,9 +25,8 @@ from reticent.core.document import check_schema, number_to_json, read_document, 
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.randomness import Randomness
-from reticent.models.batching import tokens_within
 from reticent.models.huggingface import HuggingFaceModel
-from reticent.training.batches import Units, encode_texts
+from reticent.training.batches import TokenTexts, Units, choose_token_budget, encode_texts
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.evaluation import Evaluation, evaluate
 from reticent.training.gradient_source import (
@@ -37,6 +36,7 @@ from reticent.training.gradient_source import (
     PlainGradients,
     PrivateGradients,
 )
+from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.loop import Progress, Schedule, train
 from reticent.training.optimiser import Learner
 from reticent.training.plan import Plan, PrivatePlan, identity, plan_from_json
@@ -68,6 +68,7 @@ class Result:
     is_finished: bool
     guarantee: Guarantee | None
     evaluation: Evaluation | None
+    shortened: int = 0  # texts of which only the first tokens were read, as many as the model can
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class _Ready:
     seed: int
     corpus: Corpus
     model: HuggingFaceModel
+    texts: TokenTexts
 
 
 def preview(config: TrainConfig) -> Preview:
@@ -101,8 +103,7 @@ def start(config: TrainConfig, out: Path, *, observe: Observer, randomness: Rand
     if config.data.holdout is not None:
         read_corpus(config.data, holdout=True)  # an error in it shall not wait until the end of the run
     plan = config.training.plan(records=len(corpus), owners=len(corpus.owners), seed=seed)
-    model = starting_model(config.model.start(), seed=seed)
-    ready = _Ready(config, plan, seed, corpus, model)
+    ready = _prepare(config, plan, seed, corpus)
     run = _create(out, ready, is_seeded=not source.protects)
     return _carry_on(run, ready, observe=observe, randomness=source)
 
@@ -126,10 +127,9 @@ def resume(path: Path, *, observe: Observer, randomness: Randomness | None = Non
             path=config.data.file,
             hint="put the old file back, or start a new run",
         )
-    model = starting_model(config.model.start(), seed=seed)
-    if model.fingerprint != document["model"]:
+    ready = _prepare(config, plan, seed, corpus)
+    if ready.model.fingerprint != document["model"]:
         raise ConfigError(f"{config.model.source}: not the model that this run started from")
-    ready = _Ready(config, plan, seed, corpus, model)
     return _carry_on(run, ready, observe=observe, randomness=randomness or Randomness.system())
 
 
@@ -146,6 +146,16 @@ def read_corpus(data: DataSection, *, holdout: bool = False) -> Corpus:
     path = data.holdout if holdout and data.holdout is not None else data.file
     fields: dict[str, Any] = {"text": data.text_field, "id": data.id_field, "owner": data.owner_field}
     return corpus_at(Path(path), **fields, format=data.format).load()
+
+
+def _prepare(config: TrainConfig, plan: Plan, seed: int, corpus: Corpus) -> _Ready:
+    """Load the model and encode the text: whatever is wrong with them shows before anything is written."""
+    model = starting_model(config.model.start(), seed=seed)
+    texts = encode_texts(model, corpus, max_length=config.data.max_length)
+    if isinstance(plan, PrivatePlan):
+        with PerRecordGradients(model.module, plan.clip_norm):
+            pass  # refuses, by name, layers whose per-record gradients cannot be taken
+    return _Ready(config, plan, seed, corpus, model, texts)
 
 
 def _check_owners(config: TrainConfig) -> None:
@@ -204,15 +214,13 @@ def _carry_on(run: RunDirectory, ready: _Ready, *, observe: Observer, randomness
     """Train what is left to train, then release the model."""
     plan = ready.plan
     if not isinstance(plan, PrivatePlan):
-        units = Units(encode_texts(ready.model, ready.corpus, max_length=ready.config.data.max_length))
-        source = PlainGradients(ready.model.module, units, plan, computation=_computation(ready))
+        source = PlainGradients(ready.model.module, Units(ready.texts), plan, computation=_computation(ready))
         return _train(run, ready, source, guarantee=None, observe=lambda progress: observe(progress, None))
     name = identity(plan, ready.corpus.fingerprint)
     with SqliteLedger.open(run.ledger, identity=name) as ledger:
-        texts = encode_texts(ready.model, ready.corpus, max_length=ready.config.data.max_length)
         private = PrivateGradients(
             ready.model.module,
-            Units(texts, plan.unit, texts_per_unit=plan.texts_per_unit),
+            Units(ready.texts, plan.unit, texts_per_unit=plan.texts_per_unit),
             plan,
             ledger=ledger,
             randomness=randomness,
@@ -255,7 +263,9 @@ def _train(
             epsilon=None if guarantee is None else number_to_json(guarantee.epsilon),
             evaluation=None if evaluation is None else evaluation.to_json(),
         )
-    return Result(run.path, outcome.step, source.steps, outcome.is_finished, guarantee, evaluation)
+    return Result(
+        run.path, outcome.step, source.steps, outcome.is_finished, guarantee, evaluation, ready.texts.shortened
+    )
 
 
 def _evaluate(ready: _Ready) -> Evaluation | None:
@@ -267,6 +277,6 @@ def _evaluate(ready: _Ready) -> Evaluation | None:
 
 
 def _computation(ready: _Ready) -> Computation:
-    budget = tokens_within(ready.config.training.token_budget, ready.model.vocabulary_size)
+    budget = ready.config.training.token_budget or choose_token_budget(ready.model.vocabulary_size)
     is_half = ready.config.model.precision is Precision.BFLOAT16
     return Computation(token_budget=budget, dtype=torch.bfloat16 if is_half else None)

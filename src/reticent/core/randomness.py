@@ -18,8 +18,12 @@ Shape = int | Sequence[int]
 
 # Draws summed into one Gaussian. A single Box–Muller output in floating point takes few enough values near
 # a given one that an attacker can tell which true answers are possible (Mironov 2012; Holohan and Braghin
-# 2021); a sum of four independent draws makes that search as hard as 2^200.
-_GAUSSIAN_TERMS: Final = 4
+# 2021). A sum of two independent draws rests on four 52-bit uniforms: finding them is a search over 2^200.
+_GAUSSIAN_TERMS: Final = 2
+
+# Above this many bytes the kernel's generator costs more than the arithmetic, so its output is stretched: a fresh
+# 256-bit key for every call, expanded by SHAKE-128, which is indistinguishable from random without the key.
+_STRETCHED: Final = 1 << 16
 
 
 class _Bits(Protocol):
@@ -32,7 +36,9 @@ class _SystemBits:
     """The operating system's cryptographic generator."""
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        size = 8 * count
+        drawn = os.urandom(size) if size < _STRETCHED else hashlib.shake_128(os.urandom(32)).digest(size)
+        return np.frombuffer(drawn, dtype=np.uint64)
 
 
 class _SeededBits:
@@ -96,14 +102,20 @@ class Randomness:
         return np.asarray((cells + 0.5) * 2.0**-52).reshape(shape)
 
     def normal(self, shape: Shape) -> Floats:
-        """Standard Gaussian, each value the scaled sum of four independent Box–Muller draws."""
+        """Standard Gaussian, each value the scaled sum of two independent Box–Muller draws."""
         count = int(np.prod(shape))
         total = np.zeros(count)
-        for _ in range(_GAUSSIAN_TERMS // 2):  # one Box–Muller pair holds two independent draws
-            radius = np.sqrt(-2.0 * np.log(self.uniform(count)))
-            angle = 2.0 * np.pi * self.uniform(count)
-            total += radius * (np.cos(angle) + np.sin(angle))
-        return np.asarray(total / np.sqrt(_GAUSSIAN_TERMS)).reshape(shape)
+        for _ in range(_GAUSSIAN_TERMS):
+            radius = self.uniform(count)
+            np.log(radius, out=radius)
+            radius *= -2.0 / _GAUSSIAN_TERMS
+            np.sqrt(radius, out=radius)
+            angle = self.uniform(count)
+            angle *= 2.0 * np.pi
+            np.cos(angle, out=angle)
+            radius *= angle
+            total += radius
+        return total.reshape(shape)
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Uniform integers in [0, high), without modulo bias."""

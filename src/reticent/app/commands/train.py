@@ -92,7 +92,7 @@ def train(
     ] = None,
     token_budget: Annotated[
         int | None,
-        typer.Option("--token-budget", help="Tokens in memory at once (4096).", rich_help_panel=_STEPS),
+        typer.Option("--token-budget", help="Padded tokens in memory at once.", rich_help_panel=_STEPS),
     ] = None,
     checkpoint_steps: Annotated[
         int | None,
@@ -270,6 +270,8 @@ def _show_result(result: "Result", output: Output) -> int:
         output.show(f"Stopped after step {result.step:,} of {result.steps:,} and saved. Go on with: {again}")
         return INTERRUPTED
     output.show(f"Trained {result.steps:,} steps; the model is in {result.run / 'model'}.")
+    if result.shortened:
+        output.show(f"{result.shortened:,} texts were longer than --max-length; only their first tokens were read.")
     if result.evaluation is not None:
         seen = result.evaluation
         output.show(f"Held-out perplexity {seen.perplexity:,.2f}, top-1 accuracy {seen.top1:.1%}.")

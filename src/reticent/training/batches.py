@@ -1,0 +1,172 @@
+"""Texts as token ids, grouped into the units that are protected, and drawn units as micro-batches.
+
+A text is its tokens and the end token, where the model has one; of longer texts the **first** `max_length` tokens
+are kept and the rest, end token included, is left out. The start token is put in front by `record_loss`.
+
+A micro-batch is padded to its largest unit, so units are sorted by size and packed within a budget of padded
+tokens. How a step is cut into micro-batches changes neither its clipped sum nor what it proves.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.core.corpus import Record
+from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Unit
+from reticent.core.randomness import Randomness
+from reticent.models.batching import LOGIT_BYTES
+from reticent.training.record_loss import TokenBatch
+
+TokenArray = NDArray[np.int32]
+_BLOCK = 256  # texts encoded in one call
+_TOKENS = 4096  # padded tokens of one forward and backward, where the logits' memory allows it
+
+
+class Encoder(Protocol):
+    """The part of a `LanguageModel` that turns texts into tokens."""
+
+    @property
+    def start_token(self) -> int:
+        """The token every sequence is conditioned on."""
+        ...
+
+    @property
+    def end_token(self) -> int | None:
+        """The token that ends a text."""
+        ...
+
+    @property
+    def context_length(self) -> int | None:
+        """Longest sequence, start token included."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTexts:
+    """Encoded texts with their owners, in the order of the corpus. `repr` shows counts alone."""
+
+    texts: tuple[TokenArray, ...]
+    owners: tuple[str, ...]
+    start_token: int
+    shortened: int  # texts that were longer than the model reads
+
+    def __repr__(self) -> str:
+        return f"TokenTexts({len(self)} texts, {self.tokens} tokens)"
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def tokens(self) -> int:
+        """Scored tokens in all."""
+        return sum(len(text) for text in self.texts)
+
+
+def encode_texts(model: Encoder, records: Iterable[Record], *, max_length: int | None = None) -> TokenTexts:
+    """The records' texts as the model will read them."""
+    limit = longest_text(model, max_length)
+    end = [] if model.end_token is None else [model.end_token]
+    texts: list[TokenArray] = []
+    owners: list[str] = []
+    shortened = 0
+    for block in _blocks(records):
+        for record, tokens in zip(block, model.encode([record.text for record in block]), strict=True):
+            whole = [*tokens, *end]
+            shortened += limit is not None and len(whole) > limit
+            texts.append(np.asarray(whole[:limit], dtype=np.int32))
+            owners.append(record.owner)
+    return TokenTexts(tuple(texts), tuple(owners), model.start_token, shortened)
+
+
+def longest_text(model: Encoder, wish: int | None) -> int | None:
+    """How many tokens of a text are kept: what was wished for, if the model can read it; else all it can."""
+    most = None if model.context_length is None else model.context_length - 1  # the start token takes a place
+    if wish is not None and (wish < 1 or (most is not None and wish > most)):
+        raise ConfigError(
+            "the longest text must fit the model", found=wish, expected=f"1 to {'any' if most is None else most}"
+        )
+    return most if wish is None else wish
+
+
+class Units:
+    """The texts of each unit: one record each, or all records of an owner."""
+
+    def __init__(self, texts: TokenTexts, unit: Unit = Unit.RECORD, *, texts_per_unit: int = 1) -> None:
+        if unit not in (Unit.RECORD, Unit.OWNER):
+            raise ConfigError("training protects records or owners", found=unit.value)
+        self.start_token = texts.start_token
+        self._texts = texts.texts
+        self._most = texts_per_unit
+        members: dict[object, list[int]] = {}
+        for index, owner in enumerate(texts.owners):
+            members.setdefault(owner if unit is Unit.OWNER else index, []).append(index)
+        self._members = list(members.values())
+
+    def __repr__(self) -> str:
+        return f"Units({len(self)})"
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def gather(self, drawn: Iterable[int], randomness: Randomness) -> list[list[TokenArray]]:
+        """The texts of each drawn unit, at most `texts_per_unit` of them, chosen at random."""
+        return [[self._texts[index] for index in self._chosen(unit, randomness)] for unit in drawn]
+
+    def _chosen(self, unit: int, randomness: Randomness) -> list[int]:
+        members = self._members[unit]
+        if len(members) <= self._most:
+            return members
+        return [members[place] for place in randomness.permutation(len(members))[: self._most]]
+
+
+def choose_token_budget(vocabulary_size: int) -> int:
+    """Padded tokens of a micro-batch, so that the logits of forward and backward stay within bounded memory."""
+    return max(1, min(_TOKENS, LOGIT_BYTES // (4 * vocabulary_size)))
+
+
+def micro_batches(
+    groups: Sequence[Sequence[TokenArray]], start_token: int, *, token_budget: int, device: str = "cpu"
+) -> Iterator[TokenBatch]:
+    """The groups as padded batches of at most `token_budget` tokens each, largest first; none for no group.
+
+    A group that is larger than the budget is a batch by itself: a unit is never divided.
+    """
+    shapes = [(len(group), max((len(text) for text in group), default=1)) for group in groups]
+    order = sorted(range(len(groups)), key=lambda index: shapes[index], reverse=True)
+    batch: list[int] = []
+    rows = width = 0
+    for index in order:
+        wider = max(rows, shapes[index][0]), max(width, shapes[index][1])
+        if batch and (len(batch) + 1) * wider[0] * wider[1] > token_budget:
+            yield _batch(groups, batch, start_token, device)
+            batch, wider = [], shapes[index]
+        batch.append(index)
+        rows, width = wider
+    if batch:
+        yield _batch(groups, batch, start_token, device)
+
+
+def _batch(
+    groups: Sequence[Sequence[TokenArray]], chosen: Sequence[int], start_token: int, device: str
+) -> TokenBatch:
+    tokens = [[text.tolist() for text in groups[index]] for index in chosen]
+    return TokenBatch.of_groups(tokens, start_token, device=device)
+
+
+def _blocks(records: Iterable[Record]) -> Iterator[list[Record]]:
+    block: list[Record] = []
+    for record in records:
+        block.append(record)
+        if len(block) == _BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block

@@ -1,0 +1,138 @@
+"""Checkpoints: whole or not there, never pickled, the last two kept.
+
+    checkpoints/step-00000120/
+    ├── weights.safetensors      trainable parameters by name
+    ├── optimiser.safetensors    the optimiser's state by parameter
+    └── state.json               schema version, step, the source's state (ledger position), digests of both files
+
+A checkpoint is written into a folder of another name, synced, and renamed: after a crash it is complete or it does
+not count. Each file's digest is checked before use, so that a damaged disk is an error and not another model.
+What is stored of a private run are weights that were released by charged steps, and post-processing of them.
+
+One process at a time trains a run: `Checkpoints.locked` says so.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from reticent.core.document import check_schema, read_document, write_atomically, write_document
+from reticent.core.errors import ConfigError, UsageError
+from reticent.training.optimiser import Learner
+
+SCHEMA_VERSION: Final = 1
+KEPT: Final = 2
+_NAME: Final = re.compile(r"step-(\d{8})")
+_UNFINISHED: Final = ".unfinished-"
+_WEIGHTS, _OPTIMISER, _STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint on disk."""
+
+    path: Path
+    step: int
+    source: dict[str, Any]
+    digests: dict[str, str]
+
+    def restore(self, learner: Learner) -> None:
+        """Put weights and optimiser state into the learner, after checking that the files are what was written."""
+        learner.restore(self._tensors(_WEIGHTS), self._tensors(_OPTIMISER))
+
+    def _tensors(self, name: str) -> dict[str, Tensor]:
+        path = self.path / name
+        if not path.is_file() or _digest(path.read_bytes()) != self.digests.get(name):
+            raise ConfigError(
+                f"{path}: not what was written",
+                found="a damaged or missing file",
+                hint=f"remove {self.path} to go on from the checkpoint before it",
+            )
+        return load_file(path)
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run: a second process that wants to train it is refused at once."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UsageError(
+                    f"{self.folder}: another process is training this run", hint="wait for it, or stop it first"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)  # and with it the lock
+
+    def save(self, learner: Learner, *, step: int, source: Mapping[str, Any]) -> Path:
+        """Write a checkpoint, whole or not at all, then remove those that are no longer needed."""
+        final = self.folder / f"step-{step:08d}"
+        if final.exists():  # nothing was learnt since
+            return final
+        unfinished = self.folder / f"{_UNFINISHED}{step:08d}"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        digests = {}
+        for name, tensors in ((_WEIGHTS, learner.weights()), (_OPTIMISER, learner.optimiser_state())):
+            content = save(tensors)
+            digests[name] = _digest(content)
+            write_atomically(unfinished / name, content)
+        document = {"schema_version": SCHEMA_VERSION, "step": step, "source": dict(source), "digests": digests}
+        write_document(unfinished / _STATE, document)
+        unfinished.rename(final)
+        _sync(self.folder)
+        self._prune()
+        return final
+
+    def latest(self) -> Checkpoint | None:
+        """The newest complete checkpoint; unfinished ones are ignored."""
+        complete = self._complete()
+        if not complete:
+            return None
+        document = read_document(complete[-1] / _STATE)
+        check_schema(document, SCHEMA_VERSION, kind="checkpoint")
+        return Checkpoint(complete[-1], document["step"], document["source"], document["digests"])
+
+    def _complete(self) -> list[Path]:
+        if not self.folder.is_dir():
+            return []
+        return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name) and path.is_dir())
+
+    def _prune(self) -> None:
+        for old in self._complete()[:-KEPT]:
+            # Renamed first: a crash in the middle of a removal must not leave half a checkpoint under its name.
+            doomed = old.rename(old.with_name(_UNFINISHED + old.name))
+            shutil.rmtree(doomed, ignore_errors=True)
+        for left in self.folder.glob(f"{_UNFINISHED}*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,310 @@
+"""Where a step's gradient comes from: an ordinary batch, or a noisy clipped sum that was charged first.
+
+A source knows how many steps there are, how many are taken, and makes the next one. The private one does, in this
+order and no other:
+
+    draw a Poisson sample → clip and sum → **charge the ledger, durably** → add noise → divide by a public constant
+
+Nothing noisy exists before its charge is on disk, so a crash at any moment loses budget and never privacy. A step
+that was charged and lost is never repeated: the ledger decides how many are left, not the checkpoint. Noise is
+fresh for every charge; where an experiment draws it from a seed, the charge's own number is part of that seed, so
+no noise is ever laid over two different sums.
+
+What an empty sample releases is noise alone, as the proof has it. Losses and batch sizes are as private as the
+batch: they go to the operator's screen and into no file.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
+from reticent.core.ledger import Ledger, Receipt
+from reticent.core.randomness import Randomness
+from reticent.training.batches import TokenArray, Units, micro_batches
+from reticent.training.clipping import NonFiniteGradient, add_noise
+from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.plan import MEASURE, SEEDED, PlainPlan, PrivatePlan
+from reticent.training.record_loss import TokenBatch, record_losses, token_losses
+
+ACCOUNT: Final = "training"
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """What moves the weights in one step, and what the operator may see of it: mean loss and tokens."""
+
+    values: dict[str, Tensor]
+    loss: float | None  # None where the batch was empty
+    tokens: int
+
+    def __repr__(self) -> str:
+        return f"Gradient({len(self.values)} parameters)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computation:
+    """How gradients are computed: padded tokens in memory at once, and the precision of forward and backward."""
+
+    token_budget: int = 4096
+    dtype: torch.dtype | None = None  # None: as the weights are; norms, sums and noise are float32 at least
+
+    def __post_init__(self) -> None:
+        if self.token_budget < 1:
+            raise ConfigError("the token budget must be positive", found=self.token_budget)
+
+
+class GradientSource(Protocol):
+    """The steps of a run, one after another. Used as a context: it may attach to the module."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Steps that are taken, or spent: the next one has this number."""
+        ...
+
+    def next(self) -> Gradient:
+        """The gradient of the next step."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold to go on from here, as JSON values."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state; one that does not belong here is refused."""
+        ...
+
+    def __enter__(self) -> "GradientSource": ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class PlainGradients:
+    """The mean loss per token of a shuffled batch, differentiated as usual. No protection at all."""
+
+    def __init__(self, module: nn.Module, units: Units, plan: PlainPlan, *, computation: Computation) -> None:
+        _check_units(units, plan.units)
+        self._module = module
+        self._units = units
+        self._plan = plan
+        self._sampler = plan.sampler
+        self._computation = computation
+        self._position = 0
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self._plan.steps
+
+    @property
+    def position(self) -> int:
+        """Steps that were taken."""
+        return self._position
+
+    def next(self) -> Gradient:
+        """The gradient of the next batch; a loss that is not finite raises a ModelError."""
+        parameters = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
+        drawn = self._sampler.batch_at(self._position).tolist()
+        groups = self._units.gather(drawn, Randomness.seeded(self._plan.seed).child(f"texts {self._position}"))
+        tokens = sum(len(text) for group in groups for text in group)
+        total, loss = {name: torch.zeros_like(p) for name, p in parameters.items()}, 0.0
+        device, dtype = _device(self._module), self._computation.dtype
+        for batch in _micro_batches(self._units, groups, self._computation, device):
+            with torch.enable_grad(), torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+                mean = token_losses(self._module, batch).sum() / max(1, tokens)
+            found = torch.autograd.grad(mean, list(parameters.values()), allow_unused=True)
+            for (_, summed), gradient in zip(total.items(), found, strict=True):
+                if gradient is not None:
+                    summed.add_(gradient)
+            loss += float(mean.detach())
+        if not math.isfinite(loss):
+            raise ModelError(
+                "training diverged: the loss is not finite",
+                found=f"step {self._position + 1} of {self.steps}",
+                hint="lower the learning rate, or compute in float32; the last checkpoint is intact",
+            )
+        self._position += 1
+        return Gradient(total, loss, tokens)
+
+    def state(self) -> dict[str, Any]:
+        """How many steps were taken; which batches come next follows from that and the plan's seed."""
+        return {"position": self._position}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on after so many steps."""
+        self._position = int(state["position"])
+
+    def __enter__(self) -> "PlainGradients":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing was attached."""
+
+
+class PrivateGradients:
+    """DP-SGD's noisy, normalised sums, each charged to the ledger before it exists.
+
+    Guarantee: all gradients that all sources on one ledger ever give are together what `plan.guarantee()` proves,
+    across crashes, restarts and processes.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        units: Units,
+        plan: PrivatePlan,
+        *,
+        ledger: Ledger,
+        randomness: Randomness,
+        computation: Computation,
+    ) -> None:
+        _check_units(units, plan.sampler.units)
+        _check_ledger(ledger, plan, randomness)
+        self._module = module
+        self._units = units
+        self._plan = plan
+        self._ledger = ledger
+        self._randomness = randomness
+        self._computation = computation
+        self._receipt: Receipt | None = None
+        self._meter = _LossMeter()
+        self._engine = PerRecordGradients(
+            module, plan.clip_norm, losses=self._meter, compute_dtype=computation.dtype
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self._plan.steps
+
+    @property
+    def position(self) -> int:
+        """Steps that were charged, whether their weights survived or not."""
+        return round(self._ledger.spent()[ACCOUNT])
+
+    def next(self) -> Gradient:
+        """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
+        plan, source = self._plan, self._randomness.child(f"sample {self.position}")
+        drawn = plan.sampler.draw(source).tolist()
+        groups = self._units.gather(drawn, source)
+        self._meter.clear()
+        for batch in _micro_batches(self._units, groups, self._computation, _device(self._module)):
+            self._accumulate(batch)
+        clipped = self._engine.take()
+        self._receipt = self._ledger.charge({ACCOUNT: 1.0}, plan.step_event)
+        fresh = self._randomness.child(f"noise {self._receipt.sequence}")
+        noisy = add_noise(clipped.gradients, plan.noise_deviation, fresh)
+        values = {name: gradient / plan.normaliser for name, gradient in noisy.items()}
+        return Gradient(values, self._meter.mean(), sum(len(text) for group in groups for text in group))
+
+    def _accumulate(self, batch: TokenBatch) -> None:
+        """Add a batch to the sum. A unit whose gradient is not finite contributes nothing, and nobody is told.
+
+        To stop the run instead would tell the world something about one record.
+        """
+        try:
+            self._engine.accumulate(batch)
+        except NonFiniteGradient:
+            for single in batch.split(1):
+                with suppress(NonFiniteGradient):
+                    self._engine.accumulate(single)
+
+    def state(self) -> dict[str, Any]:
+        """The ledger's place at the last step: a checkpoint must not be newer than its ledger."""
+        if self._receipt is None:
+            return {"receipt": None}
+        return {"receipt": {"sequence": self._receipt.sequence, "digest": self._receipt.digest}}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint whose last charge stands in the ledger; what was charged since stays spent."""
+        if state["receipt"] is None:
+            return
+        receipt = Receipt(int(state["receipt"]["sequence"]), str(state["receipt"]["digest"]))
+        if not self._ledger.holds(receipt):
+            raise LedgerError(
+                "the checkpoint is newer than its ledger, which was rolled back or belongs to another run",
+                found=f"a checkpoint after charge {receipt.sequence}, which is not in the ledger",
+                hint="restore the ledger from where it was; steps it does not hold would be released twice",
+            )
+        self._receipt = receipt
+
+    def __enter__(self) -> "PrivateGradients":
+        self._engine.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._engine.__exit__(kind, error, trace)
+
+
+class _LossMeter:
+    """The per-record losses that the engine differentiates, and their mean for the operator's screen."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._sum, self._count = 0.0, 0
+
+    def __call__(self, module: nn.Module, batch: TokenBatch) -> Tensor:
+        losses = record_losses(module, batch)  # [B]
+        self._sum += float(losses.detach().sum())
+        self._count += len(losses)
+        return losses
+
+    def mean(self) -> float | None:
+        return self._sum / self._count if self._count else None
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next(module.parameters()).device
+
+
+def _micro_batches(
+    units: Units, groups: Sequence[Sequence[TokenArray]], computation: Computation, device: torch.device
+) -> Iterator[TokenBatch]:
+    budget = computation.token_budget
+    return micro_batches(groups, units.start_token, token_budget=budget, device=str(device))
+
+
+def _check_units(units: Units, planned: int) -> None:
+    if len(units) != planned:
+        raise UsageError(
+            "the plan was made for another corpus",
+            found=f"{len(units)} units",
+            expected=f"{planned}",
+            hint="make the plan from the number of records or owners of this corpus",
+        )
+
+
+def _check_ledger(ledger: Ledger, plan: PrivatePlan, randomness: Randomness) -> None:
+    """Refuse a ledger that meters something else, and a seed that its guarantee does not confess."""
+    budget = ledger.budget
+    if budget.measure != MEASURE or budget.limit != plan.steps or tuple(ledger.accounts) != (ACCOUNT,):
+        raise LedgerError(
+            "the ledger does not meter this plan",
+            found=f"{budget.limit:g} {budget.measure}",
+            expected=f"{plan.steps} {MEASURE} on the account '{ACCOUNT}'",
+            hint="open the ledger of this run",
+        )
+    if not randomness.protects and SEEDED not in budget.guarantee.assumes:
+        raise UsageError(
+            "noise from a seed protects nothing",
+            hint="use Randomness.system(), or plan.budget(is_seeded=True) for an experiment that says so",
+        )

@@ -1,0 +1,151 @@
+"""Per-record gradients of a model, clipped and summed, at nearly the price of plain training.
+
+    with PerRecordGradients(module, clip_norm=1.0) as engine:
+        for micro_batch in batch.split(16):
+            engine.accumulate(micro_batch)
+        step = engine.take()                      # ClippedSum: gradients by name, norms [B]
+
+One forward, one backward for activations alone, norms from what both left behind, then one weighted product per
+parameter (book-keeping: Bu et al. 2023; see `contribution`, `layer_rules`, `tape`). The first batch is computed a
+second time, record by record, by plain autograd, and a model for which the two disagree is refused (`self_check`).
+
+No noise, no normaliser, no optimiser: those are the plan's. While attached, the model's parameters do not require
+gradients, so a backward of one's own finds none.
+"""
+
+import math
+from collections.abc import Callable
+from types import TracebackType
+
+import torch
+from torch import Tensor, nn
+
+from reticent.core.errors import UsageError
+from reticent.training.clipping import ClippedSum, clip_factors
+from reticent.training.gradients.self_check import CHECKED_RECORDS, Unclipped, compare_with_plain_autograd
+from reticent.training.gradients.tape import Tape
+from reticent.training.record_loss import TokenBatch, record_losses
+
+Losses = Callable[[nn.Module, TokenBatch], Tensor]
+
+
+class PerRecordGradients:
+    """Attaches to a module on entry and leaves it as it was on exit.
+
+    `losses` gives one loss per record [B]. `compute_dtype` runs forward and backward under autocast; norms and
+    sums stay in float32. `is_checked` False leaves out the self check: for measurements only.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        clip_norm: float,
+        *,
+        losses: Losses = record_losses,
+        compute_dtype: torch.dtype | None = None,
+        is_checked: bool = True,
+    ) -> None:
+        if not 0.0 < clip_norm < math.inf:
+            raise UsageError("clip_norm bounds what one record can do", found=clip_norm, expected="0 < C < inf")
+        self._module = module
+        self._clip_norm = clip_norm
+        self._losses = losses
+        self._compute_dtype = compute_dtype
+        self._awaits_check = is_checked
+        self._tape: Tape | None = None
+        self._sums: dict[str, Tensor] = {}
+        self._norms: list[Tensor] = []
+
+    def __enter__(self) -> "PerRecordGradients":
+        if self._tape is not None:
+            raise UsageError("the engine is attached already")
+        self._tape = Tape(self._module)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._tape is not None:
+            self._tape.detach()
+        self._tape = None
+        self._sums, self._norms = {}, []
+
+    def accumulate(self, batch: TokenBatch) -> Tensor:
+        """Add the clipped gradients of a (micro-)batch to the running sum; its norms [B] before clipping.
+
+        Guarantee: each record moves the running sum by at most `clip_norm`, however many others are in the batch
+        and however the batch is split; an empty batch adds nothing.
+        """
+        tape = self._attached()
+        if not len(batch):
+            return torch.zeros(0)
+        if self._awaits_check:
+            self._check(batch)
+        try:
+            norms, _ = self._pass(batch, self._clip_norm, into=self._sums)
+        finally:
+            tape.reset()
+        self._norms.append(norms)
+        return norms
+
+    def take(self) -> ClippedSum:
+        """The sum over all batches since the last call, zeros where there was none; starts a new one."""
+        tape = self._attached()
+        gradients = {}
+        for name, parameter in tape.parameters.items():
+            found = self._sums.get(name)
+            dtype = torch.float64 if parameter.dtype is torch.float64 else torch.float32
+            gradients[name] = torch.zeros_like(parameter, dtype=dtype) if found is None else found.to(dtype)
+        norms = torch.cat(self._norms) if self._norms else torch.zeros(0)
+        self._sums, self._norms = {}, []
+        return ClippedSum(gradients, norms)
+
+    def clipped_sum(self, batch: TokenBatch) -> ClippedSum:
+        """`accumulate` and `take` in one."""
+        self.accumulate(batch)
+        return self.take()
+
+    def _attached(self) -> Tape:
+        if self._tape is None:
+            raise UsageError("the engine is not attached", hint="use it in a with statement")
+        return self._tape
+
+    def _pass(self, batch: TokenBatch, clip_norm: float, *, into: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Norms [B] and losses [B] of a batch, its clipped sum added to `into`."""
+        tape = self._attached()
+        tape.reset()
+        device, dtype = batch.inputs.device.type, self._compute_dtype
+        with torch.enable_grad(), torch.autocast(device, dtype=dtype, enabled=dtype is not None):
+            losses = self._losses(self._module, batch)
+        if losses.shape != (len(batch),):
+            shape = tuple(losses.shape)
+            raise UsageError("one loss per record is needed", found=shape, expected=f"({len(batch)},)")
+        squares = tape.backward(losses, rows_per_record=batch.rows_per_record)
+        norms = squares.sqrt().to(torch.float64 if losses.dtype is torch.float64 else torch.float32)
+        factors = clip_factors(norms, clip_norm)
+        for name, summed in tape.clipped_sums(factors):
+            into[name] = into[name].add_(summed) if name in into else summed
+        return norms, losses.detach()
+
+    def _check(self, batch: TokenBatch) -> None:
+        """Compare a few records with plain autograd, until a batch was large enough to show mixing."""
+        tape, before = self._attached(), self._compute_dtype
+        modes = {layer: layer.training for layer in self._module.modules()}
+        lengths = batch.tokens.tolist()
+        order = sorted(range(len(batch)), key=lambda record: lengths[record])
+        few = batch.select(sorted({order[-1], order[0], order[len(order) // 2]})[:CHECKED_RECORDS])
+        self._module.eval()  # no dropout: both computations must be of the same function
+        self._compute_dtype = None
+        try:
+            sums: dict[str, Tensor] = {}
+            norms, losses = self._pass(few, math.inf, into=sums)
+            tape.reset()
+            with tape.plain():
+                ours = Unclipped(losses, norms, sums)
+                compare_with_plain_autograd(self._module, self._losses, few, ours=ours, parameters=tape.parameters)
+        finally:
+            tape.reset()
+            self._compute_dtype = before
+            for layer, mode in modes.items():
+                layer.training = mode
+        self._awaits_check = len(few) < 2

@@ -1,0 +1,139 @@
+"""AdamW or SGD on gradients that are given by name, with a learning rate that depends on the place in the run.
+
+    rate(n) = learning_rate · min(1, (n+1)/warmup) · (1, or what is left of the run for linear decay)
+
+On private gradients an optimiser is post-processing: its state may be stored beside the weights. State is kept as
+named tensors (safetensors), never pickled.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor, nn
+
+from reticent.core.errors import ConfigError, ModelError
+
+_SEPARATOR = "//"  # between a parameter's name and the name of a state of it; no parameter's name has a slash
+
+
+class Rule(StrEnum):
+    """How a gradient moves a weight."""
+
+    ADAMW = "adamw"
+    SGD = "sgd"
+
+
+class Decay(StrEnum):
+    """What happens to the learning rate after the warm-up."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimiserSettings:
+    """Everything that decides how far a gradient moves the weights."""
+
+    rule: Rule = Rule.ADAMW
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    warmup: int = 0
+    decay: Decay = Decay.CONSTANT
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.learning_rate < float("inf"):
+            raise ConfigError("the learning rate must be positive", found=self.learning_rate)
+        if self.weight_decay < 0.0 or self.warmup < 0 or not 0.0 <= self.momentum < 1.0:
+            raise ConfigError("weight decay, warm-up and momentum must not be negative, and momentum below 1")
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of step `step` (from 0) of `steps`."""
+        warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        left = 1.0
+        if self.decay is Decay.LINEAR and step >= self.warmup:
+            left = (steps - step) / max(1, steps - self.warmup)
+        return self.learning_rate * warm * left
+
+
+class Learner:
+    """The trainable parameters of a module and the optimiser that moves them."""
+
+    def __init__(self, module: nn.Module, settings: OptimiserSettings) -> None:
+        self.module = module
+        self.settings = settings
+        # Kept by name from the start: while a per-record engine is attached nothing requires gradients.
+        self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if not self.parameters:
+            raise ModelError("the model has no trainable parameter", hint="unfreeze some or add LoRA layers")
+        self._optimiser = self._new()
+
+    def _new(self) -> torch.optim.Optimizer:
+        settings, parameters = self.settings, list(self.parameters.values())
+        if settings.rule is Rule.ADAMW:
+            return torch.optim.AdamW(parameters, settings.learning_rate, weight_decay=settings.weight_decay)
+        return torch.optim.SGD(
+            parameters, settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
+        )
+
+    def apply(self, gradients: Mapping[str, Tensor], *, rate: float) -> None:
+        """Move every parameter by its gradient; weights that are no longer finite raise a ModelError."""
+        for name, parameter in self.parameters.items():
+            parameter.grad = gradients[name].to(device=parameter.device, dtype=parameter.dtype)
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        self._optimiser.step()
+        self._optimiser.zero_grad(set_to_none=True)
+        if not self.is_finite():
+            raise ModelError(
+                "training diverged: the weights, or what the model makes of them, are no longer finite",
+                hint="lower the learning rate, or compute in float32; the last checkpoint is intact",
+            )
+
+    @torch.no_grad()
+    def is_finite(self) -> bool:
+        """Whether every weight is a number and the model still gives numbers for one fixed token.
+
+        Looks at weights alone, never at a batch, so that stopping because of it is post-processing.
+        """
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.parameters.values()):
+            return False
+        device = next(iter(self.parameters.values())).device
+        output = self.module(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device))
+        logits = output if isinstance(output, Tensor) else output.logits
+        return bool(torch.isfinite(logits).all())
+
+    def weights(self) -> dict[str, Tensor]:
+        """The trainable parameters by name, as they are now."""
+        return {name: parameter.detach().cpu().contiguous() for name, parameter in self.parameters.items()}
+
+    def optimiser_state(self) -> dict[str, Tensor]:
+        """The optimiser's state as named tensors; empty before the first step."""
+        state = self._optimiser.state
+        return {
+            f"{name}{_SEPARATOR}{key}": torch.as_tensor(value).detach().cpu().contiguous()
+            for name, parameter in self.parameters.items()
+            for key, value in state.get(parameter, {}).items()
+            if value is not None
+        }
+
+    @torch.no_grad()
+    def restore(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
+        """Put back what `weights` and `optimiser_state` gave."""
+        if weights.keys() != self.parameters.keys():
+            raise ModelError(
+                "the checkpoint holds other parameters than the model trains",
+                found=f"{len(weights)} tensors",
+                expected=f"the {len(self.parameters)} trainable ones",
+                hint="resume with the model and settings of the run",
+            )
+        for name, parameter in self.parameters.items():
+            parameter.copy_(weights[name])
+        self._optimiser = self._new()
+        for name, value in optimiser.items():
+            owner, _, key = name.partition(_SEPARATOR)
+            parameter = self.parameters[owner]
+            place = torch.device("cpu") if key == "step" else parameter.device
+            self._optimiser.state[parameter][key] = value.to(place).clone()

@@ -1,0 +1,65 @@
+"""What leaves a run: `model/` with weights, tokenizer and, beside them, what was proved.
+
+Weights are safetensors that `transformers` loads. A LoRA run leaves the adapter and the place of its base, or, when
+merged, a whole model. The folder is written under another name and renamed: a model is there with its guarantee,
+or not there.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from transformers.utils import logging as transformers_logging
+
+from reticent.core.document import write_document
+from reticent.core.guarantee import Guarantee
+from reticent.models.huggingface import HuggingFaceModel
+
+GUARANTEE = "guarantee.json"
+
+
+def release_model(
+    model: HuggingFaceModel, folder: Path, *, guarantee: Guarantee | None, merge: bool = False
+) -> Path:
+    """Write the model to `folder`, replacing what a run that was killed here may have left."""
+    module: Any = model.module
+    if merge and hasattr(module, "merge_and_unload"):
+        module = module.merge_and_unload()
+    unfinished = folder.with_name(f".unfinished-{folder.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    with _without_progress_bar():
+        module.save_pretrained(unfinished)
+    model.tokenizer.save_pretrained(unfinished)
+    (unfinished / "README.md").unlink(missing_ok=True)  # peft's empty form
+    if guarantee is not None:
+        write_document(unfinished / GUARANTEE, guarantee.to_json())
+    for path in (*unfinished.iterdir(), unfinished):
+        _sync(path)
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
+    _sync(folder.parent)
+    return folder
+
+
+@contextmanager
+def _without_progress_bar() -> Iterator[None]:
+    """Keep transformers' own bar off standard error."""
+    was_enabled = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            transformers_logging.enable_progress_bar()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,126 @@
+"""The model a run starts from, and which of its weights are trained.
+
+    embedded        the public model that ships with the package
+    lstm:1x200      an LSTM of a paper's size from random weights, with the embedded model's tokenizer
+    PATH or hub id  any causal language model that `models.loading` reads
+
+Weights are trained in float32 whatever they were stored in; `Computation.dtype` decides what is computed in. All of
+them are trained, or LoRA layers in every linear map alone (Hu et al. 2021), or all but the embeddings.
+"""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import nn
+from transformers import AutoTokenizer
+
+from reticent.core.errors import ConfigError, ModelError
+from reticent.models import checkpoint
+from reticent.models.device import choose_device
+from reticent.models.embedded import embedded_model_path
+from reticent.models.huggingface import HuggingFaceModel
+from reticent.models.loading import load_model, locate
+from reticent.models.lstm import LSTMConfig, LSTMForCausalLM, register_lstm
+
+EMBEDDED: Final = "embedded"
+_LSTM: Final = "lstm:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where the weights come from and which of them are trained. `lora_rank` 0 means no LoRA."""
+
+    source: str
+    lora_rank: int = 0
+    lora_alpha: float | None = None  # None: twice the rank
+    freeze_embeddings: bool = False
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.lora_rank < 0 or (self.lora_alpha is not None and not self.lora_alpha > 0):
+            raise ConfigError("LoRA needs a positive rank and alpha", found=self.lora_rank)
+        if self.lora_rank and self.source.startswith(_LSTM):
+            raise ConfigError("an LSTM from random weights has nothing to adapt", hint="leave --lora-rank out")
+
+
+def starting_model(start: Start, *, seed: int) -> HuggingFaceModel:
+    """The model, ready to be trained. `seed` decides random weights alone, so that a resumed run finds the same."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if start.source.startswith(_LSTM):
+            model = _new_lstm(start.source.removeprefix(_LSTM), start.device)
+        else:
+            model = _load(start)
+        if start.freeze_embeddings:
+            _freeze_embeddings(model.module)
+        if start.lora_rank:
+            adapted = _add_lora(model.module, start, base=base_of(start.source))
+            model = HuggingFaceModel(adapted, model.tokenizer, name=model.name)
+    if not any(parameter.requires_grad for parameter in model.module.parameters()):
+        raise ModelError(f"{start.source}: nothing is left to train", hint="freeze less")
+    return model
+
+
+def base_of(source: str) -> str:
+    """Where an adapter finds its base again: the absolute path of a local model, a hub id as it is."""
+    if source == EMBEDDED:
+        return str(embedded_model_path())
+    path = Path(source).expanduser()
+    return str(path.resolve()) if path.exists() else source
+
+
+def _load(start: Start) -> HuggingFaceModel:
+    source: str | Path = embedded_model_path() if start.source == EMBEDDED else start.source
+    place = locate(source)
+    if place.is_dir() and checkpoint.is_adapter(place):
+        raise ModelError(
+            f"{start.source}: training does not start from an adapter",
+            hint="merge it first: save PeftModel.merge_and_unload() with its tokenizer",
+        )
+    if start.lora_rank and place.is_file():
+        raise ModelError(f"{start.source}: LoRA on a GGUF file has no base that can be loaded again")
+    model = load_model(source, device=start.device, dtype="float32", name=start.source)
+    model.module.requires_grad_(True)
+    return model
+
+
+def _new_lstm(size: str, device: str) -> HuggingFaceModel:
+    """An LSTM from random weights that reads with the embedded model's tokenizer."""
+    register_lstm()
+    tokenizer = AutoTokenizer.from_pretrained(embedded_model_path(), local_files_only=True)
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    special = {name: getattr(tokenizer, name) for name in names if getattr(tokenizer, name) is not None}
+    config = LSTMConfig.preset(size, len(tokenizer), **special)
+    module = LSTMForCausalLM(config).to(choose_device(device)).eval()
+    return HuggingFaceModel(module, tokenizer, name=f"{_LSTM}{size}")
+
+
+def _freeze_embeddings(module: nn.Module) -> None:
+    """Embeddings stay as they are, and with them an output head that shares their matrix."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Embedding):
+            layer.requires_grad_(False)
+
+
+def _add_lora(module: Any, start: Start, *, base: str) -> Any:
+    """LoRA layers in every linear map but the head; everything else is frozen."""
+    from peft import LoraConfig, get_peft_model
+
+    alpha = 2.0 * start.lora_rank if start.lora_alpha is None else start.lora_alpha
+    settings = LoraConfig(
+        r=start.lora_rank,
+        lora_alpha=alpha,
+        target_modules="all-linear",
+        lora_dropout=0.0,
+        bias="none",
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=base,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on the orientation of GPT-2's matrices, which peft sets right itself
+        adapted = get_peft_model(module, settings)
+    adapted.peft_config["default"].base_model_name_or_path = base
+    return adapted

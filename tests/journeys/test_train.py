@@ -1,0 +1,180 @@
+"""Training end to end through the command line: plain, private, LoRA, owners, stopped and resumed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from reticent.app import cli
+from reticent.core.guarantee import Guarantee
+from reticent.core.randomness import Randomness
+from reticent.data.generators.dialogues import generate_dialogues
+from reticent.data.writing import write_corpus
+from reticent.models.loading import load_model
+from tests.journeys.commands import reticent
+from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+
+
+@pytest.fixture(scope="module")
+def dialogues(tmp_path_factory):
+    """200 private dialogues to train on and 20 others to measure on."""
+    folder = tmp_path_factory.mktemp("dialogues")
+    corpus = generate_dialogues(220, randomness=Randomness.seeded(7))
+    write_corpus(corpus[:200], folder / "train.jsonl")
+    write_corpus(corpus[200:], folder / "holdout.jsonl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A tiny model and a tiny corpus."""
+    folder = tmp_path_factory.mktemp("tiny")
+    tiny_gpt2().save_pretrained(folder / "model")
+    tiny_tokenizer().save_pretrained(folder / "model")
+    rows = [{"id": f"r{i}", "owner": f"o{i % 8}", "text": f"order {i * 37} is late."} for i in range(32)]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def run_json(capsys, *arguments):
+    """The document of a run inside this process."""
+    code = cli.run(["train", "--json", *map(str, arguments)])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    return json.loads(captured.out)
+
+
+def test_private_training_of_the_embedded_model(dialogues, tmp_path):
+    done = reticent(
+        *("train", "--method", "dp-sgd", "--model", "embedded", "--data", dialogues / "train.jsonl"),
+        *("--holdout", dialogues / "holdout.jsonl", "--target-epsilon", 8, "--delta", "1e-4", "--epochs", 0.5),
+        *("--batch", 40, "--clip-norm", 1, "--max-length", 64, "--out", tmp_path / "run", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    document = json.loads(done.stdout)
+    assert document["finished"]
+    assert document["steps"] == 3
+    run = tmp_path / "run"
+    guarantee = Guarantee.from_json(json.loads((run / "model" / "guarantee.json").read_text()))
+    assert 7.5 < guarantee.epsilon <= 8.0
+    assert guarantee == Guarantee.from_json(json.loads((run / "guarantee.json").read_text()))
+    assert json.loads((run / "run.json").read_text())["results"]["evaluation"]["perplexity"] > 1
+    assert load_model(run / "model").vocabulary_size == 1024
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    AutoModelForCausalLM.from_pretrained(run / "model")
+    AutoTokenizer.from_pretrained(run / "model")
+    text = json.loads((dialogues / "train.jsonl").read_text().splitlines()[0])["text"]
+    for path in run.rglob("*.json"):
+        assert text[:40] not in path.read_text()
+
+
+def test_plain_training_learns_and_promises_nothing(dialogues, tmp_path, capsys):
+    data = ("--model", "embedded", "--data", dialogues / "train.jsonl", "--holdout", dialogues / "holdout.jsonl")
+    settings = ("--method", "sgd", "--batch", 16, "--max-length", 64, "--seed", 1)
+    short = run_json(capsys, *data, *settings, "--epochs", 0.05, "--out", tmp_path / "a")
+    longer = run_json(capsys, *data, *settings, "--epochs", 0.5, "--out", tmp_path / "b")
+    assert longer["evaluation"]["perplexity"] < 0.9 * short["evaluation"]["perplexity"]
+    assert longer["guarantee"] is None
+    assert not (tmp_path / "b" / "guarantee.json").exists()
+    assert not (tmp_path / "b" / "model" / "guarantee.json").exists()
+
+
+def test_lora_leaves_an_adapter_or_a_merged_model(tiny, tmp_path, capsys):
+    common = ("--method", "dp-sgd", "--model", tiny / "model", "--data", tiny / "train.jsonl", "--batch", 8)
+    private = ("--noise-multiplier", 1, "--delta", "1e-3", "--lora-rank", 2, "--precision", "bfloat16")
+    run_json(capsys, *common, *private, "--out", tmp_path / "adapter")
+    run_json(capsys, *common, *private, "--merge", "--out", tmp_path / "merged")
+    assert (tmp_path / "adapter" / "model" / "adapter_model.safetensors").exists()
+    assert not (tmp_path / "merged" / "model" / "adapter_config.json").exists()
+    for name in ("adapter", "merged"):
+        model = load_model(tmp_path / name / "model")
+        assert model.token_log_probs([[5, 6, 7]])[0].shape == (3,)
+        assert (tmp_path / name / "model" / "guarantee.json").exists()
+
+
+def test_owners_and_frozen_embeddings(tiny, tmp_path, capsys):
+    document = run_json(
+        capsys,
+        *("--method", "dp-sgd", "--model", tiny / "model", "--data", tiny / "train.jsonl", "--batch", 2),
+        *("--noise-multiplier", 1, "--delta", "1e-3", "--unit", "owner", "--texts-per-owner", 2),
+        *("--freeze-embeddings", "--optimiser", "sgd", "--out", tmp_path / "run"),
+    )
+    assert document["guarantee"]["unit"] == "owner"
+    assert document["steps"] == 4  # 8 owners, 2 a step
+    import torch
+
+    before, after = load_model(tiny / "model").module, load_model(tmp_path / "run" / "model").module
+    assert torch.equal(before.transformer.wte.weight, after.transformer.wte.weight)
+    assert not torch.equal(before.transformer.h[0].mlp.c_fc.weight, after.transformer.h[0].mlp.c_fc.weight)
+
+
+def test_an_lstm_from_random_weights(tiny, tmp_path, capsys):
+    run_json(
+        capsys,
+        *("--method", "dp-sgd", "--model", "lstm:1x200", "--data", tiny / "train.jsonl", "--batch", 8),
+        *("--noise-multiplier", 1, "--delta", "1e-3", "--epochs", 0.5, "--out", tmp_path / "run"),
+    )
+    assert load_model(tmp_path / "run" / "model").context_length is None
+
+
+def begin(*arguments):
+    """A run in a process of its own that can be interrupted."""
+    command = [sys.executable, "-c", "from reticent.app.cli import main; main()", "train", *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+
+
+def interrupt_after_a_checkpoint(process, folder, known):
+    """Send Ctrl-C once there is a checkpoint that was not there before; what the run says then."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        newer = {path.name for path in folder.glob("step-*")} - known
+        if newer:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    return out
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tiny, tmp_path):
+    run = tmp_path / "run"
+    folder = run / "checkpoints"
+    process = begin(
+        *("--method", "sgd", "--model", tiny / "model", "--data", tiny / "train.jsonl", "--batch", 8),
+        *("--epochs", 1e6, "--checkpoint-steps", 5, "--out", run),
+    )
+    said = interrupt_after_a_checkpoint(process, folder, set())
+    assert f"reticent train --resume {run}" in said
+    reached = max(path.name for path in folder.glob("step-*"))
+    again = interrupt_after_a_checkpoint(begin("--resume", run), folder, {path.name for path in folder.iterdir()})
+    assert "Go on with" in again
+    assert max(path.name for path in folder.glob("step-*")) > reached
+    assert not (run / "model").exists()
+
+
+def test_resume_refuses_another_corpus_and_leaves_a_finished_run_alone(tiny, tmp_path, capsys):
+    data = tmp_path / "train.jsonl"
+    data.write_text((tiny / "train.jsonl").read_text())
+    run = tmp_path / "run"
+    settings = ("--method", "dp-sgd", "--model", tiny / "model", "--data", data, "--batch", 8)
+    first = run_json(capsys, *settings, "--noise-multiplier", 1, "--delta", "1e-3", "--epochs", 0.5, "--out", run)
+    assert run_json(capsys, "--resume", run) == first
+    information = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(information | {"finished": None}))
+    data.write_text(data.read_text().replace("late", "lost"))
+    assert cli.run(["train", "--resume", str(run)]) == 2
+    assert "not the corpus" in capsys.readouterr().err
+    data.write_text(data.read_text().replace("lost", "late"))
+    (run / "ledger.db").unlink()
+    assert cli.run(["train", "--resume", str(run)]) == 2  # never a new ledger for an old run
+    assert "ledger" in capsys.readouterr().err

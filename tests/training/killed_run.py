@@ -1,0 +1,78 @@
+"""A tiny private run that acknowledges every released step in a file: what the tests of kills start and kill."""
+
+import os
+from pathlib import Path
+
+from reticent.app import training_run
+from reticent.app.config import validate
+from reticent.app.training_config import TrainConfig
+from reticent.training.gradient_source import Gradient, PrivateGradients
+
+
+class ChargesLater(PrivateGradients):
+    """Broken twin: releases its steps and means to charge them all at the end."""
+
+    waiting = 0
+
+    @property
+    def position(self) -> int:
+        return self.waiting
+
+    def next(self) -> Gradient:
+        ledger = self._ledger
+        self._ledger = Postponing(ledger)
+        try:
+            gradient = super().next()
+        finally:
+            self._ledger = ledger
+        self.waiting += 1
+        return gradient
+
+
+class Postponing:
+    """Acknowledges a charge that it does not make."""
+
+    def __init__(self, ledger) -> None:
+        self._ledger = ledger
+
+    def charge(self, costs, event):
+        return self._ledger.head()
+
+    def spent(self):
+        return self._ledger.spent()
+
+
+def configuration(folder: Path, *, steps: int) -> TrainConfig:
+    """DP-SGD on the corpus and the model in the folder, a checkpoint every second step."""
+    tables = {
+        "data": {"file": str(folder / "corpus.txt")},
+        "model": {"source": str(folder / "start")},
+        "training": {
+            "method": "dp-sgd",
+            "noise_multiplier": 1.0,
+            "delta": 1e-3,
+            "batch": 4,
+            "epochs": steps * 4 / 16,
+            "checkpoint_steps": 2,
+            "learning_rate": 1e-3,
+        },
+    }
+    return validate(TrainConfig, tables, where="test")
+
+
+def work(folder: str, acknowledgements: str, steps: int, twin: bool = False) -> None:
+    """Start the run, or go on with it; a line for every step, written after its weights exist."""
+    place = Path(folder)
+    if twin:
+        training_run.PrivateGradients = ChargesLater  # type: ignore[misc]
+    file = os.open(acknowledgements, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def observe(progress, epsilon) -> bool:
+        os.write(file, f"{progress.step}\n".encode())
+        return True
+
+    run = place / "run"
+    if (run / "run.json").exists():
+        training_run.resume(run, observe=observe)
+    else:
+        training_run.start(configuration(place, steps=steps), run, observe=observe)

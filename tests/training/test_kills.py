@@ -1,0 +1,117 @@
+"""kill -9 at random moments: each resume works, the ledger never counts less than was released, the model loads."""
+
+import json
+import multiprocessing
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from reticent.accounting.ledger import SqliteLedger
+from reticent.training.gradient_source import ACCOUNT
+from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+from tests.training.killed_run import work
+
+# The server imports torch once; each run is forked from it, so that it starts quickly and shares no thread with us.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.training.killed_run"])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tiny_gpt2().save_pretrained(tmp_path / "start")
+    tiny_tokenizer().save_pretrained(tmp_path / "start")
+    (tmp_path / "corpus.txt").write_text("".join(f"the number of person {i} is {i * 7919}.\n" for i in range(16)))
+    return tmp_path
+
+
+def lines(folder: Path) -> list[int]:
+    """All acknowledged steps, of all lives of the run; a line cut short by the kill was not acknowledged."""
+    texts = [path.read_text() for path in sorted(folder.glob("*.acknowledged"))]
+    return [int(line) for text in texts for line in text.split("\n")[:-1]]
+
+
+def begin(folder: Path, life: int, *, steps: int, twin: bool = False):
+    arguments = (str(folder), str(folder / f"{life:03d}.acknowledged"), steps, twin)
+    child = PROCESSES.Process(target=work, args=arguments)
+    child.start()
+    return child
+
+
+def wait_for(child, condition, *, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while child.is_alive() and not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def violations(folder: Path) -> list[str]:
+    """In which ways the ledger says less than what was released."""
+    if not (folder / "run" / "ledger.db").exists():
+        return ["released without a ledger"] if lines(folder) else []
+    with SqliteLedger.open(folder / "run" / "ledger.db") as ledger:
+        spent = round(ledger.spent()[ACCOUNT])
+    released = lines(folder)
+    found = []
+    if len(released) > spent:
+        found.append("under-counted")
+    if len(set(released)) != len(released):
+        found.append("a step was released twice")
+    return found
+
+
+def run_under_fire(folder: Path, *, kills: int, steps: int) -> int:
+    """Kill the run at random moments, half of them soon after a step, then let it finish; how many kills hit."""
+    generator = random.Random(kills)
+    hit = 0
+    for life in range(kills):
+        child = begin(folder, life, steps=steps)
+        before = len(lines(folder))
+        if life % 2:
+            wanted = before + generator.randint(1, 4)
+            wait_for(child, lambda wanted=wanted: len(lines(folder)) >= wanted, seconds=120)
+            time.sleep(generator.uniform(0.0, 0.05))
+        else:
+            child.join(generator.uniform(0.0, 3.0))
+        child.kill()
+        child.join(60)
+        assert child.exitcode in (0, -9), f"life {life} failed by itself"
+        hit += child.exitcode == -9
+        assert violations(folder) == []
+    child = begin(folder, kills, steps=steps)
+    child.join(600)
+    assert child.exitcode == 0
+    return hit
+
+
+def check_kills(folder: Path, *, kills: int, steps: int) -> None:
+    hit = run_under_fire(folder, kills=kills, steps=steps)
+    assert hit > kills // 2
+    assert violations(folder) == []
+    run = folder / "run"
+    with SqliteLedger.open(run / "ledger.db") as ledger:
+        ledger.verify()
+        assert ledger.spent() == {ACCOUNT: float(steps)}
+    assert json.loads((run / "run.json").read_text())["finished"]
+    from transformers import AutoModelForCausalLM
+
+    AutoModelForCausalLM.from_pretrained(run / "model")
+    assert json.loads((run / "model" / "guarantee.json").read_text())["epsilon"] > 0
+
+
+def test_a_run_survives_kills_at_random_moments(folder):
+    check_kills(folder, kills=5, steps=40)
+
+
+@pytest.mark.slow
+def test_a_run_survives_a_hundred_kills(folder):
+    check_kills(folder, kills=100, steps=500)
+
+
+def test_the_check_catches_a_run_that_charges_later(folder):
+    child = begin(folder, 0, steps=40, twin=True)
+    wait_for(child, lambda: len(lines(folder)) >= 2, seconds=120)
+    child.kill()
+    child.join(60)
+    assert lines(folder)
+    assert "under-counted" in violations(folder)
