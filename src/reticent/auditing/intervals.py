@@ -1,0 +1,123 @@
+"""Intervals for measured rates and statistics.
+
+    Clopper–Pearson (1934)   rates p that neither binomial tail refutes: quantiles of beta distributions, exact
+    Wilson (1927)            rates p with |k/n − p| ≤ z √(p(1 − p)/n): shorter, coverage about right on average only
+    bootstrap (Efron 1979)   quantiles of the statistic over samples drawn again from each sample, approximate
+
+All assume independent observations. No trial is no data: the interval of a rate is [0, 1], never a point.
+Intervals of ROC curves are in `roc`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from reticent.core.randomness import Randomness
+
+Floats = NDArray[np.float64]
+
+
+def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Two-sided interval for the rate behind `successes` of `trials`; [0, 1] where there was no trial.
+
+    Guarantee: contains the true rate with at least `confidence`, for independent trials.
+    """
+    tail = (1.0 - _checked(confidence)) / 2.0
+    return rate_lower(successes, trials, tail=tail), rate_upper(successes, trials, tail=tail)
+
+
+def rate_lower(successes: int, trials: int, *, tail: float) -> float:
+    """Clopper and Pearson's lower limit alone.
+
+    Guarantee: above the true rate with chance at most `tail`, for independent trials.
+    """
+    _check_counts(successes, trials, tail)
+    if successes == 0:
+        return 0.0
+    from scipy.special import betaincinv  # deferred: keeps the command line quick to start
+
+    return float(betaincinv(successes, trials - successes + 1, tail))
+
+
+def rate_upper(successes: int, trials: int, *, tail: float) -> float:
+    """Clopper and Pearson's upper limit alone.
+
+    Guarantee: below the true rate with chance at most `tail`, for independent trials.
+    """
+    _check_counts(successes, trials, tail)
+    if successes == trials:
+        return 1.0
+    from scipy.special import betainccinv
+
+    return float(betainccinv(successes + 1, trials - successes, tail))
+
+
+def wilson(successes: int, trials: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval: for tables and plots; what refutes a guarantee uses `clopper_pearson`."""
+    _check_counts(successes, trials, 0.5)
+    if trials == 0:
+        return 0.0, 1.0
+    z = normal_quantile(_checked(confidence))
+    rate, spread = successes / trials, z * z / trials
+    centre = (rate + spread / 2.0) / (1.0 + spread)
+    half = math.sqrt(spread * rate * (1.0 - rate) + spread * spread / 4.0) / (1.0 + spread)
+    low = 0.0 if successes == 0 else max(0.0, centre - half)
+    high = 1.0 if successes == trials else min(1.0, centre + half)
+    return low, high
+
+
+def bootstrap(
+    samples: Sequence[ArrayLike],
+    statistic: Callable[..., float],
+    *,
+    randomness: Randomness,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+) -> tuple[float, float]:
+    """Percentile interval of `statistic(*samples)`; each sample is drawn again by itself.
+
+    Approximate: too short for small samples, and a point where the sample leaves no doubt (all equal).
+    """
+    arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
+    if not arrays or any(len(array) == 0 for array in arrays) or resamples < 1:
+        raise ValueError("a bootstrap needs non-empty samples and at least one resample")
+    generator = randomness.generator()
+    values = [
+        statistic(*(array[generator.integers(len(array), size=len(array))] for array in arrays))
+        for _ in range(resamples)
+    ]
+    tail = (1.0 - _checked(confidence)) / 2.0
+    low, high = np.quantile(values, [tail, 1.0 - tail])
+    return float(low), float(high)
+
+
+def normal_quantile(confidence: float) -> float:
+    """z with P[|Z| ≤ z] = confidence for a standard Gaussian Z."""
+    from scipy.special import ndtri
+
+    return float(-ndtri((1.0 - _checked(confidence)) / 2.0))
+
+
+def shared_confidence(confidence: float, comparisons: int) -> float:
+    """Confidence of each of several intervals so that all hold together at `confidence` (Bonferroni).
+
+    Guarantee: the chance that any of `comparisons` intervals misses is at most 1 − confidence.
+    """
+    if comparisons < 1:
+        raise ValueError("comparisons must be at least 1")
+    return 1.0 - (1.0 - _checked(confidence)) / comparisons
+
+
+def _checked(confidence: float) -> float:
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be in (0, 1), found {confidence}")
+    return confidence
+
+
+def _check_counts(successes: int, trials: int, tail: float) -> None:
+    if not 0 <= successes <= trials:
+        raise ValueError(f"a rate needs 0 <= successes <= trials, found {successes} of {trials}")
+    if not 0.0 < tail < 1.0:
+        raise ValueError(f"a tail must be in (0, 1), found {tail}")
