@@ -1,0 +1,209 @@
+"""What privacy costs per training step: plain training, reticent, and Opacus in two modes, interleaved in one run.
+
+    python -m bench.dp_sgd [--repeats N] [--settings gpt2 llama-lora ...] [--threads N] [--no-memory]
+
+Time: every round runs one step of every way, one after another, so that a slow moment hits all alike; printed is
+the median over rounds of a way's time divided by the plain step's of the same round. With one thread, as by
+default, it is processor time, which other programs disturb least; else wall time. Memory: each way runs three steps
+in a process of its own; printed is the growth of its peak resident set since before the model was made, divided by
+the plain one's. Limits: full fine-tuning 1.2 × in time, LoRA 1.1 ×, memory 1.2 ×. Exit code 1 where reticent passes
+one.
+"""
+
+import argparse
+import copy
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+from bench.dp_sgd_steps import CLIP_NORM, STEPS  # noqa: E402
+from reticent.core.randomness import Randomness  # noqa: E402
+from reticent.training.clipping import add_noise  # noqa: E402
+from reticent.training.record_loss import TokenBatch  # noqa: E402
+
+MEMORY_LIMIT = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A model, a batch shape, the ways that can train it and the limit for the time of ours."""
+
+    build: Callable[[], nn.Module]
+    records: int
+    length: int
+    ways: tuple[str, ...]
+    time_limit: float
+
+
+def shared_folder() -> Path:
+    """Where the real models are: RETICENT_SHARED, or `shared` beside the checkout."""
+    return Path(os.environ.get("RETICENT_SHARED", ROOT.parent / "shared"))
+
+
+def gpt2(*, tied: bool) -> nn.Module:
+    """4 layers of 256, 5,000 tokens."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=5000, n_positions=512, n_embd=256, n_layer=4, n_head=4, tie_word_embeddings=tied,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config)
+
+
+def llama() -> nn.Module:
+    """stories15m: 6 layers of 288, 32,000 tokens, tied."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(shared_folder() / "models" / "stories15m", dtype=torch.float32)
+
+
+def lora(base: nn.Module, targets: list[str]) -> nn.Module:
+    """Rank 8 on the attention projections."""
+    from peft import LoraConfig, get_peft_model
+
+    return get_peft_model(base, LoraConfig(r=8, target_modules=targets, task_type="CAUSAL_LM"))
+
+
+ALL = tuple(STEPS)
+TIED = ("plain", "reticent", "opacus-hooks")
+SETTINGS: dict[str, Setting] = {
+    "gpt2": Setting(lambda: gpt2(tied=True), 16, 128, TIED, 1.2),
+    "gpt2-untied": Setting(lambda: gpt2(tied=False), 16, 128, ALL, 1.2),
+    "gpt2-long": Setting(lambda: gpt2(tied=True), 4, 512, TIED, 1.2),
+    "gpt2-lora": Setting(lambda: lora(gpt2(tied=True), ["c_attn"]), 16, 128, ALL, 1.1),
+    "llama": Setting(llama, 16, 128, TIED, 1.2),
+    "llama-lora": Setting(lambda: lora(llama(), ["q_proj", "v_proj"]), 16, 128, ALL, 1.1),
+}
+
+
+def available(name: str) -> bool:
+    """Whether the setting's model is here."""
+    return not name.startswith("llama") or (shared_folder() / "models" / "stories15m").is_dir()
+
+
+def random_batch(setting: Setting, vocabulary: int, seed: int) -> TokenBatch:
+    """Full rows: padding would only help."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(3, vocabulary, (setting.records, setting.length), generator=generator)
+    return TokenBatch.of(tokens.tolist(), 1)
+
+
+def time_setting(setting: Setting, repeats: int) -> dict[str, list[float]]:
+    """Seconds of every step of every way, round by round."""
+    model = setting.build().train()
+    steps = {way: STEPS[way](copy.deepcopy(model)) for way in setting.ways}
+    vocabulary = int(model.get_input_embeddings().weight.shape[0])
+    seconds: dict[str, list[float]] = {way: [] for way in setting.ways}
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    for turn in range(repeats + 1):
+        batch = random_batch(setting, vocabulary, turn)
+        for way, step in steps.items():
+            start = clock()
+            step(batch)
+            if turn:  # the first round is warm-up, and reticent's self check
+                seconds[way].append(clock() - start)
+        gc.collect()
+    return seconds
+
+
+def memory_bytes(field: str) -> int:
+    """VmRSS (now) or VmHWM (peak) of this process. `getrusage` would count the peak of the process it came from."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise SystemExit("peak memory is measured on Linux only: use --no-memory")
+
+
+def peak_growth(name: str, way: str) -> int:
+    """Bytes by which three steps raise the peak; run in a process of its own."""
+    setting = SETTINGS[name]
+    torch.ones(64, 64) @ torch.ones(64, 64)  # libraries load their parts before the base is taken
+    before = memory_bytes("VmRSS")
+    model = setting.build().train()
+    vocabulary = int(model.get_input_embeddings().weight.shape[0])
+    step = STEPS[way](model)
+    for turn in range(3):
+        step(random_batch(setting, vocabulary, turn))
+    return memory_bytes("VmHWM") - before
+
+
+def measure_memory(name: str, way: str, threads: int) -> int:
+    """`peak_growth` in a fresh process."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--memory-of", name, way, "--threads", str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout.strip().splitlines()[-1])
+
+
+def noise_seconds(model: nn.Module) -> tuple[float, float]:
+    """Seconds to add noise to every trainable parameter: from the system's generator, and by torch.randn."""
+    zeros = {name: torch.zeros_like(p) for name, p in model.named_parameters() if p.requires_grad}
+    start = time.process_time()
+    add_noise(zeros, CLIP_NORM, Randomness.system())
+    middle = time.process_time()
+    for gradient in zeros.values():
+        gradient.add_(torch.randn_like(gradient))
+    return middle - start, time.process_time() - middle
+
+
+def report(name: str, repeats: int, threads: int, *, with_memory: bool) -> bool:
+    """Print one setting's table; whether reticent keeps its limits."""
+    setting = SETTINGS[name]
+    seconds = time_setting(setting, repeats)
+    memory = {way: measure_memory(name, way, threads) for way in setting.ways} if with_memory else {}
+    print(f"\n{name}: {setting.records} records of {setting.length} tokens, {repeats} rounds, {threads} thread(s)")
+    print(f"  {'way':<14}{'median s':>10}{'min s':>9}{'× plain':>9}{'peak MB':>9}{'× plain':>9}")
+    kept = True
+    for way in setting.ways:
+        pairs = zip(seconds[way], seconds["plain"], strict=True)
+        ratio = statistics.median(own / plain for own, plain in pairs)
+        row = f"  {way:<14}{statistics.median(seconds[way]):>10.3f}{min(seconds[way]):>9.3f}{ratio:>9.2f}"
+        share = memory[way] / memory["plain"] if memory else 0.0
+        row += f"{memory[way] / 1e6:>9.0f}{share:>9.2f}" if memory else ""
+        if way == "reticent":
+            over = ratio > setting.time_limit or share > MEMORY_LIMIT
+            kept = not over
+            row += "   over the limit" if over else "   within the limits"
+        print(row, flush=True)
+    system, torch_own = noise_seconds(setting.build())
+    print(f"  noise, once per step for all micro-batches: {system:.3f} s (system), {torch_own:.3f} s (torch.randn)")
+    return kept
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Run the chosen settings and print their tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--memory-of", nargs=2, metavar=("SETTING", "WAY"), help=argparse.SUPPRESS)
+    chosen = parser.parse_args(list(arguments))
+    torch.set_num_threads(chosen.threads)
+    if chosen.memory_of:
+        print(peak_growth(*chosen.memory_of))
+        return 0
+    kept = True
+    for name in chosen.settings:
+        if not available(name):
+            print(f"\n{name}: skipped, its model is not here")
+            continue
+        kept &= report(name, chosen.repeats, chosen.threads, with_memory=not chosen.no_memory)
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

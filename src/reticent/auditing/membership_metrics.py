@@ -1,0 +1,162 @@
+"""From membership scores to findings: AUC, true-positive rates at low false-positive rates, accuracy, ε.
+
+    metric                          null   interval
+    auc                             1/2    DeLong and Newcombe (`roc`)
+    tpr_at_fpr_X                    X      exact, the threshold's randomness included (`roc`)
+    membership_accuracy             1/2    exact, threshold chosen on one half and tested on the other
+    epsilon_lower_bound_at_delta_X  0      one-sided: [bound, ∞)
+    gaussian_mu_lower_bound         0      one-sided: [bound, ∞); no ceiling, see `one_run_curve`
+
+A false-positive rate that too few non-members can show is void with the reason, never 0. Metrics of groups of
+records carry the group's size in their names, so that they are never set beside a guarantee for one record.
+
+Each interval is at the stated confidence by itself; of many attacks and metrics the best is found by chance more
+often (`intervals.shared_confidence`).
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from reticent.auditing.epsilon_bound import EpsilonBound
+from reticent.auditing.groups import labelled
+from reticent.auditing.intervals import rate_lower, rate_upper
+from reticent.auditing.roc import auc_interval, fewest_nonmembers, tpr_at_fpr
+from reticent.core.finding import Finding
+from reticent.core.guarantee import Unit
+from reticent.core.model import Access, Floats
+from reticent.core.randomness import Randomness
+
+RATES = (0.01, 0.001)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipSetting:
+    """What a finding says beside its number: the attack, what it needs, whose membership, and what voids it."""
+
+    attack: str
+    access: Access = Access.LOGPROBS
+    unit: Unit = Unit.RECORD
+    group_size: int = 1
+    confidence: float = 0.95
+    void: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.group_size < 1:
+            raise ValueError("a group has at least one record")
+
+    def finding(
+        self, metric: str, interval: tuple[float, float, float], *, n: int, measure: str, null: float
+    ) -> Finding:
+        """A finding with the value and the ends (value, low, high) of an interval."""
+        value, low, high = interval
+        return Finding(
+            attack=self.attack,
+            metric=metric if self.group_size == 1 else f"group_of_{self.group_size}_{metric}",
+            value=value,
+            low=low,
+            high=high,
+            confidence=self.confidence,
+            n=n,
+            measure=measure,
+            unit=self.unit,
+            access=self.access,
+            null=null,
+            void=self.void,
+            notes=self.notes,
+        )
+
+
+def membership_findings(
+    scores: ArrayLike,
+    is_member: ArrayLike,
+    *,
+    setting: MembershipSetting,
+    rates: tuple[float, ...] = RATES,
+) -> tuple[Finding, ...]:
+    """AUC and true-positive rates at `rates`, in that order, of scores [n] with labels [n]."""
+    values, labels = labelled(scores, is_member)
+    members, nonmembers = values[labels], values[~labels]
+    area = auc_interval(members, nonmembers, confidence=setting.confidence)
+    first = setting.finding(
+        "auc",
+        (area.value, area.low, area.high),
+        n=len(values),
+        measure="chance that a member scores above a non-member, ties counted half",
+        null=0.5,
+    )
+    return (first, *(_rate_finding(members, nonmembers, rate, setting) for rate in rates))
+
+
+def _rate_finding(members: Floats, nonmembers: Floats, rate: float, setting: MembershipSetting) -> Finding:
+    """The finding at one false-positive rate; void where there are too few non-members to speak of it."""
+    estimate = tpr_at_fpr(members, nonmembers, fpr=rate, confidence=setting.confidence)
+    measure = f"share of members above the threshold that at most {rate:.4g} of the non-members pass"
+    n, name = len(members) + len(nonmembers), f"tpr_at_fpr_{rate:g}"
+    if estimate is not None:
+        interval = (estimate.value, estimate.low, estimate.high)
+        return setting.finding(name, interval, n=n, measure=measure, null=rate)
+    few = (
+        f"a false-positive rate of {rate:g} needs at least {fewest_nonmembers(rate)} non-members, "
+        f"found {len(nonmembers)}; the value is the share above all of them"
+    )
+    above_all = float((members > nonmembers.max()).mean())
+    reasons = "; ".join(reason for reason in (setting.void, few) if reason)
+    return replace(setting, void=reasons).finding(name, (above_all, 0.0, 1.0), n=n, measure=measure, null=rate)
+
+
+def accuracy_finding(
+    scores: ArrayLike, is_member: ArrayLike, *, setting: MembershipSetting, randomness: Randomness
+) -> Finding:
+    """Balanced accuracy, (TPR + TNR)/2, of the best threshold of one random half, tested on the other."""
+    values, labels = labelled(scores, is_member)
+    halves = []
+    for name, side in (("members", values[labels]), ("non-members", values[~labels])):
+        if len(side) < 2:
+            raise ValueError(f"{name}: an accuracy needs two at least, found {len(side)}")
+        order = randomness.child(name).permutation(len(side))
+        halves.append((side[order[: len(side) // 2]], side[order[len(side) // 2 :]]))
+    (x, x_test), (y, y_test) = halves
+    candidates = np.unique(np.concatenate([x, y, [-np.inf]]))
+    tpr = 1.0 - np.searchsorted(np.sort(x), candidates, side="right") / len(x)
+    fpr = 1.0 - np.searchsorted(np.sort(y), candidates, side="right") / len(y)
+    threshold = candidates[int(np.argmax(tpr - fpr))]
+    right_in, right_out = int((x_test > threshold).sum()), int((y_test <= threshold).sum())
+    tail = (1.0 - setting.confidence) / 4.0  # two rates, two ends
+    low = rate_lower(right_in, len(x_test), tail=tail) + rate_lower(right_out, len(y_test), tail=tail)
+    high = rate_upper(right_in, len(x_test), tail=tail) + rate_upper(right_out, len(y_test), tail=tail)
+    value = (right_in / len(x_test) + right_out / len(y_test)) / 2.0
+    return setting.finding(
+        "membership_accuracy",
+        (value, low / 2.0, high / 2.0),
+        n=len(x_test) + len(y_test),
+        measure="mean of true-positive and true-negative rate at a threshold chosen on other targets",
+        null=0.5,
+    )
+
+
+def epsilon_finding(bound: EpsilonBound, *, setting: MembershipSetting) -> Finding:
+    """A lower bound on ε as a finding, at the bound's own confidence, with its assumption as a note."""
+    if not math.isclose(setting.confidence, bound.confidence):
+        raise ValueError(f"the bound was computed at confidence {bound.confidence}, not {setting.confidence}")
+    return replace(setting, notes=(*setting.notes, bound.assumes)).finding(
+        f"epsilon_lower_bound_at_delta_{bound.delta:g}",
+        (bound.epsilon, bound.epsilon, math.inf),
+        n=bound.n,
+        measure=f"largest ε that the scores refute ({bound.method})",
+        null=0.0,
+    )
+
+
+def gaussian_mu_finding(mu: float, *, n: int, setting: MembershipSetting) -> Finding:
+    """A lower bound on μ of Gaussian differential privacy as a finding."""
+    return setting.finding(
+        "gaussian_mu_lower_bound",
+        (mu, mu, math.inf),
+        n=n,
+        measure="largest μ for which one run refutes μ-GDP",
+        null=0.0,
+    )
