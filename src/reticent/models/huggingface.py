@@ -1,0 +1,296 @@
+"""Any Hugging Face causal language model behind the `LanguageModel` protocol, weights included.
+
+Sequences are token ids without special tokens. The start token (BOS, else EOS) is put in front of each and never
+scored; the end token is scored only where the caller appends it; sampled continuations stop before it. Batches are
+sorted by length, packed by a token budget and padded on the right (`batching`), so the token in column p has
+position p. Logits become log-probabilities by a float32 log-softmax at least (`scoring`). Everything comes back in
+the order in which it was asked for and does not depend on what else is in the batch, up to floating point.
+
+A model may be in training between calls: dropout is off during a call, and the mode is put back afterwards.
+Does not load anything (`loading`), does not download, does not truncate: what is too long is an error.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from reticent.core.errors import ModelError
+from reticent.core.model import Access, Tokens
+from reticent.core.randomness import Randomness
+from reticent.core.sampling import Sampling
+from reticent.models.batching import choose_budget, pack, pad_right
+from reticent.models.decoding import Row, plan_batches, sample_batch
+from reticent.models.fingerprint import fingerprint, mark
+from reticent.models.scoring import exact_log_softmax, finite, score
+from reticent.models.stream import Stream
+from reticent.models.workers import map_batches
+
+Floats = NDArray[np.float64]
+
+_GROWTH = 16  # cached tokens per token of the budget: keys and values are far smaller than activations and logits
+
+
+class HuggingFaceModel:
+    """A causal `PreTrainedModel` and its tokenizer as a `LanguageModel`.
+
+    `module` is used as it is, where it is; a `PeftModel` counts as well (LoRA and the like, not prompt tuning).
+    `token_budget` is the most padded tokens of one forward; None chooses by vocabulary and device.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, tokenizer: Any, *, name: str = "model", token_budget: int | None = None
+    ) -> None:
+        base = unwrap(module)
+        self.module = module
+        self.tokenizer = tokenizer
+        self.name = name
+        self._core = base
+        head = base.get_output_embeddings()
+        self._vocabulary_size = int(
+            base.config.get_text_config().vocab_size if head is None else head.weight.shape[0]
+        )
+        self._start_token, self._end_token = special_tokens(base.config, tokenizer, self._vocabulary_size)
+        self._token_budget = token_budget or choose_budget(self._vocabulary_size, self.device)
+        self._marked: tuple[object, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"HuggingFaceModel({self.name}, {type(self._core).__name__}, {self.device})"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(iter(self._core.parameters())).device  # type: ignore[no-any-return]
+
+    @property
+    def access(self) -> Access:
+        """Everything: text, log-probabilities and weights."""
+        return Access.WEIGHTS
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of logits (V); may exceed the tokenizer's vocabulary where the embedding is padded."""
+        return self._vocabulary_size
+
+    @property
+    def context_length(self) -> int | None:
+        """Longest sequence, start token included; None for recurrent and other models without position limit."""
+        limit = getattr(self._core.config.get_text_config(), "max_position_embeddings", None)
+        return None if limit is None else int(limit)
+
+    @property
+    def start_token(self) -> int:
+        """The token every sequence is conditioned on: BOS, else EOS."""
+        return self._start_token
+
+    @property
+    def end_token(self) -> int | None:
+        """The token that ends a text."""
+        return self._end_token
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of weights, configuration, adapter and tokenizer; computed again when weights change in place."""
+        marked = (mark(self._core), len(self.tokenizer))
+        if self._marked is None or self._marked[0] != marked:
+            self._marked = (marked, fingerprint(self._core, self.tokenizer))
+        return self._marked[1]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, without special tokens."""
+        if not texts:
+            return []
+        encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        return [list(map(int, row)) for row in encoded]
+
+    def decode(self, sequences: Sequence[Tokens]) -> list[str]:
+        """Text of each sequence, special tokens shown where there are any."""
+        return [
+            self.tokenizer.decode(list(row), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+            for row in sequences
+        ]
+
+    def token_log_probs(self, sequences: Sequence[Tokens]) -> list[Floats]:
+        """log p(x_t | start, x_<t) for every token of every sequence: one [T_i] array each."""
+        self._check(sequences)
+        scores: list[Floats] = [np.empty(0) for _ in sequences]
+        filled = [index for index, sequence in enumerate(sequences) if len(sequence) > 0]
+        batches = [
+            [filled[place] for place in batch]
+            for batch in pack([len(sequences[index]) for index in filled], self._token_budget)
+        ]
+
+        def work(rows: list[int]) -> list[Floats]:
+            inputs = [[self._start_token, *sequences[index][:-1]] for index in rows]
+            return self._score(Stream(self._core), inputs, [list(sequences[index]) for index in rows])
+
+        with self._inference():
+            for rows, values in zip(batches, map_batches(work, batches, device=self.device), strict=True):
+                for index, score_of_row in zip(rows, values, strict=True):
+                    scores[index] = score_of_row
+        return scores
+
+    def next_token_log_probs(self, contexts: Sequence[Tokens]) -> Floats:
+        """Next-token log-pmfs [n, V] after each context; an empty context is the start token alone."""
+        self._check(contexts)
+        result: Floats = np.empty((len(contexts), self._vocabulary_size))
+        with self._inference():
+            for batch in pack([len(context) + 1 for context in contexts], self._token_budget):
+                rows = [[self._start_token, *contexts[index]] for index in batch]
+                ends = torch.tensor([len(row) - 1 for row in rows], device=self.device)
+                columns, place = torch.unique(ends, return_inverse=True)  # few: neighbours in length share a batch
+                logits = Stream(self._core).advance(self._padded(rows), keep=columns, is_last=True)
+                last = logits[torch.arange(len(rows), device=self.device), place]  # [n, V]
+                result[batch] = exact_log_softmax(last).cpu().numpy()
+        return finite(result)
+
+    def continuation_log_probs(self, prefix: Tokens, continuations: Sequence[Tokens]) -> list[Floats]:
+        """log p of every token of every continuation of one prefix, the prefix computed once."""
+        self._check([prefix])
+        self._check(continuations, room=len(prefix))
+        scores: list[Floats] = [np.empty(len(continuation)) for continuation in continuations]
+        longer = [index for index, continuation in enumerate(continuations) if len(continuation) > 1]
+        with self._inference():
+            stream = Stream(self._core)
+            first = finite(exact_log_softmax(self._read(stream, [self._start_token, *prefix])).cpu().numpy())  # [V]
+            for index, continuation in enumerate(continuations):
+                scores[index][:1] = first[list(continuation[:1])]
+            most_rows = max(1, self._token_budget * _GROWTH // (len(prefix) + 1))
+            lengths = [len(continuations[index]) - 1 for index in longer]
+            for batch in pack(lengths, self._token_budget, most_rows=most_rows):
+                rows = [longer[place] for place in batch]
+                fork = stream.copy()
+                fork.select(torch.zeros(len(rows), dtype=torch.long, device=self.device))
+                inputs = [list(continuations[index][:-1]) for index in rows]
+                targets = [list(continuations[index][1:]) for index in rows]
+                for index, values in zip(rows, self._score(fork, inputs, targets), strict=True):
+                    scores[index][1:] = values
+        return scores
+
+    def generate(
+        self, prompts: Sequence[Tokens], sampling: Sampling, *, count: int, randomness: Randomness
+    ) -> list[list[list[int]]]:
+        """`count` sampled continuations of each prompt, without the prompt, cut before the end token.
+
+        Draws come from `randomness` alone, one a token, so that a seeded source repeats itself.
+        """
+        if count < 1:
+            raise ValueError("count must be at least 1")
+        self._check(prompts, room=sampling.max_tokens)
+        starts = [(self._start_token, *prompt) for prompt in prompts]
+        rows = [Row(start, index) for index, start in enumerate(starts) for _ in range(count)]
+        results: list[list[list[int]]] = [[] for _ in prompts]
+        budget = self._token_budget * _GROWTH
+        batches = plan_batches(rows, token_budget=budget, max_tokens=sampling.max_tokens)
+        with self._inference():
+            for batch in batches:
+                uniforms = randomness.uniform((len(batch), sampling.max_tokens))
+                stream = Stream(self._core)
+                sampled = sample_batch(stream, batch, sampling, end_token=self._end_token, uniforms=uniforms)
+                for row, tokens in zip(batch, sampled, strict=True):
+                    results[row.prompt_index].append(tokens)
+        return results
+
+    def complete(
+        self, prompts: Sequence[str], sampling: Sampling, *, count: int, randomness: Randomness
+    ) -> list[list[str]]:
+        """`count` continuations of each prompt as text, without the prompt."""
+        encoded = self.encode(prompts)
+        sampled = self.generate(encoded, sampling, count=count, randomness=randomness)
+        return [self._texts_after(prompt, rows) for prompt, rows in zip(encoded, sampled, strict=True)]
+
+    def _texts_after(self, prompt: Tokens, continuations: Sequence[Tokens]) -> list[str]:
+        """Continuations as text. Decoded with the prompt: some tokenizers drop the space a text begins with."""
+        (before,) = self.decode([prompt])
+        whole = self.decode([[*prompt, *tokens] for tokens in continuations])
+        alone = self.decode(continuations)
+        return [
+            text.removeprefix(before) if text.startswith(before) else plain
+            for text, plain in zip(whole, alone, strict=True)
+        ]
+
+    @contextmanager
+    def _inference(self) -> Iterator[None]:
+        """No gradients and no dropout; the mode the module was in is put back."""
+        was_training = self._core.training
+        self._core.eval()
+        try:
+            with torch.inference_mode():
+                yield
+        finally:
+            self._core.train(was_training)
+
+    def _padded(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        return pad_right(rows, self._start_token, device=self.device)
+
+    def _score(self, stream: Stream, inputs: list[list[int]], targets: list[list[int]]) -> list[Floats]:
+        """Scores of ragged rows, each cut to its own length."""
+        values = score(
+            stream, self._padded(inputs), self._padded(targets), vocabulary_size=self._vocabulary_size
+        )  # [n, T]
+        return [row[: len(wanted)].copy() for row, wanted in zip(values, targets, strict=True)]
+
+    def _read(self, stream: Stream, tokens: Sequence[int]) -> torch.Tensor:
+        """Read one row, a piece at a time, and give the logits [V] after its last token."""
+        columns = self._padded([tokens])
+        for piece in torch.split(columns, self._token_budget, dim=1):
+            keep = torch.tensor([piece.shape[1] - 1], device=self.device)
+            logits = stream.advance(piece, keep=keep)
+        return logits[0, -1]
+
+    def _check(self, sequences: Sequence[Tokens], *, room: int = 0) -> None:
+        """Refuse what does not fit the context with `room` more tokens, and ids that are none."""
+        limit = self.context_length
+        for index, sequence in enumerate(sequences):
+            length = len(sequence) + 1 + room
+            if limit is not None and length > limit:
+                raise ModelError(
+                    f"sequence {index} is too long for the model '{self.name}'",
+                    found=f"{length} tokens ({len(sequence)}, the start token"
+                    + (f" and {room} before or after it)" if room else ")"),
+                    expected=f"at most {limit}",
+                    hint="split the text into shorter pieces, or ask for fewer tokens",
+                )
+            if len(sequence) > 0 and not 0 <= min(sequence) <= max(sequence) < self._vocabulary_size:
+                raise ModelError(
+                    f"sequence {index} has a token id that the model '{self.name}' does not have",
+                    expected=f"ids from 0 to {self._vocabulary_size - 1}",
+                    hint="encode the text with this model's own tokenizer",
+                )
+
+
+def unwrap(module: Any) -> Any:
+    """The `PreTrainedModel` inside a `PeftModel`, adapters in its layers; any other module as it is.
+
+    Prompt tuning is refused: its virtual tokens stand in the wrapper's forward, not in the layers.
+    """
+    if not hasattr(module, "get_base_model"):
+        return module
+    if any(settings.is_prompt_learning for settings in module.peft_config.values()):
+        raise ModelError("prompt tuning is not supported", expected="an adapter inside the weights, such as LoRA")
+    return module.get_base_model()
+
+
+def special_tokens(config: Any, tokenizer: Any, vocabulary_size: int) -> tuple[int, int | None]:
+    """Start token (BOS, else EOS) and end token; the tokenizer's word counts before the configuration's."""
+
+    def first(attribute: str) -> int | None:
+        for source in (tokenizer, config.get_text_config()):
+            value = getattr(source, attribute, None)
+            value = value[0] if isinstance(value, list | tuple) and value else value
+            if isinstance(value, int) and 0 <= value < vocabulary_size:
+                return value
+        return None
+
+    end = first("eos_token_id")
+    start = first("bos_token_id")
+    start = end if start is None else start
+    if start is None:
+        raise ModelError(
+            "the model has no start token: neither its tokenizer nor its configuration names a BOS or EOS token",
+            hint="set bos_token in the model's tokenizer_config.json to the token its training texts began with",
+        )
+    return start, end
