@@ -316,3 +316,14 @@ def test_completions_are_text_without_the_prompt(stories: HuggingFaceModel) -> N
     ((text,),) = stories.complete(["Once upon a"], sampling, count=1, randomness=Randomness.seeded(0))
     assert text.startswith(" time")  # the space is there, although the token alone is decoded without it
     assert stories.complete([], sampling, count=1, randomness=Randomness.seeded(0)) == []
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "lstm"])
+def test_distributions_at_all_positions_equal_those_after_each_prefix(kind: str) -> None:
+    model = tiny_model(kind)
+    (sequence,) = ragged(5, 1, longest=9, shortest=9)
+    together = model.position_log_probs(sequence)
+    apart = model.next_token_log_probs([sequence[:place] for place in range(len(sequence))])
+    assert together.shape == (9, model.vocabulary_size)
+    assert np.abs(together - apart).max() < 1e-4
+    assert model.position_log_probs([]).shape == (0, model.vocabulary_size)

@@ -16,8 +16,9 @@ from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, T5Config,
 from reticent.core.errors import MissingExtra, ModelError
 from reticent.models import loading
 from reticent.models.device import choose_device, choose_dtype
+from reticent.models.embedded import embedded_model_path
 from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model
+from reticent.models.loading import load_model, locate
 from tests.models.tiny import (
     VOCABULARY_SIZE,
     plain_log_probs,
@@ -319,3 +320,8 @@ def test_smollm2_has_a_sane_perplexity_on_wikitext(shared: Path) -> None:
     value = perplexity(model, [tokens[start : start + width] for start in starts])
     print(f"SmolLM2-135M: perplexity {value:.2f} on {windows} windows of WikiText-2 test")
     assert 15 < value < 35
+
+
+def test_the_embedded_model_is_known_by_its_name() -> None:
+    assert locate("embedded") == embedded_model_path()
+    assert load_model("embedded").vocabulary_size == 1024

@@ -40,11 +40,11 @@ EPSILON: Final = 8.0
 class Scale:
     """How large the story is."""
 
-    dialogues: int = 500
-    held_out: int = 150
-    canaries: int = 10
-    copies: int = 12
-    epochs: float = 4.0
+    dialogues: int = 300
+    held_out: int = 100
+    canaries: int = 6
+    copies: int = 16
+    epochs: float = 6.0
     batch: int = 64
 
 
@@ -99,7 +99,7 @@ class Story:
 def tell(folder: Path, *, seed: int, scale: Scale, observer: Callable[[str], Observer]) -> Story:
     """Run the story in `folder`; `observer(name)` gives what watches the training of that name."""
     canaries, holdout = _write_corpora(folder, seed=seed, scale=scale)
-    rows = [_examine("public, never trained on it", load_model(embedded_model_path()), canaries, holdout=holdout)]
+    rows = [_examine("public", load_model(embedded_model_path()), canaries, holdout=holdout)]
     for name, training in (("undefended", _plain(scale)), (f"DP-SGD, ε = {EPSILON:g}", _private(scale))):
         config = TrainConfig(
             data=DataSection(file=str(folder / "train.jsonl")),

@@ -147,6 +147,16 @@ class HuggingFaceModel:
                 result[batch] = exact_log_softmax(last).cpu().numpy()
         return finite(result)
 
+    def position_log_probs(self, sequence: Tokens) -> Floats:
+        """Next-token log-pmfs [T, V] before each token of one sequence, from one forward."""
+        if len(sequence) == 0:
+            return np.empty((0, self._vocabulary_size))
+        self._check([sequence])
+        with self._inference():
+            rows = self._padded([[self._start_token, *sequence[:-1]]])
+            logits = Stream(self._core).advance(rows, is_last=True)  # [1, T, V]
+            return finite(exact_log_softmax(logits[0]).cpu().numpy())
+
     def continuation_log_probs(self, prefix: Tokens, continuations: Sequence[Tokens]) -> list[Floats]:
         """log p of every token of every continuation of one prefix, the prefix computed once."""
         self._check([prefix])

@@ -22,6 +22,7 @@ from transformers.utils import logging as transformers_logging
 from reticent.core.errors import MissingExtra, ModelError, UsageError
 from reticent.models import checkpoint
 from reticent.models.device import choose_device, choose_dtype
+from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface import HuggingFaceModel, unwrap
 from reticent.models.lstm import register_lstm
 
@@ -55,10 +56,15 @@ def load_model(
 
 
 def locate(source: str | Path) -> Path:
-    """The local directory or GGUF file of a source; a hub id is downloaded, or found in the hub's own cache."""
+    """The local directory or GGUF file of a source; a hub id is downloaded, or found in the hub's own cache.
+
+    The word "embedded" is the public model that ships with the package, unless a folder of that name stands here.
+    """
     path = Path(source).expanduser()
     if path.is_dir():
         return path
+    if source == EMBEDDED:
+        return embedded_model_path()
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise ModelError(f"{path}: not a model", expected="a directory, a .gguf file or a hub id")

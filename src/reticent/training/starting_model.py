@@ -20,12 +20,11 @@ from transformers import AutoTokenizer
 from reticent.core.errors import ConfigError, ModelError
 from reticent.models import checkpoint
 from reticent.models.device import choose_device
-from reticent.models.embedded import embedded_model_path
+from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface import HuggingFaceModel
 from reticent.models.loading import load_model, locate
 from reticent.models.lstm import LSTMConfig, LSTMForCausalLM, register_lstm
 
-EMBEDDED: Final = "embedded"
 _LSTM: Final = "lstm:"
 
 
@@ -73,8 +72,7 @@ def base_of(source: str) -> str:
 
 
 def _load(start: Start) -> HuggingFaceModel:
-    source: str | Path = embedded_model_path() if start.source == EMBEDDED else start.source
-    place = locate(source)
+    place = locate(start.source)
     if place.is_dir() and checkpoint.is_adapter(place):
         raise ModelError(
             f"{start.source}: training does not start from an adapter",
@@ -82,7 +80,7 @@ def _load(start: Start) -> HuggingFaceModel:
         )
     if start.lora_rank and place.is_file():
         raise ModelError(f"{start.source}: LoRA on a GGUF file has no base that can be loaded again")
-    model = load_model(source, device=start.device, dtype="float32", name=start.source)
+    model = load_model(start.source, device=start.device, dtype="float32", name=start.source)
     model.module.requires_grad_(True)
     return model
 

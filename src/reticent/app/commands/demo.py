@@ -66,7 +66,7 @@ def _observer(bars: "Bars", name: str) -> "Observer":
 
 def _lines(story: "Story", *, kept: bool) -> list[object]:
     """The table and what it says."""
-    columns = ["model", "perplexity", "bits left, mean", "bits left, worst", "proved to be left"]
+    columns = ["model", "perplexity", "bits left", "of the worst", "proved left"]
     rows = [
         (
             row.name,

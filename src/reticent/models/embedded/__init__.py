@@ -7,6 +7,9 @@ Knows only where the files are: load them with any adapter, or
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
+
+EMBEDDED: Final = "embedded"  # what users call it wherever a model is asked for
 
 
 def embedded_model_path() -> Path:
