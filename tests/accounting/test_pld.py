@@ -199,3 +199,10 @@ def test_events_without_a_known_loss_are_refused() -> None:
     assert not has_privacy_profile(event)
     with pytest.raises(UnsupportedEvent, match="ConcentratedRelease"):
         PrivacyProfile(event, ADD_REMOVE)
+
+
+@pytest.mark.parametrize("event", [Gaussian(1.0), SampledGaussian(2.0, 1.0), SampledGaussian(2.0, 0.1)])
+def test_no_gaussian_is_purely_private_however_small_its_delta(event) -> None:
+    profile = PrivacyProfile(event, Neighbours.ADD_REMOVE)
+    assert profile.epsilon(0.0) == math.inf
+    assert profile.delta(60.0) > 0.0

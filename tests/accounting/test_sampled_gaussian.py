@@ -110,3 +110,19 @@ def test_a_whole_grid_takes_well_under_a_second() -> None:
 def test_values_outside_the_domain_are_refused(noise: float, rate: float, order: float) -> None:
     with pytest.raises(ValueError):
         price(noise, rate, order)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "order"), [(10.0, 1 - 1e-6, 512.0), (30.0, 0.9, 2000.0), (10.0, 0.9, 512.0)]
+)
+def test_replace_one_sees_the_far_peak_of_high_orders_and_rates(noise: float, rate: float, order: float) -> None:
+    # M_1^a M_-1^(1−a) peaks near 2a − 1: twice as far out as when one is added (wide quadrature in log space).
+    x = np.arange(-14 * noise - 3 * order, 14 * noise + 3 * order, noise / 64)
+    centre = -0.5 * (x / noise) ** 2 - math.log(noise * math.sqrt(2 * math.pi))
+    worlds = [
+        np.logaddexp(math.log1p(-rate), math.log(rate) + (mean * x - 0.5) / noise**2) + centre
+        for mean in (1.0, -1.0)
+    ]
+    exact = (np.logaddexp.reduce(order * worlds[0] + (1 - order) * worlds[1]) + math.log(noise / 64)) / (order - 1)
+    found = sampled_gaussian_epsilon(noise, rate, order=order, neighbours=Neighbours.REPLACE)
+    assert found == pytest.approx(exact, rel=1e-6)

@@ -15,6 +15,7 @@ def test_a_run_leaves_its_record(tmp_path):
     assert information["versions"]["numpy"]
     assert information["finished"] is None
     run.finish(perplexity=3.5)
+    assert (tmp_path / "run" / "run.json").stat().st_mode & 0o077 == 0
     assert run.information()["results"] == {"perplexity": 3.5}
     assert run.information()["finished"] >= information["started"]
 

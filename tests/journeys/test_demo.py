@@ -11,7 +11,7 @@ from reticent.core.guarantee import Unit
 from reticent.data.canaries import read_key
 from tests.journeys.commands import reticent
 
-TINY = Scale(dialogues=60, held_out=20, canaries=3, copies=12, epochs=4.0, batch=8)
+TINY = Scale(dialogues=40, held_out=12, canaries=2, copies=12, epochs=4.0, batch=8)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,7 @@
 """Clip factors never let a record pass the bound; noise has the asked-for size and is never repeated."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -87,3 +89,30 @@ def test_written_out_gradients_never_hold_more_than_three_times_the_factors():
         for p, q in ((64, 64), (768, 3072), (50_000, 768)):
             if is_written_out(8, length, p=p, q=q):
                 assert p * q <= 3 * length * (p + q)
+
+
+def impossible_share(released, gradient: float, deviation: float) -> float:
+    """How many released float32 values no noise of one's own float32 grid could have made from `gradient`."""
+    noise = (released.double() - gradient).float()
+    again = (noise.double() + gradient).float()
+    return float((again != released).double().mean())
+
+
+def test_a_noisy_value_tells_nothing_about_which_gradients_are_possible():
+    count = 20_000
+    for gradient in (0.0, 0.25, 1.0):
+        released = add_noise({"w": torch.full((count,), gradient)}, 1.0, Randomness.seeded(3))["w"]
+        assert [impossible_share(released, other, 1.0) for other in (0.0, 0.25, 1.0)] == [0.0, 0.0, 0.0]
+    # The broken twin adds in float32: a gradient of 1 is ruled out by one value in six.
+    twin = torch.from_numpy(Randomness.seeded(3).normal(count)).float()
+    assert impossible_share(twin, 1.0, 1.0) > 0.1
+    assert impossible_share(twin, 0.0, 1.0) == 0.0
+
+
+@pytest.mark.parametrize("deviation", [1e-6, 0.37, 1.0, 250.0])
+def test_noisy_values_lie_on_a_public_grid_fine_beside_the_noise(deviation):
+    released = add_noise({"w": torch.linspace(-3, 3, 1000)}, deviation, Randomness.seeded(4))["w"].double()
+    grid = 2.0 ** (math.floor(math.log2(deviation)) - 18)
+    within = released[released.abs() < 60 * deviation]
+    assert torch.equal((within / grid).round() * grid, within)
+    assert grid <= deviation / 2**18

@@ -29,6 +29,7 @@ _KNOWS_ONLY_THE_DISTRIBUTION = "the attacker knows the distribution the secret i
 _LOCAL = "masking the secret changes nothing of what the policies find elsewhere"
 _ORDER = "redaction comes before deduplication, and duplicates are found by an exact hash"
 _TOKENS = "tokeniser and vocabulary are not built from private text"
+_ONE_RECORD = "a secret stands in one record of the private training; in several it is a group of as many"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def missed_secret(epsilon: float, delta: float, *, profile: Points = ()) -> Guar
         delta=delta,
         profile=profile,
         covers="one secret in one record, that the policy misses and the conservative policy catches",
-        assumes=(_LOCAL, _ORDER, _TOKENS),
+        assumes=(_ONE_RECORD, _LOCAL, _ORDER, _TOKENS),
     )
 
 
@@ -84,7 +85,7 @@ def worst_case(missed: Guarantee, *, conservative_miss_rate: float) -> Guarantee
     if conservative_miss_rate == 0.0:
         return replace(
             missed,
-            covers="any one secret, known to the attacker or not",
+            covers="any one secret that stands in one record, known to the attacker or not",
             assumes=(*missed.assumes, "the conservative policy catches every secret that the policy misses"),
         )
     return replace(
@@ -108,7 +109,8 @@ def group_of_secrets(missed: Guarantee, group: int) -> Guarantee:
         epsilon=group * missed.epsilon,
         delta=_group_delta(missed.epsilon, missed.delta, group),
         profile=tuple((group * e, _group_delta(e, d, group)) for e, d in missed.profile),
-        covers=f"{group} distinct secrets together, that the policy misses and the conservative policy catches",
+        covers=f"{group} secrets of one record each, or one of {group} records, that the policy misses and the "
+        "conservative policy catches",
     )
 
 
@@ -132,7 +134,8 @@ def bayesian(missed: Guarantee, *, miss_rate: float, conservative_miss_rate: flo
         epsilon=headline[0],
         delta=headline[1],
         profile=tuple(profile),
-        covers=f"a random secret, missed at rate {miss_rate:g} and at {conservative_miss_rate:g} by both policies",
+        covers=f"a random secret that stands in one record, missed at rate {miss_rate:g}, and at "
+        f"{conservative_miss_rate:g} by both policies",
         assumes=(*missed.assumes, _KNOWS_ONLY_THE_DISTRIBUTION, "the miss rates hold under that distribution"),
     )
 

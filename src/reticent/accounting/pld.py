@@ -70,7 +70,7 @@ class PrivacyProfile:
         if self._distribution is None:
             assert self._gaussian is not None
             exact = _gaussian_delta(np.array([epsilon]), self._gaussian, self._neighbours)
-            return float(exact[0])
+            return max(float(exact[0]), 5e-324)  # never 0: what underflowed must not read as pure privacy
         found = float(self._distribution.get_delta_for_epsilon(float(epsilon)))
         return min(1.0, max(0.0, found) + self.round_off)
 
@@ -78,6 +78,8 @@ class PrivacyProfile:
         """Least ε that this accountant proves at δ, rounded up by at most 1e-6; ∞ where it can prove none."""
         if not 0.0 <= delta <= 1.0:
             raise ValueError(f"delta must be in [0, 1], found {delta}")
+        if delta == 0.0 and not self.is_empty:
+            return math.inf  # δ of a Gaussian is never 0; where it is computed as 0 it has underflowed
         if self.delta(0.0) <= delta:
             return 0.0
         low, high = 0.0, 1.0

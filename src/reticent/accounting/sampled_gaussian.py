@@ -111,7 +111,8 @@ def _log_ratio(x: Floats, mean: float | None, *, noise_multiplier: float, sampli
 def _support(logs: _Logs, *, noise_multiplier: float, order: float) -> tuple[float, float]:
     """Ends of the region outside which P^a Q^(1−a), P and Q are all negligible beside their greatest value."""
     reach = _REACH * noise_multiplier + 1.0
-    coarse = np.arange(-reach - order, reach + order, noise_multiplier / 2.0)  # [n]
+    far = reach + 2.0 * order  # replacing one puts the peak as far out as 2a − 1
+    coarse = np.arange(-far, far, noise_multiplier / 2.0)  # [n]
     log_p, log_q = logs(coarse)
     size = order * log_p + (1.0 - order) * log_q
     kept = coarse[size > size.max() - _DROP]

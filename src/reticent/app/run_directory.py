@@ -6,7 +6,9 @@
     ├── guarantee.json    what was proved           ├── findings.json   what was measured
     ├── report.html, report.md                      └── model/          safetensors, guarantee.json beside them
 
-Secrets and corpus text never stand in any of them unless the operator asked with `--reveal`.
+Secrets and corpus text never stand in any of them unless the operator asked with `--reveal`. run.json holds the
+fingerprints of corpora, by which whoever knows all of a corpus but one value could test guesses at it: it is
+readable by its owner alone and does not travel with the weights.
 """
 
 import datetime
@@ -68,12 +70,12 @@ class RunDirectory:
             "started": _now(),
             "finished": None,
         }
-        write_document(self.path / "run.json", document)
+        write_document(self.path / "run.json", document, mode=0o600)
 
     def finish(self, **results: Any) -> None:
         """Mark the run as finished, with its headline results."""
         document = self.information() | {"finished": _now(), "results": results}
-        write_document(self.path / "run.json", document)
+        write_document(self.path / "run.json", document, mode=0o600)
 
     def information(self) -> dict[str, Any]:
         """run.json; an unknown schema version is refused."""

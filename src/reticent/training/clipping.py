@@ -6,6 +6,7 @@ The sum of an add-remove neighbour differs by at most C. It is not divided by an
 public constant of the plan, never the size of the batch that was drawn.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from reticent.core.errors import ModelError
 from reticent.core.randomness import Randomness
 
+_GRID_BITS = 18  # the grid is 2^-18 of the noise: float32 holds it exactly up to 64 standard deviations
 _MARGIN = 8.0  # of the machine's precision: products and sums after the clip factor are rounded too
 
 
@@ -65,12 +67,21 @@ def add_noise(
 ) -> dict[str, Tensor]:
     """Independent Gaussian noise of this standard deviation (σ × C) on every entry of every parameter.
 
-    Guarantee: with `Randomness.system()` the noise is fresh on every call and no seed can reproduce it.
+    The sum is made in float64 and rounded to a public grid before it is cast: a float32 sum of a float32 gradient
+    and float32 noise lies on a grid of its own for every gradient, and so tells which gradients are impossible
+    (Mironov 2012; Haney et al. 2022). Rounding afterwards is post-processing.
+
+    Guarantee: with `Randomness.system()` the noise is fresh on every call and no seed can reproduce it; up to the
+    resolution of float64 (2^-34 of a grid cell) what is returned is a function of gradient + noise alone.
     """
     if not standard_deviation >= 0:
         raise ValueError(f"the standard deviation must be at least 0, found {standard_deviation}")
+    grid = 2.0 ** (math.floor(math.log2(standard_deviation)) - _GRID_BITS) if standard_deviation > 0 else None
     noisy = {}
     for name, gradient in gradients.items():
-        noise = torch.from_numpy(randomness.normal(tuple(gradient.shape))).mul_(standard_deviation)
-        noisy[name] = gradient + noise.to(device=gradient.device, dtype=gradient.dtype)
+        total = torch.from_numpy(randomness.normal(tuple(gradient.shape))).mul_(standard_deviation)
+        total = total.add_(gradient.detach().to(device="cpu", dtype=torch.float64))
+        if grid is not None:
+            total = total.div_(grid).round_().mul_(grid)  # a power of two: both are exact
+        noisy[name] = total.to(device=gradient.device, dtype=gradient.dtype)
     return noisy

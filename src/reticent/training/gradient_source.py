@@ -10,6 +10,9 @@ that was charged and lost is never repeated: the ledger decides how many are lef
 fresh for every charge; where an experiment draws it from a seed, the charge's own number is part of that seed, so
 no noise is ever laid over two different sums.
 
+Private steps are taken without dropout: its masks depend on how a batch is laid out, so one record more would
+change what all the others contribute, by several times the clip norm.
+
 What an empty sample releases is noise alone, as the proof has it. Losses and batch sizes are as private as the
 batch: they go to the operator's screen and into no file.
 """
@@ -116,6 +119,7 @@ class PlainGradients:
 
     def next(self) -> Gradient:
         """The gradient of the next batch; a loss that is not finite raises a ModelError."""
+        self._module.train()
         parameters = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
         drawn = self._sampler.batch_at(self._position).tolist()
         groups = self._units.gather(drawn, Randomness.seeded(self._plan.seed).child(f"texts {self._position}"))
@@ -199,6 +203,7 @@ class PrivateGradients:
 
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
+        self._module.eval()  # no dropout: a record may change no other record's contribution
         plan, source = self._plan, self._randomness.child(f"sample {self.position}")
         drawn = plan.sampler.draw(source).tolist()
         groups = self._units.gather(drawn, source)

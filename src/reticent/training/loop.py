@@ -65,14 +65,13 @@ def train(
 ) -> Outcome:
     """Train until the source has no step left, or until `observe` returns False.
 
-    `seed` is for dropout alone: it decides nothing that a guarantee rests on.
+    `seed` is for the dropout of plain steps alone; private steps have none (`gradient_source`).
     """
     with checkpoints.locked(), source, torch.random.fork_rng(devices=[]):
         found = checkpoints.latest()
         if found is not None:
             source.restore(found.source)
             found.restore(learner)
-        learner.module.train()
         saved, saved_at, is_wanted = source.position, time.monotonic(), True
         while (step := source.position) < source.steps and is_wanted:
             began = time.monotonic()

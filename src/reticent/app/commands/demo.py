@@ -9,6 +9,7 @@ import typer
 
 from reticent.app.console import Output, table
 from reticent.app.options import AsJson
+from reticent.app.rounding import at_least, at_most
 from reticent.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _lines(story: "Story", *, kept: bool) -> list[object]:
             f"{row.perplexity:.2f}",
             f"{row.bits_left:.1f}",
             f"{row.worst_bits_left:.1f}",
-            "–" if row.proved_bits_left is None else f"≥ {row.proved_bits_left:.1f}",
+            "–" if row.proved_bits_left is None else f"≥ {at_least(row.proved_bits_left)}",
         )
         for row in story.rows
     ]
@@ -91,7 +92,7 @@ def _sentence(row: "Row", story: "Story") -> str:
     guess = f"guessing has {2.0**-story.bits:.1g}"
     if row.guarantee is None or row.proved_bits_left is None:
         return f"{row.name}: who queries the model {chance} ({guess})."
-    allowed = f"at most {2.0**-row.proved_bits_left:.2g} was proved for one {row.guarantee.unit.value}"
-    promise = f"({row.guarantee.epsilon:.2f}, {row.guarantee.delta:g})-DP"
+    allowed = f"at most {at_most(2.0**-row.proved_bits_left, 2)} was proved for one {row.guarantee.unit.value}"
+    promise = f"({at_most(row.guarantee.epsilon)}, {row.guarantee.delta:g})-DP"
     verdict = "REFUTED: more leaks than was proved possible" if row.is_refuted else "measured ≤ proved"
     return f"{row.name}: who queries it {chance} ({guess}); {allowed} by {promise}. {verdict}."
