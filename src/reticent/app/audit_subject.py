@@ -1,0 +1,185 @@
+"""What an audit looks at: the model, the base it was trained from, its text, the canaries, and what was proved.
+
+A model is named by a directory, a hub id, 'embedded', or a run directory; the guarantee beside the weights is read
+with it, and a run says which model it started from.
+
+Targets are made comparable before any attack sees them: planted copies of canaries are left out of the training
+records (their template alone would tell members from non-members), and held-out records with the text of a training
+record are left out (they are no non-members). How many were left out is said in `notes`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from reticent.app.run_directory import RunDirectory
+from reticent.core.corpus import Corpus
+from reticent.core.document import read_document
+from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Guarantee, Unit
+from reticent.core.model import Access, LanguageModel, TextModel
+from reticent.core.secret import Canary
+from reticent.models.embedded import EMBEDDED, embedded_model_path
+
+GUARANTEE: Final = "guarantee.json"  # as training.release writes it; read here without loading torch
+_RANDOM_START: Final = "lstm:"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlace:
+    """Where a model stands, what was proved of it, and what it was trained from (None where nobody says)."""
+
+    source: str
+    guarantee: Guarantee | None
+    started_from: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """All that an audit looks at.
+
+    `planted` is the most units of a kind that one canary stands in; `repeated` are ids of training records whose
+    text another one has as well: a promise for one record says less of them.
+    """
+
+    model: TextModel
+    base: LanguageModel | None
+    training: Corpus
+    held_out: Corpus
+    canaries: tuple[Canary, ...] = ()
+    planted: dict[Unit, int]
+    repeated: frozenset[str] = frozenset()
+    guarantee: Guarantee | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def scoring_model(self) -> LanguageModel | None:
+        """The model as one that gives log-probabilities; None where only its text is seen."""
+        model = self.model
+        return model if isinstance(model, LanguageModel) and model.access >= Access.LOGPROBS else None
+
+    @property
+    def secret_unit(self) -> Unit:
+        """In which unit findings on canaries are stated: the guarantee's, where the corpus says how many it was."""
+        if self.guarantee is not None and self.guarantee.unit in self.planted:
+            return self.guarantee.unit
+        return Unit.SECRET
+
+    @property
+    def has_owners(self) -> bool:
+        """Whether training records name owners other than themselves."""
+        return any(record.owner != record.id for record in self.training)
+
+    @property
+    def splits_owners(self) -> bool:
+        """Whether some owner has training and held-out records."""
+        return not set(self.training.owners).isdisjoint(self.held_out.owners)
+
+
+def make_subject(
+    model: TextModel,
+    base: LanguageModel | None,
+    *,
+    training: Corpus,
+    held_out: Corpus,
+    canaries: Sequence[Canary] = (),
+    guarantee: Guarantee | None = None,
+) -> Subject:
+    """The subject with its targets made comparable."""
+    holders = _holders(training, canaries)
+    copies = {place for places in holders for place in places}
+    members = Corpus(record for place, record in enumerate(training) if place not in copies)
+    known = Counter(record.text for record in training)
+    repeated = frozenset(record.id for record in members if known[record.text] > 1)
+    others = Corpus(record for record in held_out if record.text not in known)
+    notes = []
+    if left_out := len(training) - len(members):
+        notes.append(f"{left_out:,} planted copies of canaries are no targets of membership, lazy and extraction")
+    if left_out := len(held_out) - len(others):
+        notes.append(f"{left_out:,} held-out records have the text of a training record and were left out")
+    if not members or not others:
+        raise ConfigError(
+            "an audit needs training and held-out records",
+            found=f"{len(members)} and {len(others)}, canaries and copies left out",
+            hint="hold out text of the same kind that the model never saw",
+        )
+    if repeated:
+        notes.append(f"{len(repeated):,} training records have the text of another: no targets of membership")
+    planted = _planted(training, holders)
+    if canaries and not planted:
+        notes.append("no canary of the key stands in the training text: findings on them have no ceiling")
+    return Subject(
+        model=model,
+        base=base,
+        training=members,
+        held_out=others,
+        canaries=tuple(canaries),
+        planted=planted,
+        repeated=repeated,
+        guarantee=guarantee,
+        notes=tuple(notes),
+    )
+
+
+def _holders(training: Corpus, canaries: Sequence[Canary]) -> list[list[int]]:
+    """For each canary the places of the training records that hold its text."""
+    texts = [canary.text() for canary in canaries]
+    return [[place for place, record in enumerate(training) if text in record.text] for text in texts]
+
+
+def _planted(training: Corpus, holders: Sequence[Sequence[int]]) -> dict[Unit, int]:
+    """The most records and owners that hold one canary; empty where some canary is in no record."""
+    if not holders or not all(holders):
+        return {}
+    most = max(len(places) for places in holders)
+    by_owner = max(len({training[place].owner for place in places}) for places in holders)
+    # A promise for one secret in one record composes over the records that hold it, as one for records does.
+    return {Unit.RECORD: most, Unit.SECRET: most, Unit.OWNER: by_owner}
+
+
+def find_model(source: str) -> ModelPlace:
+    """Where the model of that name stands. Loads nothing."""
+    if source == EMBEDDED:
+        return ModelPlace(str(embedded_model_path()), None, None)
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        return ModelPlace(source, None, None)
+    run = folder if (folder / "run.json").is_file() else folder.parent
+    information: dict[str, Any] = {}
+    if (run / "run.json").is_file() and (run == folder or folder.name == "model"):
+        information = RunDirectory.open(run).information()
+        folder = RunDirectory(run).model
+        if not folder.is_dir():
+            raise ConfigError(
+                f"{run}: this run holds no model",
+                hint="audit the run of a training, and resume that if it was interrupted",
+            )
+    stored = folder / GUARANTEE
+    guarantee = Guarantee.from_json(read_document(stored)) if stored.is_file() else None
+    return ModelPlace(str(folder), guarantee, _start_of(information))
+
+
+def _start_of(information: dict[str, Any]) -> str | None:
+    """The model that a training run started from; None for random weights, which know nothing of any text."""
+    model = information.get("config", {}).get("model")
+    source = model.get("source") if information.get("command") == "train" and isinstance(model, dict) else None
+    return source if isinstance(source, str) and not source.startswith(_RANDOM_START) else None
+
+
+def open_models(source: str, base: str | None) -> tuple[LanguageModel, LanguageModel | None, Guarantee | None]:
+    """The model, its base where one is named or the run names it, and the guarantee beside the weights."""
+    from reticent.models.loading import load_model
+
+    place = find_model(source)
+    model = load_model(place.source, name=source)
+    named = base if base is not None else place.started_from
+    if named is None:
+        return model, None, place.guarantee
+    reference = load_model(find_model(named).source, name=named)
+    if reference.fingerprint != model.fingerprint:
+        return model, reference, place.guarantee
+    if base is not None:
+        raise ConfigError("the model and its base are the same", hint="name the model that training started from")
+    return model, None, place.guarantee

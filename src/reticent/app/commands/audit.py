@@ -1,0 +1,278 @@
+"""`reticent audit`: run attacks on a model, set what they find beside what was proved, and gate on it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reticent.app.console import Output, table
+from reticent.app.options import (
+    AsJson,
+    CorpusFormat,
+    IdField,
+    OwnerField,
+    SkipEmpty,
+    TextField,
+    corpus_at,
+)
+from reticent.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from reticent.app.audit_plan import AuditPlan
+    from reticent.app.audit_run import Audit
+    from reticent.app.audit_settings import AuditSettings, Sizes
+    from reticent.app.audit_subject import Subject
+    from reticent.app.gate import GateResult
+    from reticent.core.finding import Comparison, Finding
+
+_CORPUS = "Corpus"
+
+
+def audit(
+    model: Annotated[str, typer.Argument(help="Directory, hub id, run directory or 'embedded'.", metavar="MODEL")],
+    train: Annotated[Path, typer.Option("--train", help="Corpus the model was trained on.", metavar="FILE")],
+    holdout: Annotated[
+        Path, typer.Option("--holdout", help="Corpus of the same kind that it never saw.", metavar="FILE")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Run directory to write.", metavar="DIR")],
+    base: Annotated[
+        str | None,
+        typer.Option("--base", help="Model that training started from; a run says it itself.", metavar="MODEL"),
+    ] = None,
+    canaries: Annotated[
+        Path | None, typer.Option("--canaries", help="Key file of planted canaries.", metavar="FILE")
+    ] = None,
+    attacks: Annotated[
+        str,
+        typer.Option("--attacks", help="all, or some of exposure,codes,membership,lazy,extraction,generation."),
+    ] = "all",
+    records: Annotated[
+        int, typer.Option("--records", help="Most targets of either side, drawn by the seed.", min=2, metavar="N")
+    ] = 1000,
+    samples: Annotated[
+        int, typer.Option("--samples", help="How often the lazy attacker draws.", min=1, metavar="N")
+    ] = 1_000_000,
+    by_coin: Annotated[
+        bool,
+        typer.Option("--by-coin", help="Each record was trained on or held out by its own fair coin: bound ε."),
+    ] = False,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Time for the attacks: 90s, 10m, 2h.", metavar="TIME")
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            help='Exit with 1 if "METRIC>NUMBER" by the low end of the interval (measured at least). Repeatable.',
+            metavar="LIMIT",
+        ),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", help="Keeps scores between runs (in the user's cache folder).", metavar="DIR"),
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Measure everything anew, keep nothing.")] = False,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of samples, so that it can be repeated.", min=0, metavar="N")
+    ] = 0,
+    text_field: TextField = "text",
+    id_field: IdField = "id",
+    owner_field: OwnerField = "owner",
+    format: CorpusFormat = None,
+    skip_empty: SkipEmpty = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run attacks on a model and compare what they find with the guarantee beside its weights.
+
+    Exit code 1 if a finding refutes the guarantee or passes a --fail-if limit.
+    """
+    from reticent.app.audit_settings import AuditSettings, Sizes, parse_attacks, parse_budget
+    from reticent.app.gate import asked_rates, parse_limit
+
+    limits = [parse_limit(expression) for expression in fail_if or []]
+    defaults = AuditSettings()
+    settings = AuditSettings(
+        attacks=parse_attacks(attacks),
+        sizes=Sizes(
+            records=records,
+            extraction_records=min(records, defaults.sizes.extraction_records),
+            texts=min(records, defaults.sizes.texts),
+        ),
+        samples=samples,
+        rates=tuple(dict.fromkeys((*defaults.rates, *asked_rates(limits)))),
+        budget=None if budget is None else parse_budget(budget),
+        seed=seed,
+        by_coin=by_coin,
+    )
+    if no_cache and cache is not None:
+        raise ConfigError("--cache and --no-cache contradict each other")
+    from reticent.app.run_directory import RunDirectory
+
+    RunDirectory.create(out)  # refuses a folder that holds anything, before the work
+    fields: dict[str, Any] = {
+        "text": text_field,
+        "id": id_field,
+        "owner": owner_field,
+        "format": format,
+        "skip_empty": skip_empty,
+    }
+    subject = _subject(model, base, train=train, holdout=holdout, canaries=canaries, fields=fields)
+    config = {
+        "model": model,
+        "base": None if subject.base is None else subject.base.name,
+        "train": str(train),
+        "holdout": str(holdout),
+        "canaries": None if canaries is None else str(canaries),
+        "attacks": [str(name) for name in settings.attacks],
+        "records": records,
+        "samples": samples,
+        "by_coin": by_coin,
+        "budget": budget,
+        "fail_if": [str(limit) for limit in limits],
+    }
+    return _run(subject, settings, Output(as_json=as_json), out=out, config=config, cache=(cache, no_cache))
+
+
+def _subject(
+    model: str, base: str | None, *, train: Path, holdout: Path, canaries: Path | None, fields: dict[str, Any]
+) -> "Subject":
+    """Everything the audit looks at; files first, since they fail sooner than models."""
+    from reticent.app.audit_subject import find_model, make_subject, open_models
+    from reticent.data.canaries import read_key
+
+    find_model(model)
+    training, held_out = (corpus_at(path, **fields).load() for path in (train, holdout))
+    planted = () if canaries is None else read_key(canaries)
+    opened, reference, guarantee = open_models(model, base)
+    return make_subject(
+        opened, reference, training=training, held_out=held_out, canaries=planted, guarantee=guarantee
+    )
+
+
+def _run(
+    subject: "Subject",
+    settings: "AuditSettings",
+    output: Output,
+    *,
+    out: Path,
+    config: dict[str, Any],
+    cache: tuple[Path | None, bool],
+) -> int:
+    """Plan, show the plan, work, write, show."""
+    from reticent.app.audit_plan import measure_speed, plan_audit
+    from reticent.app.audit_run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
+    from reticent.app.gate import check_gate, check_known, parse_limit
+    from reticent.app.score_cache import ScoreCache, default_folder
+
+    limits = [parse_limit(expression) for expression in config["fail_if"]]
+    folder, is_off = cache
+    scores = None
+    if not is_off and is_cacheable(subject):
+        scores = ScoreCache(default_folder() if folder is None else folder)
+
+    def is_cached(name: str, sizes: "Sizes") -> bool:
+        return scores is not None and scores.has(score_key(name, subject, settings, sizes=sizes))
+
+    plan = plan_audit(subject, settings, measure_speed(subject), is_cached=is_cached)
+    output.show(*_plan_lines(plan, subject.notes))
+    if not plan.running:
+        raise ConfigError("no attack can run here", found="; ".join(line.skipped for line in plan.attacks))
+    check_known(limits, plan.metrics)
+    run = start_run(out, subject=subject, settings=settings, config=config)
+    with output.progress() as bars:
+        task = bars.add_task("audit", total=len(plan.running), status="")
+        done = -1
+
+        def observe(line: object) -> None:
+            nonlocal done
+            done += 1
+            bars.update(task, completed=done, status=line.name)  # type: ignore[attr-defined]
+
+        found = run_audit(subject, plan, settings=settings, cache=scores, observe=observe)
+    try:
+        gate = check_gate(limits, found.findings)
+    except ConfigError:
+        write_audit(run, found, subject=subject, settings=settings)
+        raise
+    write_audit(run, found, subject=subject, settings=settings, gate=gate)
+    document = audit_to_json(found, subject=subject, settings=settings, gate=gate)
+    output.document(document | {"run": str(out), "cached": list(found.cached)})
+    output.show(*_result_lines(found, gate, settings, out))
+    if not found.findings:
+        raise ConfigError("nothing was measured", found="; ".join(line.skipped for line in found.attacks))
+    return int(bool(found.refuted) or any(result.is_passed for result in gate))
+
+
+def _plan_lines(plan: "AuditPlan", notes: "Sequence[str]") -> list[object]:
+    """The plan as a table, with what is left out and why."""
+    rows = [
+        (line.name, line.needs, f"{line.n:,}", "cached" if line.is_cached else f"≈ {line.seconds:,.0f} s")
+        for line in plan.running
+    ]
+    lines: list[object] = [
+        table(f"Plan: at most about {plan.seconds:,.0f} s", ["attack", "needs", "n", "time"], rows),
+        "",
+    ]
+    lines += [f"Skipped: {line.name}: {line.skipped}." for line in plan.attacks if line.skipped]
+    return [*lines, *(f"Note: {note}." for note in notes), ""]
+
+
+def _result_lines(
+    found: "Audit", gate: "Sequence[GateResult]", settings: "AuditSettings", out: Path
+) -> list[object]:
+    """The summary: every finding beside its null and its ceiling, and in words what is void, refuted or passed."""
+    beside = {id(one.finding): one for one in found.comparisons}
+    columns = ["metric", "attack", "value", "interval", "n", "null", "ceiling", "verdict"]
+    shown = [finding for finding in found.findings if not finding.void]
+    lines: list[object] = [table("Findings", columns, [_row(one, beside.get(id(one))) for one in shown]), ""]
+    void: dict[tuple[str, str], int] = {}
+    for finding in found.findings:
+        if finding.void:
+            void[finding.metric, finding.void] = void.get((finding.metric, finding.void), 0) + 1
+    lines += [f"Void: {metric} of {count} attacks: {reason}." for (metric, reason), count in void.items()]
+    lines.append(
+        f"All intervals hold together with {settings.confidence:.0%}. No finding proves that nothing leaks."
+    )
+    if found.cached:
+        lines.append(f"From the cache: {', '.join(found.cached)}.")
+    for one in found.refuted:
+        lines.append(
+            f"REFUTED: {one.finding.attack} measured {one.finding.metric} of at least {one.finding.low:.3g}, "
+            f"where the guarantee allows {one.ceiling:.3g}."
+        )
+    for result in gate:
+        said = "PASSED" if result.is_passed else "not passed"
+        by = f" by {', '.join(finding.attack for finding in result.passed_by)}" if result.is_passed else ""
+        lines.append(f"Limit {result.limit}: {said}{by} (the {result.limit.end} end of the interval counts).")
+        if result.undecided and not result.is_passed:
+            names = ", ".join(finding.attack for finding in result.undecided)
+            lines.append(
+                f"  Undecided: the value of {names} passes it, the interval does not: too few targets to tell."
+            )
+    return [*lines, f"Written to {out}."]
+
+
+def _row(finding: "Finding", comparison: "Comparison | None") -> tuple[object, ...]:
+    """A line of the summary."""
+    ceiling = None if comparison is None else comparison.ceiling
+    return (
+        finding.metric,
+        finding.attack,
+        f"{finding.value:.3g}",
+        f"{finding.low:.3g} … {finding.high:.3g}",
+        f"{finding.n:,}",
+        "–" if finding.null is None else f"{finding.null:.3g}",
+        "–" if ceiling is None else f"{ceiling:.3g}",
+        _verdict(finding, comparison),
+    )
+
+
+def _verdict(finding: "Finding", comparison: "Comparison | None") -> str:
+    """In a word; never that nothing leaks."""
+    if comparison is not None and comparison.ceiling is not None:
+        return comparison.verdict.value
+    if finding.null is None:
+        return "–"
+    return "above null" if finding.beats_null else "not above null"
