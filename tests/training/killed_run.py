@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from reticent.app import training_run
+from reticent.app import training_course, training_run
 from reticent.app.config import validate
 from reticent.app.training_config import TrainConfig
 from reticent.training.gradient_source import Gradient, PrivateGradients
@@ -64,7 +64,7 @@ def work(folder: str, acknowledgements: str, steps: int, twin: bool = False) -> 
     """Start the run, or go on with it; a line for every step, written after its weights exist."""
     place = Path(folder)
     if twin:
-        training_run.PrivateGradients = ChargesLater  # type: ignore[misc]
+        training_course.PrivateGradients = ChargesLater  # type: ignore[misc]
     file = os.open(acknowledgements, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def observe(progress, epsilon) -> bool:

@@ -23,8 +23,8 @@ def dp_sgd_sentences(document: dict[str, Any]) -> list[str]:
     ceilings = document["ceilings"]
     found = f"{at_most(100 * ceilings['tpr_at_fpr_0.01'], 3)} % of members at 1 % false alarms"
     lines += [
-        f"No membership attack on one record has an expected AUC above {at_most(ceilings['auc'], 3)}, nor finds more "
-        f"than {found} ({at_most(100 * ceilings['tpr_at_fpr_0.001'], 3)} % at 0.1 %).",
+        f"No membership attack on one record has an expected AUC above {at_most(ceilings['auc'], 3)}, "
+        f"nor finds more than {found} ({at_most(100 * ceilings['tpr_at_fpr_0.001'], 3)} % at 0.1 %).",
         _conditions(document),
     ]
     return lines
@@ -77,8 +77,8 @@ def extraction_sentences(document: dict[str, Any]) -> list[str]:
         f"Under Rényi privacy of {promise}, whoever sees the output names a secret among "
         f"{document['candidates']:,} equally likely ones, standing in {where}, with chance at most "
         f"{at_most(document['success'], 3)}; guessing has {document['guess']:.3g}.",
-        f"That is the lesser of {at_most(bounds['direct'], 3)} (directly) and {at_most(bounds['fano'], 3)} (by Fano's "
-        "inequality).",
+        f"That is the lesser of {at_most(bounds['direct'], 3)} (directly) and {at_most(bounds['fano'], 3)} (by "
+        "Fano's inequality).",
         f"For changing one owner's text the guarantee is ε = {at_most(owner['epsilon'])} at order "
         f"{at_least(owner['order'])}, and the chance at most {at_most(owner['success'], 3)}.",
         f"As (ε, δ) at δ = {private['delta']:g}: ε = {at_most(private['epsilon'])} for one part ({older}), "

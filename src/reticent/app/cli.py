@@ -14,6 +14,7 @@ import typer
 
 from reticent import __version__
 from reticent.app.commands import demo, plant, scan
+from reticent.app.commands.audit import audit
 from reticent.app.commands.bound import bound
 from reticent.app.commands.train import train
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
@@ -56,6 +57,7 @@ app.command("demo")(demo.demo)
 app.command("scan")(scan.scan)
 app.command("plant")(plant.plant)
 app.command("train")(train)
+app.command("audit")(audit)
 app.add_typer(bound, name="bound")
 
 

@@ -28,7 +28,35 @@ _PRIVATE: Final = (
     "unit",
     "neighbours",
     "texts_per_owner",
+    "policy",
+    "conservative_policy",
+    "miss_rate",
+    "conservative_miss_rate",
+    "labelled",
+    "state_norm",
+    "public_batch",
 )
+# Private options of one method that mean nothing to another.
+_FOREIGN: Final = {
+    "dp-sgd": (
+        "policy",
+        "conservative_policy",
+        "miss_rate",
+        "conservative_miss_rate",
+        "labelled",
+        "state_norm",
+        "public_batch",
+    ),
+    "crt": ("unit", "neighbours", "texts_per_owner", "state_norm"),
+    "selective": (
+        "unit",
+        "neighbours",
+        "texts_per_owner",
+        "conservative_policy",
+        "conservative_miss_rate",
+        "public_batch",
+    ),
+}
 
 
 class Method(StrEnum):
@@ -36,6 +64,8 @@ class Method(StrEnum):
 
     SGD = "sgd"
     DP_SGD = "dp-sgd"
+    CRT = "crt"
+    SELECTIVE = "selective"
 
 
 class Protected(StrEnum):
@@ -133,6 +163,13 @@ class TrainingSection(Section):
     unit: Annotated[Protected | None, Field(strict=False)] = None
     neighbours: Annotated[Relation | None, Field(strict=False)] = None
     texts_per_owner: int | None = Field(None, ge=1)
+    policy: str | None = None
+    conservative_policy: str | None = None
+    miss_rate: float | None = Field(None, ge=0, le=1)
+    conservative_miss_rate: float | None = Field(None, ge=0, le=1)
+    labelled: str | None = None
+    state_norm: float | None = Field(None, gt=0, allow_inf_nan=False)
+    public_batch: int | None = Field(None, ge=1)
     token_budget: int | None = Field(None, ge=1)
     checkpoint_seconds: float = Field(60.0, ge=0)
     checkpoint_steps: int | None = Field(None, ge=1)
@@ -166,22 +203,53 @@ class TrainingSection(Section):
                     hint="use --method dp-sgd, or leave these out",
                 )
             return
+        name = self.method.value
+        foreign = [_flag(option) for option in _FOREIGN[name] if option in given]
+        if foreign:
+            raise ConfigError(f"method '{name}' does not know what to do with this", found=", ".join(foreign))
         if (self.target_epsilon is None) == (self.noise_multiplier is None):
             raise ConfigError(
-                "method 'dp-sgd' needs either a target or a noise multiplier",
+                f"method '{name}' needs either a target or a noise multiplier",
                 found="neither" if self.target_epsilon is None else "both",
                 hint="--target-epsilon 8 lets the noise be calibrated; --noise-multiplier 1.0 fixes it",
             )
         if self.delta is None:
-            raise ConfigError("method 'dp-sgd' needs a delta", hint="--delta, well below 1 / number of records")
+            raise ConfigError(f"method '{name}' needs a delta", hint="--delta, well below 1 / number of records")
         if self.texts_per_owner is not None and self.unit is not Protected.OWNER:
             raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
+        if self.method is not Method.DP_SGD:
+            self._check_policies()
+
+    def _check_policies(self) -> None:
+        """What crt and selective need to know of their policies."""
+        name = self.method.value
+        if self.policy is None:
+            raise ConfigError(
+                f"method '{name}' needs a policy that finds secrets", hint="--policy patterns, or dictionary:FILE"
+            )
+        rates = (self.miss_rate, self.conservative_miss_rate)
+        if self.labelled is not None and rates != (None, None):
+            raise ConfigError("--labelled measures the miss rates: give the file or the rates, not both")
+        if self.conservative_policy is None and self.conservative_miss_rate is not None:
+            raise ConfigError(
+                "--conservative-miss-rate speaks of a conservative policy, and none is named",
+                hint="name it with --conservative-policy; without one every record is trained with noise",
+            )
+        if self.conservative_policy is not None and self.labelled is None and self.conservative_miss_rate is None:
+            raise ConfigError(
+                "what both policies miss is trained on plainly, so that rate must be known",
+                hint="--labelled FILE measures it; --conservative-miss-rate 0 asserts that they miss nothing",
+            )
+        if self.method is Method.SELECTIVE and self.epochs != round(self.epochs):
+            raise ConfigError("method 'selective' takes whole epochs", found=self.epochs)
 
     def plan(self, *, records: int, owners: int, seed: int) -> "Plan":
-        """The plan that this section asks for on a corpus of this size."""
+        """The plan that this section asks for on a corpus of this size; for sgd and dp-sgd alone."""
         from reticent.training.plan import PlainPlan
 
         self.check()
+        if self.method not in (Method.SGD, Method.DP_SGD):
+            raise ConfigError(f"method '{self.method.value}' plans from the corpus, not from its size")
         if self.method is Method.SGD:
             return PlainPlan(units=records, batch=self.batch, epochs=self.epochs, seed=seed)
         return self._private_plan(owners if self.protected is Unit.OWNER else records)
@@ -237,13 +305,29 @@ class TrainConfig(Section):
         holdout = None if self.data.holdout is None else _absolute(self.data.holdout)
         data = self.data.model_copy(update={"file": _absolute(self.data.file), "holdout": holdout})
         model = self.model.model_copy(update={"source": _absolute(self.model.source)})
-        return self.model_copy(update={"data": data, "model": model})
+        asked = self.training
+        training = asked.model_copy(
+            update={
+                "policy": _located_policy(asked.policy),
+                "conservative_policy": _located_policy(asked.conservative_policy),
+                "labelled": None if asked.labelled is None else _absolute(asked.labelled),
+            }
+        )
+        return self.model_copy(update={"data": data, "model": model, "training": training})
 
 
 def _absolute(path: str) -> str:
     """An absolute path where the file exists; a hub id or a name such as "embedded" stays as it is."""
     place = Path(path).expanduser()
     return str(place.resolve()) if place.exists() else path
+
+
+def _located_policy(name: str | None) -> str | None:
+    """A policy's name with the absolute paths of its files."""
+    if name is None:
+        return None
+    parts = [part.strip().partition(":") for part in name.split(",")]
+    return ",".join(f"{kind}:{_absolute(file)}" if colon else kind for kind, colon, file in parts)
 
 
 def _flag(name: str) -> str:

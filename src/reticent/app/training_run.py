@@ -1,6 +1,7 @@
 """The journey from a configuration to a run directory: read, plan, train, release, resume.
 
-    RUN/  run.json  training.json (plan, seed, model's fingerprint)  guarantee.json  ledger.db  checkpoints/  model/
+    RUN/  run.json  training.json (plan, seed, fingerprints, what else is proved)  guarantee.json (the headline)
+          ledger.db  checkpoints/  model/
 
 The folder appears whole, with its ledger, or not at all; after that a run can be resumed from any moment. Sampling
 and noise come from the system's generator; the seed is for initial weights, shuffling and dropout.
@@ -9,7 +10,7 @@ and noise come from the system's generator; the seed is for initial weights, shu
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,26 +21,20 @@ from reticent.app.config import validate
 from reticent.app.options import corpus_at
 from reticent.app.run_directory import RunDirectory
 from reticent.app.training_config import DataSection, Precision, TrainConfig
+from reticent.app.training_course import AnyPlan, Course, Means, Prepared, Proof
+from reticent.app.training_planning import course_again, plan_course
 from reticent.core.corpus import Corpus
 from reticent.core.document import check_schema, number_to_json, read_document, write_document
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.randomness import Randomness
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.training.batches import TokenTexts, Units, choose_token_budget, encode_texts
+from reticent.training.batches import choose_token_budget, encode_texts
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.evaluation import Evaluation, evaluate
-from reticent.training.gradient_source import (
-    ACCOUNT,
-    Computation,
-    GradientSource,
-    PlainGradients,
-    PrivateGradients,
-)
-from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradient_source import ACCOUNT, Computation, GradientSource
 from reticent.training.loop import Progress, Schedule, train
 from reticent.training.optimiser import Learner
-from reticent.training.plan import Plan, PrivatePlan, identity, plan_from_json
+from reticent.training.plan import PlainPlan
 from reticent.training.release import GUARANTEE, release_model
 from reticent.training.starting_model import starting_model
 
@@ -54,13 +49,17 @@ Observer = Callable[[Progress, float | None], bool]
 class Preview:
     """What a run would do and prove."""
 
-    plan: Plan
+    plan: AnyPlan
     guarantee: Guarantee | None
+    beside: dict[str, Guarantee] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run did: the steps it spent, what they prove, and how good the model is."""
+    """What a run did: the steps it spent, what they prove, and how good the model is.
+
+    `guarantee` is the headline; `beside` holds what else is proved of the same run, by name.
+    """
 
     run: Path
     step: int
@@ -69,6 +68,7 @@ class Result:
     guarantee: Guarantee | None
     evaluation: Evaluation | None
     shortened: int = 0  # texts of which only the first tokens were read, as many as the model can
+    beside: dict[str, Guarantee] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +76,20 @@ class _Ready:
     """Everything that a run needs, read and checked."""
 
     config: TrainConfig
-    plan: Plan
+    course: Course
     seed: int
     corpus: Corpus
-    model: HuggingFaceModel
-    texts: TokenTexts
+    prepared: Prepared
 
 
 def preview(config: TrainConfig) -> Preview:
-    """The plan and the guarantee that a run would have. Reads the corpus, loads no model, writes nothing."""
+    """The plan and the guarantee that a run would have. Reads the corpus and writes nothing."""
     config.training.check()
     _check_owners(config)
     corpus = read_corpus(config.data)
-    plan = config.training.plan(records=len(corpus), owners=len(corpus.owners), seed=config.seed or 0)
-    return Preview(plan, plan.guarantee() if isinstance(plan, PrivatePlan) else None)
+    course = plan_course(config, corpus, seed=config.seed or 0)
+    proof = course.proof()
+    return Preview(course.plan, proof.headline, proof.beside)
 
 
 def start(config: TrainConfig, out: Path, *, observe: Observer, randomness: Randomness | None = None) -> Result:
@@ -102,10 +102,9 @@ def start(config: TrainConfig, out: Path, *, observe: Observer, randomness: Rand
     _check_owners(config)
     if config.data.holdout is not None:
         read_corpus(config.data, holdout=True)  # an error in it shall not wait until the end of the run
-    plan = config.training.plan(records=len(corpus), owners=len(corpus.owners), seed=seed)
-    ready = _prepare(config, plan, seed, corpus)
-    run = _create(out, ready, is_seeded=not source.protects)
-    return _carry_on(run, ready, observe=observe, randomness=source)
+    ready = _prepare(config, plan_course(config, corpus, seed=seed), seed, corpus)
+    run, proof = _create(out, ready, is_seeded=not source.protects)
+    return _carry_on(run, ready, proof, observe=observe, randomness=source)
 
 
 def resume(path: Path, *, observe: Observer, randomness: Randomness | None = None) -> Result:
@@ -119,7 +118,7 @@ def resume(path: Path, *, observe: Observer, randomness: Randomness | None = Non
     config = validate(TrainConfig, information["config"], where=str(path / "run.json"))
     document = read_document(path / TRAINING)
     check_schema(document, SCHEMA_VERSION, kind="training run")
-    plan, seed = plan_from_json(document["plan"]), int(document["seed"])
+    seed = int(document["seed"])
     corpus = read_corpus(config.data)
     if corpus.fingerprint != information["corpora"]["training"]:
         raise DataError(
@@ -127,10 +126,17 @@ def resume(path: Path, *, observe: Observer, randomness: Randomness | None = Non
             path=config.data.file,
             hint="put the old file back, or start a new run",
         )
-    ready = _prepare(config, plan, seed, corpus)
-    if ready.model.fingerprint != document["model"]:
+    course = course_again(config, corpus, document["plan"])
+    if course.prepared != document["prepared"]:
+        raise ConfigError(
+            "the policies find something else than when this run was started",
+            hint="put their files back as they were, or start a new run",
+        )
+    ready = _prepare(config, course, seed, corpus)
+    if ready.prepared.model.fingerprint != document["model"]:
         raise ConfigError(f"{config.model.source}: not the model that this run started from")
-    return _carry_on(run, ready, observe=observe, randomness=randomness or Randomness.system())
+    proof = Proof(None, _read_beside(document))
+    return _carry_on(run, ready, proof, observe=observe, randomness=randomness or Randomness.system())
 
 
 def _finished(run: RunDirectory, results: dict[str, Any]) -> Result:
@@ -138,7 +144,12 @@ def _finished(run: RunDirectory, results: dict[str, Any]) -> Result:
     stored = run.model / GUARANTEE
     guarantee = Guarantee.from_json(read_document(stored)) if stored.is_file() else None
     evaluation = None if results["evaluation"] is None else Evaluation(**results["evaluation"])
-    return Result(run.path, results["steps"], results["steps"], True, guarantee, evaluation)
+    beside = _read_beside(read_document(run.path / TRAINING))
+    return Result(run.path, results["steps"], results["steps"], True, guarantee, evaluation, beside=beside)
+
+
+def _read_beside(document: dict[str, Any]) -> dict[str, Guarantee]:
+    return {name: Guarantee.from_json(each) for name, each in document["guarantees"].items()}
 
 
 def read_corpus(data: DataSection, *, holdout: bool = False) -> Corpus:
@@ -148,14 +159,11 @@ def read_corpus(data: DataSection, *, holdout: bool = False) -> Corpus:
     return corpus_at(Path(path), **fields, format=data.format).load()
 
 
-def _prepare(config: TrainConfig, plan: Plan, seed: int, corpus: Corpus) -> _Ready:
+def _prepare(config: TrainConfig, course: Course, seed: int, corpus: Corpus) -> _Ready:
     """Load the model and encode the text: whatever is wrong with them shows before anything is written."""
     model = starting_model(config.model.start(), seed=seed)
-    texts = encode_texts(model, corpus, max_length=config.data.max_length)
-    if isinstance(plan, PrivatePlan):
-        with PerRecordGradients(model.module, plan.clip_norm):
-            pass  # refuses, by name, layers whose per-record gradients cannot be taken
-    return _Ready(config, plan, seed, corpus, model, texts)
+    prepared = course.prepare(model, max_length=config.data.max_length)
+    return _Ready(config, course, seed, corpus, prepared)
 
 
 def _check_owners(config: TrainConfig) -> None:
@@ -173,13 +181,14 @@ def _check_owners(config: TrainConfig) -> None:
         )
 
 
-def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> RunDirectory:
+def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> tuple[RunDirectory, Proof]:
     """The run directory with plan, guarantee and ledger, made under another name and renamed when complete."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(
             f"{out}: not an empty directory",
             hint="go on with --resume, choose another --out, or remove the old run yourself",
         )
+    course, proof = ready.course, ready.course.proof(is_seeded=is_seeded)
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -192,79 +201,72 @@ def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> RunDirectory:
         )
         document = {
             "schema_version": SCHEMA_VERSION,
-            "plan": ready.plan.to_json(),
+            "plan": course.plan.to_json(),
             "seed": ready.seed,
-            "model": ready.model.fingerprint,
+            "model": ready.prepared.model.fingerprint,
+            "prepared": course.prepared,
+            "guarantees": {name: each.to_json() for name, each in proof.beside.items()},
         }
         write_document(staging / TRAINING, document)
-        if isinstance(ready.plan, PrivatePlan):
-            budget = ready.plan.budget(is_seeded=is_seeded)
+        budget = proof.budget(course.charged_steps)
+        if budget is not None:
             write_document(staging / GUARANTEE, budget.guarantee.to_json())
-            name = identity(ready.plan, ready.corpus.fingerprint)
+            name = course.identity(ready.corpus.fingerprint)
             SqliteLedger.create(run.ledger, budget, accounts=[ACCOUNT], identity=name).close()
         staging.chmod(0o755)
         staging.replace(out)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
-    return RunDirectory.open(out)
+    return RunDirectory.open(out), proof
 
 
-def _carry_on(run: RunDirectory, ready: _Ready, *, observe: Observer, randomness: Randomness) -> Result:
-    """Train what is left to train, then release the model."""
-    plan = ready.plan
-    if not isinstance(plan, PrivatePlan):
-        source = PlainGradients(ready.model.module, Units(ready.texts), plan, computation=_computation(ready))
-        return _train(run, ready, source, guarantee=None, observe=lambda progress: observe(progress, None))
-    name = identity(plan, ready.corpus.fingerprint)
-    with SqliteLedger.open(run.ledger, identity=name) as ledger:
-        private = PrivateGradients(
-            ready.model.module,
-            Units(ready.texts, plan.unit, texts_per_unit=plan.texts_per_unit),
-            plan,
-            ledger=ledger,
-            randomness=randomness,
-            computation=_computation(ready),
-        )
-        guarantee = ledger.budget.guarantee
-        spending = plan.spending(guarantee.epsilon)
-        return _train(
-            run,
-            ready,
-            private,
-            guarantee=guarantee,
-            observe=lambda progress: observe(progress, spending.epsilon(progress.step)),
-        )
-
-
-def _train(
-    run: RunDirectory,
-    ready: _Ready,
-    source: GradientSource,
-    *,
-    guarantee: Guarantee | None,
-    observe: Callable[[Progress], bool],
+def _carry_on(
+    run: RunDirectory, ready: _Ready, proof: Proof, *, observe: Observer, randomness: Randomness
 ) -> Result:
-    settings = ready.config.training
+    """Train what is left to train, then release the model."""
+    if isinstance(ready.course.plan, PlainPlan):
+        means = Means(ledger=None, randomness=randomness, computation=_computation(ready))
+        return _train(run, ready, Proof(None), means=means, observe=observe)
+    name = ready.course.identity(ready.corpus.fingerprint)
+    with SqliteLedger.open(run.ledger, identity=name) as ledger:
+        means = Means(ledger=ledger, randomness=randomness, computation=_computation(ready))
+        whole = Proof(ledger.budget.guarantee, proof.beside)
+        return _train(run, ready, whole, means=means, observe=observe)
+
+
+def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, observe: Observer) -> Result:
+    settings, model = ready.config.training, ready.prepared.model
+    source: GradientSource = ready.prepared.source(means)
+    meter = ready.course.meter(proof)
     outcome = train(
-        Learner(ready.model.module, settings.optimiser_settings()),
+        Learner(model.module, settings.optimiser_settings()),
         source,
         checkpoints=Checkpoints(run.path / "checkpoints"),
         schedule=Schedule(seconds=settings.checkpoint_seconds, steps=settings.checkpoint_steps),
         seed=ready.seed,
-        observe=observe,
+        observe=lambda progress: observe(progress, meter(source)),
     )
+    guarantee = proof.headline
     evaluation = None
     if outcome.is_finished:
         evaluation = _evaluate(ready)
-        release_model(ready.model, run.model, guarantee=guarantee, merge=ready.config.model.merge)
+        release_model(model, run.model, guarantee=guarantee, merge=ready.config.model.merge)
         run.finish(
             steps=outcome.step,
             epsilon=None if guarantee is None else number_to_json(guarantee.epsilon),
             evaluation=None if evaluation is None else evaluation.to_json(),
+            guarantees={name: each.to_json() for name, each in proof.beside.items()},
         )
     return Result(
-        run.path, outcome.step, source.steps, outcome.is_finished, guarantee, evaluation, ready.texts.shortened
+        run.path,
+        outcome.step,
+        source.steps,
+        outcome.is_finished,
+        guarantee,
+        evaluation,
+        shortened=ready.prepared.shortened,
+        beside=proof.beside,
     )
 
 
@@ -272,11 +274,12 @@ def _evaluate(ready: _Ready) -> Evaluation | None:
     data = ready.config.data
     if data.holdout is None:
         return None
-    texts = encode_texts(ready.model, read_corpus(data, holdout=True), max_length=data.max_length)
-    return evaluate(ready.model.module, texts, token_budget=ready.config.training.token_budget)
+    model = ready.prepared.model
+    texts = encode_texts(model, read_corpus(data, holdout=True), max_length=data.max_length)
+    return evaluate(model.module, texts, token_budget=ready.config.training.token_budget)
 
 
 def _computation(ready: _Ready) -> Computation:
-    budget = ready.config.training.token_budget or choose_token_budget(ready.model.vocabulary_size)
+    budget = ready.config.training.token_budget or choose_token_budget(ready.prepared.model.vocabulary_size)
     is_half = ready.config.model.precision is Precision.BFLOAT16
     return Computation(token_budget=budget, dtype=torch.bfloat16 if is_half else None)

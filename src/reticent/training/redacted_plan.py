@@ -168,13 +168,17 @@ class RedactedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedactedSettings:
-    """What is asked of redacted training: its length, and either a target ε or the noise itself."""
+    """What is asked of redacted training: its length, and either a target ε or the noise itself.
+
+    Noise wants large batches; plain training learns more from many small ones, hence `public_batch`.
+    """
 
     epochs: float
     batch: int
     delta: float
     seed: int
     clip_norm: float = 1.0
+    public_batch: int | None = None  # None: the same as `batch`
     target_epsilon: float | None = None
     noise_multiplier: float | None = None
 
@@ -198,7 +202,7 @@ def plan_redacted(
     public = None
     if len(corpus.public):
         units = len(corpus.public)
-        batch = min(settings.batch, units)
+        batch = min(settings.public_batch or settings.batch, units)
         public = PlainPlan(units=units, batch=batch, epochs=settings.epochs, seed=settings.seed)
     return RedactedPlan(
         public=public, private=_private_plan(settings, len(corpus.private)), misses=misses, policies=policies

@@ -105,6 +105,17 @@ def noisy_states(hidden: Tensor, cell: Tensor, *, norm: float, deviation: float,
     return both * factors.view(1, 1, -1, 1) + deviation * noise
 
 
+def recurrent(module: nn.Module) -> LSTMForCausalLM:
+    """The module, if it has a state that can be noised."""
+    if isinstance(module, LSTMForCausalLM):
+        return module
+    raise ModelError(
+        "selective DP-SGD noises the state between segments, which a recurrent model alone has",
+        found=type(module).__name__,
+        hint="use --model lstm:1x200, or --method crt for other models",
+    )
+
+
 class SelectiveGradients:
     """Gradients of selective DP-SGD, each step charged before anything noisy of it exists.
 
@@ -122,12 +133,6 @@ class SelectiveGradients:
         randomness: Randomness,
         computation: Computation,
     ) -> None:
-        if not isinstance(module, LSTMForCausalLM):
-            raise ModelError(
-                "selective DP-SGD noises the state between segments, which a recurrent model alone has",
-                found=type(module).__name__,
-                hint="use --model lstm:1x200, or --method crt for other models",
-            )
         if len(texts) != plan.units or any(sum(r.is_sensitive for r in t) > plan.sensitive_runs for t in texts):
             raise UsageError("the plan was made for another corpus", hint="make it from the runs of this one")
         budget = ledger.budget
@@ -135,13 +140,13 @@ class SelectiveGradients:
             raise LedgerError("the ledger does not meter this plan", hint="open the ledger of this run")
         if not randomness.protects and SEEDED not in budget.guarantee.assumes:
             raise UsageError("noise from a seed protects nothing", hint="use Randomness.system()")
-        self._module = module
+        self._module = recurrent(module)
         self._texts = texts
         self._plan = plan
         self._ledger = ledger
         self._randomness = randomness
         self._budget = computation.token_budget
-        self._shape = (module.config.num_hidden_layers, module.config.hidden_size)
+        self._shape = (self._module.config.num_hidden_layers, self._module.config.hidden_size)
         self._engine = PerRecordGradients(module, plan.clip_norm, losses=record_run_losses)
         self._receipt: Receipt | None = None
 
@@ -157,6 +162,7 @@ class SelectiveGradients:
 
     def next(self) -> Gradient:
         """Charge, noise the states, then one gradient of both kinds of runs."""
+        self._module.eval()  # no dropout: the length of a secret would shift the masks of what is not noised
         drawn = [self._texts[unit] for unit in self._plan.sampler.batch_at(self.position).tolist()]
         self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
         fresh = self._randomness.child(f"noise {self._receipt.sequence}")

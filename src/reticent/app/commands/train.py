@@ -1,4 +1,4 @@
-"""`reticent train`: a model from a corpus, plainly or with differential privacy; can be stopped and resumed."""
+"""`reticent train`: a model from a corpus, plainly or with a guarantee; can be stopped and resumed."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from reticent.core.guarantee import Guarantee
 
 INTERRUPTED = 130
-_PRIVACY = "Privacy (dp-sgd)"
+_PRIVACY = "Privacy"
+_POLICIES = "Policies (crt, selective)"
 _MODEL = "Model"
 _STEPS = "Optimisation"
 _CORPUS = "Corpus"
@@ -74,12 +75,48 @@ def train(
         int | None,
         typer.Option("--texts-per-owner", help="Most texts of an owner in a step (4).", rich_help_panel=_PRIVACY),
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", help="What is redacted: patterns, dictionary:FILE, …", rich_help_panel=_POLICIES),
+    ] = None,
+    conservative_policy: Annotated[
+        str | None,
+        typer.Option(
+            "--conservative-policy",
+            help="What is trained with noise besides; without it, everything (crt).",
+            rich_help_panel=_POLICIES,
+        ),
+    ] = None,
+    labelled: Annotated[
+        Path | None,
+        typer.Option(
+            "--labelled", help="Measure miss rates on these records.", metavar="FILE", rich_help_panel=_POLICIES
+        ),
+    ] = None,
+    miss_rate: Annotated[
+        float | None,
+        typer.Option("--miss-rate", help="Share of secrets the policy misses (1).", rich_help_panel=_POLICIES),
+    ] = None,
+    conservative_miss_rate: Annotated[
+        float | None,
+        typer.Option("--conservative-miss-rate", help="Share that both miss.", rich_help_panel=_POLICIES),
+    ] = None,
+    state_norm: Annotated[
+        float | None,
+        typer.Option(
+            "--state-norm", help="Most of a state that is read (1, selective).", rich_help_panel=_POLICIES
+        ),
+    ] = None,
     epochs: Annotated[
         float | None, typer.Option("--epochs", help="Times a unit takes part (1).", rich_help_panel=_STEPS)
     ] = None,
     batch: Annotated[
         int | None,
         typer.Option("--batch", help="Units a step, on average if private (32).", rich_help_panel=_STEPS),
+    ] = None,
+    public_batch: Annotated[
+        int | None,
+        typer.Option("--public-batch", help="Records of a public step (--batch, crt).", rich_help_panel=_STEPS),
     ] = None,
     optimiser: Annotated[
         OptimiserName | None, typer.Option("--optimiser", help="adamw unless given.", rich_help_panel=_STEPS)
@@ -124,7 +161,7 @@ def train(
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> int:
-    """Train a model on a corpus. With dp-sgd, noise and sampling come from the system, whatever the seed."""
+    """Train a model on a corpus. Noise and sampling that protect come from the system, whatever the seed."""
     flags: dict[str, Any] = {
         "data": {
             "file": data if data is None else str(data),
@@ -152,8 +189,15 @@ def train(
             "unit": unit,
             "neighbours": neighbours,
             "texts_per_owner": texts_per_owner,
+            "policy": policy,
+            "conservative_policy": conservative_policy,
+            "labelled": labelled if labelled is None else str(labelled),
+            "miss_rate": miss_rate,
+            "conservative_miss_rate": conservative_miss_rate,
+            "state_norm": state_norm,
             "epochs": epochs,
             "batch": batch,
+            "public_batch": public_batch,
             "optimiser": optimiser,
             "learning_rate": learning_rate,
             "decay": decay,
@@ -244,11 +288,20 @@ class _Watch:
 
 def _show_preview(found: "Preview", output: Output) -> None:
     guarantee = None if found.guarantee is None else found.guarantee.to_json()
-    output.document({"schema_version": 1, "dry_run": True, "plan": found.plan.to_json(), "guarantee": guarantee})
-    output.show(f"Would take {found.plan.steps:,} steps.", *_promise(found.guarantee))
-    noise = found.plan.to_json().get("noise_multiplier")
-    if noise is not None:
-        output.show(f"Noise multiplier {noise:g}, clip norm {found.plan.to_json()['clip_norm']:g}.")
+    plan = found.plan.to_json()
+    output.document(
+        {
+            "schema_version": 1,
+            "dry_run": True,
+            "plan": plan,
+            "guarantee": guarantee,
+            "guarantees": {name: each.to_json() for name, each in found.beside.items()},
+        }
+    )
+    output.show(f"Would take {found.plan.steps:,} steps.", *_promise(found.guarantee, found.beside))
+    noisy = plan.get("private", plan)
+    if "noise_multiplier" in noisy:
+        output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, clip norm {noisy['clip_norm']:g}.")
     output.show("Nothing was trained or written.")
 
 
@@ -262,6 +315,7 @@ def _show_result(result: "Result", output: Output) -> int:
             "steps": result.steps,
             "model": str(result.run / "model") if result.is_finished else None,
             "guarantee": None if result.guarantee is None else result.guarantee.to_json(),
+            "guarantees": {name: each.to_json() for name, each in result.beside.items()},
             "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
         }
     )
@@ -275,17 +329,24 @@ def _show_result(result: "Result", output: Output) -> int:
     if result.evaluation is not None:
         seen = result.evaluation
         output.show(f"Held-out perplexity {seen.perplexity:,.2f}, top-1 accuracy {seen.top1:.1%}.")
-    output.show(*_promise(result.guarantee))
+    output.show(*_promise(result.guarantee, result.beside))
     return 0
 
 
-def _promise(guarantee: "Guarantee | None") -> list[str]:
+def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]") -> list[str]:
     """What was proved, in words, with everything it rests on."""
     if guarantee is None:
         return ["No guarantee: plain training promises nothing about its text."]
-    proved = f"({guarantee.epsilon:.4g}, {guarantee.delta:g})-{guarantee.notion.value}"
     return [
-        f"Proved: {proved} for one {guarantee.unit.value} ({guarantee.neighbours.value}).",
+        f"{_proved(guarantee)}.",
+        *(f"Beside it ({name}): {_proved(each)}: {each.covers}." for name, each in beside.items()),
         "It rests on:",
         *(f"  - {assumption}" for assumption in guarantee.assumes),
     ]
+
+
+def _proved(guarantee: "Guarantee") -> str:
+    if guarantee.epsilon == float("inf"):
+        return f"Proved: nothing, ε = ∞, for {guarantee.covers}"
+    proved = f"({guarantee.epsilon:.4g}, {guarantee.delta:.4g})-{guarantee.notion.value}"
+    return f"Proved: {proved} for one {guarantee.unit.value} ({guarantee.neighbours.value})"

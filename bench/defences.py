@@ -1,0 +1,295 @@
+"""Defences side by side on customer dialogues: undefended, DP-SGD, redacted training and selective DP-SGD.
+
+    python bench/defences.py [--dialogues N] [--epochs N] [--only NAME ...]
+
+Generated dialogues, cut into exchanges of two lines before anything else; 10 canaries "My ID is: <6 digits>" × 20
+copies. The policy of redacted and of selective training misses a tenth of all secrets, one canary among them; the
+conservative policy misses none. The transformer starts from the embedded public model, the LSTM from random
+weights. Every private method is calibrated to the same (ε, δ) under replace-one.
+
+Printed: perplexity and top-1 accuracy on held-out dialogues, perplexity outside of secrets (given the true text
+before), and the exposure of the canaries in bits: mean and largest of all, and of the one that the policy misses.
+Without memorisation exposure is 1.44 on average, 4.23 for the largest of 10, and below 7.6 in 95 % of all runs.
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+from reticent.accounting.ledger import SqliteLedger  # noqa: E402
+from reticent.auditing.candidate_search import SearchLimits  # noqa: E402
+from reticent.auditing.exposure import ExposureSettings, measure_exposures  # noqa: E402
+from reticent.core.corpus import Corpus, Policy, Record, Span  # noqa: E402
+from reticent.core.guarantee import Guarantee, Neighbours  # noqa: E402
+from reticent.core.ledger import Budget  # noqa: E402
+from reticent.core.randomness import Randomness  # noqa: E402
+from reticent.core.secret import Canary, CodeSpace  # noqa: E402
+from reticent.data.canaries import make_canaries, plant  # noqa: E402
+from reticent.data.generators import generate_dialogues  # noqa: E402
+from reticent.data.policies import GoldLabels, RandomMiss  # noqa: E402
+from reticent.models.huggingface import HuggingFaceModel  # noqa: E402
+from reticent.training.batches import Units, encode_texts  # noqa: E402
+from reticent.training.checkpoint import Checkpoints  # noqa: E402
+from reticent.training.evaluation import evaluate  # noqa: E402
+from reticent.training.gradient_source import (  # noqa: E402
+    ACCOUNT,
+    Computation,
+    GradientSource,
+    PlainGradients,
+    PrivateGradients,
+)
+from reticent.training.loop import Schedule, train  # noqa: E402
+from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
+from reticent.training.plan import PlainPlan, PrivatePlan, Protection  # noqa: E402
+from reticent.training.redacted import MissRates, redact_and_route  # noqa: E402
+from reticent.training.redacted_plan import PolicyFacts, RedactedSettings, plan_redacted  # noqa: E402
+from reticent.training.redacted_training import RedactedGradients, encode_private  # noqa: E402
+from reticent.training.sampler import PoissonSampler  # noqa: E402
+from reticent.training.selective import SelectivePlan, most_sensitive_runs, runs_of  # noqa: E402
+from reticent.training.selective_steps import SelectiveGradients  # noqa: E402
+from reticent.training.starting_model import Start, starting_model  # noqa: E402
+
+EPSILON, DELTA, MISS_RATE = 8.0, 1e-5, 0.1
+CANARIES, COPIES = 10, 20
+HELD_OUT = 60
+SEED = 11
+COMPUTATION = Computation(token_budget=4096)
+MISSES = MissRates(policy=MISS_RATE, both=0.0, origin="the miss rates are those the experiment was made with")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What every method is given."""
+
+    records: Corpus
+    held_out: Corpus
+    canaries: tuple[Canary, ...]
+    policy: Policy  # misses MISS_RATE of the secrets, one canary among them
+    perfect: Policy
+    missed: int  # the canary that the policy misses
+    epochs: int
+
+
+def exchanges(dialogues: Corpus, *, lines: int = 2) -> Iterator[Record]:
+    """Each dialogue as records of `lines` lines, labels kept: whole sentences, cut before anybody redacts."""
+    for record in dialogues:
+        start = 0
+        parts = record.text.split("\n")
+        for at in range(0, len(parts), lines):
+            text = "\n".join(parts[at : at + lines])
+            end = start + len(text)
+            inside = [span for span in record.spans if start <= span.start and span.end <= end]
+            spans = tuple(Span(s.start - start, s.end - start, s.kind, s.identifier) for s in inside)
+            yield Record(f"{record.id}/{at}", text, owner=record.owner, spans=spans)
+            start = end + 1
+
+
+def make_setup(dialogues: int, epochs: int) -> Setup:
+    """Corpus, canaries and policies, all from one seed."""
+    source = Randomness.seeded(SEED)
+    generated = generate_dialogues(dialogues + HELD_OUT, randomness=source.child("dialogues"))
+    canaries = make_canaries(
+        "My ID is: {}", CodeSpace(6), count=CANARIES, copies=COPIES, randomness=source.child("canaries")
+    )
+    records = list(exchanges(generated[:dialogues]))
+    planted = plant(records, canaries, randomness=source.child("places"))
+    perfect = GoldLabels(planted)
+    for number in range(1000):  # the first key under which exactly one canary is missed
+        policy = RandomMiss(perfect, MISS_RATE, key=f"key {number}".encode())
+        missed = [at for at, found in enumerate(policy.find([canary.text() for canary in canaries])) if not found]
+        if len(missed) == round(MISS_RATE * CANARIES):
+            held_out = Corpus(exchanges(generated[dialogues:]))
+            return Setup(planted, held_out, canaries, policy, perfect, missed[0], epochs)
+    raise SystemExit("no key misses one canary")
+
+
+Built = tuple[GradientSource, Guarantee | None]
+Build = Callable[[HuggingFaceModel, Setup, Path], Built]
+
+
+def undefended(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
+    """Plain training on everything."""
+    units = Units(encode_texts(model, setup.records))
+    plan = PlainPlan(units=len(units), batch=32, epochs=setup.epochs, seed=SEED)
+    return PlainGradients(model.module, units, plan, computation=COMPUTATION), None
+
+
+def dp_sgd(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
+    """DP-SGD on everything, records protected under replace-one."""
+    units = Units(encode_texts(model, setup.records))
+    plan = PrivatePlan.for_target(
+        EPSILON,
+        DELTA,
+        sampler=PoissonSampler(len(units), PRIVATE_BATCH),
+        epochs=setup.epochs,
+        clip_norm=CLIP_NORM,
+        protects=Protection(neighbours=Neighbours.REPLACE),
+    )
+    budget = plan.budget()
+    source = PrivateGradients(
+        model.module,
+        units,
+        plan,
+        ledger=new_ledger(folder, budget),
+        randomness=Randomness.system(),
+        computation=COMPUTATION,
+    )
+    return source, budget.guarantee
+
+
+def redacted(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
+    """Confidentially redacted training."""
+    routed = redact_and_route(setup.records, setup.policy, conservative=setup.perfect)
+    settings = RedactedSettings(
+        epochs=setup.epochs,
+        batch=PRIVATE_BATCH,
+        delta=DELTA,
+        seed=SEED,
+        clip_norm=CLIP_NORM,
+        target_epsilon=EPSILON,
+    )
+    policies = PolicyFacts.of(setup.policy, setup.perfect)
+    plan = plan_redacted(settings, routed, misses=MISSES, policies=policies)
+    print(f"  {routed.counts}", file=sys.stderr)
+    budget = plan.budget()
+    private = PrivateGradients(
+        model.module,
+        Units(encode_private(model, routed.private)),
+        plan.private,
+        ledger=new_ledger(folder, budget),
+        randomness=Randomness.system(),
+        computation=COMPUTATION,
+    )
+    assert plan.public is not None
+    units = Units(encode_texts(model, routed.public))
+    public = PlainGradients(model.module, units, plan.public, computation=COMPUTATION)
+    return RedactedGradients(plan, public, private), budget.guarantee
+
+
+def selective(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
+    """Selective DP-SGD with the policy that misses."""
+    texts = runs_of(model, setup.records, setup.policy)
+    plan = SelectivePlan(
+        units=len(texts),
+        batch=32,
+        epochs=setup.epochs,
+        seed=SEED,
+        sensitive_runs=most_sensitive_runs(texts),
+        clip_norm=0.01,
+        state_norm=1.0,
+        noise_multiplier=1.0,
+        delta=DELTA,
+        miss_rate=MISS_RATE,
+        is_local=setup.policy.is_local,
+    ).calibrated(EPSILON)
+    budget = plan.budget()
+    source = SelectiveGradients(
+        model.module,
+        texts,
+        plan,
+        ledger=new_ledger(folder, budget),
+        randomness=Randomness.system(),
+        computation=COMPUTATION,
+    )
+    return source, budget.guarantee
+
+
+EXPOSURE = ExposureSettings(samples=2000, limits=SearchLimits(max_tokens=20_000))
+PRIVATE_BATCH = 128
+CLIP_NORM = 0.5
+
+
+def new_ledger(folder: Path, budget: Budget) -> SqliteLedger:
+    """A ledger of its own for every run."""
+    return SqliteLedger.create(folder / "ledger.db", budget, accounts=[ACCOUNT])
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A row of the table."""
+
+    name: str
+    start: str
+    build: Build
+    learning_rate: float
+
+
+METHODS = (
+    Method("GPT-2 undefended", "embedded", undefended, 1e-3),
+    Method("GPT-2 DP-SGD", "embedded", dp_sgd, 1e-3),
+    Method("GPT-2 CRT", "embedded", redacted, 1e-3),
+    Method("LSTM undefended", "lstm:1x200", undefended, 3e-3),
+    Method("LSTM selective", "lstm:1x200", selective, 3e-3),
+)
+
+
+def outside_of_secrets(model: HuggingFaceModel, setup: Setup) -> float:
+    """Perplexity of held-out tokens that are in no secret, given the true text before them."""
+    perfect = GoldLabels(setup.held_out)
+    texts = runs_of(model, setup.held_out, perfect)
+    tokens = [[int(token) for run in text for token in run.targets] for text in texts]
+    total, count = 0.0, 0
+    for text, scores in zip(texts, model.token_log_probs(tokens), strict=True):
+        kept = [not run.is_sensitive for run in text for _ in run.targets]
+        total -= float(scores[kept].sum())
+        count += sum(kept)
+    return math.exp(total / count)
+
+
+def measure(method: Method, setup: Setup) -> str:
+    """Train by one method and say what came of it, as a row."""
+    began = time.process_time()
+    model = starting_model(Start(source=method.start, device="cpu"), seed=SEED)
+    with tempfile.TemporaryDirectory() as folder:
+        source, guarantee = method.build(model, setup, Path(folder))
+        learner = Learner(model.module, OptimiserSettings(learning_rate=method.learning_rate))
+        schedule = Schedule(seconds=1e9)
+        train(learner, source, checkpoints=Checkpoints(Path(folder) / "c"), schedule=schedule, seed=SEED)
+    seen = evaluate(model.module, encode_texts(model, setup.held_out))
+    print(f"  trained in {time.process_time() - began:.0f} s", file=sys.stderr)
+    bits = [
+        e.value
+        for e in measure_exposures(model, setup.canaries, randomness=Randomness.seeded(SEED), settings=EXPOSURE)
+    ]
+    epsilon = "–" if guarantee is None else "∞" if math.isinf(guarantee.epsilon) else f"{guarantee.epsilon:.2f}"
+    return (
+        f"{method.name:<18}{epsilon:>6}{seen.perplexity:>12.2f}{outside_of_secrets(model, setup):>11.2f}"
+        f"{seen.top1:>8.1%}{sum(bits) / len(bits):>9.2f}{max(bits):>9.2f}{bits[setup.missed]:>9.2f}"
+        f"{time.process_time() - began:>8.0f}"
+    )
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Train every method and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dialogues", type=int, default=240)
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=[method.name for method in METHODS])
+    chosen = parser.parse_args(list(arguments))
+    torch.set_num_threads(1)
+    setup = make_setup(chosen.dialogues, chosen.epochs)
+    print(
+        f"{len(setup.records):,} records, {chosen.epochs} epochs; ε = {EPSILON:g}, δ = {DELTA:g}, γ = {MISS_RATE:g}"
+    )
+    columns = f"{'method':<18}{'ε':>6}{'perplexity':>12}{'outside':>11}{'top-1':>8}"
+    print(f"{columns}{'mean':>9}{'largest':>9}{'missed':>9}{'s':>8}")
+    for method in METHODS:
+        if chosen.only is None or method.name in chosen.only:
+            print(measure(method, setup), flush=True)
+    print("ε speaks of any one secret in one record; exposure in bits, 4.23 for the largest of 10 by chance.")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
