@@ -2,8 +2,8 @@
 
 Canaries (texts of random tokens) are included by fair coins. The adversary sees every noisy gradient, which the
 guarantee covers, of a model that is held still, explains their sum by the canaries' own gradients (ridge
-regression), and guesses the coins from the weight of each; a one-run audit (Steinke et al. 2023) turns the guesses into a lower bound on ε. All is
-seeded; the audit itself alarms falsely in at most 1 of 100 runs.
+regression), and guesses the coins from the weight of each; a one-run audit (Steinke et al. 2023) turns the guesses
+into a lower bound on ε. All is seeded; the audit itself alarms falsely in at most 1 of 100 runs.
 """
 
 import numpy as np
