@@ -2,14 +2,17 @@
 
     python bench/defences.py [--dialogues N] [--epochs N] [--only NAME ...]
 
-Generated dialogues, cut into exchanges of two lines before anything else; 10 canaries "My ID is: <6 digits>" × 20
-copies. The policy of redacted and of selective training misses a tenth of all secrets, one canary among them; the
-conservative policy misses none. The transformer starts from the embedded public model, the LSTM from random
-weights. Every private method is calibrated to the same (ε, δ) under replace-one.
+Generated dialogues, cut into lines before anything else; 10 canaries "My ID is: <6 digits>" × 20 copies. The policy
+of redacted and of selective training misses a tenth of all secrets, one canary among them; the conservative policy
+misses none. The transformer starts from the embedded public model, the LSTM from random weights. Every private
+method is calibrated to the same (ε, δ) under replace-one; learning rates were chosen for each.
 
-Printed: perplexity and top-1 accuracy on held-out dialogues, perplexity outside of secrets (given the true text
-before), and the exposure of the canaries in bits: mean and largest of all, and of the one that the policy misses.
-Without memorisation exposure is 1.44 on average, 4.23 for the largest of 10, and below 7.6 in 95 % of all runs.
+Printed: perplexity on held-out dialogues over all tokens, and over those outside of secrets given the true text
+before them; top-1 accuracy over all tokens; exposure of the canaries in bits: mean and largest of all, and that of
+the one which the policy misses. More than a quarter of the held-out tokens belong to secrets. Redacted training
+teaches nothing about those, by design: its figure over all tokens says how well it keeps quiet, the one outside of
+secrets how well it speaks. By chance exposure is 1.44 on average and 4.23 for the largest of 10, which stays
+below 7.6 in 95 of 100 runs. The LSTM, which starts from nothing, trains twice as many epochs.
 """
 
 import argparse
@@ -18,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,7 +84,7 @@ class Setup:
     epochs: int
 
 
-def exchanges(dialogues: Corpus, *, lines: int = 2) -> Iterator[Record]:
+def exchanges(dialogues: Corpus, *, lines: int = 1) -> Iterator[Record]:
     """Each dialogue as records of `lines` lines, labels kept: whole sentences, cut before anybody redacts."""
     for record in dialogues:
         start = 0
@@ -154,6 +157,7 @@ def redacted(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     settings = RedactedSettings(
         epochs=setup.epochs,
         batch=PRIVATE_BATCH,
+        public_batch=16,
         delta=DELTA,
         seed=SEED,
         clip_norm=CLIP_NORM,
@@ -161,7 +165,6 @@ def redacted(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     )
     policies = PolicyFacts.of(setup.policy, setup.perfect)
     plan = plan_redacted(settings, routed, misses=MISSES, policies=policies)
-    print(f"  {routed.counts}", file=sys.stderr)
     budget = plan.budget()
     private = PrivateGradients(
         model.module,
@@ -186,7 +189,7 @@ def selective(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
         epochs=setup.epochs,
         seed=SEED,
         sensitive_runs=most_sensitive_runs(texts),
-        clip_norm=0.01,
+        clip_norm=0.003,
         state_norm=1.0,
         noise_multiplier=1.0,
         delta=DELTA,
@@ -205,7 +208,7 @@ def selective(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     return source, budget.guarantee
 
 
-EXPOSURE = ExposureSettings(samples=2000, limits=SearchLimits(max_tokens=20_000))
+EXPOSURE = ExposureSettings(samples=2000, limits=SearchLimits(max_tokens=50_000))
 PRIVATE_BATCH = 128
 CLIP_NORM = 0.5
 
@@ -227,7 +230,7 @@ class Method:
 
 METHODS = (
     Method("GPT-2 undefended", "embedded", undefended, 1e-3),
-    Method("GPT-2 DP-SGD", "embedded", dp_sgd, 1e-3),
+    Method("GPT-2 DP-SGD", "embedded", dp_sgd, 2e-3),
     Method("GPT-2 CRT", "embedded", redacted, 1e-3),
     Method("LSTM undefended", "lstm:1x200", undefended, 3e-3),
     Method("LSTM selective", "lstm:1x200", selective, 3e-3),
@@ -257,7 +260,6 @@ def measure(method: Method, setup: Setup) -> str:
         schedule = Schedule(seconds=1e9)
         train(learner, source, checkpoints=Checkpoints(Path(folder) / "c"), schedule=schedule, seed=SEED)
     seen = evaluate(model.module, encode_texts(model, setup.held_out))
-    print(f"  trained in {time.process_time() - began:.0f} s", file=sys.stderr)
     bits = [
         e.value
         for e in measure_exposures(model, setup.canaries, randomness=Randomness.seeded(SEED), settings=EXPOSURE)
@@ -273,21 +275,21 @@ def measure(method: Method, setup: Setup) -> str:
 def main(arguments: Sequence[str] = ()) -> int:
     """Train every method and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dialogues", type=int, default=240)
+    parser.add_argument("--dialogues", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=[method.name for method in METHODS])
     chosen = parser.parse_args(list(arguments))
     torch.set_num_threads(1)
     setup = make_setup(chosen.dialogues, chosen.epochs)
-    print(
-        f"{len(setup.records):,} records, {chosen.epochs} epochs; ε = {EPSILON:g}, δ = {DELTA:g}, γ = {MISS_RATE:g}"
-    )
+    longer = replace(setup, epochs=2 * chosen.epochs)
+    promised = f"ε = {EPSILON:g} at δ = {DELTA:g}, γ = {MISS_RATE:g}"
+    print(f"{len(setup.records):,} records, {chosen.epochs} epochs; {promised}")
     columns = f"{'method':<18}{'ε':>6}{'perplexity':>12}{'outside':>11}{'top-1':>8}"
     print(f"{columns}{'mean':>9}{'largest':>9}{'missed':>9}{'s':>8}")
     for method in METHODS:
         if chosen.only is None or method.name in chosen.only:
-            print(measure(method, setup), flush=True)
-    print("ε speaks of any one secret in one record; exposure in bits, 4.23 for the largest of 10 by chance.")
+            print(measure(method, longer if method.start.startswith("lstm") else setup), flush=True)
+    print("ε: for any one secret; mean, largest, missed: exposure in bits, by chance 1.44, 4.23 and 1.44.")
     return 0
 
 
