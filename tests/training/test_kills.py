@@ -86,7 +86,7 @@ def run_under_fire(folder: Path, *, kills: int, steps: int) -> int:
 
 def check_kills(folder: Path, *, kills: int, steps: int) -> None:
     hit = run_under_fire(folder, kills=kills, steps=steps)
-    assert hit >= 1  # on a fast machine a short run ends before most kills fall
+    assert hit > kills // 2
     assert violations(folder) == []
     run = folder / "run"
     with SqliteLedger.open(run / "ledger.db") as ledger:
@@ -100,7 +100,7 @@ def check_kills(folder: Path, *, kills: int, steps: int) -> None:
 
 
 def test_a_run_survives_kills_at_random_moments(folder):
-    check_kills(folder, kills=5, steps=40)
+    check_kills(folder, kills=5, steps=300)  # long enough that an idle machine is still at it when kills fall
 
 
 @pytest.mark.slow
