@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("serve", "pii", "gguf", "plot", "dev")
+EXTRAS = ("serve", "postgres", "pii", "gguf", "plot", "ray", "dev")
 PINNED = ("torch==2.13.0",)
 BUILD = ("hatchling", "editables")
 HEADER = """\

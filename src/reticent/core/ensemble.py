@@ -1,0 +1,66 @@
+"""What a mechanism sees of an ensemble: one public model and its parts, looked up together for each token.
+
+Rows of a look-up are always the same and always all there, whatever was spent or removed, so that neither numerics nor
+time depend on private state: row 0 is the public model, rows 1.. are the private ones in the order of
+`Ensemble.rows`. A part has one row, or two where its halves were trained apart (SubMix).
+
+Log-probabilities are natural, float64, of the model's own distribution at temperature 1; a mechanism tempers and
+truncates them itself, inside its accounting.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from reticent.core.model import Floats, LanguageModel, Tokens
+
+
+class Streams(Protocol):
+    """Texts that grow token by token, all looked up in one forward: what a predictor or a server holds."""
+
+    def open(self, context: Tokens) -> int:
+        """A new text that begins with `context` (without the start token); its handle. Computes nothing yet."""
+        ...
+
+    def look_up(self, handles: Sequence[int]) -> Floats:
+        """Next-token log-pmfs [n, 1 + rows, V] of the named texts, in one forward where it can be."""
+        ...
+
+    def append(self, handle: int, token: int) -> None:
+        """The released token becomes part of the text."""
+        ...
+
+    def close(self, handle: int) -> None:
+        """Forget a text and free what it held."""
+        ...
+
+
+class Ensemble(Protocol):
+    """k parts trained on disjoint owners, and the public model they started from."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with any weight of any part, the public model or the tokenizer: what a ledger is bound to."""
+        ...
+
+    @property
+    def public(self) -> LanguageModel:
+        """The public model alone: encode, decode, start and end token, chat template."""
+        ...
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the k parts: the accounts of the ledger."""
+        ...
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """For each private row of a look-up the index of its part: (0, 1, …), or (0, 0, 1, 1, …) with halves."""
+        ...
+
+    def streams(self) -> Streams:
+        """A fresh set of texts, none open."""
+        ...
+
+    def position_log_probs(self, tokens: Tokens) -> Floats:
+        """log-pmfs [T, 1 + rows, V] before each of T tokens: how a text is evaluated in one forward."""
+        ...
