@@ -1,7 +1,7 @@
 """What a mechanism sees of an ensemble: one public model and its parts, looked up together for each token.
 
-Rows of a look-up are always the same and always all there, whatever was spent or removed, so that neither numerics nor
-time depend on private state: row 0 is the public model, rows 1.. are the private ones in the order of
+Rows of a look-up are always the same and always all there, whatever was spent or removed, so that neither numerics
+nor time depend on private state: row 0 is the public model, rows 1.. are the private ones in the order of
 `Ensemble.rows`. A part has one row, or two where its halves were trained apart (SubMix).
 
 Log-probabilities are natural, float64, of the model's own distribution at temperature 1; a mechanism tempers and
