@@ -7,8 +7,8 @@ the median over rounds of a way's time divided by the plain step's of the same r
 default, it is processor time, which other programs disturb least; else wall time. Memory: each way runs three steps
 in a process of its own; printed is the growth of its peak resident set since before the model was made, divided by
 the plain one's. Noise is drawn once a step however many micro-batches it has, so it is timed by itself and then
-added for a step of one micro-batch and for one of 256 records. Limits, without it: full fine-tuning 1.2 × in time, LoRA 1.1 ×, memory 1.2 ×. Exit code 1 where reticent passes
-one.
+added for a step of one micro-batch and for one of 256 records. Limits, without it: full fine-tuning 1.2 × in time,
+LoRA 1.1 ×, memory 1.2 ×. Exit code 1 where reticent passes one.
 """
 
 import argparse
