@@ -4,21 +4,27 @@ Canaries (texts of random tokens) are included by fair coins. The adversary sees
 guarantee covers, of a model that is held still, explains their sum by the canaries' own gradients (ridge
 regression), and guesses the coins from the weight of each; a one-run audit (Steinke et al. 2023) turns the guesses
 into a lower bound on ε. All is seeded; the audit itself alarms falsely in at most 1 of 100 runs.
+
+Shuffled batches with the account of Poisson samples matter most in one epoch with little noise: a Poisson sample
+leaves a record out of the whole epoch with chance 1/e, which caps the power of any test; a shuffled epoch holds
+every record. There the adversary looks at the largest weight over steps, and power is set against the ceiling.
 """
 
 import numpy as np
 import pytest
 import torch
 
+from reticent.accounting.tradeoff import true_positive_rate_ceiling
 from reticent.auditing.one_run import one_run_epsilon
 from reticent.core.guarantee import Unit
+from reticent.core.proportion import rate_lower, rate_upper
 from reticent.core.randomness import Randomness
 from reticent.training import gradient_source
 from reticent.training.batches import TokenTexts
 from reticent.training.gradient_source import PrivateGradients
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.plan import PrivatePlan
-from reticent.training.sampler import PoissonSampler
+from reticent.training.sampler import PoissonSampler, ShuffledEpochs
 from tests.training.oracles import record_gradients
 from tests.training.small_models import START, VOCABULARY, gpt2
 from tests.training.small_runs import new_ledger, private_source
@@ -60,16 +66,24 @@ def proved() -> float:
     return PLAN.guarantee(is_seeded=True).epsilon
 
 
-def audited(folder, canaries, directions, *, kind=PrivateGradients) -> float:
-    """Run the plan's steps on the included canaries and bound ε from below."""
+def released(folder, canaries, *, plan=PLAN, kind=PrivateGradients) -> torch.Tensor:
+    """The noisy gradients of all steps on the included canaries: [steps, parameters]."""
     chosen = [np.array(text, dtype=np.int32) for text, is_in in zip(canaries, INCLUDED, strict=True) if is_in]
     corpus = TokenTexts(tuple(chosen), tuple(str(i) for i in range(len(chosen))), START, 0)
-    total = torch.zeros(directions.shape[1])
-    with new_ledger(folder, PLAN) as ledger, private_source(gpt2(), corpus, PLAN, ledger, kind=kind) as source:
-        for _ in range(PLAN.steps):
-            total += flat(source.next().values)
+    with new_ledger(folder, plan) as ledger, private_source(gpt2(), corpus, plan, ledger, kind=kind) as source:
+        return torch.stack([flat(source.next().values) for _ in range(plan.steps)])
+
+
+def weights(directions, gradients) -> np.ndarray:
+    """How much of each canary explains each gradient, by ridge regression: [gradients, n]."""
     gram = directions @ directions.T  # [n, n]
-    scores = torch.linalg.solve(gram + 1e-2 * torch.eye(CANARIES), directions @ total).numpy()
+    return torch.linalg.solve(gram + 1e-2 * torch.eye(CANARIES), directions @ gradients.T).T.numpy()
+
+
+def audited(folder, canaries, directions, *, kind=PrivateGradients) -> float:
+    """Run the plan's steps on the included canaries and bound ε from below."""
+    total = released(folder, canaries, kind=kind).sum(0, keepdim=True)
+    scores = weights(directions, total)[0]
     return one_run_epsilon(scores, INCLUDED, delta=PLAN.delta, confidence=CONFIDENCE).epsilon
 
 
@@ -100,3 +114,41 @@ def test_without_sampling_the_audit_passes_what_was_proved_for_samples(
 ):
     monkeypatch.setattr(PoissonSampler, "draw", lambda sampler, randomness: np.arange(sampler.units))
     assert audited(tmp_path, canaries, directions) > proved
+
+
+EPOCH = PrivatePlan(
+    sampler=PoissonSampler(int(INCLUDED.sum()), int(INCLUDED.sum()) // 5),
+    clip_norm=0.1,
+    noise_multiplier=0.1,
+    steps=5,
+    delta=1e-5,
+    unit=Unit.RECORD,
+)
+HALF_A_CANARY = 0.5 * EPOCH.clip_norm / EPOCH.sampler.batch  # a threshold fixed beforehand
+
+
+def power_and_ceiling(folder, canaries, directions) -> tuple[float, float]:
+    """Surely reached true-positive rate of one epoch's audit, and the proved ceiling at its false-positive rate."""
+    scores = weights(directions, released(folder, canaries, plan=EPOCH)).max(axis=0)  # [n]
+    guessed = scores > HALF_A_CANARY
+    tail = (1.0 - CONFIDENCE) / 2.0
+    power = rate_lower(int(guessed[INCLUDED].sum()), int(INCLUDED.sum()), tail=tail)
+    alarms = rate_upper(int(guessed[~INCLUDED].sum()), int((~INCLUDED).sum()), tail=tail)
+    return power, true_positive_rate_ceiling(EPOCH.guarantee(is_seeded=True), alarms)
+
+
+def test_one_epoch_of_poisson_samples_stays_below_its_ceiling_though_the_noise_hides_nothing(
+    tmp_path, canaries, directions
+):
+    power, ceiling = power_and_ceiling(tmp_path, canaries, directions)
+    assert 0.4 < power <= ceiling < 0.9
+
+
+def test_with_shuffled_batches_the_audit_passes_the_ceiling_of_poisson_samples(
+    tmp_path, canaries, directions, monkeypatch
+):
+    steps = iter(range(EPOCH.steps))
+    shuffled = ShuffledEpochs(EPOCH.sampler.units, EPOCH.sampler.batch, seed=3)
+    monkeypatch.setattr(PoissonSampler, "draw", lambda sampler, randomness: np.sort(shuffled.batch_at(next(steps))))
+    power, ceiling = power_and_ceiling(tmp_path, canaries, directions)
+    assert power > ceiling + 0.1
