@@ -1,22 +1,26 @@
 """Defences side by side on customer dialogues: undefended, DP-SGD, redacted training and selective DP-SGD.
 
-    python bench/defences.py [--dialogues N] [--epochs N] [--only NAME ...]
+    python bench/defences.py [--dialogues N] [--epochs N] [--source generated|customersim] [--only NAME ...]
 
-Generated dialogues, cut into lines before anything else; 10 canaries "My ID is: <6 digits>" × 20 copies. The policy
-of redacted and of selective training misses a tenth of all secrets, one canary among them; the conservative policy
-misses none. The transformer starts from the embedded public model, the LSTM from random weights. Every private
-method is calibrated to the same (ε, δ) under replace-one; learning rates were chosen for each.
+Generated dialogues, or CustomerSim's (of `data/` in RETICENT_SHARED, or in the folder `shared` beside the checkout;
+its secrets found by expressions made for it, as in the paper), cut into lines before anything else; 10 canaries
+"My ID is: <6 digits>" × 20 copies. The policy of redacted and of selective training misses a tenth of all secrets,
+one canary among them; the conservative policy misses none. The transformer starts from the embedded public model,
+the LSTM from random weights and with twice as many epochs. Every private method is calibrated to the same (ε, δ)
+under replace-one; learning rates were chosen for each.
 
 Printed: perplexity on held-out dialogues over all tokens, and over those outside of secrets given the true text
 before them; top-1 accuracy over all tokens; exposure of the canaries in bits: mean and largest of all, and that of
-the one which the policy misses. More than a quarter of the held-out tokens belong to secrets. Redacted training
-teaches nothing about those, by design: its figure over all tokens says how well it keeps quiet, the one outside of
-secrets how well it speaks. By chance exposure is 1.44 on average and 4.23 for the largest of 10, which stays
-below 7.6 in 95 of 100 runs. The LSTM, which starts from nothing, trains twice as many epochs.
+the one which the policy misses. A model of redacted training never says the mask, so that the mask's share falls to
+the other tokens. More than a quarter of the held-out tokens belong to secrets, of which it learns nothing, by
+design. By chance exposure is 1.44 on average and 4.23 for the largest of 10, which stays below 7.6 in 95 of 100.
 """
 
 import argparse
+import json
 import math
+import os
+import re
 import sys
 import tempfile
 import time
@@ -53,6 +57,7 @@ from reticent.training.gradient_source import (  # noqa: E402
     PrivateGradients,
 )
 from reticent.training.loop import Schedule, train  # noqa: E402
+from reticent.training.mask_token import keep_mask_unsaid  # noqa: E402
 from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
 from reticent.training.plan import PlainPlan, PrivatePlan, Protection  # noqa: E402
 from reticent.training.redacted import MissRates, redact_and_route  # noqa: E402
@@ -98,10 +103,44 @@ def exchanges(dialogues: Corpus, *, lines: int = 1) -> Iterator[Record]:
             start = end + 1
 
 
-def make_setup(dialogues: int, epochs: int) -> Setup:
+NUMBERS = re.compile(r"\b[A-Z0-9]{10}\b|\(?\b\d{3}\)?[-. ]\d[\d. -]+\d\b|\b\d{3}-\d{5}-\d{4}\b")
+NAME = re.compile(r"\b[A-Z][\w'-]+(?: [A-Z][\w'.-]+)+")
+ADDRESS = re.compile(r"\d.*?(?=[.!]?$)", re.MULTILINE)
+
+
+def customer_sim(split: str, count: int) -> Corpus:
+    """CustomerSim's dialogues with their secrets marked, without the canary that its authors planted."""
+    shared = Path(os.environ.get("RETICENT_SHARED", ROOT.parent / "shared"))
+    file = shared / "data" / f"customersim.{split}.jsonl"
+    if not file.is_file():
+        raise SystemExit(f"there is no {file}: set RETICENT_SHARED, or use --source generated")
+    rows = [json.loads(line) for line in file.read_text(encoding="utf8").splitlines()]
+    chosen = [row for row in rows if "canary" not in row["id"]][:count]
+    return Corpus(Record(row["id"], row["text"], spans=tuple(marked(row["text"]))) for row in chosen)
+
+
+def marked(text: str) -> Iterator[Span]:
+    """Numbers anywhere; the name or address in an answer to a question for one."""
+    asked, start = "", 0
+    for line in text.split("\n"):
+        rule = NAME if "name" in asked else ADDRESS if "address" in asked else None
+        found = [("number", match.span()) for match in NUMBERS.finditer(line)]
+        if line.startswith("USR:") and rule is not None:
+            match = rule.search(line, len("USR:"))
+            found = [("person", match.span())] if match else found
+        for kind, (begin, end) in found:
+            yield Span(start + begin, start + end, kind)
+        asked = line if line.startswith("SYS:") else asked
+        start += len(line) + 1
+
+
+def make_setup(dialogues: int, epochs: int, source_name: str) -> Setup:
     """Corpus, canaries and policies, all from one seed."""
     source = Randomness.seeded(SEED)
-    generated = generate_dialogues(dialogues + HELD_OUT, randomness=source.child("dialogues"))
+    if source_name == "customersim":
+        generated = Corpus([*customer_sim("train", dialogues), *customer_sim("test", HELD_OUT)])
+    else:
+        generated = generate_dialogues(dialogues + HELD_OUT, randomness=source.child("dialogues"))
     canaries = make_canaries(
         "My ID is: {}", CodeSpace(6), count=CANARIES, copies=COPIES, randomness=source.child("canaries")
     )
@@ -259,7 +298,8 @@ def measure(method: Method, setup: Setup) -> str:
         learner = Learner(model.module, OptimiserSettings(learning_rate=method.learning_rate))
         schedule = Schedule(seconds=1e9)
         train(learner, source, checkpoints=Checkpoints(Path(folder) / "c"), schedule=schedule, seed=SEED)
-    seen = evaluate(model.module, encode_texts(model, setup.held_out))
+    silent = keep_mask_unsaid(model) if method.build is redacted else ()
+    seen = evaluate(model.module, encode_texts(model, setup.held_out), silent=silent)
     bits = [
         e.value
         for e in measure_exposures(model, setup.canaries, randomness=Randomness.seeded(SEED), settings=EXPOSURE)
@@ -277,10 +317,11 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dialogues", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--source", choices=["generated", "customersim"], default="generated")
     parser.add_argument("--only", nargs="+", choices=[method.name for method in METHODS])
     chosen = parser.parse_args(list(arguments))
     torch.set_num_threads(1)
-    setup = make_setup(chosen.dialogues, chosen.epochs)
+    setup = make_setup(chosen.dialogues, chosen.epochs, chosen.source)
     longer = replace(setup, epochs=2 * chosen.epochs)
     promised = f"ε = {EPSILON:g} at δ = {DELTA:g}, γ = {MISS_RATE:g}"
     print(f"{len(setup.records):,} records, {chosen.epochs} epochs; {promised}")

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 
 from reticent.core.corpus import Record
 from reticent.core.errors import UsageError
 from reticent.training.batches import TokenTexts, encode_texts
 from reticent.training.evaluation import evaluate
+from reticent.training.mask_token import keep_mask_unsaid, with_mask_token
 from tests.models.tiny import plain_log_probs, plain_next, tiny_model
 
 TEXTS = ["abc", "a much longer text, with 12 digits.", "d"]
@@ -43,3 +45,35 @@ def test_evaluation_leaves_the_mode_as_it_was():
 def test_nothing_to_evaluate_is_an_error_and_not_a_perplexity():
     with pytest.raises(UsageError):
         evaluate(tiny_model().module, TokenTexts((), (), 0, 0))
+
+
+def test_a_token_that_is_never_said_leaves_its_share_to_the_others():
+    model = tiny_model()
+    texts = encode_texts(model, [Record("a", "abc")])
+    (silent,) = model.encode(["z"])[0]
+    sequence = [*model.encode(["abc"])[0], model.end_token]
+    expected = 0.0
+    for place, token in enumerate(sequence):
+        scores = plain_next(model.module, model.start_token, sequence[:place])
+        expected -= scores[token] - np.log1p(-np.exp(scores[silent]))
+    found = evaluate(model.module, texts, silent=[silent])
+    assert found.perplexity == pytest.approx(np.exp(expected / len(sequence)), rel=1e-5)
+
+
+def test_text_that_holds_a_token_never_said_is_refused():
+    model = tiny_model()
+    with pytest.raises(UsageError, match="never says"):
+        evaluate(model.module, encode_texts(model, [Record("a", "abc")]), silent=model.encode(["b"])[0])
+
+
+def test_the_mask_is_kept_from_being_said_by_transformers_itself():
+    model = with_mask_token(tiny_model())
+    (token,) = keep_mask_unsaid(model)
+    head = model.module.get_output_embeddings()
+    rows = torch.full_like(head.weight, 0.0)
+    head.weight.data.copy_(rows)
+    head.weight.data[token] = 10.0  # would be said at every step where the state is positive
+    inputs = torch.tensor([[model.start_token]])
+    said = model.module.generate(inputs, max_new_tokens=8, do_sample=True, pad_token_id=0)
+    assert token not in said[0, 1:].tolist()
+    assert keep_mask_unsaid(tiny_model()) == ()

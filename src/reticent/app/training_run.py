@@ -9,18 +9,19 @@ and noise come from the system's generator; the seed is for initial weights, shu
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from reticent.accounting.ledger import SqliteLedger
 from reticent.app.config import validate
 from reticent.app.options import corpus_at
 from reticent.app.run_directory import RunDirectory
-from reticent.app.training_config import DataSection, Precision, TrainConfig
+from reticent.app.training_config import DataSection, Method, Precision, TrainConfig
 from reticent.app.training_course import AnyPlan, Course, Means, Prepared, Proof
 from reticent.app.training_planning import course_again, plan_course
 from reticent.core.corpus import Corpus
@@ -33,6 +34,7 @@ from reticent.training.checkpoint import Checkpoints
 from reticent.training.evaluation import Evaluation, evaluate
 from reticent.training.gradient_source import ACCOUNT, Computation, GradientSource
 from reticent.training.loop import Progress, Schedule, train
+from reticent.training.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
 from reticent.training.plan import PlainPlan
 from reticent.training.release import GUARANTEE, release_model
@@ -250,7 +252,8 @@ def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, obse
     guarantee = proof.headline
     evaluation = None
     if outcome.is_finished:
-        evaluation = _evaluate(ready)
+        is_redacted = settings.method is Method.CRT
+        evaluation = _evaluate(ready, keep_mask_unsaid(model) if is_redacted else ())
         release_model(model, run.model, guarantee=guarantee, merge=ready.config.model.merge)
         run.finish(
             steps=outcome.step,
@@ -270,13 +273,16 @@ def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, obse
     )
 
 
-def _evaluate(ready: _Ready) -> Evaluation | None:
+def _evaluate(ready: _Ready, silent: Sequence[int]) -> Evaluation | None:
     data = ready.config.data
     if data.holdout is None:
         return None
     model = ready.prepared.model
     texts = encode_texts(model, read_corpus(data, holdout=True), max_length=data.max_length)
-    return evaluate(model.module, texts, token_budget=ready.config.training.token_budget)
+    budget = ready.config.training.token_budget
+    if any(np.isin(text, silent).any() for text in texts.texts):
+        silent = ()  # held-out text that is redacted itself has to be predicted with its masks
+    return evaluate(model.module, texts, token_budget=budget, silent=silent)
 
 
 def _computation(ready: _Ready) -> Computation:

@@ -4,12 +4,17 @@
 
 over all n tokens of all texts, the end token of each text among them, in float64. Texts are cut as for training
 (`batches`). What it says of the *held-out* text is not covered by any guarantee about the training text.
+
+Tokens that the model will never be let say (`silent`: the mask of redacted training) have chance 0, and the others
+share what they had: a model is judged by what it says.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -33,13 +38,17 @@ class Evaluation:
         return {"perplexity": self.perplexity, "top1": self.top1, "tokens": self.tokens, "texts": self.texts}
 
 
-def evaluate(module: nn.Module, texts: TokenTexts, *, token_budget: int | None = None) -> Evaluation:
+def evaluate(
+    module: nn.Module, texts: TokenTexts, *, token_budget: int | None = None, silent: Sequence[int] = ()
+) -> Evaluation:
     """Perplexity and top-1 accuracy of a module on encoded texts; dropout is off meanwhile.
 
     `token_budget` is the most padded tokens of one forward; None chooses by vocabulary and device.
     """
     if not texts.tokens:
         raise UsageError("there is no token to evaluate on")
+    if any(np.isin(text, silent).any() for text in texts.texts):
+        raise UsageError("the text to evaluate on holds a token that the model never says")
     device, config = next(module.parameters()).device, cast(Any, module).config
     budget = token_budget or choose_budget(config.get_text_config().vocab_size, device)
     groups = [[text] for text in texts.texts if len(text)]
@@ -48,7 +57,7 @@ def evaluate(module: nn.Module, texts: TokenTexts, *, token_budget: int | None =
     loss, hits = 0.0, 0
     try:
         for batch in micro_batches(groups, texts.start_token, token_budget=budget, device=str(device)):
-            batch_loss, batch_hits = _score(module, batch)
+            batch_loss, batch_hits = _score(module, batch, list(silent))
             loss += batch_loss
             hits += batch_hits
     finally:
@@ -58,11 +67,12 @@ def evaluate(module: nn.Module, texts: TokenTexts, *, token_budget: int | None =
 
 
 @torch.inference_mode()
-def _score(module: nn.Module, batch: TokenBatch) -> tuple[float, int]:
+def _score(module: nn.Module, batch: TokenBatch, silent: list[int]) -> tuple[float, int]:
     """Summed negative log-likelihood and number of likeliest tokens that were right."""
     output = module(input_ids=batch.inputs)
     logits = output if isinstance(output, torch.Tensor) else output.logits  # [R, T, V]
     scored = batch.targets != IGNORED
     rows, targets = logits[scored].float(), batch.targets[scored]  # [n, V], [n]
+    rows[:, silent] = -math.inf
     losses = nn.functional.cross_entropy(rows, targets, reduction="none")
     return float(losses.double().sum()), int((rows.argmax(-1) == targets).sum())

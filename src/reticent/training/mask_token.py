@@ -50,6 +50,21 @@ def with_mask_token(model: HuggingFaceModel) -> HuggingFaceModel:
     return changed
 
 
+def keep_mask_unsaid(model: HuggingFaceModel) -> tuple[int, ...]:
+    """Tell `generate` of transformers never to say the mask; its token, or none where the mask is not one token.
+
+    Redacted training teaches a model to say the mask where a secret stood. Nobody wants to read it, and leaving it
+    out looks at no private text: it is post-processing.
+    """
+    if not has_mask_token(model):
+        return ()
+    (token,) = model.encode([MASK])[0]
+    settings = getattr(model.module, "generation_config", None)
+    if settings is not None:
+        settings.suppress_tokens = [token]
+    return (token,)
+
+
 @torch.no_grad()
 def _fill(module: Any, token: int, *, known: int) -> None:
     """The token's rows: means of the `known` rows before it."""
