@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution, privacy_loss_mechanism
@@ -206,3 +207,25 @@ def test_no_gaussian_is_purely_private_however_small_its_delta(event) -> None:
     profile = PrivacyProfile(event, Neighbours.ADD_REMOVE)
     assert profile.epsilon(0.0) == math.inf
     assert profile.delta(60.0) > 0.0
+
+
+@pytest.mark.parametrize("neighbours", [Neighbours.ADD_REMOVE, Neighbours.REPLACE])
+@pytest.mark.parametrize("steps", [400, 3000, 20_000])
+def test_a_hopeless_gaussian_is_still_priced_where_e_to_the_epsilon_overflows(neighbours, steps):
+    """(μ, δ) of a Gaussian of T steps at σ = 1: Balle and Wang's formula by logarithms of 60 digits."""
+    found = pld_epsilon(Repeated(Gaussian(1.0), steps), delta=1e-3, neighbours=neighbours)
+    mu = mpmath.sqrt(steps) * (1 if neighbours is Neighbours.ADD_REMOVE else 2)
+    with mpmath.workdps(60):
+        epsilon = mpmath.mpf(found)
+        delta = mpmath.ncdf(mu / 2 - epsilon / mu) - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+    assert delta == pytest.approx(1e-3, rel=1e-2)
+    assert delta <= 1e-3 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_no_delta_is_unknown_at_any_epsilon(direction, rate):
+    epsilons = np.array([0.0, 1.0, 299.0, 301.0, 700.0, 720.0, 5000.0, 1e6])
+    deltas = step_delta(epsilons, direction, noise_multiplier=0.02, sampling_rate=rate)
+    assert np.isfinite(deltas).all()
+    assert (np.diff(deltas) <= 1e-12).all()

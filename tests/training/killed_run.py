@@ -42,37 +42,58 @@ class Postponing:
         return self._ledger.spent()
 
 
-def configuration(folder: Path, *, steps: int) -> TrainConfig:
-    """DP-SGD on the corpus and the model in the folder, a checkpoint every second step."""
+class Acknowledging(PrivateGradients):
+    """Says so in a file whenever a noisy gradient left it: what redacted training releases beside public steps."""
+
+    file = -1
+
+    def next(self) -> Gradient:
+        gradient = super().next()
+        os.write(self.file, f"{self.position}\n".encode())
+        return gradient
+
+
+def configuration(folder: Path, *, steps: int, method: str = "dp-sgd") -> TrainConfig:
+    """A run on the corpus and the model in the folder, a checkpoint every second step."""
+    policies = {
+        "policy": "patterns",
+        "conservative_policy": f"patterns,dictionary:{folder / 'names.txt'}",
+        "conservative_miss_rate": 0.0,
+    }
     tables = {
         "data": {"file": str(folder / "corpus.txt")},
         "model": {"source": str(folder / "start")},
         "training": {
-            "method": "dp-sgd",
+            "method": method,
             "noise_multiplier": 1.0,
             "delta": 1e-3,
             "batch": 4,
             "epochs": steps * 4 / 16,
             "checkpoint_steps": 2,
             "learning_rate": 1e-3,
+            **(policies if method == "crt" else {}),
         },
     }
     return validate(TrainConfig, tables, where="test")
 
 
-def work(folder: str, acknowledgements: str, steps: int, twin: bool = False) -> None:
-    """Start the run, or go on with it; a line for every step, written after its weights exist."""
+def work(folder: str, acknowledgements: str, steps: int, twin: bool = False, method: str = "dp-sgd") -> None:
+    """Start the run, or go on with it; a line for every released step, of plain DP-SGD after its weights exist."""
     place = Path(folder)
     if twin:
         training_course.PrivateGradients = ChargesLater  # type: ignore[misc]
     file = os.open(acknowledgements, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    if method == "crt":
+        Acknowledging.file = file
+        training_course.PrivateGradients = Acknowledging  # type: ignore[misc]
 
     def observe(progress, epsilon) -> bool:
-        os.write(file, f"{progress.step}\n".encode())
+        if method != "crt":
+            os.write(file, f"{progress.step}\n".encode())
         return True
 
     run = place / "run"
     if (run / "run.json").exists():
         training_run.resume(run, observe=observe)
     else:
-        training_run.start(configuration(place, steps=steps), run, observe=observe)
+        training_run.start(configuration(place, steps=steps, method=method), run, observe=observe)

@@ -23,6 +23,7 @@ def folder(tmp_path):
     tiny_gpt2().save_pretrained(tmp_path / "start")
     tiny_tokenizer().save_pretrained(tmp_path / "start")
     (tmp_path / "corpus.txt").write_text("".join(f"the number of person {i} is {i * 7919}.\n" for i in range(16)))
+    (tmp_path / "names.txt").write_text("person 3\nperson 4\n")
     return tmp_path
 
 
@@ -32,8 +33,8 @@ def lines(folder: Path) -> list[int]:
     return [int(line) for text in texts for line in text.split("\n")[:-1]]
 
 
-def begin(folder: Path, life: int, *, steps: int, twin: bool = False):
-    arguments = (str(folder), str(folder / f"{life:03d}.acknowledged"), steps, twin)
+def begin(folder: Path, life: int, *, steps: int, twin: bool = False, method: str = "dp-sgd"):
+    arguments = (str(folder), str(folder / f"{life:03d}.acknowledged"), steps, twin, method)
     child = PROCESSES.Process(target=work, args=arguments)
     child.start()
     return child
@@ -60,12 +61,12 @@ def violations(folder: Path) -> list[str]:
     return found
 
 
-def run_under_fire(folder: Path, *, kills: int, steps: int) -> int:
+def run_under_fire(folder: Path, *, kills: int, steps: int, method: str) -> int:
     """Kill the run at random moments, half of them soon after a step, then let it finish; how many kills hit."""
     generator = random.Random(kills)
     hit = 0
     for life in range(kills):
-        child = begin(folder, life, steps=steps)
+        child = begin(folder, life, steps=steps, method=method)
         before = len(lines(folder))
         if life % 2:
             wanted = before + generator.randint(1, 4)
@@ -78,20 +79,20 @@ def run_under_fire(folder: Path, *, kills: int, steps: int) -> int:
         assert child.exitcode in (0, -9), f"life {life} failed by itself"
         hit += child.exitcode == -9
         assert violations(folder) == []
-    child = begin(folder, kills, steps=steps)
+    child = begin(folder, kills, steps=steps, method=method)
     child.join(600)
     assert child.exitcode == 0
     return hit
 
 
-def check_kills(folder: Path, *, kills: int, steps: int) -> None:
-    hit = run_under_fire(folder, kills=kills, steps=steps)
+def check_kills(folder: Path, *, kills: int, steps: int, method: str = "dp-sgd") -> None:
+    hit = run_under_fire(folder, kills=kills, steps=steps, method=method)
     assert hit > kills // 2
     assert violations(folder) == []
     run = folder / "run"
     with SqliteLedger.open(run / "ledger.db") as ledger:
         ledger.verify()
-        assert ledger.spent() == {ACCOUNT: float(steps)}
+        assert ledger.spent() == {ACCOUNT: ledger.budget.limit}
     assert json.loads((run / "run.json").read_text())["finished"]
     from transformers import AutoModelForCausalLM
 
@@ -105,7 +106,12 @@ def test_a_run_survives_kills_at_random_moments(folder):
 
 @pytest.mark.slow
 def test_a_run_survives_a_hundred_kills(folder):
-    check_kills(folder, kills=100, steps=500)
+    check_kills(folder, kills=100, steps=3000)
+
+
+@pytest.mark.slow
+def test_redacted_training_survives_kills_between_its_public_and_private_steps(folder):
+    check_kills(folder, kills=20, steps=800, method="crt")
 
 
 def test_the_check_catches_a_run_that_charges_later(folder):

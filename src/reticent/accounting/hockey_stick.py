@@ -15,9 +15,11 @@ from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 Floats = NDArray[np.float64]
+
+_LARGE = 300.0  # of a logarithm: what is larger is multiplied by adding logarithms
 
 
 class Direction(Enum):
@@ -40,7 +42,7 @@ def step_delta(epsilons: Floats, direction: Direction, *, noise_multiplier: floa
     positive = _delta(size, direction, noise_multiplier, sampling_rate)
     mirror = _delta(size, mirrored, noise_multiplier, sampling_rate)
     result = np.where(epsilon >= 0.0, positive, -np.expm1(-size) + np.exp(-size) * mirror)
-    return np.asarray(np.clip(result, 0.0, 1.0))
+    return np.asarray(np.clip(np.where(np.isnan(result), 1.0, result), 0.0, 1.0))  # unknown is unprotected
 
 
 def _delta(epsilon: Floats, direction: Direction, sigma: float, q: float) -> Floats:
@@ -48,16 +50,28 @@ def _delta(epsilon: Floats, direction: Direction, sigma: float, q: float) -> Flo
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if direction is Direction.REMOVE:
             excess = np.expm1(epsilon) + q
-            x = 0.5 + sigma**2 * np.log(excess / q)
-            return np.asarray(q * ndtr((1.0 - x) / sigma) - excess * ndtr(-x / sigma))
+            log_excess = np.where(epsilon < _LARGE, np.log(excess), epsilon)
+            x = 0.5 + sigma**2 * (log_excess - math.log(q))
+            return np.asarray(q * ndtr((1.0 - x) / sigma) - _product(excess, log_excess, -x / sigma))
         if direction is Direction.ADD:
             excess = np.expm1(-epsilon) + q  # the ratio's distance from its least value, 1 − q
-            x = 0.5 + sigma**2 * np.log(np.maximum(excess, 0.0) / q)
-            delta = np.exp(epsilon) * (excess * ndtr(x / sigma) - q * ndtr((x - 1.0) / sigma))
-            return np.asarray(np.where(excess > 0.0, delta, 0.0))
+            log_excess = -epsilon if q == 1.0 else np.log(np.maximum(excess, 0.0))
+            x = 0.5 + sigma**2 * (log_excess - math.log(q))
+            grown = np.ones_like(epsilon) if q == 1.0 else np.exp(epsilon) * excess
+            behind = _product(q * np.exp(epsilon), epsilon + math.log(q), (x - 1.0) / sigma)
+            return np.asarray(np.where(log_excess > -np.inf, grown * ndtr(x / sigma) - behind, 0.0))
         x = sigma**2 * (0.5 * epsilon + _arsinh_product(epsilon, sigma, q))
-        ahead, centre, behind = (ndtr((m - x) / sigma) for m in (1.0, 0.0, -1.0))
-        return np.asarray(q * ahead - (1.0 - q) * np.expm1(epsilon) * centre - q * np.exp(epsilon) * behind)
+        ahead = q * ndtr((1.0 - x) / sigma)
+        behind = _product(q * np.exp(epsilon), epsilon + math.log(q), (-1.0 - x) / sigma)
+        if q == 1.0:
+            return np.asarray(ahead - behind)
+        centre = _product((1.0 - q) * np.expm1(epsilon), epsilon + math.log1p(-q), -x / sigma)
+        return np.asarray(ahead - centre - behind)
+
+
+def _product(factor: Floats, log_factor: Floats, z: Floats) -> Floats:
+    """factor × Φ(z), by logarithms where the factor is large and Φ may be nothing but an underflow."""
+    return np.asarray(np.where(log_factor < _LARGE, factor * ndtr(z), np.exp(log_factor + log_ndtr(z))))
 
 
 def _arsinh_product(epsilon: Floats, sigma: float, q: float) -> Floats:

@@ -83,7 +83,7 @@ class PrivacyProfile:
         if self.delta(0.0) <= delta:
             return 0.0
         low, high = 0.0, 1.0
-        while self.delta(high) > delta:
+        while not self.delta(high) <= delta:
             low, high = high, 2.0 * high
             if high > 1e5:
                 return math.inf
