@@ -1,1 +1,1 @@
-"""Layer 2: findings and guarantees as sentences, Markdown and one HTML page."""
+"""Findings and guarantees as sentences, tables and charts: Markdown, and one self-contained HTML page."""

@@ -1,0 +1,158 @@
+"""The first screen: a verdict per question in words, measured against proved, limits, runs beside each other.
+
+Nothing here says "safe": the best that an answer can say is that a finding was not told from chance.
+"""
+
+from reticent.core.finding import Finding
+from reticent.core.guarantee import Guarantee
+from reticent.reporting.content import Absent, Block, Card, Cell, Lines, Section, Table, Verdict, cell, table
+from reticent.reporting.numbers import Scale, interval, shown
+from reticent.reporting.questions import (
+    Answer,
+    answer_of,
+    asked,
+    detail_sentence,
+    lead_sentence,
+    proved_sentence,
+    scale_of,
+    speaker,
+)
+from reticent.reporting.report import Report, RunReport
+from reticent.reporting.strips import strips
+
+
+def verdicts(report: Report) -> Section:
+    """A question, each run's answer, and measured against proved on one axis per metric."""
+    blocks: list[Block] = []
+    for question in asked(report.runs):
+        answers = []
+        for run in report.runs:
+            finding = speaker(run, question)
+            answer = answer_of(run, finding)
+            answers.append(
+                Verdict(
+                    run.name if len(report.runs) > 1 else "",
+                    answer.name.lower(),
+                    answer.value,
+                    lead_sentence(run, question, finding),
+                    detail_sentence(finding),
+                    proved_sentence(run, finding),
+                )
+            )
+        blocks.append(Card(question.text, tuple(answers), strips(report.runs, question)))
+    if not blocks:
+        reasons = "; ".join(dict.fromkeys(run.absent.get("findings", "no attack was run") for run in report.runs))
+        blocks.append(Absent("No question was asked of a model", reasons))
+    lead = (
+        "What attacks measured, as lower bounds, and what was proved: measured ≤ true leakage ≤ proved. On each "
+        "axis the band is the measured interval, the dot its value, the dotted line what chance alone gives, the "
+        "thick line what was proved that it cannot pass on average."
+    )
+    return Section("verdicts", "What leaks", lead, tuple(blocks))
+
+
+def guarantees(report: Report) -> Section:
+    """What was proved, with everything it rests on."""
+    lead = "Upper bounds, each with what it protects and what must hold for it to hold."
+    assumed = [
+        f"{run.name if len(report.runs) > 1 else 'It'} holds if {assumption}."
+        for run in report.runs
+        if run.guarantee is not None
+        for assumption in run.guarantee.assumes
+    ]
+    blocks: tuple[Block, ...] = (_guarantees(report), *((Lines(tuple(assumed)),) if assumed else ()))
+    return Section("proved", "What was proved", lead, blocks)
+
+
+def _guarantees(report: Report) -> Table | Absent:
+    rows = []
+    for run in report.runs:
+        named = {"headline": run.guarantee} if run.guarantee is not None else {}
+        for name, one in {**named, **run.guarantees_beside}.items():
+            rows.append([cell(run.name), cell(name), cell(one.notion.value), *_promise(one)])
+    if not rows:
+        return Absent(
+            "No guarantee", "nothing was proved of these runs: plain training promises nothing of its text"
+        )
+    columns = ("run", "which", "promise", "protects", "ε", "δ", "covers")
+    return table("Guarantees", columns, rows)
+
+
+def promise(run: RunReport) -> str:
+    """The headline guarantee in a few words."""
+    one = run.guarantee
+    if one is None:
+        return "nothing proved"
+    at = f"δ = {shown(one.delta, side='up')}" if one.order is None else f"order {shown(one.order)}"
+    return f"ε ≤ {shown(one.epsilon, digits=4, side='up')} at {at} for one {one.unit.value}"
+
+
+def _promise(one: Guarantee) -> list[Cell]:
+    order = "" if one.order is None else f" at order {shown(one.order)}"
+    private = " (of this data set: keep it to yourself)" if one.data_dependent else ""
+    return [
+        cell(f"one {one.unit.value} ({one.neighbours.value})"),
+        Cell(shown(one.epsilon, digits=4, side="up") + order + private, one.epsilon),
+        Cell(shown(one.delta, digits=3, side="up"), one.delta),
+        cell(one.covers),
+    ]
+
+
+def limits(report: Report) -> Section:
+    """The gate of every run."""
+    rows = []
+    for run in report.runs:
+        for line in run.gate:
+            undecided = f"undecided: the value of {', '.join(line.undecided)} passes, its interval does not"
+            said = f"passed by {', '.join(line.by)}" if line.is_passed else "not passed"
+            if line.undecided and not line.is_passed:
+                said = undecided
+            tone = "found" if line.is_passed else ""
+            rows.append([cell(run.name), cell(line.limit), cell(f"{line.end} end"), cell(said, tone=tone)])
+    lines = [
+        f"{run.name}: {len(run.refuted)} of {len(run.comparisons)} comparisons refute the guarantee."
+        for run in report.runs
+        if run.comparisons
+    ]
+    blocks: list[Block] = [Lines(tuple(lines))] if lines else []
+    if rows:
+        blocks.append(table("Limits that were set", ("run", "limit", "counts", "outcome"), rows))
+    else:
+        why = 'none was given; an audit takes them as --fail-if "METRIC>NUMBER" and answers with its exit code'
+        blocks.append(Absent("No limit was set", why, said=""))
+    lead = "A limit is passed only when the whole interval passes it."
+    return Section("limits", "Limits and gate", lead, tuple(blocks))
+
+
+def side_by_side(report: Report) -> Section | None:
+    """Every metric of the verdicts, a column for each run; None for a single run."""
+    if len(report.runs) < 2:
+        return None
+    rows = []
+    for question in asked(report.runs):
+        spoken = [speaker(run, question) for run in report.runs]
+        metrics = sorted({finding.metric for finding in spoken if finding is not None})
+        row = [cell(", ".join(metrics))]
+        for run, finding in zip(report.runs, spoken, strict=True):
+            row.append(_beside(run, finding))
+        rows.append(row)
+    for name in sorted({name for run in report.runs for name in run.utility}):
+        values = [run.utility.get(name) for run in report.runs]
+        rows.append([cell(name), *(Cell(shown(value), value) for value in values)])
+    rows.append([cell("proved"), *(cell(promise(run)) for run in report.runs)])
+    columns = ("metric", *(run.name for run in report.runs))
+    lead = "The value that answers each question, its interval and what was proved, run by run."
+    return Section("runs", "Runs side by side", lead, (table("Runs side by side", columns, rows),))
+
+
+def _beside(run: RunReport, finding: Finding | None) -> Cell:
+    if finding is None:
+        return Cell("–")
+    if finding.void:
+        return Cell("void")
+    scale: Scale = scale_of(finding.metric)
+    ceiling = run.ceiling(finding)
+    limit = "" if ceiling is None else f"; proved ≤ {shown(ceiling, scale, side='up')}"
+    said = f"{shown(finding.value, scale)} ({interval(finding.low, finding.high, scale)}, n = {finding.n:,}{limit})"
+    answer = answer_of(run, finding)
+    return Cell(said, finding.value, answer.name.lower() if answer in (Answer.FOUND, Answer.REFUTED) else "")

@@ -1,0 +1,88 @@
+"""Numbers for people: a value with its unit, rounded to the side that keeps the sentence true.
+
+"At least" is rounded down, "at most" up; a value in the middle to the nearest. Infinity is a word, and what is
+missing is a dash and never a zero.
+"""
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from enum import StrEnum
+from typing import Final
+
+MISSING: Final = "–"
+_NOISE: Final = 1e-9  # "at least 10⁻¹⁴ bits" says no more than at least 0
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_ROUND_OFF: Final = 1e-12  # 0.07 × 100 is 7.000000000000001: no reason to print 7.001
+
+
+class Scale(StrEnum):
+    """What a metric counts in."""
+
+    SHARE = "share"
+    BITS = "bits"
+    CHANCE = "chance"
+    EPSILON = "epsilon"
+    PLAIN = "plain"
+
+
+def shown(value: float | None, scale: Scale = Scale.PLAIN, *, digits: int = 3, side: str = "nearest") -> str:
+    """The value with its unit; `side` is nearest, up or down."""
+    if value is None:
+        return MISSING
+    if math.isinf(value):
+        return "unbounded" if value > 0 else "−unbounded"
+    if scale is Scale.SHARE:
+        return f"{_rounded(100.0 * value, digits, side)}\u00a0%"
+    if scale is Scale.BITS:
+        return f"{_rounded(value, digits, side)}\u00a0bits"
+    return _rounded(value, digits, side)
+
+
+def interval(low: float, high: float, scale: Scale = Scale.PLAIN, *, digits: int = 3) -> str:
+    """Both ends with one unit, each rounded outward."""
+    if math.isinf(high):
+        return f"{shown(low, scale, digits=digits, side='down')} or more"
+    unit = {Scale.SHARE: "\u00a0%", Scale.BITS: "\u00a0bits"}.get(scale, "")
+    digits += scale is Scale.BITS  # a fourth digit, so that 19.93 of 19.93 bits is not rounded up to 20
+    factor = 100.0 if scale is Scale.SHARE else 1.0
+    ends = _rounded(factor * low, digits, "down"), _rounded(factor * high, digits, "up")
+    dash = " to " if "−" in "".join(ends) else "–"
+    return dash.join(ends) + unit
+
+
+def per_cent(confidence: float) -> str:
+    """A confidence in words: 95 %, 99.95 %; never rounded up."""
+    return f"{_rounded(100.0 * confidence, 5, 'down')}\u00a0%"
+
+
+def one_in(log_chance: float) -> str:
+    """A chance given by its natural logarithm, as people say it."""
+    if log_chance == -math.inf:
+        return "never"
+    if log_chance > math.log(0.0095):
+        return f"{_rounded(100.0 * math.exp(min(0.0, log_chance)), 2, 'nearest')}\u00a0%"
+    tens = -log_chance / math.log(10.0)
+    if tens < 6.0:
+        return f"1 in {round(math.exp(-log_chance), 1 - int(tens)):,.0f}"
+    return f"1 in 10{f'{tens:.0f}'.translate(_RAISED)}"
+
+
+def compact(value: float) -> float | None:
+    """Six significant digits for a chart; None, a gap, where there is no finite number."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _rounded(value: float, digits: int, side: str) -> str:
+    rounding = {"up": ROUND_CEILING, "down": ROUND_FLOOR, "nearest": ROUND_HALF_EVEN}[side]
+    if side == "down" and 0.0 < value < _NOISE:
+        return "0"
+    slack = 1.0
+    if side != "nearest":
+        slack = 1.0 - _ROUND_OFF if (side == "up") == (value > 0) else 1.0 + _ROUND_OFF
+    exact = Context(prec=digits, rounding=rounding).create_decimal(repr(value * slack))
+    size = abs(float(exact))
+    text = f"{float(exact):.{digits}g}" if size < 10**digits else f"{float(exact):,.0f}"
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        text = f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
+    return text.replace("-", "−")

@@ -1,0 +1,194 @@
+"""The tables of a report: records and what to do, findings, policies, updates, what is missing, how to repeat."""
+
+from reticent.reporting.actions import worst_records
+from reticent.reporting.content import Absent, Block, Cell, Heading, Lines, Section, cell, table
+from reticent.reporting.measured_sections import for_every_run
+from reticent.reporting.numbers import MISSING, Scale, interval, one_in, per_cent, shown
+from reticent.reporting.questions import answer_of, scale_of
+from reticent.reporting.report import Report, RunReport
+
+
+def records_section(report: Report) -> Section:
+    """The records at most risk, with suggested actions."""
+    lead = (
+        "The training records nearest to the worst corner of the risk map, by id, with what the numbers suggest. "
+        "“Stands out”: likelier to be said, or better known against the base, than 97.5\u00a0% of the held-out."
+    )
+    return Section("records", "Records and what to do", lead, for_every_run(report, "risk", "Records", _records))
+
+
+def _records(run: RunReport, _: str) -> Block | None:
+    advised = worst_records(run)
+    if not advised or run.risk_map is None:
+        return None
+    rows = [
+        (
+            cell(one.point.id),
+            Cell(one_in(one.point.log_chance), one.point.log_chance),
+            Cell(f"{shown(one.point.calibrated)} nats", one.point.calibrated),
+            cell(
+                "stands out" if one.stands_out else "as its kind does",
+                tone="found" if one.stands_out else "",
+            ),
+            cell("covered" if one.point.facts is None else one.point.facts.masked[:64]),
+            cell(" ".join(one.actions)),
+        )
+        for one in advised
+    ]
+    columns = (
+        "record",
+        f"chance in {run.risk_map.samples:,} samples",
+        "loss minus base’s",
+        "among its kind",
+        "text, covered",
+        "suggested",
+    )
+    note = (
+        ""
+        if any(one.point.facts for one in advised)
+        else "With --corpus FILE the list also tells copies and kinds of secrets."
+    )
+    return table(f"The {len(rows)} records at most risk", columns, rows, note=note)
+
+
+def findings_section(report: Report) -> Section:
+    """Every finding, void ones too."""
+    rows = []
+    for run in report.runs:
+        for one in run.findings:
+            scale, ceiling = scale_of(one.metric), run.ceiling(one)
+            verdict = f"void: {one.void}" if one.void else answer_of(run, one).value
+            rows.append(
+                (
+                    *([cell(run.name)] if len(report.runs) > 1 else []),
+                    cell(one.metric),
+                    cell(one.attack),
+                    Cell(shown(one.value, scale), one.value),
+                    cell(f"{interval(one.low, one.high, scale)} ({per_cent(one.confidence)})"),
+                    cell(one.n),
+                    Cell(shown(one.null, scale), one.null),
+                    Cell(shown(ceiling, scale, side="up"), ceiling),
+                    cell(verdict, tone="" if one.void else answer_of(run, one).name.lower()),
+                    cell("; ".join(one.notes) or MISSING),
+                )
+            )
+    columns: tuple[str, ...] = (
+        "metric",
+        "attack",
+        "value",
+        "interval",
+        "n",
+        "without leakage",
+        "proved at most",
+        "verdict",
+        "notes",
+    )
+    if len(report.runs) > 1:
+        columns = ("run", *columns)
+    blocks: tuple[Block, ...] = (
+        (table("All findings", columns, rows),) if rows else (Absent("Findings", "no attack was run"),)
+    )
+    joint = {per_cent(run.confidence) for run in report.runs if run.confidence is not None}
+    together = f" All intervals of an audit hold together with {', '.join(sorted(joint))}." if joint else ""
+    lead = f"Every number with its interval, the number of targets n, and what it is to be read beside.{together}"
+    return Section("findings", "All findings", lead, blocks)
+
+
+def policies_section(report: Report) -> Section:
+    """How much of the secrets the policies find."""
+    lead = "How much of what is sensitive a policy finds, counted on labelled text. What it misses is not redacted."
+    return Section("policies", "Policy recall", lead, for_every_run(report, "policies", "Policy recall", _policies))
+
+
+def _policies(run: RunReport, _: str) -> Block | None:
+    if not run.policies:
+        return None
+    rows = [
+        (
+            cell(rate.policy),
+            cell(rate.what),
+            Cell(shown(rate.value, Scale.SHARE), rate.value),
+            cell(f"{interval(rate.low, rate.high, Scale.SHARE)} ({per_cent(rate.confidence)})"),
+            cell(rate.trials),
+        )
+        for rate in run.policies
+    ]
+    return table("Policies", ("policy", "what", "value", "interval", "n"), rows)
+
+
+def update_section(report: Report) -> Section:
+    """What an update gives away."""
+    lead = "What the step from one snapshot of the model to the next gives away of the text that was added."
+    return Section("update", "Update", lead, for_every_run(report, "update", "Update", _update))
+
+
+def _update(run: RunReport, _: str) -> Block | None:
+    if not run.update:
+        return None
+    said = {True: "above it", False: "not above it", None: MISSING}
+    rows = [
+        (
+            cell(one.update),
+            cell(one.number),
+            Cell(shown(one.bits, Scale.BITS), one.bits),
+            Cell(shown(one.score, digits=4), one.score),
+            cell(said[one.is_above_null], tone="found" if one.is_above_null else ""),
+            cell(MISSING if one.records is None else ", ".join(one.records[:5]) or "in no added record"),
+        )
+        for one in run.update
+    ]
+    columns = ("update", "phrase", "bits gained", "differential score", "null", "records that hold it")
+    note = "Phrases are text and stand in no report. Findings with their intervals stand under All findings."
+    return table(f"The {len(rows)} phrases that changed most", columns, rows, note=note)
+
+
+def untested_section(report: Report) -> Section:
+    """What was not tested, and why."""
+    blocks: list[Block] = []
+    for run in report.runs:
+        if len(report.runs) > 1:
+            blocks.append(Heading(run.name))
+        skipped = [(cell(line.attack), cell(line.needs), cell(line.skipped)) for line in run.plan if line.skipped]
+        void = dict.fromkeys((one.metric, one.void) for one in run.findings if one.void)
+        skipped += [(cell(metric), cell("a usable number"), cell(reason)) for metric, reason in void]
+        if skipped:
+            blocks.append(table("Not tested", ("what", "needs", "why not"), skipped))
+        else:
+            blocks.append(
+                Absent(
+                    "No line of the plan was skipped", run.absent.get("plan", "every planned attack ran"), said=""
+                )
+            )
+        blocks.append(Lines((*run.notes, "Attacks that nobody has thought of yet.", *_unseen(run))))
+    lead = "An absence in this report is not evidence. These were not measured:"
+    return Section("untested", "What was not tested, and why", lead, tuple(blocks))
+
+
+def _unseen(run: RunReport) -> tuple[str, ...]:
+    names = {
+        "exposure": "planted secrets",
+        "roc": "membership",
+        "risk": "lazy reconstruction",
+        "policies": "policy recall",
+    }
+    return tuple(f"Not measured: {names.get(key, key)}: {why}." for key, why in run.absent.items() if key in names)
+
+
+def reproduce_section(report: Report) -> Section:
+    """Commands, versions, seeds, fingerprints."""
+    blocks: list[Block] = []
+    for run in report.runs:
+        origin = run.origin
+        if len(report.runs) > 1:
+            blocks.append(Heading(run.name))
+        blocks.append(Lines((origin.command,), is_code=True))
+        seed = MISSING if origin.seed is None else str(origin.seed)
+        facts = {"kind of run": run.kind, "model": run.model, "base": run.base or MISSING, "seed": seed}
+        facts |= {"started": origin.started, "finished": origin.finished or "not finished"}
+        facts |= {f"fingerprint of {name}": value for name, value in origin.fingerprints.items()}
+        facts |= {f"version of {name}": value for name, value in origin.versions.items()}
+        facts["read from"] = ", ".join(origin.sources)
+        rows = [(cell(name), cell(value)) for name, value in facts.items()]
+        blocks.append(table("What the run was", ("what", "value"), rows))
+    lead = "The command, versions, seeds and fingerprints of what was read. Paths are as the run recorded them."
+    return Section("reproduce", "How to reproduce", lead, tuple(blocks))

@@ -1,0 +1,225 @@
+"""The nouns of a report: what runs measured and proved, as plain values that a page can be drawn from.
+
+A `Report` holds one `RunReport` for each run, beside each other. Everything that costs thought (curves, intervals,
+bounds) was computed by whoever made the report; here are numbers and ids. Nothing here says "safe", and nothing
+holds text of a corpus: `RiskPoint.masked` and `RecordFacts.masked` have every letter and digit already covered.
+
+A part that is None or empty was not measured; `absent` says why, by the section's key.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reticent.core.finding import Comparison, Finding, Verdict
+from reticent.core.guarantee import Guarantee
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A curve with its interval: x and y [n], `low` and `high` [n] or empty; from `n` observations."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    n: int | None = None
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y) or len(self.low) != len(self.high) or len(self.low) not in (0, len(self.x)):
+            raise ValueError(f"{self.name}: a curve needs as many values as places")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFacts:
+    """What the corpus itself says of a record, without its text."""
+
+    copies: int
+    kinds: tuple[str, ...]
+    masked: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskPoint:
+    """A record of the risk map: log-probabilities in nats; `standing` None for groups to compare with."""
+
+    id: str
+    tokens: int
+    emission: float
+    log_chance: float
+    calibrated: float
+    standing: float | None = None
+    facts: RecordFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RiskGroup:
+    """Records of one kind in the map."""
+
+    name: str
+    points: tuple[RiskPoint, ...]
+    skipped: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RiskMap:
+    """The map of one run: `samples` is how often the lazy attacker draws."""
+
+    groups: tuple[RiskGroup, ...]
+    samples: int
+    model: str
+    reference: str
+
+    def group(self, name: str) -> RiskGroup | None:
+        """The group of that name, where there is one."""
+        return next((group for group in self.groups if group.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryExposure:
+    """Exposure of one planted secret, in bits, of `bits` that it had."""
+
+    canary: str
+    value: float
+    low: float
+    high: float
+    bits: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakagePoint:
+    """Bits of a secret of `secret_bits` that may leak at most; `traditional` is what ε at δ = 2^−b says."""
+
+    secret_bits: float
+    most: float
+    traditional: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """What the ledger says: the limit of each account, in `measure`, and what was spent by when (seconds since)."""
+
+    measure: str
+    limit: float
+    accounts: tuple[Series, ...]
+    rows: int
+    started: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRate:
+    """One measured rate of a policy: what is counted, hits of trials, with its interval."""
+
+    policy: str
+    what: str
+    value: float | None
+    low: float
+    high: float
+    confidence: float
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatePhrase:
+    """A phrase that an update gives away, by number, never by its text; `records` None if not looked up."""
+
+    update: str
+    number: int
+    bits: float
+    score: float
+    is_above_null: bool | None
+    records: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLine:
+    """An attack of the plan; `skipped` says why it did not run."""
+
+    attack: str
+    needs: str
+    n: int
+    seconds: float
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateLine:
+    """A limit and what was measured of it; `end` of the interval is what counts."""
+
+    limit: str
+    end: str
+    is_passed: bool
+    by: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """How to make the run again."""
+
+    command: str
+    started: str
+    finished: str
+    seed: int | None
+    versions: Mapping[str, str]
+    fingerprints: Mapping[str, str]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """All that one run says."""
+
+    name: str
+    kind: str
+    model: str
+    origin: Origin
+    base: str | None = None
+    findings: tuple[Finding, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    guarantee: Guarantee | None = None
+    guarantees_beside: Mapping[str, Guarantee] = field(default_factory=dict)
+    confidence: float | None = None
+    utility: Mapping[str, float] = field(default_factory=dict)
+    plan: tuple[PlanLine, ...] = ()
+    gate: tuple[GateLine, ...] = ()
+    notes: tuple[str, ...] = ()
+    risk_map: RiskMap | None = None
+    roc: tuple[Series, ...] = ()
+    exposures: tuple[CanaryExposure, ...] = ()
+    exposure_null: float | None = None
+    extraction: tuple[Series, ...] = ()
+    leakage: tuple[LeakagePoint, ...] = ()
+    budget: BudgetUse | None = None
+    policies: tuple[PolicyRate, ...] = ()
+    update: tuple[UpdatePhrase, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    def ceiling(self, finding: Finding) -> float | None:
+        """What was proved the finding's metric cannot pass; None where the two are not comparable."""
+        return next((one.ceiling for one in self.comparisons if one.finding == finding), None)
+
+    def verdict(self, finding: Finding) -> Verdict | None:
+        """What the finding says of the guarantee; None without one."""
+        return next((one.verdict for one in self.comparisons if one.finding == finding), None)
+
+    @property
+    def refuted(self) -> tuple[Comparison, ...]:
+        """Comparisons in which more was measured than was proved possible."""
+        return tuple(one for one in self.comparisons if one.verdict is Verdict.REFUTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Runs beside each other, and when they were set so."""
+
+    runs: tuple[RunReport, ...]
+    written: str
+    version: str
+
+    def __post_init__(self) -> None:
+        names = [run.name for run in self.runs]
+        if not names or len(set(names)) != len(names):
+            raise ValueError("a report needs runs with distinct names")

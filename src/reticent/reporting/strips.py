@@ -1,0 +1,63 @@
+"""Measured against proved: for every metric one axis, with each run's interval, the null and the ceiling on it."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from reticent.core.finding import Finding
+from reticent.reporting.content import Mark, Strip
+from reticent.reporting.numbers import Scale, interval, per_cent, shown
+from reticent.reporting.questions import Question, answer_of, scale_of, speaker
+from reticent.reporting.report import RunReport
+
+_TICKS: Final = 4
+
+
+def strips(runs: Sequence[RunReport], question: Question) -> tuple[Strip, ...]:
+    """An axis for each metric that answers the question, with a mark for every run that measured it."""
+    spoken = [(run, finding) for run in runs if (finding := speaker(run, question)) and not finding.void]
+    metrics = dict.fromkeys(finding.metric for _, finding in spoken)
+    return tuple(_strip(metric, [one for one in spoken if one[1].metric == metric], runs) for metric in metrics)
+
+
+def _strip(metric: str, spoken: Sequence[tuple[RunReport, Finding]], runs: Sequence[RunReport]) -> Strip:
+    scale = scale_of(metric)
+    nulls: list[float] = [finding.null for _, finding in spoken if finding.null is not None]
+    marks = tuple(_mark(run, finding, is_only=len(runs) == 1) for run, finding in spoken)
+    start, end = _ends(scale, [*nulls, *(value for mark in marks for value in (mark.low, mark.high, mark.ceiling))])
+    ticks = tuple((at, shown(at, scale)) for at in _round_places(start, end))
+    words = spoken[0][1].measure
+    return Strip(metric, words, marks, max(nulls, default=None), start, end, ticks)
+
+
+def _mark(run: RunReport, finding: Finding, *, is_only: bool) -> Mark:
+    scale, ceiling = scale_of(finding.metric), run.ceiling(finding)
+    words = (
+        f"{shown(finding.value, scale)}, {per_cent(finding.confidence)} interval "
+        f"{interval(finding.low, finding.high, scale)}, n = {finding.n:,}, {finding.attack}"
+    )
+    words += (
+        "; nothing proved of it" if ceiling is None else f"; proved: at most {shown(ceiling, scale, side='up')}"
+    )
+    label = "" if is_only else run.name
+    return Mark(
+        label, finding.value, finding.low, finding.high, ceiling, words, answer_of(run, finding).name.lower()
+    )
+
+
+def _ends(scale: Scale, values: Sequence[float | None]) -> tuple[float, float]:
+    """The axis: shares and chances from 0 to 1, everything else as far as it was measured or proved."""
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if scale in (Scale.SHARE, Scale.CHANCE) and all(0.0 <= value <= 1.0 for value in known):
+        return 0.0, 1.0
+    start, end = min([0.0, *known]), max([0.0, *known])
+    return start, end if end > start else start + 1.0
+
+
+def _round_places(start: float, end: float) -> list[float]:
+    """A few round numbers between the ends."""
+    rough = (end - start) / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= rough * 0.999)
+    first = math.ceil(start / step - 1e-9)
+    return [round(place * step, 12) for place in range(first, math.floor(end / step + 1e-9) + 1)]

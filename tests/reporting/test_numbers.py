@@ -1,0 +1,59 @@
+"""Numbers for people keep their sentence true."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reticent.reporting.numbers import Scale, compact, interval, one_in, per_cent, shown
+
+RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
+
+
+def number(text: str) -> float:
+    """The number that a text says."""
+    plain = text.replace(",", "").replace("\u00a0%", "").replace("\u00a0bits", "")
+    mantissa, _, raised = plain.partition("·10")
+    return float(mantissa.replace("−", "-")) * 10.0 ** int(raised.translate(RAISED) or 0)
+
+
+@given(st.floats(min_value=-1e9, max_value=1e9, allow_nan=False, allow_subnormal=False))
+def test_at_least_is_never_above_and_at_most_never_below(value):
+    slack = 1e-11 * abs(value)
+    assert number(shown(value, side="down")) <= value + slack
+    assert number(shown(value, side="up")) >= value - slack
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_an_interval_is_rounded_outward(one, other):
+    low, high = sorted((one, other))
+    said = [number(end) for end in interval(low, high, Scale.SHARE).split("–")]
+    assert said[0] / 100.0 <= low + 1e-12
+    assert said[1] / 100.0 >= high - 1e-12
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (shown(0.0312, Scale.SHARE), "3.12\u00a0%"),
+        (shown(0.07, Scale.SHARE, side="up"), "7\u00a0%"),  # 0.07 × 100 is 7.000000000000001
+        (shown(None), "–"),
+        (shown(math.inf), "unbounded"),
+        (shown(1234567.0), "1,230,000"),
+        (interval(1.0, math.inf), "1 or more"),
+        (per_cent(0.99958), "99.958\u00a0%"),
+        (per_cent(0.9999999), "99.999\u00a0%"),  # never "100 %"
+        (one_in(-math.inf), "never"),
+        (one_in(math.log(0.5)), "50\u00a0%"),
+        (one_in(math.log(1e-4)), "1 in 10,000"),
+        (one_in(-200.0), "1 in 10⁸⁷"),
+    ],
+)
+def test_what_is_shown(said, expected):
+    assert said == expected
+
+
+def test_a_chart_has_a_gap_where_there_is_no_number():
+    assert compact(-math.inf) is None
+    assert compact(1.23456789) == 1.23457
