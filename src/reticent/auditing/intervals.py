@@ -4,8 +4,8 @@
     Wilson (1927)            rates p with |k/n − p| ≤ z √(p(1 − p)/n): shorter, coverage about right on average only
     bootstrap (Efron 1979)   quantiles of the statistic over samples drawn again from each sample, approximate
 
-All assume independent observations. No trial is no data: the interval of a rate is [0, 1], never a point.
-Intervals of ROC curves are in `roc`.
+The first lives in `core.proportion`. All assume independent observations. No trial is no data: the interval of a
+rate is [0, 1], never a point. Intervals of ROC curves are in `roc`.
 """
 
 import math
@@ -14,49 +14,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reticent.core.proportion import check_counts
+from reticent.core.proportion import clopper_pearson as clopper_pearson
+from reticent.core.proportion import rate_lower as rate_lower
+from reticent.core.proportion import rate_upper as rate_upper
 from reticent.core.randomness import Randomness
 
 Floats = NDArray[np.float64]
 
 
-def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Two-sided interval for the rate behind `successes` of `trials`; [0, 1] where there was no trial.
-
-    Guarantee: contains the true rate with at least `confidence`, for independent trials.
-    """
-    tail = (1.0 - _checked(confidence)) / 2.0
-    return rate_lower(successes, trials, tail=tail), rate_upper(successes, trials, tail=tail)
-
-
-def rate_lower(successes: int, trials: int, *, tail: float) -> float:
-    """Clopper and Pearson's lower limit alone.
-
-    Guarantee: above the true rate with chance at most `tail`, for independent trials.
-    """
-    _check_counts(successes, trials, tail)
-    if successes == 0:
-        return 0.0
-    from scipy.special import betaincinv  # deferred: keeps the command line quick to start
-
-    return float(betaincinv(successes, trials - successes + 1, tail))
-
-
-def rate_upper(successes: int, trials: int, *, tail: float) -> float:
-    """Clopper and Pearson's upper limit alone.
-
-    Guarantee: below the true rate with chance at most `tail`, for independent trials.
-    """
-    _check_counts(successes, trials, tail)
-    if successes == trials:
-        return 1.0
-    from scipy.special import betainccinv
-
-    return float(betainccinv(successes + 1, trials - successes, tail))
-
-
 def wilson(successes: int, trials: int, *, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval: for tables and plots; what refutes a guarantee uses `clopper_pearson`."""
-    _check_counts(successes, trials, 0.5)
+    check_counts(successes, trials)
     if trials == 0:
         return 0.0, 1.0
     z = normal_quantile(_checked(confidence))
@@ -114,10 +83,3 @@ def _checked(confidence: float) -> float:
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be in (0, 1), found {confidence}")
     return confidence
-
-
-def _check_counts(successes: int, trials: int, tail: float) -> None:
-    if not 0 <= successes <= trials:
-        raise ValueError(f"a rate needs 0 <= successes <= trials, found {successes} of {trials}")
-    if not 0.0 < tail < 1.0:
-        raise ValueError(f"a tail must be in (0, 1), found {tail}")

@@ -129,6 +129,16 @@ _RULES = (
         announced=_announcement(_CODE_WORDS),
     ),
 )
+
+
+def rules_as_patterns() -> list[tuple[str, str]]:
+    """Kind and one regular expression for each rule that needs no announcement: for other engines to compare with.
+
+    Without the checks of digits and without the order of rules, so they match more than the policy finds.
+    """
+    return [(rule.kind, f"(?={rule.start.value}){rule.pattern}{_END}") for rule in _RULES if not rule.announced]
+
+
 # What a text must hold anywhere for a start to be worth looking for.
 _NEEDED = {Start.ADDRESS: "@", Start.HEXADECIMAL: ":[0-9A-Fa-f]{0,4}:", Start.IBAN: r"\d\d", Start.MONTH: r"\d"}
 _MASKS = "|".join(re.escape(mask) for mask in (MASK, *(mask_for(kind) for kind in KINDS)))
@@ -151,6 +161,11 @@ class PatternPolicy:
 
     def __repr__(self) -> str:
         return f"PatternPolicy({self.name})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what decides the findings, together with the version of the code."""
+        return f"patterns {','.join(self.kinds)} {self.reads_context}"
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text.

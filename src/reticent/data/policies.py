@@ -1,7 +1,8 @@
 """Policies made of other things than patterns: word lists, gold labels, unions, and one that misses on purpose.
 
 Each returns sorted, non-overlapping spans and says whether it is local: whether masking one span leaves what it
-finds elsewhere as it is. Contextual taggers live elsewhere.
+finds elsewhere as it is. Contextual taggers live elsewhere; a policy whose findings may be kept has a
+`fingerprint`.
 """
 
 import hashlib
@@ -30,6 +31,7 @@ class Dictionary:
         self.is_local = True
         self._ignore_case = ignore_case
         self._kinds: dict[str, str] = {}
+        self.kinds = tuple(sorted(set(entries.values())))
         self._lengths: dict[str, set[int]] = {}  # first word -> numbers of words of its phrases
         masks = {MASK, *(mask_for(kind) for kind in entries.values())}
         self._masks = re.compile("|".join(re.escape(mask) for mask in sorted(masks)))
@@ -43,6 +45,12 @@ class Dictionary:
 
     def __repr__(self) -> str:
         return f"Dictionary({self.name}, {len(self._kinds)} entries)"
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of entries, kinds and case: what decides the findings."""
+        listed = "\0".join(f"{phrase}\1{kind}" for phrase, kind in sorted(self._kinds.items()))
+        return f"dictionary {self._ignore_case} {_text_digest(listed).hex()}"
 
     def _key(self, text: str) -> str:
         spaced = _SPACE.sub(" ", text)
@@ -113,6 +121,17 @@ class Union:
 
     def __repr__(self) -> str:
         return f"Union({self.name})"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Those of its parts that name theirs; asking a tagger may load it."""
+        return tuple(dict.fromkeys(kind for policy in self._policies for kind in getattr(policy, "kinds", ())))
+
+    @property
+    def fingerprint(self) -> str:
+        """Those of its parts; empty, and so no fingerprint, where a part has none."""
+        parts = [str(getattr(policy, "fingerprint", "")) for policy in self._policies]
+        return f"union [{' | '.join(parts)}]" if all(parts) else ""
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text."""

@@ -4,11 +4,11 @@ Overlapping spans are merged and adjacent equal masks (only spaces or tabs betwe
 of words of a name does not show. Masks that are already in the text count as masks: they collapse with their
 neighbours and nothing inside them is replaced, which makes redaction idempotent for every local policy and makes a
 text with a secret and the same text with a mask in its place come out equal: the neighbours of a
-confidentiality guarantee. Fake values in place of masks are not made here.
+confidentiality guarantee. Fake values in place of masks, and scrubbing of whole corpora, are in `scrubbing`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -52,17 +52,25 @@ class Redaction:
 
     def to_redacted(self, start: int, end: int) -> tuple[int, int]:
         """Where [start, end) of the original went; an edge inside a mask moves to the mask's edge."""
-        return self._move(start, is_end=False), self._move(end, is_end=True)
+        moves = [(r.start, r.end, r.new_start, r.new_end) for r in self.replacements]
+        return _move(start, moves, is_end=False), _move(end, moves, is_end=True)
 
-    def _move(self, position: int, *, is_end: bool) -> int:
-        shift = 0
-        for r in self.replacements:
-            if position < r.start or (is_end and position == r.start):
-                break
-            if position < r.end or (is_end and position == r.end):
-                return r.new_end if is_end else r.new_start
-            shift = r.new_end - r.end
-        return position + shift
+    def to_original(self, start: int, end: int) -> tuple[int, int]:
+        """Where [start, end) of the redacted text came from; an edge inside a mask moves to its span's edge."""
+        moves = [(r.new_start, r.new_end, r.start, r.end) for r in self.replacements]
+        return _move(start, moves, is_end=False), _move(end, moves, is_end=True)
+
+
+def _move(position: int, moves: list[tuple[int, int, int, int]], *, is_end: bool) -> int:
+    """Where a position goes when each [start, end) of `moves` becomes [new start, new end)."""
+    shift = 0
+    for start, end, new_start, new_end in moves:
+        if position < start or (is_end and position == start):
+            break
+        if position < end or (is_end and position == end):
+            return new_end if is_end else new_start
+        shift = new_end - end
+    return position + shift
 
 
 def mask_for(kind: str) -> str:
@@ -136,7 +144,11 @@ def redact_record(record: Record, spans: Iterable[Span], *, style: MaskStyle = M
 
     What is left in `spans` is what was missed, or missed in part.
     """
-    redaction = redact(record.text, spans, style=style)
+    return move_labels(record, redact(record.text, spans, style=style))
+
+
+def move_labels(record: Record, redaction: Redaction) -> Record:
+    """The record with its redacted text, and those of its labels that are not wholly replaced."""
     left = []
     for span in record.spans:
         if not any(r.start <= span.start and span.end <= r.end for r in redaction.replacements):
@@ -158,6 +170,15 @@ def redact_records(
 
 def find_in(records: Iterable[Record], policy: Policy) -> Iterator[tuple[Record, tuple[Span, ...]]]:
     """Each record with what `policy` finds in its text; texts are given to it in batches."""
+    for record, (found,) in find_by_all(records, [policy]):
+        yield record, found
+
+
+def find_by_all(
+    records: Iterable[Record], policies: Sequence[Policy]
+) -> Iterator[tuple[Record, tuple[tuple[Span, ...], ...]]]:
+    """Each record with what each policy finds in it, in one pass over the records."""
     remaining = iter(records)
     while batch := list(islice(remaining, _BATCH)):
-        yield from zip(batch, policy.find([record.text for record in batch]), strict=True)
+        texts = [record.text for record in batch]
+        yield from zip(batch, zip(*(policy.find(texts) for policy in policies), strict=True), strict=True)

@@ -6,14 +6,14 @@ One pass over streamed records. Secrets and texts are counted by digests: no val
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reticent.core.corpus import Policy, Record
 from reticent.data.deduplication import TextCounter
 from reticent.data.measurement import Measurement, MeasurementTally
-from reticent.data.redaction import find_in
+from reticent.data.redaction import find_by_all
 
 SCHEMA_VERSION = 1
 
@@ -30,7 +30,7 @@ class KindCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What `scan` saw. `measurement` is there where labels were to be used."""
+    """What `scan` saw. `measurement` is there where labels were to be used, `compared` has those of rivals."""
 
     policy: str
     is_local: bool
@@ -43,6 +43,7 @@ class Scan:
     sensitive_records: int
     kinds: dict[str, KindCount]
     measurement: Measurement | None
+    compared: tuple[Measurement, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -67,21 +68,34 @@ class Scan:
                 for kind, count in self.kinds.items()
             },
             "measurement": None if self.measurement is None else self.measurement.to_json(),
+            "compared": [measurement.to_json() for measurement in self.compared],
         }
 
 
-def scan(records: Iterable[Record], policy: Policy, *, labels: bool = False, confidence: float = 0.95) -> Scan:
-    """Count what `policy` finds; with `labels`, compare it with the records' own spans as well.
+def scan(
+    records: Iterable[Record],
+    policy: Policy,
+    *,
+    labels: bool = False,
+    rivals: Sequence[Policy] = (),
+    confidence: float = 0.95,
+) -> Scan:
+    """Count what `policy` finds; with `labels`, compare it with the records' own spans as well, and `rivals` too.
 
     Takes any iterable: wrap it to show progress.
     """
+    if rivals and not labels:
+        raise ValueError("policies are compared by labels alone")
     texts = TextCounter()
     owners: Counter[bytes] = Counter()
     secrets: dict[str, Counter[bytes]] = {}
     holders: Counter[str] = Counter()
     tally = MeasurementTally(policy.name, confidence=confidence)
+    others = [MeasurementTally(rival.name, confidence=confidence) for rival in rivals]
     characters = sensitive = 0
-    for record, found in find_in(records, policy):
+    for record, (found, *rest) in find_by_all(records, [policy, *rivals]):
+        for other, spans in zip(others, rest, strict=True):
+            other.add(record, spans)
         texts.add(record.text)
         owners[_digest(record.owner)] += 1
         characters += len(record.text)
@@ -106,6 +120,7 @@ def scan(records: Iterable[Record], policy: Policy, *, labels: bool = False, con
             for kind, counts in sorted(secrets.items())
         },
         measurement=tally.result() if labels else None,
+        compared=tuple(other.result() for other in others),
     )
 
 

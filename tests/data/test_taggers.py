@@ -1,0 +1,87 @@
+"""Taggers of other people behind our protocol: spaCy, libphonenumber, Presidio."""
+
+import pickle
+
+import pytest
+
+from reticent.core.errors import UsageError
+from reticent.data import named_entities
+from reticent.data.named_entities import INSTALL, SpacyPolicy, english_pipeline
+from reticent.data.phones import PhoneNumbers
+
+TEXT = "On Monday John Smith of Microsoft flew to Berlin."
+
+
+@pytest.fixture(scope="module")
+def spacy_policy() -> SpacyPolicy:
+    spacy = pytest.importorskip("spacy")
+    if not [name for name in spacy.util.get_installed_models() if name.startswith("en_")]:
+        pytest.skip(f"no English spaCy pipeline; {INSTALL}")
+    return SpacyPolicy()
+
+
+def words(policy, text):
+    return {(s.kind, text[s.start : s.end]) for s in policy.find([text])[0]}
+
+
+def test_spacy_finds_typed_entities(spacy_policy):
+    assert {("PERSON", "John Smith"), ("GPE", "Berlin")} <= words(spacy_policy, TEXT)
+    assert not spacy_policy.is_local
+    assert "PERSON" in spacy_policy.kinds
+    assert words(SpacyPolicy(kinds=["GPE"]), TEXT) == {("GPE", "Berlin")}
+
+
+def test_long_text_is_read_in_pieces_and_offsets_stay_right(spacy_policy, monkeypatch):
+    monkeypatch.setattr(named_entities, "_LONGEST", 60)
+    text = f"{TEXT} " * 6
+    found = [text[s.start : s.end] for s in spacy_policy.find([text])[0]]
+    assert found.count("John Smith") >= 5
+    pieces = list(named_entities._pieces("a" * 200))
+    assert "".join(piece for _, piece in pieces) == "a" * 200
+    assert all(("a" * 200)[start:].startswith(piece) for start, piece in pieces)
+
+
+def test_pipeline_is_loaded_by_each_process_itself(spacy_policy):
+    spacy_policy.find([TEXT])
+    assert len(pickle.dumps(spacy_policy)) < 1000
+    assert spacy_policy.fingerprint == pickle.loads(pickle.dumps(spacy_policy)).fingerprint
+
+
+def test_without_a_pipeline_the_error_has_the_install_line(monkeypatch):
+    util = pytest.importorskip("spacy.util")
+    monkeypatch.setattr(util, "get_installed_models", lambda: ["de_core_news_sm"])
+    with pytest.raises(UsageError) as caught:
+        english_pipeline()
+    assert caught.value.hint == INSTALL
+
+
+def test_unknown_pipeline_is_refused():
+    pytest.importorskip("spacy")
+    with pytest.raises(UsageError, match="no such spaCy pipeline"):
+        SpacyPolicy("en_absent").find(["x"])
+
+
+def test_phone_numbers_of_real_plans_are_found_and_others_are_not():
+    pytest.importorskip("phonenumbers")
+    text = "call (415) 555-2671, +44 20 7946 0958 or 000-000-0000"
+    assert words(PhoneNumbers(), text) == {("PHONE", "(415) 555-2671"), ("PHONE", "+44 20 7946 0958")}
+    with pytest.raises(ValueError, match="country"):
+        PhoneNumbers(["XX"])
+
+
+@pytest.mark.slow
+def test_presidio_finds_and_never_opens_a_connection(spacy_policy, monkeypatch, tmp_path):
+    import socket
+
+    pytest.importorskip("presidio_analyzer")
+    from reticent.data.presidio import PresidioPolicy
+
+    def refuse(*arguments, **options):
+        raise AssertionError("a connection was opened")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    text = "John Smith has ada@byron.org and 4111 1111 1111 1111."
+    found = words(PresidioPolicy(), text)
+    assert {"John Smith", "ada@byron.org", "4111 1111 1111 1111"} <= {value for _, value in found}
+    assert len(pickle.dumps(PresidioPolicy())) < 1000
