@@ -1,0 +1,322 @@
+"""From (ε, δ), a unit and a number of answers to a mechanism, its budget and what it proves.
+
+Filters (SubMix-F) get a limit d in Rényi nats at one order a, the greatest whose conversion stays within (ε, δ):
+
+    d = ε − log(1 − 1/a) + log(δ a)/(a − 1)          at part level
+    the same at order a²/(2a−1) for (2a−1)/(a−1)·d   at owner level (`parts.owner_point`)
+
+The order is the one with the greatest d/a, since a small charge grows with a. Mechanisms with one public price are
+calibrated so that the whole number of answers costs at most (ε, δ); their ledger counts answers. Algorithm 2 gets
+the same order and limit as SubMix-F, but its guarantee is operational and says nothing of (ε, δ).
+
+Neighbours: part level is add or remove one part (it then answers as the public model); owner level is replace one,
+since an owner's text stands in one part.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from reticent.accounting.conversion import epsilon_from_renyi, rdp_epsilon
+from reticent.accounting.curve import RenyiCurve
+from reticent.accounting.guarantees import guarantee_of
+from reticent.accounting.parts import owner_guarantee, owner_point
+from reticent.accounting.subsampled_mixture import subsampled_mixture_epsilon
+from reticent.core.errors import ConfigError
+from reticent.core.event import (
+    Event,
+    ExponentialSampling,
+    FilteredCharge,
+    Laplace,
+    NoisyVote,
+    RealisedCharge,
+    Repeated,
+    SubsampledMixture,
+)
+from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.core.ledger import Budget
+from reticent.prediction.aggregation import GNMax, SubsampleAndAggregate
+from reticent.prediction.clipped_differences import ClippedDifferences
+from reticent.prediction.mechanism import Layout, Mechanism
+from reticent.prediction.pmixed import PMixED
+from reticent.prediction.shaping import Shaping
+from reticent.prediction.submix import SubMix, SubMixF
+from reticent.prediction.unprotected import MemFree, NGramIndex, NonPrivateEnsemble, PrivateModel, PublicModel
+
+ORDERS = (*range(2, 17), 20, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
+_ROUNDING = 1.0 - 1e-12
+
+
+class Kind(StrEnum):
+    """The mechanisms by name."""
+
+    SUBMIX_F = "submix-f"
+    SUBMIX = "submix"
+    SUBMIX_PER_PART = "submix-per-part"
+    PMIXED = "pmixed"
+    CLIPPED_DIFFERENCES = "clipped-differences"
+    AGGREGATE = "subsample-and-aggregate"
+    GNMAX = "gnmax"
+    MEMFREE = "memfree"
+    DP_SGD = "dp-sgd"
+    NON_PRIVATE = "non-private"
+    PUBLIC = "public"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What an ensemble may give away over `answers` answers. delta 0 asks for pure differential privacy."""
+
+    epsilon: float
+    delta: float
+    answers: int
+    unit: Unit = Unit.PART
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon < math.inf:
+            raise ConfigError("the target epsilon must be positive and finite", found=self.epsilon)
+        if not 0.0 <= self.delta < 1.0:
+            raise ConfigError("the target delta must be in [0, 1)", found=self.delta)
+        if self.answers < 1:
+            raise ConfigError("the number of answers must be at least 1", found=self.answers)
+        if self.unit not in (Unit.PART, Unit.OWNER):
+            raise ConfigError(
+                "prediction protects parts or owners", found=self.unit.value, expected="part or owner"
+            )
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Add or remove a part; replace an owner's text."""
+        return Neighbours.ADD_REMOVE if self.unit is Unit.PART else Neighbours.REPLACE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Public settings of mechanisms that a target leaves open; None lets the calibration choose."""
+
+    shaping: Shaping = field(default_factory=Shaping)
+    order: float | None = None
+    weight_limit: float | None = None
+    sampling_rate: float = 1.0
+    index: NGramIndex | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A mechanism ready to run, and its budget; None where it needs none."""
+
+    mechanism: Mechanism
+    budget: Budget | None
+
+
+def renyi_limit(target: Target, order: float) -> float:
+    """The most Rényi nats at `order`, a part, that stay within the target; may be negative.
+
+    Guarantee: (order, limit)-Rényi privacy of every part implies the target's (ε, δ) for its unit.
+    """
+    reach, factor = order, 1.0
+    if target.unit is Unit.OWNER:
+        reach, factor = owner_point(order, 1.0)
+    if reach == math.inf:
+        return target.epsilon / factor
+    if target.delta == 0.0:
+        return -math.inf
+    at_reach = target.epsilon - math.log1p(-1.0 / reach) + math.log(target.delta * reach) / (reach - 1.0)
+    return at_reach / factor * _ROUNDING
+
+
+def best_order(target: Target) -> float:
+    """The order with the greatest limit for small charges, which grow in proportion to it; ∞ where none has one."""
+    order = max(ORDERS, key=lambda a: renyi_limit(target, a) / a)
+    return float(order) if renyi_limit(target, order) > 0.0 else math.inf
+
+
+def filter_guarantee(target: Target, order: float, limit: float) -> Guarantee:
+    """What a SubMix-F ensemble proves whose parts may spend `limit` at `order`.
+
+    Guarantee: (ε, δ)-differential privacy for the target's unit, for any number of queries.
+    """
+    part = guarantee_of(
+        FilteredCharge(order, limit),
+        delta=target.delta,
+        unit=Unit.PART,
+        mechanism="SubMix-F",
+        assumes=(
+            "parts, order, budget and the limit of the mixing weights are public",
+            "each charge is committed before its token is drawn",
+        ),
+    )
+    if target.unit is Unit.PART:
+        return part
+    at_order = replace(
+        part, epsilon=limit, delta=0.0, order=None if order == math.inf else order, profile=(), renyi=()
+    )
+    owner = owner_guarantee(at_order)
+    reach, spent = owner_point(order, limit)
+    if reach == math.inf:
+        return owner
+    epsilon = epsilon_from_renyi(reach, spent, delta=target.delta)
+    return replace(owner, order=None, epsilon=epsilon, delta=target.delta, renyi=((reach, spent),))
+
+
+def set_up(kind: Kind, target: Target, layout: Layout, *, options: Options | None = None) -> Setup:
+    """A mechanism calibrated to the target, with its budget."""
+    chosen = options or Options()
+    match kind:
+        case Kind.SUBMIX_F:
+            return _submix_f(target, layout, chosen)
+        case Kind.SUBMIX | Kind.SUBMIX_PER_PART:
+            return _submix(target, layout, chosen, common=kind is Kind.SUBMIX)
+        case Kind.PMIXED:
+            return _pmixed(target, layout, chosen)
+        case Kind.CLIPPED_DIFFERENCES:
+            return _clipped(target, layout, chosen)
+        case Kind.AGGREGATE:
+            return _aggregate(target, layout, chosen)
+        case Kind.GNMAX:
+            return _gnmax(target, layout, chosen)
+        case Kind.PUBLIC:
+            return Setup(PublicModel(layout, chosen.shaping), None)
+        case Kind.DP_SGD:
+            return Setup(PrivateModel(layout, shaping=chosen.shaping), None)
+        case Kind.NON_PRIVATE:
+            return _unprotected(NonPrivateEnsemble(layout, chosen.shaping), target)
+        case Kind.MEMFREE:
+            if chosen.index is None:
+                raise ConfigError("MemFree needs the n-grams of the training text", hint="give an NGramIndex")
+            return _unprotected(MemFree(layout, chosen.index, chosen.shaping), target)
+
+
+def _order_and_limit(target: Target, order: float | None) -> tuple[float, float]:
+    chosen = best_order(target) if order is None else order
+    limit = renyi_limit(target, chosen)
+    if not limit > 0.0:
+        raise ConfigError(
+            f"order {chosen:g} proves nothing within epsilon {target.epsilon:g} at delta {target.delta:g}",
+            hint=f"choose order {best_order(target):g}, or a greater epsilon or delta",
+        )
+    return chosen, limit
+
+
+def _submix_f(target: Target, layout: Layout, options: Options) -> Setup:
+    order, limit = _order_and_limit(target, options.order)
+    mechanism = SubMixF(layout, order, options.weight_limit or 0.5, options.shaping)
+    return Setup(mechanism, Budget(str(mechanism.measure), limit, filter_guarantee(target, order, limit)))
+
+
+def _submix(target: Target, layout: Layout, options: Options, *, common: bool) -> Setup:
+    order, limit = _order_and_limit(target, options.order)
+    mechanism = SubMix(layout, limit / target.answers, order, common, options.shaping)
+    promise = guarantee_of(RealisedCharge(order, limit), delta=0.0, unit=Unit.PART, mechanism="SubMix, Algorithm 2")
+    return Setup(mechanism, Budget(str(mechanism.measure), limit, promise))
+
+
+def _pmixed(target: Target, layout: Layout, options: Options) -> Setup:
+    """The greatest β over orders: a part's weight is the largest with a/2·λ²χ² ≤ βa, about."""
+    orders = ORDERS if options.order is None else (options.order,)
+    best, best_beta = 0.0, 0.0
+    for order in orders:
+        beta = _pmixed_beta(target, layout, float(order), options.sampling_rate)
+        if beta > best_beta:
+            best, best_beta = float(order), beta
+    if best_beta == 0.0:
+        raise ConfigError("no radius of PMixED stays within the target", hint="raise epsilon or delta")
+    mechanism = PMixED(layout, best_beta, best, options.sampling_rate, options.shaping)
+    setup = _metered(mechanism, mechanism.event, target)
+    if setup.budget is None:
+        return setup
+    # The price jumps to infinity above the highest order it is known at: state that order's point as well.
+    reach = _pmixed_reach(target, best)
+    spent = target.answers * subsampled_mixture_epsilon(mechanism.event, reach, target.neighbours)
+    promise = setup.budget.guarantee
+    epsilon = min(promise.epsilon, epsilon_from_renyi(reach, spent, delta=target.delta))
+    promise = replace(promise, epsilon=epsilon, renyi=(*promise.renyi, (reach, spent)))
+    return Setup(mechanism, replace(setup.budget, guarantee=promise))
+
+
+def _pmixed_reach(target: Target, order: float) -> float:
+    """The highest order at which PMixED's price is known."""
+    return order if target.unit is Unit.PART else owner_point(order, 1.0)[0]
+
+
+def _pmixed_beta(target: Target, layout: Layout, order: float, rate: float) -> float:
+    """The greatest β whose price at the highest order it is known at stays within the target, 0 if none."""
+    reach = _pmixed_reach(target, order)
+    # The replace price already speaks of the owner: convert at its own order, as for a part.
+    limit = renyi_limit(replace(target, unit=Unit.PART), reach) / target.answers
+    if not limit > 0.0:
+        return 0.0
+
+    def fits(beta: float) -> bool:
+        event = SubsampledMixture(layout.parts, rate, order, beta)
+        return subsampled_mixture_epsilon(event, reach, target.neighbours) <= limit
+
+    return _greatest(fits, 1e-9, 50.0)
+
+
+def _clipped(target: Target, layout: Layout, options: Options) -> Setup:
+    width = _greatest(lambda w: _within(ExponentialSampling(w), target), 1e-9, 100.0)
+    clip = 0.5 * width * layout.parts * options.shaping.temperature
+    mechanism = ClippedDifferences(layout, clip * _ROUNDING, options.shaping)
+    return _metered(mechanism, mechanism.event, target)
+
+
+def _aggregate(target: Target, layout: Layout, options: Options) -> Setup:
+    # Scale b of the noise on the mean: Laplace(bk/2) for a part removed, Laplace(bk) for one replaced.
+    half = 0.5 if target.unit is Unit.PART else 1.0
+    shift = _greatest(lambda s: _within(Laplace(1.0 / s), target), 1e-9, 1e3)
+    mechanism = SubsampleAndAggregate(layout, 1.0 / (half * shift * layout.parts), shaping=options.shaping)
+    event = mechanism.event if target.unit is Unit.PART else mechanism.replace_event
+    return _metered(mechanism, event, target)
+
+
+def _gnmax(target: Target, layout: Layout, options: Options) -> Setup:
+    inverse = _greatest(lambda s: _within(NoisyVote(1.0 / s), target), 1e-9, 1e3)
+    mechanism = GNMax(layout, 1.0 / inverse, neighbours=target.neighbours, shaping=options.shaping)
+    return _metered(mechanism, mechanism.event, target)
+
+
+def _within(event: Event, target: Target) -> bool:
+    """Whether all answers together stay within the target, by Rényi accounting."""
+    curve = RenyiCurve(Repeated(event, target.answers), target.neighbours)
+    return rdp_epsilon(curve, delta=target.delta).value <= target.epsilon
+
+
+def _metered(mechanism: Mechanism, event: Event, target: Target) -> Setup:
+    """A budget of so many answers, and what all of them together prove."""
+    promise = guarantee_of(
+        Repeated(event, target.answers),
+        delta=target.delta,
+        unit=target.unit,
+        neighbours=target.neighbours,
+        mechanism=mechanism.name,
+        assumes=("the number of answers is fixed ahead",),
+    )
+    return Setup(mechanism, Budget(str(mechanism.measure), float(target.answers), promise))
+
+
+def _unprotected(mechanism: Mechanism, target: Target) -> Setup:
+    promise = Guarantee(
+        mechanism=mechanism.name,
+        notion=Notion.DIFFERENTIAL_PRIVACY,
+        unit=target.unit,
+        neighbours=target.neighbours,
+        epsilon=math.inf,
+        delta=1.0,
+        covers="nothing: no guarantee",
+    )
+    return Setup(mechanism, Budget(str(mechanism.measure), float(target.answers), promise))
+
+
+def _greatest(fits: Callable[[float], bool], low: float, high: float) -> float:
+    """The greatest value that fits, within 1e-4 of it and never above, by halving the logarithm; 0 if none does."""
+    if fits(high):
+        return high
+    if not fits(low):
+        return 0.0
+    bottom, top = math.log(low), math.log(high)
+    while top - bottom > 1e-4:
+        middle = 0.5 * (bottom + top)
+        bottom, top = (middle, top) if fits(math.exp(middle)) else (bottom, middle)
+    return math.exp(bottom)

@@ -1,0 +1,161 @@
+"""Perplexity of held-out text under a mechanism, charged as it goes: what a private answer is worth.
+
+Teacher-forced: at every position the mechanism makes its release from the true context, pays for it, and is scored
+by the chance it gives to the true token, −log pmf[token]. All mechanisms see the same rows. A mechanism whose
+budget is spent answers as in service, by the public model. Perplexity is exp of the mean loss; it is infinite where
+a true token had chance 0, and says so.
+
+Intervals are over seeds (different splits, ensembles or texts), by Student's t on the mean of the log-perplexities.
+The numbers depend on private models: they are the operator's, not the public's.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from reticent.core.ensemble import Ensemble
+from reticent.core.errors import ConfigError
+from reticent.core.ledger import Budget
+from reticent.core.model import Floats, Tokens
+from reticent.core.randomness import Randomness
+from reticent.prediction.budgets import Setup
+from reticent.prediction.mechanism import Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A held-out text and what the ensemble says before each of its tokens: rows [T, 1 + rows, V]."""
+
+    tokens: tuple[int, ...]
+    rows: Floats
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 3 or len(self.rows) != len(self.tokens):
+            raise ValueError(f"a passage needs one look-up a token, found {self.rows.shape}, {len(self.tokens)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How a mechanism did on held-out text. `silent` is the share of answers that were the public model's alone."""
+
+    mechanism: str
+    answers: int
+    mean_loss: float
+    silent: float
+    most_spent: float
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean loss in nats."""
+        return math.exp(self.mean_loss) if self.mean_loss < 700.0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The geometric mean of perplexities over seeds, with an interval; low = high = value for a single seed."""
+
+    value: float
+    low: float
+    high: float
+    seeds: int
+
+
+def passages(ensemble: Ensemble, texts: Iterable[Tokens], *, answers: int) -> Iterable[Passage]:
+    """Held-out texts with their look-ups, cut after `answers` tokens in all."""
+    left = answers
+    for text in texts:
+        if left <= 0:
+            return
+        tokens = tuple(text)[:left]
+        if tokens:
+            yield Passage(tokens, ensemble.position_log_probs(tokens))
+            left -= len(tokens)
+
+
+class Meter:
+    """One mechanism running through held-out text: its remaining budget, horizon and losses."""
+
+    def __init__(self, setup: Setup, *, parts: int, horizon: int, randomness: Randomness) -> None:
+        self._setup = setup
+        self._limit = _limit(setup.budget)
+        self._remaining = np.full(parts, self._limit)
+        self._horizon = horizon
+        self._randomness = randomness
+        self._losses: list[float] = []
+        self._silent = 0
+        self._stopped = False
+
+    def read(self, passage: Passage) -> None:
+        """Answer at every position of a passage."""
+        for place, token in enumerate(passage.tokens):
+            moment = Moment(
+                remaining=self._remaining,
+                left=max(1, self._horizon - len(self._losses)),
+                context=passage.tokens[:place],
+                stopped=self._stopped,
+            )
+            release = self._setup.mechanism.release(passage.rows[place], moment, randomness=self._randomness)
+            if (release.costs > self._remaining).any():
+                raise ConfigError(f"{self._setup.mechanism.name} passed its budget")
+            self._remaining = self._remaining - release.costs
+            self._stopped = self._stopped or release.stops
+            self._silent += not release.costs.any()
+            chance = float(release.pmf[token])
+            self._losses.append(-math.log(chance) if chance > 0.0 else math.inf)
+
+    def score(self) -> Score:
+        """What was measured so far."""
+        if not self._losses:
+            raise ConfigError("there is no held-out token to evaluate on")
+        count = len(self._losses)
+        spent = float((self._limit - self._remaining).max()) if math.isfinite(self._limit) else 0.0
+        mean = math.fsum(self._losses) / count if all(map(math.isfinite, self._losses)) else math.inf
+        return Score(self._setup.mechanism.name, count, mean, self._silent / count, spent)
+
+
+def evaluate(
+    setups: Sequence[Setup], texts: Iterable[Passage], *, parts: int, horizon: int, randomness: Randomness
+) -> list[Score]:
+    """Every mechanism on the same passages, each with its own budget spread over `horizon` answers."""
+    meters = [
+        Meter(setup, parts=parts, horizon=horizon, randomness=randomness.child(f"{index} {setup.mechanism.name}"))
+        for index, setup in enumerate(setups)
+    ]
+    for passage in texts:
+        for meter in meters:
+            meter.read(passage)
+    return [meter.score() for meter in meters]
+
+
+def over_seeds(scores: Sequence[Score], *, confidence: float = 0.95) -> Spread:
+    """Perplexity over seeds with Student's interval on its logarithm; a single seed has no width to show."""
+    losses = np.array([score.mean_loss for score in scores])
+    if not len(losses) or len({score.mechanism for score in scores}) != 1:
+        raise ConfigError("an interval needs scores of one mechanism", found=f"{len(losses)} scores")
+    mean = float(losses.mean())
+    if len(losses) == 1 or not np.isfinite(losses).all():
+        value = _exp(mean)
+        return Spread(
+            value, value if len(losses) == 1 else 0.0, value if len(losses) == 1 else math.inf, len(losses)
+        )
+    width = float(
+        student.ppf(0.5 + 0.5 * confidence, len(losses) - 1) * losses.std(ddof=1) / math.sqrt(len(losses))
+    )
+    return Spread(_exp(mean), _exp(mean - width), _exp(mean + width), len(losses))
+
+
+def realised_share(public: float, private: float, best: float) -> float | None:
+    """How much of the way from the public model's loss to the best one's a mechanism goes; None without a way."""
+    gap = math.log(public) - math.log(best)
+    return None if not gap > 0.0 else (math.log(public) - math.log(private)) / gap
+
+
+def _limit(budget: Budget | None) -> float:
+    return math.inf if budget is None else budget.limit
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700.0 else math.inf

@@ -1,0 +1,229 @@
+"""The predictor: look up → mix → charge, durably → draw with the system's generator → one token.
+
+Several texts are answered at once: one look-up, one durable charge for the batch, then one draw each. Rows are
+mixed one after the other against what the earlier ones of the batch leave, so the batch is charged as if it came
+one by one. The token is drawn from the very float64 array that was charged, and nothing else leaves: no
+probabilities, no costs, no weights.
+
+A spent budget is never visible where it depends on data: parts fall silent one by one and the public model remains.
+`Exhausted.REFUSE` looks at public counts alone: answers given against the horizon, or against the paid-for number
+of answers. A charge that another process overtook is mixed afresh from what then remains; after a few attempts the
+batch is answered by the public model. Spent and healthy predictors compute the same rows and the same arithmetic
+and commit a charge either way.
+
+Does not check texts, keep quotas or log anything. Safe for threads; one predictor at a time per handle.
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from enum import StrEnum
+
+import numpy as np
+
+from reticent.core.ensemble import Ensemble
+from reticent.core.errors import BudgetExhausted, ConfigError
+from reticent.core.event import Composed, Event
+from reticent.core.ledger import Ledger
+from reticent.core.model import Floats, Tokens
+from reticent.core.randomness import Randomness
+from reticent.prediction.mechanism import Mechanism, Moment, Release
+from reticent.prediction.tally import Tally
+
+ATTEMPTS = 8
+
+
+class Exhausted(StrEnum):
+    """What to do when the public budget is used up."""
+
+    PUBLIC = "public"
+    REFUSE = "refuse"
+
+
+class Predictor:
+    """Context in, one token out, within a budget.
+
+    `horizon` is the public number of answers that the budget is spread over and `answered` how many of them were
+    given before this predictor was made.
+
+    Guarantee: nothing is released before its charge is durable in the ledger, and what is released is a draw, by
+    the system's generator, from the array that was charged. So the released tokens have the ledger's guarantee.
+    """
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        mechanism: Mechanism,
+        *,
+        ledger: Ledger | None,
+        horizon: int,
+        exhausted: Exhausted = Exhausted.PUBLIC,
+        answered: int = 0,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self._randomness = randomness or Randomness.system()
+        _check(ensemble, mechanism, ledger, horizon=horizon, protects=self._randomness.protects)
+        self._ensemble = ensemble
+        self._mechanism = mechanism
+        self._ledger = ledger
+        self._horizon = horizon
+        self._exhausted = exhausted
+        self._answered = answered
+        self._streams = ensemble.streams()
+        self._texts: dict[int, list[int]] = {}
+        self._stopped = False
+        self._lock = threading.RLock()
+
+    @property
+    def answered(self) -> int:
+        """How many tokens were released, those before this predictor included: public."""
+        return self._answered
+
+    @property
+    def horizon(self) -> int:
+        """How many answers the budget is spread over: public."""
+        return self._horizon
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """What is answered from."""
+        return self._ensemble
+
+    def open(self, context: Tokens) -> int:
+        """A new text that begins with `context`; its handle."""
+        with self._lock:
+            handle = self._streams.open(context)
+            self._texts[handle] = list(context)
+            return handle
+
+    def close(self, handle: int) -> None:
+        """Forget a text."""
+        with self._lock:
+            self._texts.pop(handle, None)
+            self._streams.close(handle)
+
+    def step(self, handles: Sequence[int]) -> list[int]:
+        """One token for each of the texts, charged together, released together and appended to them.
+
+        BudgetExhausted, with nothing spent, where the predictor refuses and the public budget is used up.
+        """
+        if not handles:
+            return []
+        with self._lock:
+            self._require_open(handles)
+            self._require_budget(len(handles))
+            rows = self._streams.look_up(handles)  # [n, 1 + rows, V]
+            releases = self._charge(handles, rows)
+            # Only now, with the charge on disk, is there a token.
+            tokens = [self._randomness.choice(release.pmf) for release in releases]
+            for handle, token in zip(handles, tokens, strict=True):
+                self._streams.append(handle, token)
+                self._texts[handle].append(token)
+            return tokens
+
+    def generate(self, context: Tokens, max_tokens: int) -> list[int]:
+        """A continuation of `context`, without it, up to the end token, which is not part of it."""
+        end = self._ensemble.public.end_token
+        handle, made = self.open(context), []
+        try:
+            for _ in range(max_tokens):
+                token = self.step([handle])[0]
+                if token == end:
+                    break
+                made.append(token)
+        finally:
+            self.close(handle)
+        return made
+
+    def _charge(self, handles: Sequence[int], rows: Floats) -> list[Release]:
+        """Mix and charge the batch. The order of these lines is the guarantee."""
+        if self._ledger is None:
+            releases = self._mix(handles, rows, remaining=np.zeros(len(self._ensemble.parts)))
+            self._answered += len(handles)
+            return releases
+        accounts = self._ensemble.parts
+        for attempt in range(ATTEMPTS + 1):
+            left = self._ledger.remaining()
+            remaining = np.array([left[account] for account in accounts])
+            if attempt == ATTEMPTS:
+                remaining = np.zeros(len(accounts))  # overtaken again and again: the public model answers
+            releases = self._mix(handles, rows, remaining=remaining)
+            totals = [math.fsum(costs) for costs in zip(*(r.costs.tolist() for r in releases), strict=True)]
+            try:
+                self._ledger.charge(dict(zip(accounts, totals, strict=True)), _event(releases))
+            except BudgetExhausted:
+                if attempt == ATTEMPTS:
+                    raise
+                continue
+            break
+        self._answered += len(handles)
+        self._stopped = self._stopped or any(release.stops for release in releases)
+        return releases
+
+    def _mix(self, handles: Sequence[int], rows: Floats, *, remaining: Floats) -> list[Release]:
+        """Releases of a batch, each against what the earlier ones leave."""
+        releases: list[Release] = []
+        stopped, remaining = self._stopped, remaining.copy()
+        for number, handle in enumerate(handles):
+            moment = Moment(
+                remaining=remaining,
+                left=max(1, self._horizon - self._answered - number),
+                context=tuple(self._texts[handle]),
+                stopped=stopped,
+            )
+            release = self._mechanism.release(rows[number], moment, randomness=self._randomness)
+            remaining = remaining - release.costs
+            stopped = stopped or release.stops
+            releases.append(release)
+        return releases
+
+    def _require_open(self, handles: Sequence[int]) -> None:
+        if len(set(handles)) != len(handles) or not set(handles) <= set(self._texts):
+            raise ConfigError("a step needs distinct handles of open texts", found=f"{len(handles)} handles")
+
+    def _require_budget(self, answers: int) -> None:
+        """Refuse by public counts alone: whether a part is spent must not show."""
+        if self._exhausted is not Exhausted.REFUSE:
+            return
+        price = self._mechanism.price
+        if price and self._ledger is not None:
+            is_spent = min(self._ledger.remaining().values()) < price * answers
+        else:
+            is_spent = self._answered + answers > self._horizon
+        if is_spent:
+            raise BudgetExhausted("the answers that this ensemble may give privately are used up")
+
+
+def _event(releases: Sequence[Release]) -> Event:
+    events = tuple(release.event for release in releases)
+    return events[0] if len(events) == 1 else Composed(events)
+
+
+def _check(
+    ensemble: Ensemble, mechanism: Mechanism, ledger: Ledger | None, *, horizon: int, protects: bool
+) -> None:
+    """Refuse a combination whose tokens would not have the ledger's guarantee."""
+    if horizon < 1:
+        raise ConfigError("the horizon must be at least one answer", found=horizon)
+    if ledger is None:
+        if mechanism.measure is not None:
+            raise ConfigError(f"{mechanism.name} must be charged", hint="give the predictor a ledger")
+        return
+    if not protects and not isinstance(ledger, Tally):
+        raise ConfigError(
+            "a seed makes released tokens predictable",
+            hint="draw from the system's generator; seeds are for experiments on a tally",
+        )
+    if mechanism.measure is not None and ledger.budget.measure != mechanism.measure:
+        raise ConfigError(
+            f"the ledger does not meter what {mechanism.name} costs",
+            found=ledger.budget.measure,
+            expected=mechanism.measure,
+            hint="use the ledger that was made for this mechanism and order",
+        )
+    if set(ledger.accounts) != set(ensemble.parts):
+        raise ConfigError(
+            "the ledger's accounts are not the ensemble's parts",
+            found=f"{len(ledger.accounts)} accounts",
+            expected=f"{len(ensemble.parts)} parts",
+        )

@@ -1,0 +1,86 @@
+"""Temperature and truncation inside the accounting: every component is tempered, the public model sets the support.
+
+Temperature is not post-processing: no token exists yet when it is applied. So each component's log-probabilities,
+the public ones too, are divided by the temperature and normalised before anything is mixed or charged. The support
+of top-k and top-p is that of the tempered public model, for all components; truncating the mixture itself would
+make divergences infinite. Tokens whose public chance is below e^−600 are cut as well, by the public model alone, so
+that ratios stay within float64. Greedy decoding is refused: it has no finite charge.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.core.errors import ConfigError
+from reticent.core.model import Floats
+from reticent.core.sampling import Sampling
+
+_FLOOR = -600.0  # nats below the likeliest token: no token with that chance is ever drawn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shaped:
+    """Float64 pmfs on the support: `public` [S], `private` [rows, S]; `support` [S] are token ids, None for all."""
+
+    public: Floats
+    private: Floats
+    support: NDArray[np.int64] | None
+    size: int
+
+    def spread(self, pmf: Floats) -> Floats:
+        """A pmf on the support [S] as one over the vocabulary [V]."""
+        if self.support is None:
+            return pmf
+        whole = np.zeros(self.size)
+        whole[self.support] = pmf
+        return whole
+
+
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """How every component is shaped before mixing."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.temperature == 0.0:
+            raise ConfigError(
+                "greedy decoding has no finite charge", found="temperature 0", hint="choose a temperature above 0"
+            )
+        if not 0.0 < self.temperature < math.inf:
+            raise ConfigError("the temperature must be positive and finite", found=self.temperature)
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError("top_k must be at least 1", found=self.top_k)
+        if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
+            raise ConfigError("top_p must be in (0, 1]", found=self.top_p)
+
+    def shape(self, rows: Floats) -> Shaped:
+        """Pmfs of log-pmfs [1 + rows, V], tempered, on the public model's support, normalised in float64."""
+        logits = np.asarray(rows, dtype=np.float64)
+        if logits.ndim != 2 or np.isnan(logits).any():
+            raise ValueError("a look-up is a [rows, V] array without NaN")
+        if self.temperature != 1.0:
+            logits = logits / self.temperature
+        support = self._support(logits[0])
+        if support is not None:
+            logits = logits[:, support]
+        # Models give float32 accuracy: their rows sum to 1 within 1e-7 only, which a centred charge must not see.
+        top = logits.max(axis=1, keepdims=True)
+        empty = np.isneginf(top[:, 0])  # a private row without mass on the public support
+        pmfs = np.exp(logits - np.where(np.isneginf(top), 0.0, top))
+        if empty.any():
+            pmfs[empty] = pmfs[0]
+        pmfs /= pmfs.sum(axis=1, keepdims=True)
+        return Shaped(pmfs[0], pmfs[1:], support, int(rows.shape[1]))
+
+    def _support(self, public: Floats) -> NDArray[np.int64] | None:
+        """Token ids of the support, None where it is the whole vocabulary."""
+        kept = public > public.max() + _FLOOR
+        if self.top_k is not None or self.top_p not in (None, 1.0):
+            truncation = Sampling(top_k=self.top_k, top_p=self.top_p)  # temperature was applied already
+            kept &= np.isfinite(truncation.transform(public, 0))
+        return None if kept.all() else np.flatnonzero(kept)

@@ -1,0 +1,104 @@
+"""Charges from pmfs equal those from logarithms, at every order."""
+
+import math
+
+import numpy as np
+import pytest
+
+from reticent.accounting.mixing_charge import filtered_charges, fixed_mixture, submix_charges, submix_mixture
+from reticent.accounting.mixing_excess import (
+    Pull,
+    filtered_pmf_charges,
+    forward_excess,
+    leave_one_out_charges,
+    mixture_pmf,
+    symmetric_divergence,
+)
+from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
+
+ORDERS = (2.0, 3.0, 4.0, 8.0, 16.0, 1.5, 2.5, 32.0)
+
+
+def ensembles(seed, count, vocabularies=(2, 3, 9, 5000)):
+    """Random parts [k, V], public [V] and weights [k], near and far; one vocabulary spans several blocks."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        k, v = int(rng.integers(1, 6)), int(rng.choice(vocabularies))
+        public = log_normalise(rng.normal(scale=rng.choice([0.5, 3.0]), size=v))
+        parts = log_normalise(public + rng.normal(scale=rng.choice([1e-4, 0.3, 2.0]), size=(k, v)))
+        yield parts, public, rng.uniform(0, 0.8, size=k)
+
+
+@pytest.mark.parametrize("order", [*ORDERS, math.inf])
+def test_symmetric_divergence_of_pmfs_equals_cores(order):
+    for parts, public, _ in ensembles(1, 12):
+        fast = symmetric_divergence(np.exp(parts), np.exp(public), order)
+        assert fast == pytest.approx(symmetric_renyi_divergence(parts, public, order), rel=1e-9, abs=1e-14)
+
+
+@pytest.mark.parametrize("order", [2.0, 4.0, 2.5, math.inf])
+def test_supports_that_differ_are_infinitely_far_apart(order):
+    p, q = np.array([0.5, 0.5, 0.0]), np.array([0.5, 0.25, 0.25])
+    assert symmetric_divergence(p, q, order) == math.inf
+    assert math.isfinite(symmetric_divergence(p, np.array([0.25, 0.75, 0.0]), order))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_filtered_charges_of_pmfs_equal_those_of_logarithms(order):
+    for parts, public, weights in ensembles(2, 12):
+        setting = {"parts": len(parts), "weight_limit": 0.8}
+        fast = filtered_pmf_charges(Pull(np.exp(parts), np.exp(public), order), weights, **setting)
+        slow = filtered_charges(parts, public, weights, order=order, **setting)
+        assert fast == pytest.approx(slow, rel=1e-9, abs=1e-15)
+
+
+def test_a_whole_order_in_place_of_the_next_is_caught():
+    # Twin: the polynomial of degree a − 2 instead of a − 1, an order too low.
+    for parts, public, weights in ensembles(3, 4, vocabularies=(9,)):
+        setting = {"parts": len(parts), "weight_limit": 0.8}
+        twin = filtered_pmf_charges(Pull(np.exp(parts), np.exp(public), 3.0), weights, **setting)
+        slow = filtered_charges(parts, public, weights, order=4.0, **setting)
+        assert (twin < slow * 0.9).all()
+
+
+def test_the_moments_give_the_forward_excess():
+    for parts, public, weights in ensembles(4, 10):
+        pull = Pull(np.exp(parts), np.exp(public), 5.0)
+        assert forward_excess(pull.moments(), weights) == pytest.approx(pull.forward_excess(weights), rel=1e-9)
+
+
+@pytest.mark.parametrize("common", [True, False])
+@pytest.mark.parametrize("order", [2.0, 4.0, 2.5])
+def test_leave_one_out_charges_of_pmfs_equal_those_of_logarithms(order, common):
+    for parts, public, weights in ensembles(5, 12):
+        fast = leave_one_out_charges(np.exp(parts), np.exp(public), weights, order=order, common=common)
+        slow = submix_charges(parts, public, weights, order=order, common=common)
+        assert fast == pytest.approx(slow, rel=1e-8, abs=1e-14)
+        mixture = mixture_pmf(np.exp(parts), np.exp(public), weights, common=common)
+        assert np.log(mixture) == pytest.approx(submix_mixture(parts, public, weights, common=common), abs=1e-12)
+
+
+def test_a_part_that_dominates_a_token_does_not_cancel_the_others():
+    # The others hold 1e-20 there: the whole minus the part would be 0 or noise.
+    parts = np.array([[1.0 - 2e-20, 1e-20, 1e-20], [1e-20, 0.5, 0.5], [1e-20, 0.5, 0.5]])
+    public = np.array([1e-20, 0.5, 0.5])
+    fast = leave_one_out_charges(parts, public, np.ones(3), order=2.0, common=False)
+    slow = submix_charges(np.log(parts), np.log(public), np.ones(3), order=2.0, common=False)
+    assert fast == pytest.approx(slow, rel=1e-9)
+
+
+def test_order_infinity_covers_every_token_whatever_the_other_parts_hold():
+    rng = np.random.default_rng(6)
+    tightest = 0.0
+    for parts, public, weights in ensembles(6, 60, vocabularies=(2, 3, 4)):
+        k, limit = len(parts), 0.8
+        pull = Pull(np.exp(parts), np.exp(public), math.inf)
+        charges = filtered_pmf_charges(pull, weights, parts=k, weight_limit=limit)
+        others = weights.copy()
+        others[1:] = rng.choice([0.0, limit], size=k - 1)
+        full = fixed_mixture(parts, public, others)
+        without = fixed_mixture(np.vstack([public[None], parts[1:]]), public, others)
+        found = float(symmetric_renyi_divergence(full, without, math.inf))
+        assert found <= charges[0] * (1 + 1e-9) + 1e-14
+        tightest = max(tightest, found / charges[0])
+    assert tightest > 0.9

@@ -1,0 +1,114 @@
+"""Budgets keep what was asked for: ε at δ, by part and by owner, priced by the accountants themselves."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from reticent.accounting.conversion import epsilon_from_renyi
+from reticent.accounting.parts import owner_point
+from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Neighbours, Notion, Unit
+from reticent.prediction.budgets import Kind, Options, Target, best_order, renyi_limit, set_up
+from reticent.prediction.mechanism import Layout
+from reticent.prediction.unprotected import NGramIndex
+
+LAYOUT = Layout.halves(4)
+PROVED = (Kind.SUBMIX_F, Kind.PMIXED, Kind.CLIPPED_DIFFERENCES, Kind.GNMAX)
+NEIGHBOURS = {Unit.PART: Neighbours.ADD_REMOVE, Unit.OWNER: Neighbours.REPLACE}
+
+
+def target(unit=Unit.PART, **more):
+    return Target(**{"epsilon": 8.0, "delta": 1e-5, "answers": 64, "unit": unit, **more})
+
+
+@pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
+@pytest.mark.parametrize("kind", PROVED)
+def test_a_budget_spends_what_was_asked_for_and_no_more(kind, unit):
+    setup = set_up(kind, target(unit), LAYOUT)
+    promise = setup.budget.guarantee
+    assert promise.unit is unit
+    assert promise.neighbours is NEIGHBOURS[unit]
+    assert promise.notion is Notion.DIFFERENTIAL_PRIVACY
+    assert promise.delta == 1e-5
+    assert 0.99 * 8.0 < promise.epsilon <= 8.0
+    assert not promise.data_dependent
+    assert setup.budget.measure == setup.mechanism.measure
+
+
+def test_noise_on_a_mean_is_calibrated_with_its_whole_sensitivity():
+    setup = set_up(Kind.AGGREGATE, target(answers=8), LAYOUT)
+    assert 0.8 * 8.0 < setup.budget.guarantee.epsilon <= 8.0
+
+
+@pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
+@pytest.mark.parametrize("order", [3.0, 7.0, 64.0])
+def test_the_limit_at_an_order_converts_back_to_epsilon(order, unit):
+    asked = target(unit, epsilon=30.0)
+    limit = renyi_limit(asked, order)
+    reach, spent = (order, limit) if unit is Unit.PART else owner_point(order, limit)
+    assert epsilon_from_renyi(reach, spent, delta=1e-5) == pytest.approx(30.0, rel=1e-9)
+    assert epsilon_from_renyi(reach, spent, delta=1e-5) <= 30.0
+    # Twin: the part's limit for an owner.
+    twin = owner_point(order, renyi_limit(target(epsilon=30.0), order))
+    assert epsilon_from_renyi(*twin, delta=1e-5) > 30.0
+
+
+def test_golden_conversions():
+    # spec 2: a = 2, ε = 2 is 12.1-DP at δ = 1e-5, so (12.1, 1e-5) allows about 2 nats at order 2.
+    assert renyi_limit(target(epsilon=12.127), 2.0) == pytest.approx(2.0, abs=2e-3)
+    assert best_order(target()) == 4.0  # d/a = 4.912/4 is the greatest
+    assert renyi_limit(target(), 4.0) == pytest.approx(8 - math.log(0.75) + math.log(4e-5) / 3, rel=1e-9)
+
+
+def test_pure_differential_privacy_is_order_infinity():
+    setup = set_up(Kind.SUBMIX_F, target(delta=0.0), LAYOUT)
+    assert setup.mechanism.order == math.inf
+    assert setup.budget.limit == pytest.approx(8.0)
+    assert setup.budget.guarantee.epsilon <= 8.0
+    assert setup.budget.guarantee.delta == 0.0
+    owner = set_up(Kind.SUBMIX_F, target(Unit.OWNER, delta=0.0), LAYOUT)
+    assert owner.budget.limit == pytest.approx(4.0)
+    assert owner.budget.guarantee.epsilon <= 8.0
+
+
+def test_a_small_epsilon_takes_a_great_order_or_infinity():
+    assert best_order(target(epsilon=0.1)) > 100
+    assert renyi_limit(target(epsilon=0.1), best_order(target(epsilon=0.1))) > 0
+    assert best_order(target(epsilon=0.001)) == math.inf
+
+
+def test_an_order_that_proves_nothing_is_refused_with_a_better_one():
+    with pytest.raises(ConfigError, match="order 2") as caught:
+        set_up(Kind.SUBMIX_F, target(), LAYOUT, options=Options(order=2.0))
+    assert "order 4" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", [Kind.NON_PRIVATE, Kind.MEMFREE])
+def test_what_has_no_guarantee_says_so(kind):
+    options = Options(index=NGramIndex([[1, 2, 3]], 2))
+    promise = set_up(kind, target(), LAYOUT, options=options).budget.guarantee
+    assert promise.epsilon == math.inf
+    assert promise.delta == 1.0
+    assert "no guarantee" in promise.covers
+
+
+def test_free_answers_have_no_budget_and_memfree_needs_its_index():
+    for kind in (Kind.PUBLIC, Kind.DP_SGD):
+        setup = set_up(kind, target(), LAYOUT)
+        assert setup.budget is None
+        assert setup.mechanism.measure is None
+    with pytest.raises(ConfigError, match="n-grams"):
+        set_up(Kind.MEMFREE, target(), LAYOUT)
+
+
+def test_a_target_is_checked():
+    for wrong in ({"epsilon": 0.0}, {"delta": 1.0}, {"answers": 0}, {"unit": Unit.RECORD}):
+        with pytest.raises(ConfigError):
+            dataclasses.replace(target(), **wrong)
+    with pytest.raises(ConfigError):
+        Layout((0, 2))
+    assert Layout((0, 0, 1, 1)).has_halves
+    assert not Layout.single(2).has_halves
+    assert Layout((0, 1, 0, 1)).part_pmfs(np.arange(8.0).reshape(4, 2)).tolist() == [[2, 3], [4, 5]]

@@ -1,0 +1,143 @@
+"""Perplexity of held-out text against a written-out loop; intervals over seeds; plans from public text alone."""
+
+import math
+
+import numpy as np
+import pytest
+
+from reticent.core.errors import ConfigError
+from reticent.core.randomness import Randomness
+from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
+from reticent.prediction.evaluation import Passage, Score, evaluate, over_seeds, passages, realised_share
+from reticent.prediction.mechanism import Layout, Moment
+from reticent.prediction.planner import likely_orders, plan, stand_in, tilted
+from reticent.prediction.unprotected import NGramIndex
+from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
+
+LAYOUT = Layout.halves(2)
+TARGET = Target(epsilon=8.0, delta=1e-5, answers=12)
+SEED = Randomness.seeded(1)
+TEXTS = [(0, 1, 2, 3, 1, 2), (2, 2, 0, 1, 3, 3, 3, 1)]
+
+
+def models():
+    return TableEnsemble(RandomTable(5, rows=4, vocabulary=4), LAYOUT)
+
+
+def setups(target=TARGET):
+    options = Options(index=NGramIndex([(0, 1, 2)], 3))
+    return [set_up(kind, target, LAYOUT, options=options) for kind in Kind]
+
+
+def test_passages_are_cut_at_the_number_of_answers():
+    cut = list(passages(models(), TEXTS, answers=9))
+    assert [len(passage.tokens) for passage in cut] == [6, 3]
+    assert cut[1].rows.shape == (3, 5, 4)
+
+
+def test_perplexity_equals_a_written_out_loop_for_every_mechanism():
+    sample = list(passages(models(), TEXTS, answers=12))
+    scores = evaluate(setups(), sample, parts=2, horizon=12, randomness=SEED)
+    assert [score.mechanism for score in scores] == [setup.mechanism.name for setup in setups()]
+    for index, (setup, score) in enumerate(zip(setups(), scores, strict=True)):
+        randomness = SEED.child(f"{index} {setup.mechanism.name}")
+        remaining, losses, stopped = np.full(2, setup.budget.limit if setup.budget else math.inf), [], False
+        for passage in sample:
+            for place, token in enumerate(passage.tokens):
+                moment = Moment(
+                    remaining=remaining, left=12 - len(losses), context=passage.tokens[:place], stopped=stopped
+                )
+                release = setup.mechanism.release(passage.rows[place], moment, randomness=randomness)
+                remaining, stopped = remaining - release.costs, stopped or release.stops
+                losses.append(-math.log(release.pmf[token]) if release.pmf[token] else math.inf)
+        assert score.answers == 12
+        assert score.mean_loss == pytest.approx(np.mean(losses))
+        if setup.budget:
+            assert score.most_spent <= setup.budget.limit
+
+
+def test_a_token_without_a_chance_makes_perplexity_infinite_and_no_text_is_refused():
+    sample = [Passage((0, 1, 2), np.log(np.full((3, 5, 4), 0.25)))]
+    memfree = next(setup for setup in setups() if setup.mechanism.name == "memfree")
+    assert evaluate([memfree], sample, parts=2, horizon=3, randomness=SEED)[0].perplexity == math.inf
+    with pytest.raises(ConfigError, match="no held-out"):
+        evaluate([memfree], [], parts=2, horizon=3, randomness=SEED)
+
+
+def test_more_budget_helps_and_less_reaches_the_public_model():
+    # Parts that know the text: SubMix-F lies between the public and the non-private loss, and moves with ε.
+    public, part = [0.25] * 4, [0.05, 0.85, 0.05, 0.05]
+    ensemble = TableEnsemble(FixedTable([public, *[part] * 4]), LAYOUT)
+    sample = list(passages(ensemble, [(1,) * 40], answers=40))
+    losses = []
+    for epsilon in (0.1, 2.0, 8.0, 30.0):
+        setup = set_up(Kind.SUBMIX_F, Target(epsilon=epsilon, delta=1e-5, answers=40), LAYOUT)
+        losses.append(evaluate([setup], sample, parts=2, horizon=40, randomness=SEED)[0].mean_loss)
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] == pytest.approx(math.log(4), abs=0.05)
+    assert losses[-1] < losses[0] - 0.3
+
+
+def score(loss):
+    return Score("submix-f", 10, loss, 0.0, 0.0)
+
+
+def test_intervals_over_seeds_are_students():
+    # t(0.975, 2) = 4.3027 (table), losses 1, 2, 3: mean 2, standard error 1/√3.
+    spread = over_seeds([score(1.0), score(2.0), score(3.0)])
+    assert spread.value == pytest.approx(math.exp(2.0))
+    assert math.log(spread.high) == pytest.approx(2.0 + 4.3027 / math.sqrt(3), rel=1e-4)
+    assert math.log(spread.low) == pytest.approx(2.0 - 4.3027 / math.sqrt(3), rel=1e-3)
+    assert over_seeds([score(1.0)]).seeds == 1
+    assert over_seeds([score(math.inf), score(1.0)]).high == math.inf
+    with pytest.raises(ConfigError):
+        over_seeds([])
+
+
+def test_the_share_of_the_gap_is_on_losses():
+    assert realised_share(16.0, 8.0, 4.0) == pytest.approx(0.5)
+    assert realised_share(4.0, 4.0, 4.0) is None
+
+
+# ---------------------------------------------------------------- planning
+
+
+def test_the_plan_is_the_best_of_what_the_mechanism_does_on_the_sample():
+    target = Target(epsilon=8.0, delta=1e-5, answers=100)
+    rng = np.random.default_rng(0)
+    public = np.log(rng.dirichlet(np.ones(6), size=20))
+    sample = [tilted(public, tuple(rng.integers(0, 6, size=20)), parts=4, gain=1.0, randomness=SEED)]
+    plans = plan(sample, target, orders=[4.0, 6.0], limits=[0.2, 0.6])
+    assert [p.perplexity for p in plans] == sorted(p.perplexity for p in plans)
+    assert len(plans) == 4
+    best = plans[0]
+    assert best.non_private < best.perplexity < best.public
+    assert 0.0 < best.realised < 1.0
+    options = Options(order=best.order, weight_limit=best.weight_limit)
+    setup = set_up(Kind.SUBMIX_F, target, Layout.single(4), options=options)
+    again = evaluate([setup], sample, parts=4, horizon=100, randomness=SEED)[0]
+    assert again.perplexity == pytest.approx(best.perplexity)
+
+
+def test_a_stand_in_gains_what_it_was_told_and_never_asks_a_private_row():
+    class Guarded(RandomTable):
+        """Private rows raise when touched: row 0 alone may be asked."""
+
+        def __call__(self, text):
+            return super().__call__(text)[:1]
+
+    public = TableEnsemble(Guarded(2, rows=0, vocabulary=5), Layout.single(1)).public
+    sample = stand_in(public, [(1, 2, 3, 4, 0) * 8], parts=3, gain=0.5, randomness=SEED)
+    rows, tokens = sample[0].rows, np.array(sample[0].tokens)
+    places = np.arange(len(tokens))
+    gained = (rows[places, 1:, tokens] - rows[places, 0, tokens][:, None]).mean()
+    assert 0.2 < gained < 0.5  # less than 0.5, since the other tokens give way by normalisation
+    assert np.exp(rows).sum(axis=-1) == pytest.approx(1.0)
+    with pytest.raises(ConfigError):
+        plan([], TARGET)
+
+
+def test_likely_orders_prove_something():
+    assert likely_orders(TARGET)[0] == 4.0
+    assert likely_orders(Target(epsilon=1.0, delta=0.0, answers=1)) == [math.inf]
+    assert all(isinstance(Setup(setup.mechanism, None), Setup) for setup in setups())

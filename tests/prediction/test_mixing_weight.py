@@ -1,0 +1,114 @@
+"""The fast λ solve against bisection on core's divergence: equal to 1e-9 at every order."""
+
+import math
+
+import numpy as np
+import pytest
+
+from reticent.accounting.mixing_charge import filtered_charges, log_mixture
+from reticent.accounting.mixing_excess import Pull, filtered_pmf_charges
+from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
+from reticent.prediction.mixing_weight import filtered_weights, half_weights, radius_weights
+
+ORDERS = (2.0, 3.0, 4.0, 7.0, 16.0, 1.5, 2.5, 24.0)
+
+
+def bisect(divergence, cap, upper):
+    """The slow, obvious way: divergence(λ) is monotone."""
+    if divergence(upper) <= cap:
+        return upper
+    low, high = 0.0, upper
+    for _ in range(70):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if divergence(middle) <= cap else (low, middle)
+    return low
+
+
+def cases(seed, count=8):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        v, scale = int(rng.integers(2, 12)), rng.choice([0.1, 1.0, 4.0])
+        rows = log_normalise(rng.normal(scale=scale, size=(3, v)))
+        yield rows[0], rows[1], rows[2], float(np.exp(rng.normal(-4.0, 2.0)))
+
+
+def filtered_charge(part, public, order, setting):
+    return lambda x: float(filtered_charges(part, public, x, order=order, **setting))
+
+
+def half_divergence(first, second, public, order):
+    def divergence(x):
+        pair = log_mixture(first, public, x), log_mixture(second, public, x)
+        return float(symmetric_renyi_divergence(*pair, order))
+
+    return divergence
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_weight_of_a_filtered_part_equals_bisection(order):
+    for public, part, _, cap in cases(1):
+        for parts, limit in ((1, 0.9), (8, 0.5)):
+            setting = {"parts": parts, "weight_limit": limit}
+            found = filtered_weights(Pull(np.exp(part)[None], np.exp(public), order), np.array([cap]), **setting)
+            slow = bisect(filtered_charge(part, public, order, setting), cap, limit)
+            assert found[0] == pytest.approx(slow, rel=1e-9)
+
+
+@pytest.mark.parametrize("order", [*ORDERS, math.inf])
+def test_weight_of_halves_equals_bisection(order):
+    for public, first, second, cap in cases(2):
+        found = half_weights(np.exp(first)[None], np.exp(second)[None], np.exp(public), order=order, leakage=cap)
+        slow = bisect(half_divergence(first, second, public, order), cap, 1.0)
+        assert found[0] == pytest.approx(slow, rel=1e-9)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_weight_within_a_radius_equals_bisection(order):
+    for public, part, _, cap in cases(3):
+        found = radius_weights(Pull(np.exp(part)[None], np.exp(public), order), cap)
+        assert found[0] == pytest.approx(bisect(half_divergence(part, public, public, order), cap, 1.0), rel=1e-9)
+
+
+def test_weight_at_order_infinity_meets_its_cap_exactly():
+    for public, part, _, cap in cases(4):
+        pull = Pull(np.exp(part)[None], np.exp(public), math.inf)
+        weight = filtered_weights(pull, np.array([cap]), parts=3, weight_limit=0.9)
+        charge = filtered_pmf_charges(pull, weight, parts=3, weight_limit=0.9)
+        assert charge[0] == pytest.approx(cap, rel=1e-9) or (weight[0] == 0.9 and charge[0] < cap)
+
+
+def test_the_solve_by_hand_for_three_tokens():
+    # p − q = (½, −¼, −¼): both directions have χ²(λ) = 4λ²/(4−λ²), so λ = ½ at D = log(19/15).
+    public, first, second = np.array([[1 / 2, 1 / 4, 1 / 4], [3 / 4, 1 / 8, 1 / 8], [1 / 4, 3 / 8, 3 / 8]])
+    found = half_weights(first[None], second[None], public, order=2.0, leakage=math.log(19 / 15))
+    assert found[0] == pytest.approx(0.5, rel=1e-12)
+    # u = (½, −½, −½), θ = λ/1.5: reverse excess θ²/(4−θ²) = 1/63 at λ = 3/8; w = ¾, charge log(85/84).
+    pull = Pull(first[None], public, 2.0)
+    weight = filtered_weights(pull, np.array([math.log(85 / 84)]), parts=2, weight_limit=0.5)
+    assert weight[0] == pytest.approx(3 / 8, rel=1e-12)
+
+
+def test_a_one_sided_weight_is_caught():
+    # Twin: only D(λh + (1−λ)r ‖ r). A part that never says what the public model says half the time passes it.
+    public, part, cap = np.log([0.5, 0.5]), np.log([1 - 1e-9, 1e-9]), 0.5
+    twin = bisect(lambda x: float(renyi_divergence(log_mixture(part, public, x), public, 4.0)), cap, 1.0)
+    honest = radius_weights(Pull(np.exp(part)[None], np.exp(public), 4.0), cap)[0]
+    assert honest < twin * 0.9
+    for weight, holds in ((twin, False), (honest, True)):
+        both = float(symmetric_renyi_divergence(log_mixture(part, public, weight), public, 4.0))
+        assert (both <= cap * (1 + 1e-9)) is holds
+
+
+def test_the_number_of_evaluations_does_not_depend_on_the_rows(monkeypatch):
+    counts = []
+    original = Pull.reverse_excess
+
+    def counted(self, theta):
+        counts[-1] += 1
+        return original(self, theta)
+
+    monkeypatch.setattr(Pull, "reverse_excess", counted)
+    for public, part, _, cap in cases(5):
+        counts.append(0)
+        filtered_weights(Pull(np.exp(part)[None], np.exp(public), 4.0), np.array([cap]), parts=4, weight_limit=0.5)
+    assert len(set(counts)) == 1

@@ -1,0 +1,283 @@
+"""The predictor: charge, then draw, from the very array that was charged, with the system's generator."""
+
+import numpy as np
+import pytest
+
+from reticent.accounting.ledger import SqliteLedger
+from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError
+from reticent.core.randomness import Randomness
+from reticent.prediction.budgets import Kind, Options, Target, set_up
+from reticent.prediction.mechanism import Layout
+from reticent.prediction.mixing_weight import solve
+from reticent.prediction.predictor import Exhausted, Predictor
+from reticent.prediction.submix import SubMixF
+from reticent.prediction.tally import Tally
+from reticent.prediction.unprotected import PublicModel
+from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
+
+LAYOUT = Layout.single(3)
+TARGET = Target(epsilon=8.0, delta=1e-5, answers=20)
+
+
+def ensemble(seed=0, vocabulary=6):
+    return TableEnsemble(RandomTable(seed, rows=3, vocabulary=vocabulary), LAYOUT)
+
+
+def predictor(kind=Kind.SUBMIX_F, *, models=None, ledger=None, target=TARGET, **more):
+    models = models or ensemble()
+    setup = set_up(kind, target, LAYOUT)
+    ledger = ledger or Tally(setup.budget, models.parts)
+    return Predictor(models, setup.mechanism, ledger=ledger, horizon=target.answers, **more), models, ledger
+
+
+class Recorder:
+    """A mechanism that remembers what it released."""
+
+    def __init__(self, inner):
+        self.inner, self.releases = inner, []
+        self.name, self.measure, self.price, self.layout = inner.name, inner.measure, inner.price, inner.layout
+
+    def release(self, rows, moment, *, randomness):
+        self.releases.append(self.inner.release(rows, moment, randomness=randomness))
+        return self.releases[-1]
+
+
+class LoudLedger(Tally):
+    """Writes into a shared list when it charges; may break."""
+
+    def __init__(self, budget, accounts, calls, broken=False):
+        super().__init__(budget, accounts)
+        self.calls, self.broken = calls, broken
+
+    def charge(self, costs, event):
+        self.calls.append(("charge", len(costs)))
+        if self.broken:
+            raise LedgerError("the disk is full")
+        return super().charge(costs, event)
+
+
+def recording_choice(monkeypatch, calls):
+    original = Randomness.choice
+
+    def choice(self, probabilities):
+        calls.append(("choice", id(probabilities), self.kind))
+        return original(self, probabilities)
+
+    monkeypatch.setattr(Randomness, "choice", choice)
+
+
+def test_tokens_are_drawn_by_the_system_from_the_very_array_that_was_charged(monkeypatch):
+    models = ensemble()
+    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    mechanism = Recorder(setup.mechanism)
+    recording_choice(monkeypatch, models.calls)
+    made = Predictor(
+        models, mechanism, ledger=LoudLedger(setup.budget, models.parts, models.calls), horizon=TARGET.answers
+    )
+    made.step([made.open([1]), made.open([2])])
+    assert [call[0] for call in models.calls] == ["look_up", "charge", "choice", "choice", "append", "append"]
+    drawn = [call for call in models.calls if call[0] == "choice"]
+    assert [call[1] for call in drawn] == [id(release.pmf) for release in mechanism.releases]
+    assert {call[2] for call in drawn} == {"system"}
+    assert all(release.pmf.dtype == np.float64 for release in mechanism.releases)
+
+
+class DrawsFirst(Predictor):
+    """Twin: the token exists before its charge does."""
+
+    def _charge(self, handles, rows):
+        releases = self._mix(handles, rows, remaining=np.full(3, 1.0))
+        self.leaked = [self._randomness.choice(release.pmf) for release in releases]
+        return super()._charge(handles, rows)
+
+
+@pytest.mark.parametrize(("kind", "leaks"), [(Predictor, False), (DrawsFirst, True)])
+def test_nothing_is_drawn_when_the_charge_does_not_reach_the_disk(monkeypatch, kind, leaks):
+    models = ensemble()
+    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    recording_choice(monkeypatch, models.calls)
+    ledger = LoudLedger(setup.budget, models.parts, models.calls, broken=True)
+    made = kind(models, setup.mechanism, ledger=ledger, horizon=TARGET.answers)
+    handle = made.open([1])
+    with pytest.raises(LedgerError):
+        made.step([handle])
+    assert ("choice" in {call[0] for call in models.calls}) is leaks
+    assert made.answered == 0
+    assert made._texts[handle] == [1]
+
+
+def test_a_batch_is_one_look_up_and_one_charge_and_costs_what_single_steps_cost():
+    together, models, ledger = predictor()
+    together.step([together.open([token]) for token in range(4)])
+    assert [call for call in models.calls if call[0] == "look_up"] == [("look_up", 4)]
+    one_by_one, _, other = predictor()
+    for token in range(4):
+        one_by_one.step([one_by_one.open([token])])
+    assert ledger.spent() == pytest.approx(other.spent(), rel=1e-9)
+    assert ledger._charges == 1
+    assert together.answered == one_by_one.answered == 4
+
+
+def test_a_durable_ledger_holds_every_charge(tmp_path):
+    models = ensemble()
+    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    path = tmp_path / "ledger.db"
+    with SqliteLedger.create(path, setup.budget, accounts=models.parts, identity=models.fingerprint) as ledger:
+        made = Predictor(models, setup.mechanism, ledger=ledger, horizon=20)
+        assert len(made.generate([1, 2], 5)) == 5
+        spent = ledger.spent()
+    with SqliteLedger.open(path, identity=models.fingerprint) as again:
+        assert again.spent() == spent
+        assert again.head().sequence == 5
+        assert min(spent.values()) > 0
+
+
+def test_the_budget_is_never_passed_and_the_public_model_remains():
+    table = FixedTable([[0.5, 0.5], [0.999, 0.001], [0.5, 0.5], [0.5, 0.5]])
+    models = TableEnsemble(table, LAYOUT)
+    made, _, ledger = predictor(models=models, target=Target(epsilon=8.0, delta=1e-5, answers=5))
+    handle = made.open([])
+    for _ in range(120):
+        made.step([handle])
+    assert max(ledger.spent().values()) <= ledger.budget.limit
+    assert ledger.remaining()["part 0"] < 1e-3 * ledger.budget.limit
+    assert made.answered == 120
+
+
+def test_spent_and_healthy_predictors_do_the_same_work(monkeypatch):
+    work = []
+
+    def counted(excess, target, **more):
+        def counting(theta):
+            work[-1] += 1
+            return excess(theta)
+
+        return solve(counting, target, **more)
+
+    monkeypatch.setattr("reticent.prediction.mixing_weight.solve", counted)
+    seen = []
+    for limit in (1.0, 0.0):
+        made, models, ledger = predictor()
+        if not limit:
+            ledger.charge(ledger.remaining(), None)
+        work.append(0)
+        made.step([made.open([1])])
+        seen.append([*models.calls, ledger._charges - (not limit)])
+    assert seen[0] == seen[1]
+    assert work[0] == work[1] > 0
+
+
+def test_a_charge_that_was_overtaken_is_mixed_afresh_from_what_remains():
+    class Overtaken(Tally):
+        """Another process takes nearly everything between the look and the charge."""
+
+        taken = False
+
+        def charge(self, costs, event):
+            if not self.taken:
+                self.taken = True
+                super().charge({account: 0.9999 * left for account, left in self.remaining().items()}, event)
+            return super().charge(costs, event)
+
+    models = ensemble()
+    setup = set_up(Kind.SUBMIX_F, Target(epsilon=8.0, delta=1e-5, answers=1), LAYOUT)
+    ledger = Overtaken(setup.budget, models.parts)
+    made = Predictor(models, setup.mechanism, ledger=ledger, horizon=1)
+    assert len(made.step([made.open([])])) == 1
+    assert max(ledger.spent().values()) <= setup.budget.limit
+
+
+@pytest.mark.parametrize("kind", [Kind.SUBMIX_F, Kind.CLIPPED_DIFFERENCES])
+def test_refusal_comes_by_public_counts_alone(kind):
+    made, _, ledger = predictor(kind, exhausted=Exhausted.REFUSE, target=Target(epsilon=8.0, delta=1e-5, answers=3))
+    handle = made.open([])
+    for _ in range(3):
+        made.step([handle])
+    before = ledger.spent()
+    with pytest.raises(BudgetExhausted):
+        made.step([handle])
+    assert ledger.spent() == before
+    kind_of_data, _, spent = predictor(exhausted=Exhausted.REFUSE)
+    spent.charge(spent.remaining(), None)  # every part spent: private, so it must not show
+    if kind is Kind.SUBMIX_F:
+        assert len(kind_of_data.step([kind_of_data.open([])])) == 1
+
+
+def test_submix_stops_for_good_once_a_charge_would_not_fit():
+    layout = Layout.halves(2)
+    models = TableEnsemble(FixedTable([[0.5, 0.5], *[[0.97, 0.03]] * 2, *[[0.03, 0.97]] * 2]), layout)
+    target = Target(epsilon=12.0, delta=1e-5, answers=4)
+    setup = set_up(Kind.SUBMIX, target, layout, options=Options(order=2.0))
+    ledger = Tally(setup.budget, models.parts)
+    made = Predictor(models, setup.mechanism, ledger=ledger, horizon=4)
+    handle = made.open([])
+    spent = []
+    for _ in range(6):
+        made.step([handle])
+        spent.append(max(ledger.spent().values()))
+    assert made._stopped
+    assert spent[-1] == spent[-2] < setup.budget.limit
+
+
+def test_combinations_without_a_guarantee_are_refused(tmp_path):
+    models = ensemble()
+    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    other = set_up(Kind.PMIXED, TARGET, LAYOUT)
+    tally = Tally(setup.budget, models.parts)
+    with pytest.raises(ConfigError, match="charged"):
+        Predictor(models, setup.mechanism, ledger=None, horizon=1)
+    with pytest.raises(ConfigError, match="meter"):
+        Predictor(models, other.mechanism, ledger=tally, horizon=1)
+    with pytest.raises(ConfigError, match="meter"):  # another order
+        Predictor(models, SubMixF(LAYOUT, 7.0), ledger=tally, horizon=1)
+    with pytest.raises(ConfigError, match="parts"):
+        Predictor(models, setup.mechanism, ledger=Tally(setup.budget, ["a"]), horizon=1)
+    with (
+        SqliteLedger.create(tmp_path / "l.db", setup.budget, accounts=models.parts) as ledger,
+        pytest.raises(ConfigError, match="seed"),
+    ):
+        Predictor(models, setup.mechanism, ledger=ledger, horizon=1, randomness=Randomness.seeded(1))
+    free = Predictor(models, PublicModel(LAYOUT), ledger=None, horizon=1)
+    assert 0 <= free.step([free.open([])])[0] < 6
+    with pytest.raises(ConfigError, match="handles"):
+        free.step([99])
+
+
+def test_tokens_follow_the_accounted_distribution():
+    # χ² with 2 degrees of freedom on 4,000 seeded draws; the bound 18.4 has a false-alarm rate of 1e-4.
+    table = FixedTable([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
+    models = TableEnsemble(table, LAYOUT)
+    made = Predictor(models, PublicModel(LAYOUT), ledger=None, horizon=1, randomness=Randomness.seeded(3))
+    handles = [made.open([]) for _ in range(4000)]
+    counts = np.bincount(made.step(handles), minlength=3)
+    expected = 4000 * np.array([0.5, 0.3, 0.2])
+    assert ((counts - expected) ** 2 / expected).sum() < 18.4
+
+
+def test_a_tally_charges_all_accounts_or_none():
+    budget = set_up(Kind.CLIPPED_DIFFERENCES, TARGET, LAYOUT).budget  # 20 answers
+    tally = Tally(budget, ["a", "b"])
+    tally.charge({"a": 19.0, "b": 3.0}, None)
+    for costs in ({"a": 1.5, "b": 1.0}, {"a": float("inf")}):
+        with pytest.raises(BudgetExhausted):
+            tally.charge(costs, None)
+    assert tally.spent() == {"a": 19.0, "b": 3.0}
+    tally.charge(tally.remaining(), None)  # exactly what remains is accepted
+    assert set(tally.remaining().values()) == {0.0}
+    with pytest.raises(LedgerError):
+        tally.charge({"c": 1.0}, None)
+
+
+def test_a_batch_may_take_the_last_answers_exactly():
+    made, _, ledger = predictor(Kind.CLIPPED_DIFFERENCES, target=Target(epsilon=8.0, delta=1e-5, answers=3))
+    made.step([made.open([token]) for token in range(5)])  # three private answers, two of the public model
+    assert set(ledger.spent().values()) == {3.0}
+
+
+def test_pure_differential_privacy_is_charged_durably_as_well(tmp_path):
+    models = ensemble()
+    setup = set_up(Kind.SUBMIX_F, Target(epsilon=2.0, delta=0.0, answers=4), LAYOUT)
+    with SqliteLedger.create(tmp_path / "ledger.db", setup.budget, accounts=models.parts) as ledger:
+        made = Predictor(models, setup.mechanism, ledger=ledger, horizon=4)
+        made.step([made.open([1]), made.open([2])])
+        assert 0 < max(ledger.spent().values()) <= 2.0

@@ -1,0 +1,183 @@
+"""Whole transcripts of the real mechanisms, enumerated: every answer, adaptive contexts, every neighbour.
+
+A neighbour is the ensemble with one part's rows replaced by the public model's (SubMix-F), or without it
+(Algorithm 2). The divergence is exact: sums over all transcripts. Each safeguard has a twin without it, which must
+pass the budget.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from reticent.accounting.mixing_excess import Pull
+from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
+from reticent.core.event import FilteredCharge
+from reticent.core.guarantee import Notion
+from reticent.core.randomness import Randomness
+from reticent.prediction.budgets import Kind, Options, Target, set_up
+from reticent.prediction.mechanism import Layout, Moment, Release
+from reticent.prediction.shaping import Shaping
+from reticent.prediction.submix import SubMix, SubMixF
+from tests.prediction.tables import FixedTable, RandomTable
+
+SEED = Randomness.seeded(0)
+
+
+def transcripts(mechanism, table, *, budget, horizon, removed=None):
+    """Log-probability of every transcript [V^horizon], the mechanism run as the predictor runs it."""
+    parts = mechanism.layout.parts
+    level = [((), 0.0, np.full(parts, budget), False)]
+    for place in range(horizon):
+        grown = []
+        for text, log_p, remaining, stopped in level:
+            rows = table(text).copy()
+            if removed is not None:
+                rows[1 + removed] = rows[0]
+            moment = Moment(remaining=remaining, left=horizon - place, context=text, stopped=stopped)
+            release = mechanism.release(rows, moment, randomness=SEED)
+            after, stop = remaining - release.costs, stopped or release.stops
+            log_pmf = release.log_pmf
+            grown += [((*text, y), log_p + log_pmf[y], after, stop) for y in range(len(log_pmf))]
+        level = grown
+    return np.array([log_p for _, log_p, _, _ in level])
+
+
+def worst_ratio(mechanism, table, *, budget, horizon, order):
+    """D/ε over every part removed, in the worse direction."""
+    setting = {"budget": budget, "horizon": horizon}
+    everyone = transcripts(mechanism, table, **setting)
+    found = []
+    for part in range(mechanism.layout.parts):
+        without = transcripts(mechanism, table, removed=part, **setting)
+        found.append(float(symmetric_renyi_divergence(everyone, without, order)))
+    return max(found) / budget
+
+
+@pytest.mark.parametrize(
+    "shaping", [Shaping(), Shaping(0.6), Shaping(1.4, top_k=2)], ids=["plain", "cold", "top-2"]
+)
+@pytest.mark.parametrize(
+    ("parts", "vocabulary", "horizon", "order"),
+    [(2, 2, 5, 2.0), (3, 2, 4, 4.0), (2, 3, 4, 2.5), (2, 3, 4, math.inf)],
+)
+def test_submix_f_never_passes_its_budget(parts, vocabulary, horizon, order, shaping):
+    for seed in range(2):
+        table = RandomTable(seed, rows=parts, vocabulary=vocabulary, scale=3.0)
+        mechanism = SubMixF(Layout.single(parts), order, 0.8, shaping)
+        ratio = worst_ratio(mechanism, table, budget=0.4 + seed, horizon=horizon, order=order)
+        assert ratio <= 1.0 + 1e-9
+
+
+def test_submix_f_comes_near_its_budget():
+    alone = FixedTable([[0.5, 0.4, 0.1], [0.05, 0.05, 0.9]])
+    ratio = worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9), alone, budget=0.4, horizon=5, order=2.0)
+    assert 0.85 < ratio <= 1.0
+
+
+# ---------------------------------------------------------------- twins of SubMix-F, each without one safeguard
+
+
+class Twin(SubMixF):
+    """SubMix-F as its frozen self, with room for a mistake."""
+
+    __slots__ = ()
+
+
+class VocabularyForParts(Twin):
+    """Charges as if there were as many parts as tokens."""
+
+    __slots__ = ()
+
+    def release(self, rows, moment, *, randomness):
+        wrong = SubMixF(Layout.single(rows.shape[1]), self.order, self.weight_limit)
+        padded = np.vstack([rows, np.repeat(rows[:1], rows.shape[1] - self.layout.parts, axis=0)])
+        remaining = np.concatenate([moment.remaining, np.zeros(rows.shape[1] - self.layout.parts)])
+        cheap = wrong.release(padded, Moment(remaining=remaining, left=moment.left), randomness=randomness)
+        # The weights that those charges pay for, mixed with the true divisor.
+        pull = np.exp(cheap.log_pmf) - np.exp(rows[0])
+        pmf = np.exp(rows[0]) + pull * rows.shape[1] / self.layout.parts
+        return Release(pmf, cheap.costs[: self.layout.parts], FilteredCharge(self.order, 0.0))
+
+
+class ChargeAfterRelease(Twin):
+    """Releases as if the budget were untouched, then charges what is left: the last answers overrun."""
+
+    __slots__ = ()
+
+    def release(self, rows, moment, *, randomness):
+        rich = Moment(remaining=np.where(moment.remaining > 0, 1e3, 0.0), left=1)
+        release = SubMixF.release(self, rows, rich, randomness=randomness)
+        return Release(release.pmf, np.minimum(release.costs, moment.remaining), release.event)
+
+
+class TemperatureAfterAccounting(Twin):
+    """Accounts at temperature 1 and sharpens the mixture afterwards."""
+
+    __slots__ = ()
+
+    def release(self, rows, moment, *, randomness):
+        release = SubMixF.release(self, rows, moment, randomness=randomness)
+        return Release(np.exp(log_normalise(release.log_pmf / 0.2)), release.costs, release.event)
+
+
+def test_vocabulary_size_in_place_of_the_number_of_parts_is_caught():
+    table = FixedTable([[0.5, 0.4, 0.1], [0.05, 0.05, 0.9]])
+    setting = {"budget": 0.2, "horizon": 5, "order": 2.0}
+    assert worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9), table, **setting) <= 1.0
+    assert worst_ratio(VocabularyForParts(Layout.single(1), 2.0, 0.3), table, **setting) > 1.5
+
+
+def test_charging_after_the_release_is_caught():
+    table = FixedTable([[0.5, 0.5], [0.95, 0.05]])
+    setting = {"budget": 0.3, "horizon": 5, "order": 2.0}
+    assert worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9), table, **setting) <= 1.0
+    assert worst_ratio(ChargeAfterRelease(Layout.single(1), 2.0, 0.9), table, **setting) > 1.0
+
+
+def test_temperature_after_accounting_is_caught():
+    table = FixedTable([[0.5, 0.5], [0.95, 0.05]])
+    setting = {"budget": 0.3, "horizon": 5, "order": 2.0}
+    assert worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9, Shaping(0.2)), table, **setting) <= 1.0
+    assert worst_ratio(TemperatureAfterAccounting(Layout.single(1), 2.0, 0.9), table, **setting) > 1.5
+
+
+def test_one_sided_charges_are_caught(monkeypatch):
+    # The part never says what the public model says half the time: r against G is far greater than G against r.
+    table = FixedTable([[0.5, 0.5], [1 - 1e-9, 1e-9]])
+    setting = {"budget": 3.0, "horizon": 6, "order": 4.0}
+    mechanism = SubMixF(Layout.single(1), 4.0, 0.95)
+    assert worst_ratio(mechanism, table, **setting) <= 1.0 + 1e-9
+    monkeypatch.setattr(Pull, "reverse_excess", lambda self, theta: np.zeros(self.parts))
+    assert worst_ratio(mechanism, table, **setting) > 1.5
+
+
+# ---------------------------------------------------------------- Algorithm 2 with its own STOP
+
+LOUD = FixedTable([[0.5, 0.5], *[[0.97, 0.03]] * 4, *[[0.03, 0.97]] * 2])  # parts 1 and 2 agree, part 3 does not
+
+
+def without_part(table, part):
+    return lambda text: np.delete(table(text), [1 + 2 * part, 2 + 2 * part], axis=0)
+
+
+def test_algorithm_two_passes_its_budget_and_says_that_it_is_instance_level():
+    # As many tokens as can be enumerated; spec 2 has 33.7 for 16.
+    budget, horizon = 2.0, 6
+    full = transcripts(SubMix(Layout.halves(3), 0.1), LOUD, budget=budget, horizon=horizon)
+    rest = transcripts(SubMix(Layout.halves(2), 0.1), without_part(LOUD, 2), budget=budget, horizon=horizon)
+    assert float(symmetric_renyi_divergence(full, rest, 2.0)) > 4.0 * budget
+    target = Target(epsilon=20.0, delta=1e-5, answers=horizon)
+    promise = set_up(Kind.SUBMIX, target, Layout.halves(3), options=Options(order=2.0)).budget.guarantee
+    assert promise.data_dependent
+    assert promise.notion is Notion.OPERATIONAL_PRIVACY
+    assert promise.order == 2.0
+
+
+def test_algorithm_two_keeps_its_budget_up_to_the_stopping_time_of_the_actual_partition():
+    # Here the full ensemble stops after one token; over that token nobody's removal shows more than the budget.
+    budget = 2.0
+    full = transcripts(SubMix(Layout.halves(3), 0.1), LOUD, budget=budget, horizon=1)
+    for part in range(3):
+        rest = transcripts(SubMix(Layout.halves(2), 0.1), without_part(LOUD, part), budget=budget, horizon=1)
+        assert float(symmetric_renyi_divergence(full, rest, 2.0)) <= budget
