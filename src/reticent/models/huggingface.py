@@ -23,6 +23,7 @@ from reticent.core.model import Access, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.models.batching import choose_budget, pack, pad_right
+from reticent.models.branches import CachedBranches
 from reticent.models.decoding import Row, plan_batches, sample_batch
 from reticent.models.fingerprint import fingerprint, mark
 from reticent.models.scoring import exact_log_softmax, finite, score
@@ -179,6 +180,11 @@ class HuggingFaceModel:
                 for index, values in zip(rows, self._score(fork, inputs, targets), strict=True):
                     scores[index][1:] = values
         return scores
+
+    def branches(self, prefix: Tokens) -> CachedBranches:
+        """Short continuations of one prefix that grow together through the cache, for searches."""
+        self._check([prefix])
+        return CachedBranches(self._core, [self._start_token, *prefix], inference=self._inference)
 
     def generate(
         self, prompts: Sequence[Tokens], sampling: Sampling, *, count: int, randomness: Randomness

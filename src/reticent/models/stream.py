@@ -69,6 +69,11 @@ class Stream:
         elif self._cache is not None:
             self._cache.reorder_cache(rows)
 
+    @property
+    def held(self) -> tuple[Any, torch.Tensor | None]:
+        """What is kept of the tokens read so far: the model's cache, or the tokens; for measuring its size."""
+        return self._cache, self._read
+
     def copy(self) -> "Stream":
         """A stream at the same place that advances by itself: this one's cache is never written through it."""
         other = Stream.__new__(Stream)

@@ -1,0 +1,198 @@
+"""`reticent diff`: what an update from one snapshot to the next gives away of the text it was made with."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reticent.app.console import Output, table
+from reticent.app.options import AsJson, CorpusFormat, IdField, TextField, corpus_at
+
+if TYPE_CHECKING:
+    from reticent.app.update_run import DiffSettings, Known, UpdateStep
+    from reticent.auditing.update_findings import FoundPhrase
+    from reticent.core.model import LanguageModel
+
+_MODEL = "Directory, adapter, hub id, run directory or 'embedded'"
+
+
+def diff(
+    before: Annotated[str, typer.Argument(help=f"Snapshot before the update. {_MODEL}.", metavar="BEFORE")],
+    after: Annotated[str, typer.Argument(help="Snapshot after the update.", metavar="AFTER")],
+    out: Annotated[Path, typer.Option("--out", help="Run directory to write.", metavar="DIR")],
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="The update's records: which of them are exposed?", metavar="FILE"),
+    ] = None,
+    untouched: Annotated[
+        Path | None,
+        typer.Option("--untouched", help="Text that was not in the update, for a null.", metavar="FILE"),
+    ] = None,
+    null: Annotated[
+        str | None,
+        typer.Option(
+            "--null", help="Model of BEFORE's data trained from another seed, for a null.", metavar="MODEL"
+        ),
+    ] = None,
+    then: Annotated[
+        list[str] | None,
+        typer.Option("--then", help="A further snapshot, in order of time. Repeatable.", metavar="MODEL"),
+    ] = None,
+    length: Annotated[int, typer.Option("--length", help="Tokens of a phrase.", min=1, metavar="N")] = 5,
+    width: Annotated[
+        int | None,
+        typer.Option("--width", help="Phrases kept at each step (the vocabulary, halved each step).", min=1),
+    ] = None,
+    groups: Annotated[
+        int, typer.Option("--groups", help="Parts of the vocabulary that are searched apart.", min=1, metavar="N")
+    ] = 1,
+    prefix: Annotated[
+        str, typer.Option("--prefix", help="Text that the adversary knows: search what follows it.")
+    ] = "",
+    relative: Annotated[
+        bool, typer.Option("--relative", help="Search by the relative score: rare beginnings show better.")
+    ] = False,
+    removed: Annotated[
+        bool, typer.Option("--removed", help="Search what the update removed: the roles swapped.")
+    ] = False,
+    top: Annotated[int, typer.Option("--top", help="Phrases of each group to report.", min=1, metavar="N")] = 10,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show and write the phrases themselves.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of samples for a null.", min=0, metavar="N")] = 0,
+    text_field: TextField = "text",
+    id_field: IdField = "id",
+    format: CorpusFormat = None,
+    as_json: AsJson = False,
+) -> int:
+    """Find the phrases that an update made likelier: what two snapshots give away of the text between them.
+
+    A beam search: what it finds is there, what it misses may be there too. Ranks are lower bounds.
+    """
+    from reticent.app.run_directory import RunDirectory
+    from reticent.app.update_run import DiffSettings, Known
+    from reticent.auditing.differential import Score
+
+    RunDirectory.create(out)  # refuses a folder that holds anything, before the work
+    fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": "owner", "format": format}
+    corpora = [None if path is None else corpus_at(path, **fields).load() for path in (data, untouched)]
+    names = [before, after, *(then or [])]
+    models = _open([*names, *([] if null is None else [null])])
+    settings = DiffSettings(
+        length=length,
+        width=width,
+        groups=groups,
+        score=Score.RELATIVE if relative else Score.ABSOLUTE,
+        prefix=prefix,
+        top=top,
+        removed=removed,
+        seed=seed,
+    )
+    known = Known(update=corpora[0], untouched=corpora[1], null=None if null is None else models[-1])
+    config = {
+        "snapshots": names,
+        "data": None if data is None else str(data),
+        "untouched": None if untouched is None else str(untouched),
+        "null": null,
+        "length": length,
+        "width": width,
+        "groups": groups,
+        "prefix_given": bool(prefix),  # its text may be private
+        "score": settings.score.value,
+        "removed": removed,
+        "top": top,
+        "reveal": reveal,
+    }
+    return _run(models[: len(names)], settings, Output(as_json=as_json), out=out, config=config, known=known)
+
+
+def _open(names: Sequence[str]) -> "list[LanguageModel]":
+    """The models of these names; all are found before the first is loaded."""
+    from reticent.app.audit.subject import find_model
+    from reticent.models.loading import load_model
+
+    places = [find_model(name) for name in names]
+    return [load_model(place.source, name=name) for name, place in zip(names, places, strict=True)]
+
+
+def _run(
+    models: "Sequence[LanguageModel]",
+    settings: "DiffSettings",
+    output: Output,
+    *,
+    out: Path,
+    config: dict[str, Any],
+    known: "Known",
+) -> int:
+    """Compare, write, show."""
+    from reticent.app.update_run import compare_snapshots, diff_to_json, start_diff, write_diff
+
+    steps = compare_snapshots(models, settings, known=known)
+    reveal = bool(config["reveal"])
+    run = start_diff(out, settings=settings, config=config, known=known)
+    write_diff(run, steps, settings=settings, reveal=reveal)
+    has_figure = _draw(steps, out)
+    output.document(diff_to_json(steps, settings=settings, reveal=reveal) | {"run": str(out)})
+    for step in steps:
+        output.show(*_lines(step, settings, reveal=reveal))
+    if not has_figure:
+        output.show("No figure: it needs matplotlib (pip install 'reticent[plot]').")
+    output.show(f"Written to {out}.")
+    return 0
+
+
+def _draw(steps: "Sequence[UpdateStep]", out: Path) -> bool:
+    """The figure of the first update; False where matplotlib is not installed."""
+    import importlib.util
+
+    from reticent.app.update_run import FIGURE
+
+    if importlib.util.find_spec("matplotlib") is None:
+        return False
+    from reticent.app.update_figure import draw_prefix_scores
+
+    draw_prefix_scores(steps[0].phrases, out / FIGURE)
+    return True
+
+
+def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> list[object]:
+    """What one update gives away, as a table and sentences."""
+    what = "removed by" if settings.removed else "added by"
+    columns = ["phrase", "group", "DS", "DS~", "bits", "rank", "in the update", "null"]
+    rows = [_row(step, place, one, reveal=reveal) for place, one in enumerate(step.phrases)]
+    first, second = (step.after, step.before) if settings.removed else (step.before, step.after)
+    lines: list[object] = [table(f"Phrases {what} the update {first} → {second}", columns, rows), ""]
+    lines.append(
+        f"A score of {settings.length} tokens is at most {settings.length}. A rank is a lower bound: "
+        "phrases that the beam did not keep may score higher."
+    )
+    lines += [f"Null: {n.source}: at most {n.highest:.3g} in {n.phrases:,} phrases." for n in step.nulls]
+    if not step.nulls:
+        lines.append("No null was given: drift by chance is not told apart (--null, --untouched).")
+    elif step.above_null == 0:
+        lines.append("Nothing above the null.")
+    else:
+        lines.append(f"{step.above_null} of {len(step.phrases)} phrases lie above the null.")
+    for finding in step.findings[1:]:
+        null_value = "–" if finding.null is None else f"{finding.null:.3g}"
+        lines.append(
+            f"{finding.metric}: {finding.value:.3g} ({finding.low:.3g} … {finding.high:.3g}) of {finding.n:,}, "
+            f"null {null_value}."
+        )
+    return [*lines, "No finding proves that an update gives nothing away.", ""]
+
+
+def _row(step: "UpdateStep", place: int, one: "FoundPhrase", *, reveal: bool) -> tuple[object, ...]:
+    """A line of the table; the phrase is masked unless it was asked for."""
+    shown = " ".join(step.texts[place].split()) if reveal else f"#{place} ({len(one.scores.tokens)} tokens)"
+    held = "–" if one.holders is None else ("no" if not one.holders else f"yes, {len(one.holders)} records")
+    above = "–" if one.is_above_null is None else ("above" if one.is_above_null else "within")
+    return (
+        shown,
+        one.group,
+        f"{one.scores.score:.3f}",
+        f"{one.scores.relative:.3g}",
+        f"{one.scores.bits:.1f}",
+        f"≥ {one.least_rank}",
+        held,
+        above,
+    )

@@ -1,0 +1,153 @@
+"""The comparison of snapshots through the command line: what is found, what is masked, what is refused."""
+
+import contextlib
+import io
+import json
+
+import pytest
+
+from reticent.app import cli
+from reticent.app.update_regimes import Regime
+from reticent.core.corpus import Corpus, Record
+from reticent.core.finding import Finding
+from reticent.data.writing import write_corpus
+from reticent.training.release import release_model
+from tests.app.update_stories import PHRASE, RARE, canary, experiment, sentences
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    """Snapshots before and after an update with one phrase, a later one without it, and one of another seed."""
+    folder = tmp_path_factory.mktemp("diff")
+    work = experiment()
+    after = work.after(Regime.CONTINUED, [canary(12)], share=0.5)
+    models = {
+        "before": work.before,
+        "after": after,
+        "later": work.trained(after, work.data.later, "later"),
+        "other": work.trained(work.fresh("other"), work.data.original, "other"),
+    }
+    for name, model in models.items():
+        release_model(model, folder / name, guarantee=None)
+    copies = [Record(f"secret-{place}", PHRASE) for place in range(12)]
+    write_corpus(Corpus([*work.data.extra[:40], *copies]), folder / "update.jsonl")
+    write_corpus(sentences(60, 9, "u"), folder / "untouched.jsonl")
+    return folder
+
+
+def diff(story, *arguments) -> list[str]:
+    return ["diff", str(story / "before"), str(story / "after"), *map(str, arguments)]
+
+
+def known(story) -> list[object]:
+    return ["--data", story / "update.jsonl", "--untouched", story / "untouched.jsonl", "--null", story / "other"]
+
+
+@pytest.fixture(scope="module")
+def document(story):
+    out = story / "run"
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        assert cli.run(diff(story, "--out", out, *known(story), "--then", story / "later", "--json")) == 0
+    return json.loads(shown.getvalue())
+
+
+def test_the_phrase_is_found_above_the_null_with_the_records_that_hold_it(story, document):
+    first = document["updates"][0]["phrases"][0]
+    assert first["differential_score"] > 2.0
+    assert first["rank_at_least"] == 0
+    assert first["above_null"] is True
+    assert first["in_update"] is True
+    assert first["in_untouched"] is False
+    assert first["records"] == [f"secret-{place}" for place in range(12)]
+    assert sum(first["by_prefix_length"]) == pytest.approx(first["differential_score"], abs=1e-6)
+    findings = {one["metric"]: Finding.from_json(one) for one in document["findings"][:4]}
+    assert findings["largest_differential_score"].beats_null
+    assert findings["exposed_records"].value == pytest.approx(12 / 52)
+    assert findings["bits_gained_per_token"].value > findings["bits_gained_per_token"].null
+    assert findings["auc"].value > 0.5
+
+
+def test_a_phrase_is_followed_through_later_snapshots(document):
+    came, went = document["updates"][0]["phrases"][0]["by_update"]
+    assert came > 2.0
+    assert went < -1.0
+    assert len(document["updates"]) == 2
+
+
+def test_records_say_how_many_bits_each_gained_most_first(story, document):
+    records = json.loads((story / "run" / "records.json").read_text())["records"]
+    bits = [record["bits"] for record in records]
+    assert bits == sorted(bits, reverse=True)
+    assert len(records) == 52
+    assert all(record["id"].startswith("secret") and 0 in record["phrases"] for record in records[:12])
+
+
+def test_no_word_of_the_phrase_stands_in_any_file_or_on_the_screen_unless_asked(story, document, tmp_path, capsys):
+    written = "".join(path.read_text() for path in (story / "run").glob("*.json")) + json.dumps(document)
+    assert not [word for word in RARE if word in written]
+    assert (story / "run" / "prefix_scores.png").stat().st_size > 1000
+    assert cli.run(diff(story, "--out", tmp_path / "masked", "--length", 3, *known(story))) == 0
+    masked = capsys.readouterr().out
+    assert not [word for word in RARE if word in masked]
+    assert "≥ 0" in masked
+    assert "lower bound" in masked
+    assert cli.run(diff(story, "--out", tmp_path / "shown", "--reveal")) == 0
+    shown = capsys.readouterr().out
+    assert RARE[0] in shown
+    assert "No null was given" in shown
+    assert PHRASE in (tmp_path / "shown" / "phrases.json").read_text()
+
+
+def test_a_prefix_that_is_known_leads_to_the_rest(story, tmp_path, capsys):
+    arguments = ["--prefix", " ".join(RARE[:2]), "--length", 3, "--reveal", "--json", "--out", tmp_path / "run"]
+    assert cli.run(diff(story, *arguments)) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["updates"][0]["phrases"][0]["text"] == " ".join(RARE[2:])
+    assert RARE[0] not in (tmp_path / "run" / "run.json").read_text()
+
+
+def test_groups_show_phrases_with_other_beginnings(story, tmp_path, capsys):
+    arguments = [
+        "--groups",
+        3,
+        "--top",
+        1,
+        "--width",
+        12,
+        "--relative",
+        "--json",
+        "--reveal",
+        "--out",
+        tmp_path / "run",
+    ]
+    assert cli.run(diff(story, *arguments)) == 0
+    phrases = json.loads(capsys.readouterr().out)["updates"][0]["phrases"]
+    assert len({phrase["group"] for phrase in phrases}) == len(phrases) == 3
+    assert len({phrase["text"].split()[0] for phrase in phrases}) == 3
+
+
+def test_what_was_removed_is_found_with_the_roles_swapped(story, tmp_path, capsys):
+    words = ["diff", story / "after", story / "later", "--removed", "--width", 40, "--reveal", "--json"]
+    assert cli.run([str(word) for word in [*words, "--out", tmp_path / "run"]]) == 0
+    phrases = [one["text"] for one in json.loads(capsys.readouterr().out)["updates"][0]["phrases"]]
+    assert phrases[0].endswith(" ".join(RARE[1:]))
+    assert PHRASE in phrases
+
+
+def test_two_models_that_differ_in_their_seed_alone_show_nothing_above_the_null(story, tmp_path, capsys):
+    """The null is a third model of the same data; with the same one it holds by definition."""
+    words = ["diff", story / "before", story / "other", "--null", story / "other", "--out", tmp_path / "run"]
+    assert cli.run([str(word) for word in words]) == 0
+    assert "Nothing above the null." in capsys.readouterr().out
+
+
+def test_identical_snapshots_and_foreign_vocabularies_are_refused_in_one_line(story, tmp_path, capsys):
+    same = ["diff", str(story / "before"), str(story / "before"), "--out", str(tmp_path / "one")]
+    assert cli.run(same) == 2
+    assert "the same model" in capsys.readouterr().err
+    foreign = ["diff", str(story / "before"), "embedded", "--out", str(tmp_path / "two")]
+    assert cli.run(foreign) == 2
+    assert "different vocabularies" in capsys.readouterr().err
+    assert cli.run([*diff(story), "--out", str(story / "run")]) == 2
+    assert "not an empty directory" in capsys.readouterr().err
