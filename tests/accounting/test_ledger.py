@@ -23,16 +23,21 @@ from reticent.core.errors import BudgetExhausted, LedgerError
 from reticent.core.event import NonPrivate
 from reticent.core.event_json import event_from_json
 from reticent.core.ledger import Receipt
-from tests.accounting.ledgers import EVENT, PROCESSES, budget_of, new_ledger, used_ledger
+from tests.accounting.ledgers import EVENT, PROCESSES, SqliteLedgers, budget_of
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
-    return used_ledger(tmp_path)
+def path(tmp_path, ledgers) -> Path:
+    return ledgers.used(tmp_path)
 
 
-def test_charge_is_refused_when_it_would_pass_the_budget_and_then_nothing_is_spent(tmp_path):
-    with new_ledger(tmp_path, limit=1.0) as ledger:
+@pytest.fixture
+def sqlite_path(tmp_path) -> Path:
+    return SqliteLedgers().used(tmp_path)
+
+
+def test_charge_is_refused_when_it_would_pass_the_budget_and_then_nothing_is_spent(tmp_path, ledgers):
+    with ledgers.new(tmp_path, limit=1.0) as ledger:
         ledger.charge({"a": 0.5, "b": 0.25}, EVENT)
         before = (ledger.spent(), ledger.head())
         with pytest.raises(BudgetExhausted, match="'a'"):
@@ -46,8 +51,8 @@ def test_charge_is_refused_when_it_would_pass_the_budget_and_then_nothing_is_spe
         assert ledger.spent() == {"a": 1.0, "b": 1.0}
 
 
-def test_refusal_does_not_say_what_was_spent(tmp_path):
-    with new_ledger(tmp_path, limit=1.0) as ledger:
+def test_refusal_does_not_say_what_was_spent(tmp_path, ledgers):
+    with ledgers.new(tmp_path, limit=1.0) as ledger:
         ledger.charge({"a": 0.8125}, EVENT)
         with pytest.raises(BudgetExhausted) as caught:
             ledger.charge({"a": 0.4375}, EVENT)
@@ -55,8 +60,8 @@ def test_refusal_does_not_say_what_was_spent(tmp_path):
 
 
 @pytest.mark.parametrize("cost", [math.nan, -0.1, -math.inf])
-def test_a_cost_that_is_no_amount_is_refused(tmp_path, cost):
-    with new_ledger(tmp_path) as ledger:
+def test_a_cost_that_is_no_amount_is_refused(tmp_path, cost, ledgers):
+    with ledgers.new(tmp_path) as ledger:
         with pytest.raises(ValueError, match="at least 0"):
             ledger.charge({"a": cost}, EVENT)
         with pytest.raises(ValueError, match="at least one account"):
@@ -66,15 +71,15 @@ def test_a_cost_that_is_no_amount_is_refused(tmp_path, cost):
         assert ledger.head().sequence == 0
 
 
-def test_an_infinite_price_passes_every_budget(tmp_path):
-    with new_ledger(tmp_path) as ledger, pytest.raises(BudgetExhausted):
+def test_an_infinite_price_passes_every_budget(tmp_path, ledgers):
+    with ledgers.new(tmp_path) as ledger, pytest.raises(BudgetExhausted):
         ledger.charge({"a": math.inf}, NonPrivate())
-    with SqliteLedger.open(tmp_path / "ledger.db") as ledger, pytest.raises(BudgetExhausted):
+    with ledgers.open(tmp_path / "ledger.db") as ledger, pytest.raises(BudgetExhausted):
         ledger.charge({"a": 1e308}, EVENT)
 
 
-def test_what_was_charged_is_there_after_opening_again(path):
-    with SqliteLedger.open(path, identity="ensemble 1") as ledger:
+def test_what_was_charged_is_there_after_opening_again(path, ledgers):
+    with ledgers.open(path, identity="ensemble 1") as ledger:
         assert ledger.spent() == {"a": 2.5, "b": 1.25}
         assert ledger.remaining() == {"a": 1.5, "b": 2.75}
         assert ledger.budget == budget_of(4.0)
@@ -87,8 +92,8 @@ def test_what_was_charged_is_there_after_opening_again(path):
         assert not ledger.holds(Receipt(7, receipt.digest))
 
 
-def test_export_is_json_lines_from_which_the_totals_follow(path):
-    with SqliteLedger.open(path) as ledger:
+def test_export_is_json_lines_from_which_the_totals_follow(path, ledgers):
+    with ledgers.open(path) as ledger:
         header, *rows = [json.loads(line) for line in ledger.export()]
         assert sum(row["units"]["a"] for row in rows) == units_up(ledger.spent()["a"])
     assert header["schema_version"] == 1
@@ -97,29 +102,29 @@ def test_export_is_json_lines_from_which_the_totals_follow(path):
     assert event_from_json(rows[0]["event"]) == EVENT
 
 
-def test_every_commit_is_synced(path):
-    with SqliteLedger.open(path) as ledger:
+def test_every_commit_is_synced(sqlite_path):
+    with SqliteLedger.open(sqlite_path) as ledger:
         connection = ledger._store._connection
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_only_the_owner_may_read_the_files(path):
-    assert path.stat().st_mode & 0o077 == 0
-    assert witness_path(path).stat().st_mode & 0o077 == 0
+def test_only_the_owner_may_read_the_files(sqlite_path):
+    assert sqlite_path.stat().st_mode & 0o077 == 0
+    assert witness_path(sqlite_path).stat().st_mode & 0o077 == 0
 
 
-def test_accounts_and_limits_that_make_no_ledger_are_refused(tmp_path):
+def test_accounts_and_limits_that_make_no_ledger_are_refused(tmp_path, ledgers):
     for accounts in ((), ("a", "a"), ("",)):
         with pytest.raises(ValueError, match="accounts"):
-            new_ledger(tmp_path, accounts=accounts)
+            ledgers.new(tmp_path, accounts=accounts)
     with pytest.raises(ValueError, match="limit"):
-        new_ledger(tmp_path, limit=1e-30)
+        ledgers.new(tmp_path, limit=1e-30)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_ledger_does_not_go_through_a_fork(path):
-    with SqliteLedger.open(path) as ledger, ledger.lease({"a": 0.5}, EVENT) as lease:
+def test_a_ledger_does_not_go_through_a_fork(path, ledgers):
+    with ledgers.open(path) as ledger, ledger.lease({"a": 0.5}, EVENT) as lease:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
@@ -137,8 +142,8 @@ def test_a_ledger_does_not_go_through_a_fork(path):
         os.close(writer)
 
 
-def test_a_hundred_thousand_charges_of_a_tenth_never_drift_below_their_sum(tmp_path):
-    with new_ledger(tmp_path, limit=20_000.0, accounts=("a",)) as ledger:
+def test_a_hundred_thousand_charges_of_a_tenth_never_drift_below_their_sum(tmp_path, ledgers):
+    with ledgers.new(tmp_path, limit=20_000.0, accounts=("a",)) as ledger:
         with ledger.lease({"a": 10_001.0}, EVENT) as lease:
             for _ in range(100_000):
                 lease.charge({"a": 0.1}, EVENT)
@@ -148,8 +153,8 @@ def test_a_hundred_thousand_charges_of_a_tenth_never_drift_below_their_sum(tmp_p
     assert sum([0.1] * 100_000) != float(exact)  # what a running float does
 
 
-def test_a_lease_is_charged_at_once_and_its_rest_comes_back_on_close(tmp_path):
-    with new_ledger(tmp_path, limit=4.0) as ledger:
+def test_a_lease_is_charged_at_once_and_its_rest_comes_back_on_close(tmp_path, ledgers):
+    with ledgers.new(tmp_path, limit=4.0) as ledger:
         lease = ledger.lease({"a": 3.0, "b": 1.0}, EVENT)
         assert ledger.spent() == {"a": 3.0, "b": 1.0}
         with pytest.raises(BudgetExhausted):
@@ -169,15 +174,15 @@ def test_a_lease_is_charged_at_once_and_its_rest_comes_back_on_close(tmp_path):
         ledger.verify()
 
 
-def test_a_lease_that_is_not_closed_stays_spent(tmp_path):
-    with new_ledger(tmp_path) as ledger:
+def test_a_lease_that_is_not_closed_stays_spent(tmp_path, ledgers):
+    with ledgers.new(tmp_path) as ledger:
         ledger.lease({"a": 3.0}, EVENT).charge({"a": 1.0}, EVENT)
-    with SqliteLedger.open(tmp_path / "ledger.db") as ledger:
+    with ledgers.open(tmp_path / "ledger.db") as ledger:
         assert ledger.spent()["a"] == 3.0
 
 
 def test_a_return_that_fails_leaves_the_rest_spent(tmp_path):
-    with new_ledger(tmp_path) as ledger:
+    with SqliteLedgers().new(tmp_path) as ledger:
         lease = ledger.lease({"a": 3.0}, EVENT)
         ledger._store._connection.execute("PRAGMA busy_timeout = 1")
         with closing(sqlite3.connect(ledger.path, isolation_level=None)) as tool:
@@ -210,8 +215,8 @@ ACTIONS = st.lists(st.tuples(st.sampled_from(["charge", "lease", "draw", "close"
 
 @settings(max_examples=25, deadline=None)
 @given(actions=ACTIONS, limit=st.floats(min_value=0.5, max_value=4.0))
-def test_acknowledged_charges_sum_to_what_is_spent_and_never_pass_the_limit(actions, limit):
-    with tempfile.TemporaryDirectory() as folder, new_ledger(Path(folder), limit=limit) as ledger:
+def test_acknowledged_charges_sum_to_what_is_spent_and_never_pass_the_limit(actions, limit, ledgers):
+    with tempfile.TemporaryDirectory() as folder, ledgers.new(Path(folder), limit=limit) as ledger:
         model = {"a": Fraction(0), "b": Fraction(0)}  # acknowledged outside leases, and drawn from closed ones
         open_leases = []  # (lease, leased, drawn)
         for action, a, b in actions:
@@ -284,12 +289,12 @@ def winners(kind, path: Path, *, racers: int) -> int:
     return won
 
 
-def test_of_processes_that_race_for_the_last_unit_only_one_wins(tmp_path):
+def test_of_processes_that_race_for_the_last_unit_only_one_wins(tmp_path, ledgers):
     for attempt in range(3):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        new_ledger(folder, limit=1.0, accounts=("a",)).close()
-        assert winners(SqliteLedger, folder / "ledger.db", racers=3) == 1
+        ledgers.new(folder, limit=1.0, accounts=("a",)).close()
+        assert winners(ledgers, folder / "ledger.db", racers=3) == 1
 
 
 def test_the_race_catches_a_ledger_that_checks_before_it_locks(tmp_path):
@@ -299,8 +304,8 @@ def test_the_race_catches_a_ledger_that_checks_before_it_locks(tmp_path):
     assert winners(CheckedBeforeLocked, tmp_path / "twin.db", racers=3) > 1
 
 
-def test_threads_may_share_a_ledger_and_a_lease(tmp_path):
-    with new_ledger(tmp_path, limit=1.0) as ledger, ledger.lease({"b": 0.5}, EVENT) as lease:
+def test_threads_may_share_a_ledger_and_a_lease(tmp_path, ledgers):
+    with ledgers.new(tmp_path, limit=1.0) as ledger, ledger.lease({"b": 0.5}, EVENT) as lease:
 
         def charge(_) -> int:
             try:
@@ -316,8 +321,8 @@ def test_threads_may_share_a_ledger_and_a_lease(tmp_path):
         assert lease.remaining() == {"b": 0.0}
 
 
-def test_two_ledgers_in_one_process_see_each_other(path):
-    with SqliteLedger.open(path) as one, SqliteLedger.open(path) as two:
+def test_two_ledgers_in_one_process_see_each_other(path, ledgers):
+    with ledgers.open(path) as one, ledgers.open(path) as two:
         one.charge({"a": 0.5}, EVENT)
         two.charge({"a": 0.5}, EVENT)
         assert one.spent() == two.spent() == {"a": 3.5, "b": 1.25}
@@ -344,9 +349,9 @@ def release_then_charge(ledger, released) -> None:
     ledger.charge({"a": 0.5}, EVENT)
 
 
-def test_a_mechanism_that_charges_after_the_release_is_caught(tmp_path):
+def test_a_mechanism_that_charges_after_the_release_is_caught(tmp_path, ledgers):
     (tmp_path / "good").mkdir()
-    with new_ledger(tmp_path) as twin, new_ledger(tmp_path / "good") as good:
+    with ledgers.new(tmp_path) as twin, ledgers.new(tmp_path / "good") as good:
         assert released_beyond_budget(charge_then_release, good) == 0.0
         assert released_beyond_budget(release_then_charge, twin) > 0.0
 

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from reticent.accounting.fixed_point import units_down, units_up
-from reticent.accounting.ledger import SqliteLedger
 from reticent.core.errors import BudgetExhausted, LedgerError
 from reticent.core.ledger import Receipt
-from tests.accounting.ledgers import EVENT, PROCESSES, new_ledger
+from tests.accounting.ledgers import EVENT, PROCESSES, SqliteLedgers
 
 ACCOUNTS = tuple(f"part {index}" for index in range(8))
 
@@ -27,7 +26,7 @@ class Forgetful:
     """Broken twin: acknowledges at once and writes every tenth time."""
 
     def __init__(self, path: str) -> None:
-        self._ledger = SqliteLedger.open(path)
+        self._ledger = SqliteLedgers().open(path)
         self._waiting: list[dict[str, float]] = []
 
     @classmethod
@@ -126,9 +125,9 @@ def charge_under_fire(kind, folder: Path, *, seconds: float, kills: int, workers
     return killed
 
 
-def violations(folder: Path) -> list[str]:
+def violations(ledgers, folder: Path) -> list[str]:
     """Everything that is wrong between the chain and what the workers acknowledged."""
-    with SqliteLedger.open(folder / "ledger.db") as ledger:
+    with ledgers.open(folder / "ledger.db") as ledger:
         ledger.verify()
         rows = {row.sequence: row for row in ledger.rows()}
         limit = units_down(ledger.budget.limit)
@@ -165,10 +164,12 @@ def violations(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("seconds", "kills"), [(5.0, 17), pytest.param(60.0, 200, marks=pytest.mark.slow)], ids=["short", "minute"]
 )
-def test_no_acknowledged_charge_is_missing_and_the_budget_holds_when_processes_are_killed(tmp_path, seconds, kills):
-    with new_ledger(tmp_path, limit=30.0, accounts=ACCOUNTS) as ledger:
+def test_no_acknowledged_charge_is_missing_and_the_budget_holds_when_processes_are_killed(
+    tmp_path, ledgers, seconds, kills
+):
+    with ledgers.new(tmp_path, limit=30.0, accounts=ACCOUNTS) as ledger:
         killed = charge_under_fire(
-            SqliteLedger,
+            ledgers,
             tmp_path,
             seconds=seconds,
             kills=kills,
@@ -177,16 +178,16 @@ def test_no_acknowledged_charge_is_missing_and_the_budget_holds_when_processes_a
         )
         assert ledger.head().sequence > 10 * kills
     assert killed == kills
-    assert violations(tmp_path) == []
+    assert violations(ledgers, tmp_path) == []
 
 
 def test_the_judge_catches_a_ledger_that_acknowledges_before_it_writes(tmp_path):
-    new_ledger(tmp_path, limit=1000.0, accounts=ACCOUNTS).close()
+    SqliteLedgers().new(tmp_path, limit=1000.0, accounts=ACCOUNTS).close()
 
     def enough() -> bool:
         return sum(path.read_bytes().count(b"\n") for path in tmp_path.glob("*.acknowledged")) > 60
 
     charge_under_fire(Forgetful, tmp_path, seconds=1.0, kills=4, workers=3, until=enough)
-    found = violations(tmp_path)
+    found = violations(SqliteLedgers(), tmp_path)
     assert any("not there" in line for line in found)
     assert any("under-counted" in line for line in found)

@@ -1,6 +1,7 @@
 """Ledgers that must not be used: edited, cut, rolled back, of another ensemble, on a disk that fails."""
 
 import os
+import re
 import resource
 import shutil
 import sqlite3
@@ -10,26 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from reticent.accounting.ledger import SqliteLedger, reanchor, witness_path
+from reticent.accounting.ledger import SqliteLedger, witness_path
 from reticent.core.errors import LedgerError
-from tests.accounting.ledgers import EVENT, in_child, new_ledger, used_ledger
+from tests.accounting.ledgers import EVENT, SqliteLedgers, in_child
+
+FILES = SqliteLedgers()
 
 
 @pytest.fixture
 def path(tmp_path) -> Path:
-    return used_ledger(tmp_path)
+    return FILES.used(tmp_path)
 
 
-def edit(path: Path, *statements: str) -> None:
-    """Change a ledger the way someone with a database tool would: triggers put aside, then put back."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for name, _ in triggers:
-            connection.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            connection.execute(statement)
-        for _, sql in triggers:
-            connection.execute(sql)
+@pytest.fixture
+def any_path(tmp_path, ledgers) -> Path:
+    return ledgers.used(tmp_path)
 
 
 def copy_ledger(path: Path, folder: Path, *, with_witness: bool = False) -> None:
@@ -43,8 +39,6 @@ def copy_ledger(path: Path, folder: Path, *, with_witness: bool = False) -> None
 EDITS = {
     "a cheaper row": ["UPDATE charges SET costs = replace(costs, ':', ':1') WHERE sequence = 2"],
     "another time": ["UPDATE charges SET time = '2020-01-01T00:00:00.000000+00:00' WHERE sequence = 2"],
-    "bytes for text": ["UPDATE charges SET costs = CAST(costs AS BLOB) WHERE sequence = 2"],
-    "text that is none": ["UPDATE charges SET event = CAST(x'ff' AS TEXT) WHERE sequence = 2"],
     "another event": ["UPDATE charges SET event = 'null' WHERE sequence = 3"],
     "the last row deleted": ["DELETE FROM charges WHERE sequence = 5"],
     "a middle row deleted": ["DELETE FROM charges WHERE sequence = 3"],
@@ -60,11 +54,15 @@ EDITS = {
     "all rows deleted": ["DELETE FROM charges"],
     "a larger budget": ["""UPDATE header SET document = replace(document, '"limit":4.0', '"limit":9.0')"""],
     "no header": ["DELETE FROM header"],
-    "two headers": ["INSERT INTO header SELECT document FROM header"],
-    "another version": ["PRAGMA user_version = 2"],
     "another header version": [
         """UPDATE header SET document = replace(document, '"schema_version":1', '"schema_version":2')"""
     ],
+}
+FILE_EDITS = {
+    "two headers": ["INSERT INTO header SELECT document FROM header"],
+    "bytes for text": ["UPDATE charges SET costs = CAST(costs AS BLOB) WHERE sequence = 2"],
+    "text that is none": ["UPDATE charges SET event = CAST(x'ff' AS TEXT) WHERE sequence = 2"],
+    "another version": ["PRAGMA user_version = 2"],
     "another program's file": ["PRAGMA application_id = 0"],
     "another table": ["CREATE TABLE notes (text TEXT)"],
     "no write-ahead log": ["PRAGMA journal_mode = DELETE"],
@@ -72,17 +70,26 @@ EDITS = {
 
 
 @pytest.mark.parametrize("statements", EDITS.values(), ids=EDITS)
-def test_an_edited_ledger_is_refused(path, statements):
-    edit(path, *statements)
+def test_an_edited_ledger_is_refused(any_path, ledgers, statements):
+    ledgers.edit(any_path, *statements)
+    with pytest.raises(LedgerError) as caught:
+        ledgers.open(any_path)
+    assert caught.value.hint
+    assert re.match(r"/.*/ledger\.db: |postgresql:///postgres#\w+: ", str(caught.value))
+
+
+@pytest.mark.parametrize("statements", FILE_EDITS.values(), ids=FILE_EDITS)
+def test_an_edited_file_is_refused(path, statements):
+    FILES.edit(path, *statements)
     with pytest.raises(LedgerError) as caught:
         SqliteLedger.open(path)
     assert caught.value.hint
     assert str(path) in str(caught.value)
 
 
-def test_the_edits_themselves_are_what_is_caught(path):
-    edit(path, "SELECT 1")
-    SqliteLedger.open(path).close()
+def test_the_edits_themselves_are_what_is_caught(any_path, ledgers):
+    ledgers.edit(any_path, "SELECT 1")
+    ledgers.open(any_path).close()
 
 
 def test_rows_cannot_be_changed_by_accident(path):
@@ -127,23 +134,23 @@ def test_a_missing_ledger_is_refused_and_not_made_anew(path):
         SqliteLedger.open(path)
     assert not path.exists()
     with pytest.raises(LedgerError, match="a ledger was here"):
-        new_ledger(path.parent)
+        FILES.new(path.parent)
 
 
 def test_create_never_replaces(path):
     with pytest.raises(LedgerError, match="there is a ledger"):
-        new_ledger(path.parent)
+        FILES.new(path.parent)
     path.unlink()
     witness_path(path).unlink()
     path.with_name(path.name + "-wal").write_bytes(b"rows that a crash left")
     with pytest.raises(LedgerError, match="-wal"):
-        new_ledger(path.parent)
+        FILES.new(path.parent)
     assert not witness_path(path).exists()
 
 
-def test_another_ensembles_ledger_is_refused(path):
+def test_another_ensembles_ledger_is_refused(any_path, ledgers):
     with pytest.raises(LedgerError, match="ensemble 1"):
-        SqliteLedger.open(path, identity="ensemble 2")
+        ledgers.open(any_path, identity="ensemble 2")
 
 
 def test_an_older_copy_put_in_place_is_refused(path, tmp_path):
@@ -177,13 +184,13 @@ def test_a_lost_write_ahead_log_is_a_roll_back(path, tmp_path):
         SqliteLedger.open(crashed)
 
 
-def test_a_database_ahead_of_its_witness_is_what_a_crash_leaves(path, tmp_path):
-    shutil.copy(witness_path(path), tmp_path / "witness")
-    with SqliteLedger.open(path) as ledger:
+def test_a_database_ahead_of_its_witness_is_what_a_crash_leaves(any_path, tmp_path, ledgers):
+    shutil.copy(witness_path(any_path), tmp_path / "witness")
+    with ledgers.open(any_path) as ledger:
         for _ in range(3):
             ledger.charge({"a": 0.25}, EVENT)
-    shutil.copy(tmp_path / "witness", witness_path(path))
-    with SqliteLedger.open(path) as ledger:
+    shutil.copy(tmp_path / "witness", witness_path(any_path))
+    with ledgers.open(any_path) as ledger:
         assert ledger.spent()["a"] == 3.25
         ledger.charge({"a": 0.25}, EVENT)
         assert ledger._witness.read() == ledger.verify()
@@ -200,46 +207,46 @@ def test_a_ledger_replaced_or_rolled_back_while_open_is_refused(path, tmp_path):
             ledger.remaining()
 
 
-def test_rows_that_vanish_while_open_are_missed(path):
-    with SqliteLedger.open(path) as ledger:
-        edit(path, "DELETE FROM charges WHERE sequence = 5")
+def test_rows_that_vanish_while_open_are_missed(any_path, ledgers):
+    with ledgers.open(any_path) as ledger:
+        ledgers.edit(any_path, "DELETE FROM charges WHERE sequence = 5")
         with pytest.raises(LedgerError, match="rolled back or edited"):
             ledger.charge({"a": 0.5}, EVENT)
 
 
-def test_a_missing_or_damaged_witness_is_refused_until_an_operator_reanchors(path):
-    for damage in (witness_path(path).unlink, lambda: witness_path(path).write_bytes(b"0" * 256)):
+def test_a_missing_or_damaged_witness_is_refused_until_an_operator_reanchors(any_path, ledgers):
+    for damage in (witness_path(any_path).unlink, lambda: witness_path(any_path).write_bytes(b"0" * 256)):
         damage()
         with pytest.raises(LedgerError) as caught:
-            SqliteLedger.open(path)
+            ledgers.open(any_path)
         assert "reanchor" in caught.value.hint
-        receipt = reanchor(path, identity="ensemble 1")
-        with SqliteLedger.open(path) as ledger:
+        receipt = ledgers.reanchor(any_path, identity="ensemble 1")
+        with ledgers.open(any_path) as ledger:
             assert ledger.verify() == receipt
             assert list(ledger.rows())[-1].kind == "reanchor"
             assert ledger.spent() == {"a": 2.5, "b": 1.25}
 
 
-def test_reanchoring_stops_processes_that_have_the_ledger_open(path):
-    with SqliteLedger.open(path) as ledger:
-        reanchor(path)
+def test_reanchoring_stops_processes_that_have_the_ledger_open(any_path, ledgers):
+    with ledgers.open(any_path) as ledger:
+        ledgers.reanchor(any_path)
         with pytest.raises(LedgerError, match="replaced"):
             ledger.charge({"a": 0.5}, EVENT)
 
 
-def test_reanchoring_never_accepts_an_edited_chain(path):
-    edit(path, *EDITS["two rows swapped"])
+def test_reanchoring_never_accepts_an_edited_chain(any_path, ledgers):
+    ledgers.edit(any_path, *EDITS["two rows swapped"])
     with pytest.raises(LedgerError):
-        reanchor(path)
+        ledgers.reanchor(any_path)
 
 
-def test_a_torn_witness_falls_back_to_the_other_slot(path):
-    with witness_path(path).open("r+b") as file:
+def test_a_torn_witness_falls_back_to_the_other_slot(any_path, ledgers):
+    with witness_path(any_path).open("r+b") as file:
         content = file.read()
         newest = max((0, 1), key=lambda slot: content[slot * 128 : slot * 128 + 20])
         file.seek(newest * 128 + 40)
         file.write(b"torn")
-    with SqliteLedger.open(path) as ledger:
+    with ledgers.open(any_path) as ledger:
         assert ledger._witness.read().sequence == 4
         ledger.charge({"a": 0.5}, EVENT)
         assert ledger._witness.read() == ledger.head()
@@ -293,7 +300,7 @@ def charge_read_only(path: str, answers) -> None:
 def test_a_read_only_ledger_is_refused(writable):
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
         folder = Path(name)
-        new_ledger(folder).close()
+        FILES.new(folder).close()
         witness_path(folder / "ledger.db").chmod(0o666 if writable == "witness" else 0o444)
         (folder / "ledger.db").chmod(0o444)
         folder.chmod(0o555)

@@ -1,17 +1,20 @@
-"""The durable ledger: what was spent, on disk before anything is released, shared by all processes of a machine.
+"""The durable ledger: what was spent, on disk before anything is released, shared by all who charge it.
 
     lock → read what others appended → check the witness → refuse, or append and commit (synced) → witness → unlock
 
-`ledger.db` holds rows linked by digests (`ledger_chain`) in SQLite (`ledger_store`); `ledger.db.head` is witness
-and lock in one (`ledger_witness`); `lease` takes blocks ahead (`ledger_lease`). Amounts are whole multiples of
-2^-40, costs rounded up (`fixed_point`). Every process decides by the totals of rows that it has checked itself.
+`DurableLedger` is that order, over any store (`ledger_store`). Rows are linked by digests (`ledger_chain`); a file
+beside them is witness and lock of a machine in one (`ledger_witness`); `lease` takes blocks ahead (`ledger_lease`).
+Amounts are whole multiples of 2^-40, costs rounded up (`fixed_point`). Every process decides by the totals of rows
+that it has checked itself. `SqliteLedger` is a file, `ledger.db` with `ledger.db.head`, for the processes of one
+machine; `postgres_ledger` is for several machines.
 
 Refused with a LedgerError: a ledger that is missing, truncated, edited, of another version or identity, behind its
 witness, replaced while open, or without a witness; one that cannot be written. When an error leaves it open whether
 a charge reached the disk, nothing is acknowledged and the charge may count as spent.
 
 Does not see: ledger *and* witness rolled back together, or rewritten together; a copy of both used elsewhere. Does
-not know what an event costs: callers pass costs in the budget's measure. Needs POSIX and a local file system.
+not know what an event costs: callers pass costs in the budget's measure. Needs POSIX; witness and SQLite file lie
+on a local file system.
 """
 
 import json
@@ -21,12 +24,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from reticent.accounting.fixed_point import amount_down, amount_up
 from reticent.accounting.ledger_chain import EDITED, Chain, Header, Row, RowKind, canonical, cost_units
 from reticent.accounting.ledger_lease import Lease
-from reticent.accounting.ledger_store import SqliteStore
+from reticent.accounting.ledger_store import Store
 from reticent.accounting.ledger_witness import Witness
+from reticent.accounting.sqlite_store import SqliteStore
 from reticent.core.errors import LedgerError
 from reticent.core.event import Event
 from reticent.core.event_json import event_to_json
@@ -35,60 +40,34 @@ from reticent.core.ledger import Budget, Receipt
 TIMEOUT = 30.0  # seconds to wait for other processes
 
 
-class SqliteLedger:
-    """A `Ledger` in an SQLite file. Safe for threads; every process opens its own.
+class DurableLedger:
+    """A `Ledger` over a store and a witness. Safe for threads; every process opens its own.
 
     Guarantee: `charge` returns only after the charge is on disk, and no sequence of charges, by any number of
     processes, crashes included, takes an account past the budget's limit. Rounding goes against the spender.
     """
 
-    def __init__(self, store: SqliteStore, witness: Witness, chain: Chain, *, timeout: float) -> None:
-        """Use `create` or `open`."""
+    def __init__(self, store: Store, witness: Witness, *, identity: str | None, timeout: float) -> None:
+        """Over an open store and its open witness, every row checked; closes both where that fails."""
         self._store = store
         self._witness = witness
-        self._chain = chain
         self._timeout = timeout
         self._process = os.getpid()
         self._lock = threading.RLock()
-
-    @classmethod
-    def create(
-        cls, path: Path | str, budget: Budget, *, accounts: Iterable[str], identity: str = ""
-    ) -> "SqliteLedger":
-        """A new ledger; refused where one is, or was. `identity` names what it meters, such as an ensemble."""
-        path = Path(path)
-        header = Header.new(budget, accounts, identity=identity)
-        if path.exists():
-            raise LedgerError(f"{path}: there is a ledger here", hint="open it, or choose another path")
-        Witness.create(witness_path(path), header.root)
-        try:
-            SqliteStore.create(path, header.text)
-        except LedgerError:
-            witness_path(path).unlink(missing_ok=True)
-            raise
-        return cls.open(path, identity=identity)
-
-    @classmethod
-    def open(cls, path: Path | str, *, identity: str | None = None, timeout: float = TIMEOUT) -> "SqliteLedger":
-        """An existing ledger, every row of it checked. `identity`, where given, must be that of its creation."""
-        path = Path(path)
         with ExitStack() as undo:
-            store, chain = _open_store(path, identity=identity, timeout=timeout)
             undo.callback(store.close)
-            witness = Witness.open(witness_path(path))
             undo.callback(witness.close)
-            ledger = cls(store, witness, chain, timeout=timeout)
-            # Witness first: it is written after the commit, so rows read later are never behind it.
-            seen = witness.read()
-            _catch_up(store, chain)
-            ledger._check_witness(seen)
+            self._chain = Chain(header_of(store, identity=identity), name=store.name)
+            # Witnesses first: they are written with the commit or after it, so rows read later are never behind.
+            seen, remembered = witness.read(), store.remembered()
+            catch_up(store, self._chain)
+            self._check_witness(seen, remembered)
             undo.pop_all()
-        return ledger
 
     @property
-    def path(self) -> Path:
-        """The database file."""
-        return self._store.path
+    def name(self) -> str:
+        """The ledger, as messages call it."""
+        return self._store.name
 
     @property
     def budget(self) -> Budget:
@@ -158,11 +137,11 @@ class SqliteLedger:
         """Check the whole file and every row from the first on, and the witness; the head if all holds."""
         with self._current():
             self._store.check_pages()
-            seen = self._witness.read()
-            chain = Chain(Header.from_text(self._store.header(), name=str(self.path)), name=str(self.path))
-            _catch_up(self._store, chain)
+            seen, remembered = self._witness.read(), self._store.remembered()
+            chain = Chain(header_of(self._store, identity=self.identity), name=self.name)
+            catch_up(self._store, chain)
             self._chain = chain
-            self._check_witness(seen)
+            self._check_witness(seen, remembered)
             return chain.head
 
     def close(self) -> None:
@@ -172,7 +151,7 @@ class SqliteLedger:
                 self._store.close()
                 self._witness.close()
 
-    def __enter__(self) -> "SqliteLedger":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -187,14 +166,18 @@ class SqliteLedger:
             with self._witness.locked(self._timeout):
                 self._require_in_place()
                 with self._store.transaction():
-                    _catch_up(self._store, self._chain)
-                    self._check_witness(self._witness.read())
+                    catch_up(self._store, self._chain)
+                    self._check_witness(self._witness.read(), self._store.remembered())
                     self._chain.require_room(units)
                     row = self._chain.next_row(kind, units, event=event, lease=lease)
                     self._store.insert(row)
                 self._chain.follow(row)
                 self._witness.write(row.receipt)
             return row.receipt
+
+    def record_reanchoring(self) -> Receipt:
+        """Write into the chain that an operator accepted this history; see `reanchor`."""
+        return self._append(RowKind.REANCHOR, {}, event="null")
 
     def _give_back(self, lease: int, units: Mapping[str, int]) -> Receipt:
         return self._append(RowKind.RETURN, units, event="null", lease=lease)
@@ -205,40 +188,84 @@ class SqliteLedger:
         with self._lock:
             self._require_own()
             self._require_in_place()
-            _catch_up(self._store, self._chain)
+            catch_up(self._store, self._chain)
             yield
 
     def _require_own(self) -> None:
         if os.getpid() != self._process:
             raise LedgerError(
-                f"{self.path}: this ledger was opened by another process", hint="open it after a fork"
+                f"{self.name}: this ledger was opened by another process", hint="open it after a fork"
             )
 
     def _require_in_place(self) -> None:
         if not (self._store.is_in_place() and self._witness.is_in_place()):
-            raise LedgerError(f"{self.path}: the ledger was replaced or removed while it was open", hint=EDITED)
+            raise LedgerError(f"{self.name}: the ledger was replaced or removed while it was open", hint=EDITED)
 
-    def _check_witness(self, seen: Receipt) -> None:
-        """Refuse a chain that is behind what the witness saw, or that has another history."""
+    def _check_witness(self, *seen: Receipt | None) -> None:
+        """Refuse a chain that is behind what a witness saw, or that has another history."""
+        for receipt in seen:
+            if receipt is not None:
+                self._check_seen(receipt)
+
+    def _check_seen(self, seen: Receipt) -> None:
         head = self._chain.head
         if seen.sequence > head.sequence:
             raise LedgerError(
-                f"{self.path}: the ledger was rolled back",
+                f"{self.name}: the ledger was rolled back",
                 found=f"{head.sequence} rows",
                 expected=f"at least {seen.sequence}, as its witness saw",
                 hint=EDITED,
             )
         found = self._chain.header.root.digest if seen.sequence == 0 else head.digest
-        if 0 < seen.sequence < head.sequence:  # a crash came between a commit and its witness
+        if 0 < seen.sequence < head.sequence:  # a crash came between a commit and its witness, or others charged
             found = self._store.digest(seen.sequence) or ""
         if found != seen.digest:
-            what = f"{self.path}: the ledger is not the one its witness saw"
+            what = f"{self.name}: the ledger is not the one its witness saw"
             raise LedgerError(what, found=f"another row {seen.sequence}", hint=EDITED)
 
 
+class SqliteLedger(DurableLedger):
+    """The ledger of one machine, in an SQLite file."""
+
+    @classmethod
+    def create(
+        cls, path: Path | str, budget: Budget, *, accounts: Iterable[str], identity: str = ""
+    ) -> "SqliteLedger":
+        """A new ledger; refused where one is, or was. `identity` names what it meters, such as an ensemble."""
+        path = Path(path)
+        header = Header.new(budget, accounts, identity=identity)
+        if path.exists():
+            raise LedgerError(f"{path}: there is a ledger here", hint="open it, or choose another path")
+        with Witness.made(witness_path(path), header.root):
+            SqliteStore.create(path, header.text)
+        return cls.open(path, identity=identity)
+
+    @classmethod
+    def open(cls, path: Path | str, *, identity: str | None = None, timeout: float = TIMEOUT) -> "SqliteLedger":
+        """An existing ledger, every row of it checked. `identity`, where given, must be that of its creation."""
+        store = SqliteStore.open(Path(path), timeout=timeout)
+        witness = witness_of(store, witness_path(Path(path)))
+        return cls(store, witness, identity=identity, timeout=timeout)
+
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        assert isinstance(self._store, SqliteStore)
+        return self._store.path
+
+
 def witness_path(path: Path) -> Path:
-    """Where the witness of a ledger stands."""
+    """Where the witness of a ledger file stands."""
     return path.with_name(path.name + ".head")
+
+
+def witness_of(store: Store, path: Path) -> Witness:
+    """The witness of an open store; closes the store where it cannot be used."""
+    try:
+        return Witness.open(path)
+    except BaseException:
+        store.close()
+        raise
 
 
 def reanchor(path: Path | str, *, identity: str | None = None) -> Receipt:
@@ -249,37 +276,39 @@ def reanchor(path: Path | str, *, identity: str | None = None) -> Receipt:
     are stopped by it.
     """
     path = Path(path)
-    store, chain = _open_store(path, identity=identity, timeout=TIMEOUT)
+    store = SqliteStore.open(path, timeout=TIMEOUT)
+    witness_anew(store, witness_path(path), identity=identity)
+    with SqliteLedger.open(path, identity=identity) as ledger:
+        return ledger.record_reanchoring()
+
+
+def witness_anew(store: Store, path: Path, *, identity: str | None) -> None:
+    """Put a witness of the rows that are there in place of whatever was at `path`; closes the store."""
     try:
-        _catch_up(store, chain)
+        chain = Chain(header_of(store, identity=identity), name=store.name)
+        catch_up(store, chain)
     finally:
         store.close()
-    witness_path(path).unlink(missing_ok=True)
-    Witness.create(witness_path(path), chain.head)
-    with SqliteLedger.open(path, identity=identity) as ledger:
-        return ledger._append(RowKind.REANCHOR, {}, event="null")
+    path.unlink(missing_ok=True)
+    Witness.create(path, chain.head)
 
 
-def _open_store(path: Path, *, identity: str | None, timeout: float) -> tuple[SqliteStore, Chain]:
-    store = SqliteStore.open(path, timeout=timeout)
-    try:
-        header = Header.from_text(store.header(), name=str(path))
-        if identity is not None and header.identity != identity:
-            what = f"{path}: this ledger belongs to something else"
-            raise LedgerError(what, found=header.identity, expected=identity, hint="open the ledger of this run")
-    except BaseException:
-        store.close()
-        raise
-    return store, Chain(header, name=str(path))
+def header_of(store: Store, *, identity: str | None) -> Header:
+    """The header of a store; LedgerError if it is that of something else than `identity`, where given."""
+    header = Header.from_text(store.header(), name=store.name)
+    if identity is not None and header.identity != identity:
+        what = f"{store.name}: this ledger belongs to something else"
+        raise LedgerError(what, found=header.identity, expected=identity, hint="open the ledger of this run")
+    return header
 
 
-def _catch_up(store: SqliteStore, chain: Chain) -> None:
+def catch_up(store: Store, chain: Chain) -> None:
     """Feed the chain what was stored since; its own head must still be there."""
     known = chain.head
     page = store.page(max(known.sequence, 1))
     if known.sequence > 0:
         if not page or page[0].receipt != known:
-            raise LedgerError(f"{store.path}: the ledger was rolled back or edited while it was open", hint=EDITED)
+            raise LedgerError(f"{store.name}: the ledger was rolled back or edited while it was open", hint=EDITED)
         page = page[1:]
     while page:
         for row in page:

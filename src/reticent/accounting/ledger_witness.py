@@ -60,6 +60,17 @@ class Witness:
             raise _unwritable(path, error) from error
 
     @classmethod
+    @contextmanager
+    def made(cls, path: Path, head: Receipt) -> Iterator[None]:
+        """A new witness, removed again where its ledger cannot be made."""
+        cls.create(path, head)
+        try:
+            yield
+        except LedgerError:
+            path.unlink(missing_ok=True)
+            raise
+
+    @classmethod
     def open(cls, path: Path) -> "Witness":
         """The witness of an existing ledger; LedgerError if it is missing, unwritable or unreadable."""
         try:
@@ -67,7 +78,7 @@ class Witness:
         except FileNotFoundError as error:
             raise LedgerError(
                 f"{path}: the ledger's witness is missing, so a roll-back could not be seen",
-                hint="restore the file; if nothing was released since the last row, call ledger.reanchor(path)",
+                hint="restore the file; if nothing was released since the last row, reanchor the ledger",
             ) from error
         except OSError as error:
             raise _unwritable(path, error) from error
@@ -143,7 +154,7 @@ class Witness:
         if not whole:
             raise LedgerError(
                 f"{self.path}: the ledger's witness is damaged",
-                hint="restore the file; if nothing was released since the last row, call ledger.reanchor(path)",
+                hint="restore the file; if nothing was released since the last row, reanchor the ledger",
             )
         return whole
 

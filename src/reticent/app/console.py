@@ -27,10 +27,12 @@ Item = TypeVar("Item")
 class Output:
     """Where a command's result goes: `document` for programs or `show` for people, never both on stdout."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, is_silent: bool = False) -> None:
+        """`is_silent` for a process that another one speaks for."""
         self.as_json = as_json
-        self._people = Console(file=sys.stderr if as_json else sys.stdout, highlight=False)
-        self._progress = Console(file=sys.stderr, highlight=False)
+        self._is_silent = is_silent
+        self._people = Console(file=sys.stderr if as_json else sys.stdout, highlight=False, quiet=is_silent)
+        self._progress = Console(file=sys.stderr, highlight=False, quiet=is_silent)
 
     def show(self, *lines: object) -> None:
         """Lines or tables for a person; silent when the output is for a program."""
@@ -40,7 +42,7 @@ class Output:
 
     def document(self, value: dict[str, Any]) -> None:
         """The one JSON document of this run; silent when the output is for a person."""
-        if self.as_json:
+        if self.as_json and not self._is_silent:
             sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     @contextmanager

@@ -19,6 +19,7 @@ from reticent.core.ledger import Budget, Ledger
 from reticent.core.randomness import Randomness
 from reticent.models.huggingface import HuggingFaceModel
 from reticent.training.batches import Units, encode_texts
+from reticent.training.distributed import RankedGradients, RankedLedger
 from reticent.training.gradient_source import Computation, GradientSource, PlainGradients, PrivateGradients
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.mask_token import with_mask_token
@@ -245,15 +246,12 @@ class SelectiveCourse:
 
 
 def _private(model: HuggingFaceModel, units: Units, plan: PrivatePlan, means: Means) -> PrivateGradients:
-    assert means.ledger is not None
-    return PrivateGradients(
-        model.module,
-        units,
-        plan,
-        ledger=means.ledger,
-        randomness=means.randomness,
-        computation=means.computation,
-    )
+    module, ledger = model.module, means.ledger
+    randomness, computation = means.randomness, means.computation
+    if isinstance(ledger, RankedLedger):
+        return RankedGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
+    assert ledger is not None
+    return PrivateGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
 
 
 def _refuse_layers(model: HuggingFaceModel, clip_norm: float) -> None:

@@ -204,18 +204,29 @@ class PrivateGradients:
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
         self._module.eval()  # no dropout: a record may change no other record's contribution
-        plan, source = self._plan, self._randomness.child(f"sample {self.position}")
-        drawn = plan.sampler.draw(source).tolist()
-        groups = self._units.gather(drawn, source)
+        groups = self._sample()
         self._meter.clear()
         for batch in _micro_batches(self._units, groups, self._computation, _device(self._module)):
             self._accumulate(batch)
-        clipped = self._engine.take()
-        self._receipt = self._ledger.charge({ACCOUNT: 1.0}, plan.step_event)
-        fresh = self._randomness.child(f"noise {self._receipt.sequence}")
-        noisy = add_noise(clipped.gradients, plan.noise_deviation, fresh)
-        values = {name: gradient / plan.normaliser for name, gradient in noisy.items()}
+        total = self._total(self._engine.take().gradients)
+        self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
+        values = self._release(total, self._receipt)
         return Gradient(values, self._meter.mean(), sum(len(text) for group in groups for text in group))
+
+    def _sample(self) -> list[list[TokenArray]]:
+        """The texts of the units that take part in this step."""
+        source = self._randomness.child(f"sample {self.position}")
+        return self._units.gather(self._plan.sampler.draw(source).tolist(), source)
+
+    def _total(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The clipped sum of the whole step, from that of this process: the same where it is alone."""
+        return gradients
+
+    def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
+        """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
+        fresh = self._randomness.child(f"noise {receipt.sequence}")
+        noisy = add_noise(total, self._plan.noise_deviation, fresh)
+        return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
 
     def _accumulate(self, batch: TokenBatch) -> None:
         """Add a batch to the sum. A unit whose gradient is not finite contributes nothing, and nobody is told.

@@ -1,0 +1,151 @@
+"""What the processes of the tests of several ranks do; each runs in a child of its own."""
+
+import os
+import socket
+import traceback
+from pathlib import Path
+
+import torch
+
+from reticent.accounting.ledger import SqliteLedger
+from reticent.app import training_run
+from reticent.core.errors import ReticentError
+from reticent.core.guarantee import Unit
+from reticent.core.randomness import Randomness
+from reticent.training.batches import Units
+from reticent.training.clipping import add_noise
+from reticent.training.distributed import RankedGradients, RankedLedger
+from reticent.training.gradient_source import PrivateGradients
+from reticent.training.ranks import joined
+from tests.training.killed_run import configuration
+from tests.training.small_models import gpt2
+from tests.training.small_runs import COMPUTATION, private_plan, token_texts
+
+UNITS, BATCH, STEPS = 24, 8, 3
+
+
+def plan(unit: Unit = Unit.RECORD, *, steps: int = STEPS):
+    if unit is Unit.OWNER:
+        return private_plan(UNITS // 3, 4, steps=steps, unit=unit, texts_per_unit=2)
+    return private_plan(UNITS, BATCH, steps=steps)
+
+
+def texts(unit: Unit = Unit.RECORD):
+    return token_texts(UNITS, owners=UNITS // 3 if unit is Unit.OWNER else None)
+
+
+class NoiseOnEveryRank(RankedGradients):
+    """Broken twin: each rank adds the whole noise to its own sum, and the noisy sums are added up."""
+
+    def _total(self, gradients):
+        return gradients
+
+    def _release(self, total, receipt):
+        fresh = self._randomness.child(f"noise {receipt.sequence} of {self._ranks.rank}")
+        noisy = self._ranks.total(add_noise(total, self._plan.noise_deviation, fresh))
+        return self._ranks.copy({name: each / self._plan.normaliser for name, each in noisy.items()})
+
+
+class SampleOnEveryRank(RankedGradients):
+    """Broken twin: each rank draws a sample of its own from all units, so a unit may be clipped twice."""
+
+    def _sample(self):
+        source = self._randomness.child(f"sample {self.position} of {self._ranks.rank}")
+        return self._units.gather(self._plan.sampler.draw(source).tolist(), source)
+
+
+KINDS = {"ours": RankedGradients, "noise": NoiseOnEveryRank, "sample": SampleOnEveryRank}
+
+
+class CountedRandomness(Randomness):
+    """Seeded, and counts what was drawn from it and all its children."""
+
+    draws = 0
+
+    def child(self, name):
+        found = super().child(name)
+        return CountedRandomness("seeded", found.seed)
+
+    def normal(self, shape):
+        CountedRandomness.draws += 1
+        return super().normal(shape)
+
+    def uniform(self, shape):
+        CountedRandomness.draws += 1
+        return super().uniform(shape)
+
+
+def gradients_of(source, steps: int) -> list[dict[str, list[float]]]:
+    with source:
+        return [{k: v.flatten().tolist() for k, v in source.next().values.items()} for _ in range(steps)]
+
+
+def alone(path: Path, unit: Unit) -> list[dict[str, list[float]]]:
+    """The gradients that one process gives."""
+    chosen = plan(unit)
+    units = Units(texts(unit), unit, texts_per_unit=chosen.texts_per_unit)
+    with SqliteLedger.open(path) as ledger:
+        source = PrivateGradients(
+            gpt2(), units, chosen, ledger=ledger, randomness=Randomness.seeded(5), computation=COMPUTATION
+        )
+        return gradients_of(source, chosen.steps)
+
+
+def step_together(rank: int, size: int, port: int, path: str, case: tuple[str, str, int], answers) -> None:
+    """The gradients that this rank sees, what it drew, and what the ledger says as soon as it has them."""
+    kind, unit, steps = case
+    module = gpt2()
+    with torch.no_grad():  # the weights of rank 0 are those that count
+        for parameter in module.parameters():
+            parameter.add_(float(rank))
+    chosen, which = plan(Unit(unit)), Unit(unit)
+    units = Units(texts(which), which, texts_per_unit=chosen.texts_per_unit)
+    found: object = None
+    try:
+        with joined(rank, size, address=f"tcp://127.0.0.1:{port}") as ranks:
+            opened = SqliteLedger.open(path) if ranks.is_first else None
+            source = KINDS[kind](
+                module,
+                units,
+                chosen,
+                ledger=RankedLedger(ranks, opened),
+                randomness=CountedRandomness("seeded", 5),
+                computation=COMPUTATION,
+            )
+            gradients = gradients_of(source, steps)
+            with SqliteLedger.open(path) as looked:
+                held = looked.holds(source._receipt)
+            found = {"gradients": gradients, "draws": CountedRandomness.draws, "held": held, "at": source.position}
+    except ReticentError as error:
+        found = f"{type(error).__name__}: {error}"
+    except BaseException:
+        found = traceback.format_exc()
+    answers.put((rank, found))
+
+
+def train_together(rank: int, size: int, port: int, folder: str, case: tuple[str, str, int]) -> None:
+    """One rank of a run that is started, or gone on with; each acknowledges its steps in a file of its own."""
+    life, method, steps = case
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    place = Path(folder)
+    file = os.open(place / f"{life}-{rank}.steps", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def observe(progress, epsilon) -> bool:
+        os.write(file, f"{progress.step}\n".encode())
+        return True
+
+    try:
+        if (place / "run" / "run.json").exists():
+            training_run.resume(place / "run", observe=observe)
+        else:
+            config = configuration(place, steps=steps, method=method)
+            training_run.start(config, place / "run", observe=observe)
+    except ReticentError as error:
+        (place / f"{life}-{rank}.error").write_text(str(error))
+        os._exit(7)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
