@@ -7,7 +7,7 @@ its secrets found by expressions made for it, as in the paper), cut into lines b
 "My ID is: <6 digits>" × 20 copies. The policy of redacted and of selective training misses a tenth of all secrets,
 one canary among them; the conservative policy misses none. The transformer starts from the embedded public model,
 the LSTM from random weights and with twice as many epochs. Every private method is calibrated to the same (ε, δ)
-under replace-one; learning rates were chosen for each.
+under replace-one and takes as many private steps; learning rates were chosen for each.
 
 Printed: perplexity on held-out dialogues over all tokens, and over those outside of secrets given the true text
 before them; top-1 accuracy over all tokens; exposure of the canaries in bits: mean and largest of all, and that of
@@ -193,8 +193,9 @@ def dp_sgd(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
 def redacted(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     """Confidentially redacted training."""
     routed = redact_and_route(setup.records, setup.policy, conservative=setup.perfect)
+    # Deduplication leaves fewer records: as many private steps as DP-SGD takes on all of them, not as many epochs.
     settings = RedactedSettings(
-        epochs=setup.epochs,
+        epochs=round(setup.epochs * len(setup.records) / len(routed.private)),
         batch=PRIVATE_BATCH,
         public_batch=16,
         delta=DELTA,

@@ -4,7 +4,7 @@ import string
 
 import numpy as np
 
-from reticent.app.audit_subject import Subject, make_subject
+from reticent.app.audit.subject import ModelPlace, Subject, make_subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import Access
@@ -59,7 +59,7 @@ def subject(
         training=training,
         held_out=records("held", outside, per_owner=per_owner),
         canaries=CANARIES,
-        guarantee=guarantee,
+        place=ModelPlace("", guarantee),
     )
 
 

@@ -5,9 +5,11 @@ import math
 
 import pytest
 
-from reticent.app.audit_plan import Speed, measure_speed, plan_audit, sample_records
-from reticent.app.audit_settings import AttackName, AuditSettings, Sizes, parse_attacks, parse_budget
-from reticent.app.audit_subject import make_subject
+from reticent.app.audit.plan import Speed, measure_speed, plan_audit
+from reticent.app.audit.registry import ATTACKS, parse_attacks
+from reticent.app.audit.settings import ATTACK_SHARES, AuditSettings, Sizes, parse_budget
+from reticent.app.audit.subject import ModelPlace, make_subject
+from reticent.app.audit.targets import sample_records
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
@@ -88,14 +90,14 @@ def test_owners_on_both_sides_are_told():
         None,
         training=records("same", sentences(1, 20)),
         held_out=records("same", sentences(2, 20)),
-        guarantee=promise(1.0, unit=Unit.OWNER),
+        place=ModelPlace("", promise(1.0, unit=Unit.OWNER)),
     )
-    reasons = skipped(plan_audit(mixed, AuditSettings(attacks=(AttackName.MEMBERSHIP,)), FAST))
+    reasons = skipped(plan_audit(mixed, AuditSettings(attacks=("membership",)), FAST))
     assert "split by owner" in reasons["membership: owners"]
 
 
 def test_the_estimate_of_forward_tokens_is_what_scoring_reads():
-    plan = plan_audit(SUBJECT, AuditSettings(attacks=(AttackName.LAZY,)), FAST)
+    plan = plan_audit(SUBJECT, AuditSettings(attacks=("lazy",)), FAST)
     texts = [*SUBJECT.training.texts, *SUBJECT.held_out.texts]
     assert plan.attacks[0].forward_tokens == 2 * sum(len(text) for text in texts)  # a token a character, two models
 
@@ -153,8 +155,9 @@ def test_sizes_never_shrink_to_nothing():
 
 
 def test_attacks_and_budgets_are_read_strictly():
-    assert parse_attacks("all") == tuple(AttackName)
-    assert parse_attacks("lazy, exposure") == (AttackName.EXPOSURE, AttackName.LAZY)
+    assert parse_attacks("all") == tuple(attack.name for attack in ATTACKS if not attack.is_opt_in)
+    assert len(ATTACKS) <= ATTACK_SHARES
+    assert parse_attacks("lazy, exposure") == ("exposure", "lazy")
     with pytest.raises(ConfigError, match="exposure, codes, membership, lazy, extraction, generation"):
         parse_attacks("exposre")
     assert parse_budget("90s") == 90.0

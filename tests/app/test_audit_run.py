@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from reticent.accounting.ceiling import ceiling
-from reticent.app.audit_plan import AuditPlan, Speed, plan_audit
-from reticent.app.audit_run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
-from reticent.app.audit_settings import AttackName, AuditSettings, Sizes
-from reticent.app.audit_subject import find_model, make_subject
+from reticent.app.audit.plan import AuditPlan, Speed, plan_audit
+from reticent.app.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
+from reticent.app.audit.settings import AuditSettings, Sizes
+from reticent.app.audit.subject import ModelPlace, find_model, make_subject
 from reticent.app.gate import check_gate, parse_limit
 from reticent.app.run_directory import RunDirectory
 from reticent.app.score_cache import ScoreCache
@@ -23,7 +23,7 @@ from tests.app.audit_subjects import CANARIES, TextOnly, fit, promise, records, 
 
 SMALL = Sizes(records=60, extraction_records=40, candidates=200, search_tokens=20_000, answers=40, texts=64)
 SETTINGS = AuditSettings(sizes=SMALL, rates=(0.1,))
-MEMBERSHIP = dataclasses.replace(SETTINGS, attacks=(AttackName.MEMBERSHIP,))
+MEMBERSHIP = dataclasses.replace(SETTINGS, attacks=("membership",))
 FAST = Speed(1e6, 1e5)
 
 
@@ -112,7 +112,7 @@ def test_a_claim_for_owners_is_set_beside_findings_on_owners_alone():
 def test_exposure_is_compared_with_the_units_that_hold_the_secret(unit, owner, copies):
     claim = promise(0.5, unit=unit)
     which = subject(guarantee=claim, owner=owner)
-    audit = audited(which, dataclasses.replace(SETTINGS, attacks=(AttackName.EXPOSURE,)))
+    audit = audited(which, dataclasses.replace(SETTINGS, attacks=("exposure",)))
     one = next(one for one in audit.comparisons if one.finding.metric == "exposure")
     candidates = audit.artefacts["exposure.json"]["exposures"][0]["candidates"]
     assert candidates == 10_000 - len(CANARIES) + 1
@@ -189,7 +189,7 @@ def test_coins_bound_epsilon_from_below_and_find_nothing_in_noise():
     settings = dataclasses.replace(MEMBERSHIP, by_coin=True, sizes=dataclasses.replace(SMALL, records=200))
     metric = "epsilon_lower_bound_at_delta_1e-05"
     for model, is_found in ((fit(inside.texts), True), (fit(sentences(3, 60)), False)):
-        which = make_subject(model, None, training=inside, held_out=outside, guarantee=promise(0.3))
+        which = make_subject(model, None, training=inside, held_out=outside, place=ModelPlace("", promise(0.3)))
         audit = audited(which, settings)
         epsilon = named(audit, metric)
         assert (epsilon.value > 0.3) is is_found
@@ -209,7 +209,7 @@ def test_records_too_short_to_be_cut_are_told(learnt):
     short = make_subject(
         learnt.model, None, training=records("t", ["late box", "paid"]), held_out=records("h", ["lost"])
     )
-    settings = dataclasses.replace(SETTINGS, attacks=(AttackName.EXTRACTION,))
+    settings = dataclasses.replace(SETTINGS, attacks=("extraction",))
     audit = audited(short, settings)
     assert audit.findings == ()
     assert "long enough" in audit.attacks[0].skipped

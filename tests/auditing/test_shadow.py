@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from reticent.auditing.roc import auc, auc_interval
 from reticent.auditing.shadow import lira_offline, lira_online, rmia, shadow_scores
-from reticent.models.ngram import NGramModel
+from reticent.models.ngram import END, NGramModel
 
 
 def world(generator, *, n=60, shadows=40, gain=1.0):
@@ -142,3 +142,53 @@ def test_a_text_that_every_shadow_saw_is_refused():
         lira_online([0.0], [[1.0], [2.0]], [[1], [0]])
     with pytest.raises(ValueError, match="shadows"):
         lira_offline([0.0, 1.0], [[1.0]])
+
+
+def letters(seed: int, count: int) -> list[str]:
+    generator = np.random.default_rng(seed)
+    return ["".join(generator.choice([*"abcdefgh"], 15)) for _ in range(count)]
+
+
+def test_the_text_that_was_learnt_by_heart_scores_highest_in_every_shadow_attack():
+    """Shadows are n-gram models; the target saw one text 300 times, shadows each text at most once."""
+    texts, public = letters(1, 12), letters(2, 40)
+    trained_on = np.random.default_rng(3).permuted(np.arange(20)[:, None] % 2 == np.zeros(12), axis=0)
+
+    def fitted(seen: list[str]) -> NGramModel:
+        return NGramModel.fit([*public, *seen], order=4, vocabulary=[*"abcdefgh"], smoothing=0.05)
+
+    matrix = shadow_scores([fitted([t for t, i in zip(texts, row, strict=True) if i]) for row in trained_on], texts)
+    target = fitted([*texts[:6], *[texts[4]] * 300])
+    scores = shadow_scores([target], texts)[0]
+    unseen = letters(5, 30)
+    population = (shadow_scores([target], unseen)[0], np.tile(shadow_scores([fitted([])], unseen), (20, 1)))
+    for found in (
+        lira_online(scores, matrix, trained_on),
+        lira_offline(scores, matrix, trained_on),
+        rmia(scores, matrix, population=population),
+        rmia(scores, matrix, population=population, trained_on=trained_on),
+    ):
+        assert found[4] == found.max()
+        assert found[4] > np.median(found[6:])
+
+
+def unigram(p: float) -> NGramModel:
+    return NGramModel.from_table(["a", "b"], {(): {"a": p, "b": 0.5 - p / 2, END: 0.5 - p / 2}}, order=1)
+
+
+def test_shadow_attacks_have_their_closed_forms_on_unigram_models():
+    """φ of "aa" is log p(a): 0.4 and 0.6 for shadows that saw it, 0.2 and 0.3 for others, 0.5 for the target."""
+    inside, outside = np.log([0.4, 0.6]), np.log([0.2, 0.3])
+    matrix = shadow_scores([unigram(p) for p in (0.4, 0.6, 0.2, 0.3)], ["aa"])
+    np.testing.assert_allclose(matrix[:, 0], [*inside, *outside])
+    trained_on = np.array([[True], [True], [False], [False]])
+    scores = shadow_scores([unigram(0.5)], ["aa"])[0]
+    expected = norm.logpdf(math.log(0.5), inside.mean(), inside.std(ddof=1)) - norm.logpdf(
+        math.log(0.5), outside.mean(), outside.std(ddof=1)
+    )
+    assert lira_online(scores, matrix, trained_on)[0] == pytest.approx(expected)
+    z = (math.log(0.5) - outside.mean()) / outside.std(ddof=1)
+    assert lira_offline(scores, matrix, trained_on)[0] == pytest.approx(z)
+    # p(x) = (0.5 + 0.25)/2 = 0.375, a ratio of 4/3: of three texts z, with ratios 1, 5/4 and 5/3, two are beaten.
+    population = (np.log([0.5, 0.5, 0.5]), np.tile(np.log([0.5, 0.4, 0.3]), (4, 1)))
+    assert rmia(scores, matrix, population=population, trained_on=trained_on).tolist() == [2 / 3]

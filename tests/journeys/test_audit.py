@@ -138,6 +138,8 @@ def test_the_tables_say_what_was_planned_skipped_and_found(story, first, tmp_pat
         (("--budget", "soon"), "a budget is a time"),
         (("--no-cache",), "contradict"),
         (("--base", "embedded"), "the same"),
+        (("--shadow-models", "3"), "in pairs"),
+        (("--attacks", "shadow"), "not the directory of a training run"),
     ],
 )
 def test_a_wrong_call_is_one_line_and_exit_code_2(story, tmp_path, capsys, arguments, said):
@@ -145,6 +147,20 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(story, tmp_path, capsys, argum
     complaint = capsys.readouterr().err
     assert said in complaint
     assert len(complaint.splitlines()) == 1
+
+
+def test_secrets_are_shown_only_where_the_operator_asks(story, tmp_path, capsys):
+    key = ("--canaries", story / "key.json", "--attacks", "exposure,lazy")
+    assert cli.run(audit(story, story / "run", tmp_path / "open", *key, "--reveal")) == 0
+    assert "keep it to yourself" in capsys.readouterr().out
+    revealed = json.loads((tmp_path / "open" / "revealed.json").read_text())["revealed"]
+    secrets = {canary.secret.reveal() for canary in read_key(story / "key.json")}
+    assert {entry["secret"] for entry in revealed if "secret" in entry} == secrets
+    assert len([entry for entry in revealed if entry["attack"] == "lazy"]) == 20
+    rest = "".join(path.read_text() for path in (tmp_path / "open").iterdir() if path.name != "revealed.json")
+    assert not [secret for secret in secrets if f'"{secret}"' in rest]
+    cached = "".join(path.read_text() for path in (story / "cache").glob("*.json"))
+    assert not [entry for entry in revealed if entry.get("text", "nothing of the kind") in cached]
 
 
 def test_a_folder_that_holds_something_is_refused(story, capsys):

@@ -13,9 +13,15 @@ import traceback
 import typer
 
 from reticent import __version__
-from reticent.app.commands import demo, plant, scan
+from reticent.app.commands import demo, plant, scan, scrub
 from reticent.app.commands.audit import audit
 from reticent.app.commands.bound import bound
+from reticent.app.commands.diff import diff
+from reticent.app.commands.evaluate import evaluate
+from reticent.app.commands.init import init
+from reticent.app.commands.predict import predict
+from reticent.app.commands.report import report
+from reticent.app.commands.reproduce import reproduce
 from reticent.app.commands.train import train
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
 
@@ -55,9 +61,16 @@ def _root(
 
 app.command("demo")(demo.demo)
 app.command("scan")(scan.scan)
+app.command("scrub")(scrub.scrub)
 app.command("plant")(plant.plant)
 app.command("train")(train)
+app.command("predict")(predict)
+app.command("evaluate")(evaluate)
 app.command("audit")(audit)
+app.command("diff")(diff)
+app.command("report")(report)
+app.command("reproduce")(reproduce)
+app.command("init")(init)
 app.add_typer(bound, name="bound")
 
 
@@ -106,3 +119,7 @@ def _described(error: Exception) -> str:
     """What click says of a wrong call, with the option it is about."""
     described = getattr(error, "format_message", None)
     return str(described()) if callable(described) else str(error)
+
+
+if __name__ == "__main__":  # torchrun --nproc-per-node 2 -m reticent.app.cli train …
+    main()

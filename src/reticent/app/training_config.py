@@ -66,6 +66,7 @@ class Method(StrEnum):
     DP_SGD = "dp-sgd"
     CRT = "crt"
     SELECTIVE = "selective"
+    SUBMIX = "submix"
 
 
 class Protected(StrEnum):
@@ -124,6 +125,7 @@ class ModelSection(Section):
     source: str
     lora_rank: int = Field(0, ge=0)
     lora_alpha: float | None = Field(None, gt=0)
+    adapter_layers: int = Field(0, ge=0)
     freeze_embeddings: bool = False
     merge: bool = False
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
@@ -139,6 +141,7 @@ class ModelSection(Section):
             source=self.source,
             lora_rank=self.lora_rank,
             lora_alpha=self.lora_alpha,
+            lora_layers=self.adapter_layers,
             freeze_embeddings=self.freeze_embeddings,
             device=self.device,
         )
@@ -170,6 +173,8 @@ class TrainingSection(Section):
     labelled: str | None = None
     state_norm: float | None = Field(None, gt=0, allow_inf_nan=False)
     public_batch: int | None = Field(None, ge=1)
+    parts: int | None = Field(None, ge=2, le=4096)
+    halves: bool | None = None
     token_budget: int | None = Field(None, ge=1)
     checkpoint_seconds: float = Field(60.0, ge=0)
     checkpoint_steps: int | None = Field(None, ge=1)
@@ -195,6 +200,16 @@ class TrainingSection(Section):
     def check(self) -> None:
         """Refuse combinations that would give less privacy than was asked for, before anything is read."""
         given = [name for name in _PRIVATE if getattr(self, name) is not None]
+        if self.method is not Method.SUBMIX and (self.parts is not None or self.halves is not None):
+            raise ConfigError("--parts and --halves make an ensemble", hint="use --method submix with them")
+        if self.method is Method.SUBMIX:
+            if given:
+                raise ConfigError(
+                    "the parts of an ensemble are trained without noise; what is protected are its predictions",
+                    found=", ".join(_flag(name) for name in given),
+                    hint="give ε and δ to `reticent predict`, `evaluate` or `serve`",
+                )
+            return
         if self.method is Method.SGD:
             if given:
                 raise ConfigError(

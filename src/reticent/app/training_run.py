@@ -9,7 +9,8 @@ and noise come from the system's generator; the seed is for initial weights, shu
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ import torch
 
 from reticent.accounting.ledger import SqliteLedger
 from reticent.app.config import validate
+from reticent.app.launch import launched
 from reticent.app.options import corpus_at
 from reticent.app.run_directory import RunDirectory
 from reticent.app.training_config import DataSection, Method, Precision, TrainConfig
@@ -28,15 +30,18 @@ from reticent.core.corpus import Corpus
 from reticent.core.document import check_schema, number_to_json, read_document, write_document
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.guarantee import Guarantee, Unit
+from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.training.batches import choose_token_budget, encode_texts
 from reticent.training.checkpoint import Checkpoints
+from reticent.training.distributed import RankedCheckpoints, RankedLedger
 from reticent.training.evaluation import Evaluation, evaluate
 from reticent.training.gradient_source import ACCOUNT, Computation, GradientSource
 from reticent.training.loop import Progress, Schedule, train
 from reticent.training.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
-from reticent.training.plan import PlainPlan
+from reticent.training.plan import PlainPlan, PrivatePlan
+from reticent.training.ranks import Ranks
 from reticent.training.release import GUARANTEE, release_model
 from reticent.training.starting_model import starting_model
 
@@ -82,6 +87,7 @@ class _Ready:
     seed: int
     corpus: Corpus
     prepared: Prepared
+    ranks: Ranks
 
 
 def preview(config: TrainConfig) -> Preview:
@@ -96,29 +102,38 @@ def preview(config: TrainConfig) -> Preview:
 
 def start(config: TrainConfig, out: Path, *, observe: Observer, randomness: Randomness | None = None) -> Result:
     """Train into a new run directory. `randomness` other than the system's is for experiments and says so."""
+    with launched() as ranks:
+        return _start(config, out, ranks, observe=observe, source=randomness or Randomness.system())
+
+
+def _start(config: TrainConfig, out: Path, ranks: Ranks, *, observe: Observer, source: Randomness) -> Result:
     config.training.check()
     config = config.located()
-    source = randomness or Randomness.system()
-    seed = Randomness.system().fresh_seed() if config.seed is None else config.seed
+    seed = ranks.tell(Randomness.system().fresh_seed) if config.seed is None else config.seed
     corpus = read_corpus(config.data)
     _check_owners(config)
     if config.data.holdout is not None:
         read_corpus(config.data, holdout=True)  # an error in it shall not wait until the end of the run
-    ready = _prepare(config, plan_course(config, corpus, seed=seed), seed, corpus)
-    run, proof = _create(out, ready, is_seeded=not source.protects)
-    return _carry_on(run, ready, proof, observe=observe, randomness=source)
+    ready = _prepare(config, plan_course(config, corpus, seed=seed), seed, corpus=corpus, ranks=ranks)
+    proof = ranks.first(lambda: _create(out, ready, is_seeded=not source.protects))
+    return _carry_on(RunDirectory(out), ready, proof or Proof(None), observe=observe, randomness=source)
 
 
 def resume(path: Path, *, observe: Observer, randomness: Randomness | None = None) -> Result:
     """Go on with a run that was interrupted, from its last checkpoint; a finished run is left as it is."""
-    run = RunDirectory.open(path)
-    information = run.information()
+    with launched() as ranks:
+        return _resume(path, ranks, observe=observe, source=randomness or Randomness.system())
+
+
+def _resume(path: Path, ranks: Ranks, *, observe: Observer, source: Randomness) -> Result:
+    run = RunDirectory(path)
+    information = ranks.tell(lambda: RunDirectory.open(path).information())
     if information["command"] != "train":
         raise ConfigError(f"{path}: not a training run", found=information["command"])
     if information["finished"] is not None:
         return _finished(run, information["results"])
     config = validate(TrainConfig, information["config"], where=str(path / "run.json"))
-    document = read_document(path / TRAINING)
+    document = ranks.tell(lambda: read_document(path / TRAINING))
     check_schema(document, SCHEMA_VERSION, kind="training run")
     seed = int(document["seed"])
     corpus = read_corpus(config.data)
@@ -134,11 +149,11 @@ def resume(path: Path, *, observe: Observer, randomness: Randomness | None = Non
             "the policies find something else than when this run was started",
             hint="put their files back as they were, or start a new run",
         )
-    ready = _prepare(config, course, seed, corpus)
+    ready = _prepare(config, course, seed, corpus=corpus, ranks=ranks)
     if ready.prepared.model.fingerprint != document["model"]:
         raise ConfigError(f"{config.model.source}: not the model that this run started from")
     proof = Proof(None, _read_beside(document))
-    return _carry_on(run, ready, proof, observe=observe, randomness=randomness or Randomness.system())
+    return _carry_on(run, ready, proof, observe=observe, randomness=source)
 
 
 def _finished(run: RunDirectory, results: dict[str, Any]) -> Result:
@@ -161,11 +176,19 @@ def read_corpus(data: DataSection, *, holdout: bool = False) -> Corpus:
     return corpus_at(Path(path), **fields, format=data.format).load()
 
 
-def _prepare(config: TrainConfig, course: Course, seed: int, corpus: Corpus) -> _Ready:
+def _prepare(config: TrainConfig, course: Course, seed: int, *, corpus: Corpus, ranks: Ranks) -> _Ready:
     """Load the model and encode the text: whatever is wrong with them shows before anything is written."""
+    if ranks.size > 1 and not isinstance(course.plan, PrivatePlan):
+        raise ConfigError(
+            "several processes train one model with --method dp-sgd alone",
+            found=config.training.method.value,
+            hint="start it without torchrun",
+        )
     model = starting_model(config.model.start(), seed=seed)
     prepared = course.prepare(model, max_length=config.data.max_length)
-    return _Ready(config, course, seed, corpus, prepared)
+    same = f"{course.identity(corpus.fingerprint)} {model.fingerprint}"
+    ranks.require_same(same, what="corpus, plan and model")
+    return _Ready(config, course, seed, corpus, prepared, ranks)
 
 
 def _check_owners(config: TrainConfig) -> None:
@@ -183,7 +206,7 @@ def _check_owners(config: TrainConfig) -> None:
         )
 
 
-def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> tuple[RunDirectory, Proof]:
+def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> Proof:
     """The run directory with plan, guarantee and ledger, made under another name and renamed when complete."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(
@@ -220,7 +243,7 @@ def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> tuple[RunDirectory,
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
-    return RunDirectory.open(out), proof
+    return proof
 
 
 def _carry_on(
@@ -230,28 +253,36 @@ def _carry_on(
     if isinstance(ready.course.plan, PlainPlan):
         means = Means(ledger=None, randomness=randomness, computation=_computation(ready))
         return _train(run, ready, Proof(None), means=means, observe=observe)
-    name = ready.course.identity(ready.corpus.fingerprint)
-    with SqliteLedger.open(run.ledger, identity=name) as ledger:
+    with _ledger(run, ready) as ledger:
         means = Means(ledger=ledger, randomness=randomness, computation=_computation(ready))
         whole = Proof(ledger.budget.guarantee, proof.beside)
         return _train(run, ready, whole, means=means, observe=observe)
 
 
+@contextmanager
+def _ledger(run: RunDirectory, ready: _Ready) -> Iterator[Ledger]:
+    """The run's ledger: of several processes the first opens it, and the others hear of it."""
+    name, ranks = ready.course.identity(ready.corpus.fingerprint), ready.ranks
+    with ExitStack() as stack:
+        opened = ranks.first(lambda: stack.enter_context(SqliteLedger.open(run.ledger, identity=name)))
+        yield RankedLedger(ranks, opened) if opened is None or ranks.size > 1 else opened
+
+
 def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, observe: Observer) -> Result:
     settings, model = ready.config.training, ready.prepared.model
     source: GradientSource = ready.prepared.source(means)
-    meter = ready.course.meter(proof)
+    meter, ranks, folder = ready.course.meter(proof), ready.ranks, run.path / "checkpoints"
     outcome = train(
         Learner(model.module, settings.optimiser_settings()),
         source,
-        checkpoints=Checkpoints(run.path / "checkpoints"),
+        checkpoints=Checkpoints(folder) if ranks.size == 1 else RankedCheckpoints(folder, ranks),
         schedule=Schedule(seconds=settings.checkpoint_seconds, steps=settings.checkpoint_steps),
         seed=ready.seed,
-        observe=lambda progress: observe(progress, meter(source)),
+        observe=lambda progress: not ranks.any(not observe(progress, meter(source))),
     )
     guarantee = proof.headline
     evaluation = None
-    if outcome.is_finished:
+    if outcome.is_finished and ranks.is_first:
         is_redacted = settings.method is Method.CRT
         evaluation = _evaluate(ready, keep_mask_unsaid(model) if is_redacted else ())
         release_model(model, run.model, guarantee=guarantee, merge=ready.config.model.merge)

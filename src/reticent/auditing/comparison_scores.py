@@ -18,22 +18,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from reticent.auditing.membership import text_by_text
+from reticent.auditing.membership import LogProbScore, text_by_text
 from reticent.auditing.target_scores import TargetScores
-from reticent.core.model import Access, Floats
+from reticent.core.model import Floats
 
 WINDOW_SIZES = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
 
 
 @dataclass(frozen=True, slots=True)
-class WindowComparison:
+class WindowComparison(LogProbScore):
     """Share of windows, over many sizes, that the model knows better than its base (WBC)."""
 
     sizes: tuple[int, ...] = WINDOW_SIZES
     name: ClassVar[str] = "wbc"
-    access: ClassVar[Access] = Access.LOGPROBS
     needs_reference: ClassVar[bool] = True
-    needs_distributions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1:
@@ -56,11 +54,10 @@ def windows_won(differences: Floats, sizes: tuple[int, ...]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorZone:
+class ErrorZone(LogProbScore):
     """What the model gained over its base where its own best guess is wrong (EZ)."""
 
     name: ClassVar[str] = "ez"
-    access: ClassVar[Access] = Access.LOGPROBS
     needs_reference: ClassVar[bool] = True
     needs_distributions: ClassVar[bool] = True
 

@@ -97,7 +97,7 @@ def ranking_scores(
     if not generated.texts:
         return {}
     scores: dict[str, Floats] = {REPEATS: generated.repeats.astype(np.float64)}
-    if not isinstance(model, LanguageModel) or model.access < Access.LOGPROBS:
+    if model.access < Access.LOGPROBS or not isinstance(model, LanguageModel):
         return scores
     texts = [text.reveal() for text in generated.texts]
     targets = TargetScores(texts, model)

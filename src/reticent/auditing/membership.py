@@ -11,7 +11,7 @@ Metrics are in `membership_metrics`, ε lower bounds in `epsilon_bound` and `one
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -47,6 +47,15 @@ class MembershipAttack(Protocol):
     def score(self, targets: TargetScores) -> Floats:
         """One score per target, [n]; never NaN."""
         ...
+
+
+class LogProbScore:
+    """What a score has unless it says otherwise: it sees log-probabilities of the text's own tokens, no more."""
+
+    __slots__ = ()
+    access: ClassVar[Access] = Access.LOGPROBS
+    needs_reference: ClassVar[bool] = False
+    needs_distributions: ClassVar[bool] = False
 
 
 def why_not(attack: MembershipAttack, targets: TargetScores) -> str:

@@ -21,21 +21,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from reticent.auditing.membership import text_by_text
+from reticent.auditing.membership import LogProbScore, text_by_text
 from reticent.auditing.target_scores import TargetScores
-from reticent.core.model import Access, Floats
+from reticent.core.model import Floats
 
 _NO_SPREAD = 1e-7  # a deviation below is rounding: of a uniform distribution, or of a certain one
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(LogProbScore):
     """Minus the mean loss."""
 
     name: ClassVar[str] = "loss"
-    access: ClassVar[Access] = Access.LOGPROBS
-    needs_reference: ClassVar[bool] = False
-    needs_distributions: ClassVar[bool] = False
 
     def score(self, targets: TargetScores) -> Floats:
         """Mean log-probability per token."""
@@ -43,13 +40,11 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated:
+class Calibrated(LogProbScore):
     """How much lower the loss is than the reference's."""
 
     name: ClassVar[str] = "calibrated"
-    access: ClassVar[Access] = Access.LOGPROBS
     needs_reference: ClassVar[bool] = True
-    needs_distributions: ClassVar[bool] = False
 
     def score(self, targets: TargetScores) -> Floats:
         """Mean log-probability per token minus the reference's."""
@@ -57,13 +52,10 @@ class Calibrated:
 
 
 @dataclass(frozen=True, slots=True)
-class Zlib:
+class Zlib(LogProbScore):
     """Mean loss per byte of the compressed text."""
 
     name: ClassVar[str] = "zlib"
-    access: ClassVar[Access] = Access.LOGPROBS
-    needs_reference: ClassVar[bool] = False
-    needs_distributions: ClassVar[bool] = False
 
     def score(self, targets: TargetScores) -> Floats:
         """Mean log-probability over the length of the compressed text."""
@@ -71,13 +63,10 @@ class Zlib:
 
 
 @dataclass(frozen=True, slots=True)
-class LowerCase:
+class LowerCase(LogProbScore):
     """How much the loss grows when the text is lower-cased."""
 
     name: ClassVar[str] = "lower-case"
-    access: ClassVar[Access] = Access.LOGPROBS
-    needs_reference: ClassVar[bool] = False
-    needs_distributions: ClassVar[bool] = False
 
     def score(self, targets: TargetScores) -> Floats:
         """Loss of the lower-cased text over the loss of the text."""
@@ -91,14 +80,11 @@ class LowerCase:
 
 
 @dataclass(frozen=True, slots=True)
-class MinK:
+class MinK(LogProbScore):
     """Mean of the least likely tokens."""
 
     share: float = 0.2
     name: ClassVar[str] = "min-k"
-    access: ClassVar[Access] = Access.LOGPROBS
-    needs_reference: ClassVar[bool] = False
-    needs_distributions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_share(self.share)
@@ -109,13 +95,11 @@ class MinK:
 
 
 @dataclass(frozen=True, slots=True)
-class MinKPlusPlus:
+class MinKPlusPlus(LogProbScore):
     """Mean of the tokens that are least likely by the measure of their own distributions."""
 
     share: float = 0.2
     name: ClassVar[str] = "min-k++"
-    access: ClassVar[Access] = Access.LOGPROBS
-    needs_reference: ClassVar[bool] = False
     needs_distributions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

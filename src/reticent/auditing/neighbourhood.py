@@ -16,24 +16,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from reticent.auditing.membership import text_by_text
+from reticent.auditing.membership import LogProbScore, text_by_text
 from reticent.auditing.target_scores import TargetScores, scored
-from reticent.core.model import Access, Floats, LanguageModel, Tokens
+from reticent.core.model import Floats, LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 
 _TEXTS_AT_ONCE = 16  # their proposals are whole next-token distributions
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbourhood:
+class Neighbourhood(LogProbScore):
     """Likelihood against that of `count` neighbours with `swaps` exchanged tokens each; repeatable by `seed`."""
 
     count: int = 10
     swaps: int = 1
     seed: int = 0
     name: ClassVar[str] = "neighbourhood"
-    access: ClassVar[Access] = Access.LOGPROBS
-    needs_reference: ClassVar[bool] = False
     needs_distributions: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

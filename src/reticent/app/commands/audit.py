@@ -15,15 +15,19 @@ from reticent.app.options import (
     TextField,
     corpus_at,
 )
+from reticent.app.policies import POLICY_HELP
 from reticent.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reticent.app.audit_plan import AuditPlan
-    from reticent.app.audit_run import Audit
-    from reticent.app.audit_settings import AuditSettings, Sizes
-    from reticent.app.audit_subject import Subject
+    from rich.progress import Progress
+
+    from reticent.app.audit.attack import PlannedAttack
+    from reticent.app.audit.plan import AuditPlan
+    from reticent.app.audit.run import Audit, Observer
+    from reticent.app.audit.settings import AuditSettings, Sizes
+    from reticent.app.audit.subject import Subject
     from reticent.app.gate import GateResult
     from reticent.core.finding import Comparison, Finding
 
@@ -31,7 +35,13 @@ _CORPUS = "Corpus"
 
 
 def audit(
-    model: Annotated[str, typer.Argument(help="Directory, hub id, run directory or 'embedded'.", metavar="MODEL")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="Directory, hub id, run directory, 'embedded', or http://host:port#name of a server.",
+            metavar="MODEL",
+        ),
+    ],
     train: Annotated[Path, typer.Option("--train", help="Corpus the model was trained on.", metavar="FILE")],
     holdout: Annotated[
         Path, typer.Option("--holdout", help="Corpus of the same kind that it never saw.", metavar="FILE")
@@ -46,7 +56,11 @@ def audit(
     ] = None,
     attacks: Annotated[
         str,
-        typer.Option("--attacks", help="all, or some of exposure,codes,membership,lazy,extraction,generation."),
+        typer.Option(
+            "--attacks",
+            help="all (exposure,codes,membership,lazy,extraction,generation), or some of them; "
+            "only where named: neighbourhood,shadow,novelty,divergence,pii.",
+        ),
     ] = "all",
     records: Annotated[
         int, typer.Option("--records", help="Most targets of either side, drawn by the seed.", min=2, metavar="N")
@@ -61,6 +75,13 @@ def audit(
     budget: Annotated[
         str | None, typer.Option("--budget", help="Time for the attacks: 90s, 10m, 2h.", metavar="TIME")
     ] = None,
+    shadow_models: Annotated[
+        int,
+        typer.Option("--shadow-models", help="Models to train for the attack 'shadow'.", min=2, metavar="N"),
+    ] = 8,
+    policy: Annotated[
+        str, typer.Option("--policy", help=f"Tags personal data for the attack 'pii': {POLICY_HELP}")
+    ] = "patterns",
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,6 +95,9 @@ def audit(
         typer.Option("--cache", help="Keeps scores between runs (in the user's cache folder).", metavar="DIR"),
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Measure everything anew, keep nothing.")] = False,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Write the texts and secrets that were found to revealed.json.")
+    ] = False,
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of samples, so that it can be repeated.", min=0, metavar="N")
     ] = 0,
@@ -88,7 +112,8 @@ def audit(
 
     Exit code 1 if a finding refutes the guarantee or passes a --fail-if limit.
     """
-    from reticent.app.audit_settings import AuditSettings, Sizes, parse_attacks, parse_budget
+    from reticent.app.audit.registry import parse_attacks
+    from reticent.app.audit.settings import AuditSettings, Sizes, parse_budget
     from reticent.app.gate import asked_rates, parse_limit
 
     limits = [parse_limit(expression) for expression in fail_if or []]
@@ -105,6 +130,9 @@ def audit(
         budget=None if budget is None else parse_budget(budget),
         seed=seed,
         by_coin=by_coin,
+        shadow_models=shadow_models,
+        policy=policy,
+        reveal=reveal,
     )
     if no_cache and cache is not None:
         raise ConfigError("--cache and --no-cache contradict each other")
@@ -125,11 +153,14 @@ def audit(
         "train": str(train),
         "holdout": str(holdout),
         "canaries": None if canaries is None else str(canaries),
-        "attacks": [str(name) for name in settings.attacks],
+        "attacks": list(settings.attacks or ()),
         "records": records,
         "samples": samples,
         "by_coin": by_coin,
         "budget": budget,
+        "shadow_models": shadow_models,
+        "policy": policy,
+        "reveal": reveal,
         "fail_if": [str(limit) for limit in limits],
     }
     return _run(subject, settings, Output(as_json=as_json), out=out, config=config, cache=(cache, no_cache))
@@ -139,15 +170,20 @@ def _subject(
     model: str, base: str | None, *, train: Path, holdout: Path, canaries: Path | None, fields: dict[str, Any]
 ) -> "Subject":
     """Everything the audit looks at; files first, since they fail sooner than models."""
-    from reticent.app.audit_subject import find_model, make_subject, open_models
+    from reticent.app.audit.subject import find_model, make_subject, open_models
     from reticent.data.canaries import read_key
 
     find_model(model)
     training, held_out = (corpus_at(path, **fields).load() for path in (train, holdout))
     planted = () if canaries is None else read_key(canaries)
-    opened, reference, guarantee = open_models(model, base)
+    opened = open_models(model, base)
     return make_subject(
-        opened, reference, training=training, held_out=held_out, canaries=planted, guarantee=guarantee
+        opened.model,
+        opened.base,
+        training=training,
+        held_out=held_out,
+        canaries=planted,
+        place=opened.place,
     )
 
 
@@ -161,15 +197,15 @@ def _run(
     cache: tuple[Path | None, bool],
 ) -> int:
     """Plan, show the plan, work, write, show."""
-    from reticent.app.audit_plan import measure_speed, plan_audit
-    from reticent.app.audit_run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
+    from reticent.app.audit.plan import measure_speed, plan_audit
+    from reticent.app.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
     from reticent.app.gate import check_gate, check_known, parse_limit
     from reticent.app.score_cache import ScoreCache, default_folder
 
     limits = [parse_limit(expression) for expression in config["fail_if"]]
     folder, is_off = cache
     scores = None
-    if not is_off and is_cacheable(subject):
+    if not is_off and not settings.reveal and is_cacheable(subject):
         scores = ScoreCache(default_folder() if folder is None else folder)
 
     def is_cached(name: str, sizes: "Sizes") -> bool:
@@ -182,15 +218,7 @@ def _run(
     check_known(limits, plan.metrics)
     run = start_run(out, subject=subject, settings=settings, config=config)
     with output.progress() as bars:
-        task = bars.add_task("audit", total=len(plan.running), status="")
-        done = -1
-
-        def observe(line: object) -> None:
-            nonlocal done
-            done += 1
-            bars.update(task, completed=done, status=line.name)  # type: ignore[attr-defined]
-
-        found = run_audit(subject, plan, settings=settings, cache=scores, observe=observe)
+        found = run_audit(subject, plan, settings=settings, cache=scores, observe=_observer(bars, plan))
     try:
         gate = check_gate(limits, found.findings)
     except ConfigError:
@@ -203,6 +231,19 @@ def _run(
     if not found.findings:
         raise ConfigError("nothing was measured", found="; ".join(line.skipped for line in found.attacks))
     return int(bool(found.refuted) or any(result.is_passed for result in gate))
+
+
+def _observer(bars: "Progress", plan: "AuditPlan") -> "Observer":
+    """Two bars: the attacks of the plan, and the targets of the one that runs."""
+    whole = bars.add_task("audit", total=len(plan.running), status="")
+    inside = bars.add_task("", total=None, status="targets")
+    names = [line.name for line in plan.running]
+
+    def observe(line: "PlannedAttack", share: float) -> None:
+        bars.update(whole, completed=names.index(line.name), status=line.name)
+        bars.update(inside, description=line.name, total=line.n, completed=int(share * line.n))
+
+    return observe
 
 
 def _plan_lines(plan: "AuditPlan", notes: "Sequence[str]") -> list[object]:
@@ -242,6 +283,7 @@ def _result_lines(
             f"REFUTED: {one.finding.attack} measured {one.finding.metric} of at least {one.finding.low:.3g}, "
             f"where the guarantee allows {one.ceiling:.3g}."
         )
+    lines += _beside_lines(found)
     for result in gate:
         said = "PASSED" if result.is_passed else "not passed"
         by = f" by {', '.join(finding.attack for finding in result.passed_by)}" if result.is_passed else ""
@@ -251,7 +293,24 @@ def _result_lines(
             lines.append(
                 f"  Undecided: the value of {names} passes it, the interval does not: too few targets to tell."
             )
+    if settings.reveal:
+        lines.append(
+            f"revealed.json holds {len(found.revealed):,} texts and secrets in clear: keep it to yourself."
+        )
     return [*lines, f"Written to {out}."]
+
+
+def _beside_lines(found: "Audit") -> list[str]:
+    """Findings above the ceiling of a further guarantee, which holds for some secrets only and is not refuted."""
+    from reticent.core.finding import Verdict
+
+    return [
+        f"Above the guarantee '{name}': {one.finding.attack} measured {one.finding.metric} of at least "
+        f"{one.finding.low:.3g}, where it allows {one.ceiling:.3g} for {one.guarantee.covers}. "
+        "Either it does not hold, or the target is none of these."
+        for name, one in found.beside
+        if one.verdict is Verdict.REFUTED
+    ]
 
 
 def _row(finding: "Finding", comparison: "Comparison | None") -> tuple[object, ...]:

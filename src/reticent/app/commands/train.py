@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reticent.app.console import Output
+from reticent.app.launch import is_follower
 from reticent.app.options import AsJson, CorpusFormat, Seed
 from reticent.app.training_config import (
     DecayName,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 _PRIVACY = "Privacy"
 _POLICIES = "Policies (crt, selective)"
+_ENSEMBLE = "Ensemble (submix)"
 _MODEL = "Model"
 _STEPS = "Optimisation"
 _CORPUS = "Corpus"
@@ -107,6 +109,13 @@ def train(
             "--state-norm", help="Most of a state that is read (1, selective).", rich_help_panel=_POLICIES
         ),
     ] = None,
+    parts: Annotated[
+        int | None, typer.Option("--parts", help="Parts the owners are split into (8).", rich_help_panel=_ENSEMBLE)
+    ] = None,
+    halves: Annotated[
+        bool | None,
+        typer.Option("--halves", help="Two models a part, as Algorithm 2 needs.", rich_help_panel=_ENSEMBLE),
+    ] = None,
     epochs: Annotated[
         float | None, typer.Option("--epochs", help="Times a unit takes part (1).", rich_help_panel=_STEPS)
     ] = None,
@@ -137,6 +146,12 @@ def train(
     ] = None,
     lora_rank: Annotated[
         int | None, typer.Option("--lora-rank", help="Train LoRA layers of this rank.", rich_help_panel=_MODEL)
+    ] = None,
+    adapter_layers: Annotated[
+        int | None,
+        typer.Option(
+            "--adapter-layers", help="LoRA in the top N blocks alone.", rich_help_panel=_MODEL, metavar="N"
+        ),
     ] = None,
     merge: Annotated[
         bool | None, typer.Option("--merge", help="Merge LoRA layers into the model.", rich_help_panel=_MODEL)
@@ -175,6 +190,7 @@ def train(
         "model": {
             "source": model,
             "lora_rank": lora_rank,
+            "adapter_layers": adapter_layers,
             "merge": merge,
             "freeze_embeddings": freeze_embeddings,
             "precision": precision,
@@ -195,6 +211,8 @@ def train(
             "miss_rate": miss_rate,
             "conservative_miss_rate": conservative_miss_rate,
             "state_norm": state_norm,
+            "parts": parts,
+            "halves": halves,
             "epochs": epochs,
             "batch": batch,
             "public_batch": public_batch,
@@ -206,7 +224,7 @@ def train(
         },
         "seed": seed,
     }
-    output = Output(as_json=as_json)
+    output = Output(as_json=as_json, is_silent=is_follower())
     if resume is not None:
         return _resume(resume, flags, out=out, config=config, output=output)
     return _start(_configuration(config, flags), out=out, dry_run=dry_run, output=output)
@@ -226,6 +244,11 @@ def _configuration(path: Path | None, flags: dict[str, Any]) -> TrainConfig:
 def _start(config: TrainConfig, *, out: Path | None, dry_run: bool, output: Output) -> int:
     from reticent.core.errors import ConfigError
 
+    is_ensemble = config.training.method is Method.SUBMIX
+    if dry_run and is_ensemble:
+        from reticent.app import ensemble_run, ensemble_sentences
+
+        return ensemble_sentences.show_preview(ensemble_run.preview(config), output)
     if dry_run:
         from reticent.app.training_run import preview
 
@@ -233,6 +256,12 @@ def _start(config: TrainConfig, *, out: Path | None, dry_run: bool, output: Outp
         return 0
     if out is None:
         raise ConfigError("--out is missing", hint="name the run directory to write, or use --dry-run")
+    if is_ensemble:
+        from reticent.app import ensemble_run, ensemble_sentences
+
+        with _Watch(output) as watch:
+            trained = ensemble_run.start(config, out, observe=watch.observe)
+        return ensemble_sentences.show_result(trained, output)
     from reticent.app.training_run import start
 
     with _Watch(output) as watch:
@@ -250,8 +279,13 @@ def _resume(run: Path, flags: dict[str, Any], *, out: Path | None, config: Path 
             "--resume goes on with the run as it was planned; nothing about it can be changed",
             hint="give --resume RUN alone, or start another run",
         )
+    from reticent.app import ensemble_run, ensemble_sentences
     from reticent.app.training_run import resume
 
+    if ensemble_run.is_ensemble(run):
+        with _Watch(output) as watch:
+            trained = ensemble_run.resume(run, observe=watch.observe)
+        return ensemble_sentences.show_result(trained, output)
     with _Watch(output) as watch:
         result = resume(run, observe=watch.observe)
     return _show_result(result, output)

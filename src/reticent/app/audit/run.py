@@ -1,6 +1,7 @@
 """The journey of an audit: subject and plan in, findings beside what was proved out, and a run directory.
 
     RUN/  run.json  findings.json (findings, comparisons, gate)  exposure.json  membership.json  risk_map.json
+          revealed.json (texts and secrets, for its owner's eyes; with --reveal alone)
 
 A comparison sets a finding beside the ceiling that the guarantee gives its metric, in the guarantee's own unit. It
 is refuted only when the finding's whole interval lies above. Nothing here says "safe".
@@ -8,38 +9,50 @@ is refuted only when the finding's whole interval lies above. Nothing here says 
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from reticent.accounting.ceiling import compare
-from reticent.app.audit_attacks import Measurement, NothingToAttack, attack
-from reticent.app.audit_plan import AuditPlan, PlannedAttack
-from reticent.app.audit_settings import AttackName, AuditSettings, Sizes
-from reticent.app.audit_subject import Subject
+from reticent.app.audit.attack import Measurement, NothingToAttack, PlannedAttack
+from reticent.app.audit.pii import policy_identity
+from reticent.app.audit.plan import AuditPlan
+from reticent.app.audit.progress import watched_subject
+from reticent.app.audit.registry import attack_named
+from reticent.app.audit.settings import AuditSettings, Sizes
+from reticent.app.audit.subject import Subject
 from reticent.app.gate import GateResult
 from reticent.app.run_directory import RunDirectory
 from reticent.app.score_cache import ScoreCache, ScoreKey
 from reticent.core.document import number_to_json, write_document
 from reticent.core.finding import Comparison, Finding, Verdict
+from reticent.core.guarantee import Guarantee
 from reticent.core.model import Access
 
 SCHEMA_VERSION: Final = 1
 FINDINGS: Final = "findings.json"
+REVEALED: Final = "revealed.json"
 
-# Told before each attack: its line of the plan.
-Observer = Callable[[PlannedAttack], None]
+# Told an attack's line of the plan and how much of its work is done, from 0 to 1, as far as the plan foresaw it.
+Observer = Callable[[PlannedAttack, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What an audit found. `attacks` is the plan with what was skipped on the way."""
+    """What an audit found. `attacks` is the plan with what was skipped on the way.
+
+    `comparisons` are with the headline, `beside` with further guarantees by name, as far as they are comparable.
+    Those hold for some secrets only (that the conservative policy catches, say), and whether a target is one of
+    them an audit cannot tell: a finding above their ceiling is told, and refutes nothing.
+    """
 
     findings: tuple[Finding, ...]
     comparisons: tuple[Comparison, ...]
+    beside: tuple[tuple[str, Comparison], ...] = ()
     attacks: tuple[PlannedAttack, ...]
     artefacts: dict[str, dict[str, Any]]
     cached: tuple[str, ...]
+    revealed: tuple[dict[str, Any], ...] = field(default=(), repr=False)
 
     @property
     def refuted(self) -> tuple[Comparison, ...]:
@@ -53,50 +66,78 @@ def run_audit(
     *,
     settings: AuditSettings,
     cache: ScoreCache | None = None,
-    observe: Observer = lambda _: None,
+    observe: Observer = lambda _, __: None,
 ) -> Audit:
     """Run the plan. An attack that the time budget leaves no room for is skipped, and says so."""
     started = time.monotonic()
     findings: list[Finding] = []
     comparisons: list[Comparison] = []
+    beside: list[tuple[str, Comparison]] = []
     artefacts: dict[str, dict[str, Any]] = {}
-    lines, cached = list[PlannedAttack](), list[str]()
+    lines, cached, revealed = list[PlannedAttack](), list[str](), list[dict[str, Any]]()
     for line in plan.attacks:
         spent = time.monotonic() - started
         if not line.skipped and settings.budget is not None and spent > settings.budget:
             line = replace(line, skipped=f"the budget was spent after {spent:.0f} s")
         if not line.skipped:
-            observe(line)
             try:
-                measured, was_cached = _measured(line.name, subject, plan, settings=settings, cache=cache)
+                measured, was_cached = _measured(
+                    line, subject, plan, settings=settings, cache=cache, observe=observe
+                )
             except NothingToAttack as reason:
                 line = replace(line, skipped=str(reason))
             else:
                 findings += measured.findings
-                comparisons += _compared(measured, subject)
+                for finding in measured.findings:
+                    if subject.guarantee is not None:
+                        comparisons.append(
+                            _compared(finding, subject.guarantee, measured=measured, subject=subject)
+                        )
+                    for name, each in subject.beside.items():
+                        one = _compared(finding, each, measured=measured, subject=subject)
+                        beside += [(name, one)] if one.ceiling is not None else []
                 artefacts |= measured.artefacts
                 cached += [line.name] if was_cached else []
+                revealed += measured.revealed
         lines.append(line)
     return Audit(
         findings=tuple(findings),
         comparisons=tuple(comparisons),
+        beside=tuple(beside),
         attacks=tuple(lines),
         artefacts=artefacts,
         cached=tuple(cached),
+        revealed=tuple(revealed),
     )
 
 
 def _measured(
-    name: str, subject: Subject, plan: AuditPlan, *, settings: AuditSettings, cache: ScoreCache | None
+    line: PlannedAttack,
+    subject: Subject,
+    plan: AuditPlan,
+    *,
+    settings: AuditSettings,
+    cache: ScoreCache | None,
+    observe: Observer,
 ) -> tuple[Measurement, bool]:
-    """What the attack measures, from the cache where it was measured before."""
-    if cache is None or not is_cacheable(subject):
-        return attack(AttackName(name), subject, settings, sizes=plan.sizes), False
+    """What the attack measures, from the cache where it was measured before; texts and secrets are never there."""
+    planned, done = max(1, line.forward_tokens + line.generated_tokens), 0
+
+    def told(tokens: int) -> None:
+        nonlocal done
+        done += tokens
+        observe(line, min(1.0, done / planned))
+
+    def measure() -> Measurement:
+        attack = attack_named(line.name)
+        return attack.run(watched_subject(subject, told), replace(settings, told=told), sizes=plan.sizes)
+
+    told(0)
+    if cache is None or settings.reveal or not is_cacheable(subject):
+        return measure(), False
     hits = cache.hits
-    document = cache.measured(
-        score_key(name, subject, settings, sizes=plan.sizes),
-        lambda: attack(AttackName(name), subject, settings, sizes=plan.sizes).to_json(),
-    )
+    key = score_key(line.name, subject, settings, sizes=plan.sizes)
+    document = cache.measured(key, lambda: measure().to_json())
     return Measurement.from_json(document), cache.hits > hits
 
 
@@ -121,6 +162,8 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
             "rates": list(settings.rates),
             "confidence": settings.confidence,
             "by_coin": settings.by_coin,
+            "shadows": [settings.shadow_models, subject.recipe] if name == "shadow" else None,
+            "policy": policy_identity(settings.policy) if name == "pii" else None,
             "secret_unit": subject.secret_unit.value,
             "repeated": sorted(subject.repeated),
             # Units, neighbours and δ decide which findings there are; ε and the rest only what they are set beside.
@@ -131,17 +174,13 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
     )
 
 
-def _compared(measured: Measurement, subject: Subject) -> list[Comparison]:
-    """Every finding beside its ceiling, where there is a guarantee."""
-    guarantee = subject.guarantee
-    if guarantee is None:
-        return []
+def _compared(finding: Finding, guarantee: Guarantee, *, measured: Measurement, subject: Subject) -> Comparison:
+    """A finding beside one guarantee; of a secret that stands in several units, with so many copies."""
     candidates = measured.context.get("candidates")
-    copies = subject.planted.get(guarantee.unit, 1)
-    return [
-        compare(finding, guarantee, candidates=candidates, copies=copies if finding.metric == "exposure" else 1)
-        for finding in measured.findings
-    ]
+    copies = subject.planted.get(guarantee.unit, 1) if finding.metric == "exposure" else 1
+    if finding.metric == "inference_accuracy":
+        copies = measured.context.get("copies", 1)
+    return compare(finding, guarantee, candidates=candidates, copies=copies)
 
 
 def write_audit(
@@ -150,6 +189,9 @@ def write_audit(
     """Write findings.json and the attacks' own documents, and finish the run."""
     for name, document in audit.artefacts.items():
         write_document(run.path / name, document)
+    if settings.reveal:
+        document = {"schema_version": SCHEMA_VERSION, "revealed": list(audit.revealed)}
+        write_document(run.path / REVEALED, document, mode=0o600)
     write_document(run.path / FINDINGS, audit_to_json(audit, subject=subject, settings=settings, gate=gate))
     run.finish(
         findings=len(audit.findings),
@@ -173,15 +215,20 @@ def audit_to_json(
         "attacks": [line.to_json() for line in audit.attacks],
         "findings": [finding.to_json() for finding in audit.findings],
         "guarantee": None if subject.guarantee is None else subject.guarantee.to_json(),
-        "comparisons": [
-            {
-                "finding": audit.findings.index(one.finding),
-                "ceiling": number_to_json(one.ceiling),
-                "verdict": one.verdict.value,
-            }
-            for one in audit.comparisons
+        "beside": {name: each.to_json() for name, each in subject.beside.items()},
+        "comparisons": [_comparison_to_json(one, audit) for one in audit.comparisons],
+        "comparisons_beside": [
+            {"guarantee": name, **_comparison_to_json(one, audit)} for name, one in audit.beside
         ],
         "gate": [result.to_json() for result in gate],
+    }
+
+
+def _comparison_to_json(one: Comparison, audit: Audit) -> dict[str, Any]:
+    return {
+        "finding": audit.findings.index(one.finding),
+        "ceiling": number_to_json(one.ceiling),
+        "verdict": one.verdict.value,
     }
 
 

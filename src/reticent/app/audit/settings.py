@@ -1,23 +1,21 @@
 """What is asked of an audit: attacks, sizes, confidence, time; and how the command line spells it."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import Final
 
 from reticent.auditing.membership_metrics import RATES
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 
+# Each attack has an equal share of the error of an audit. There is room for more attacks than there are, so that a
+# new one changes no other's numbers.
+ATTACK_SHARES: Final = 16
 
-class AttackName(StrEnum):
-    """The attacks that `--attacks` names."""
 
-    EXPOSURE = "exposure"
-    CODES = "codes"
-    MEMBERSHIP = "membership"
-    LAZY = "lazy"
-    EXTRACTION = "extraction"
-    GENERATION = "generation"
+def _nobody(_: int) -> None:
+    """Nobody listens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +45,14 @@ class Sizes:
 class AuditSettings:
     """What is asked of an audit. `by_coin` states that each target was trained on or held out by its own fair coin.
 
+    `attacks` names them; None stands for all that are not opt-in. `reveal` asks for texts and secrets. `told` hears
+    of tokens of work that no model of the subject does, such as training shadows.
+
     `confidence` holds for all intervals of an audit together: each attack has an equal share of the error, whether
     or not it runs, so that leaving one out changes no other's numbers.
     """
 
-    attacks: tuple[AttackName, ...] = tuple(AttackName)
+    attacks: tuple[str, ...] | None = None
     sizes: Sizes = field(default_factory=Sizes)
     samples: int = 1_000_000
     rates: tuple[float, ...] = RATES
@@ -59,6 +60,14 @@ class AuditSettings:
     seed: int = 0
     confidence: float = 0.95
     by_coin: bool = False
+    shadow_models: int = 8
+    policy: str = "patterns"  # tags text in the PII games
+    reveal: bool = False
+    told: Callable[[int], None] = field(default=_nobody, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.shadow_models < 2 or self.shadow_models % 2:
+            raise ConfigError("shadow models come in pairs", found=self.shadow_models, expected="an even number")
 
     def randomness(self, name: str) -> Randomness:
         """The source of a named piece of work: the same for every attack of one seed."""
@@ -67,19 +76,7 @@ class AuditSettings:
     @property
     def attack_confidence(self) -> float:
         """Confidence of all intervals of one attack together."""
-        return 1.0 - (1.0 - self.confidence) / len(AttackName)
-
-
-def parse_attacks(names: str) -> tuple[AttackName, ...]:
-    """`exposure,lazy` or `all`; an unknown name is an error that lists the known ones."""
-    known = tuple(AttackName)
-    if names.strip() == "all":
-        return known
-    asked = [name.strip() for name in names.split(",")]
-    unknown = [name for name in asked if name not in known]
-    if unknown:
-        raise ConfigError("unknown attack", found=repr(unknown[0]), expected=f"all, or some of {', '.join(known)}")
-    return tuple(name for name in known if name in asked)
+        return 1.0 - (1.0 - self.confidence) / ATTACK_SHARES
 
 
 def parse_budget(text: str) -> float:

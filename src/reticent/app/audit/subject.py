@@ -1,7 +1,7 @@
 """What an audit looks at: the model, the base it was trained from, its text, the canaries, and what was proved.
 
-A model is named by a directory, a hub id, 'embedded', or a run directory; the guarantee beside the weights is read
-with it, and a run says which model it started from.
+A model is named by a directory, a hub id, 'embedded', a run directory or an address (`remote`). The guarantee
+beside the weights is read with it, and a run says what it started from, how it was trained and what else is proved.
 
 Targets are made comparable before any attack sees them: planted copies of canaries are left out of the training
 records (their template alone would tell members from non-members), and held-out records with the text of a training
@@ -10,10 +10,11 @@ record are left out (they are no non-members). How many were left out is said in
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from reticent.app.audit.remote import is_remote, open_remote
 from reticent.app.run_directory import RunDirectory
 from reticent.core.corpus import Corpus
 from reticent.core.document import read_document
@@ -24,16 +25,31 @@ from reticent.core.secret import Canary
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 
 GUARANTEE: Final = "guarantee.json"  # as training.release writes it; read here without loading torch
+TRAINING: Final = "training.json"  # as app.training_run writes it
 _RANDOM_START: Final = "lstm:"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlace:
-    """Where a model stands, what was proved of it, and what it was trained from (None where nobody says)."""
+    """Where a model stands, what was proved of it, and what it was trained from (None where nobody says).
+
+    `beside` are further statements of the same training by name; `recipe` is the configuration of that training.
+    """
 
     source: str
-    guarantee: Guarantee | None
-    started_from: str | None
+    guarantee: Guarantee | None = None
+    started_from: str | None = None
+    beside: dict[str, Guarantee] = field(default_factory=dict)
+    recipe: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model that was opened, its base, and all that its place says of it."""
+
+    model: TextModel
+    base: LanguageModel | None
+    place: ModelPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +57,8 @@ class Subject:
     """All that an audit looks at.
 
     `planted` is the most units of a kind that one canary stands in; `repeated` are ids of training records whose
-    text another one has as well: a promise for one record says less of them.
+    text another one has as well: a promise for one record says less of them. `beside` are further guarantees of the
+    same model by name, `recipe` the configuration that trained it.
     """
 
     model: TextModel
@@ -52,13 +69,16 @@ class Subject:
     planted: dict[Unit, int]
     repeated: frozenset[str] = frozenset()
     guarantee: Guarantee | None = None
+    beside: dict[str, Guarantee] = field(default_factory=dict)
+    recipe: dict[str, Any] | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
 
     @property
     def scoring_model(self) -> LanguageModel | None:
         """The model as one that gives log-probabilities; None where only its text is seen."""
         model = self.model
-        return model if isinstance(model, LanguageModel) and model.access >= Access.LOGPROBS else None
+        # By access first: a server of text alone refuses what the check of the protocol would look at.
+        return model if model.access >= Access.LOGPROBS and isinstance(model, LanguageModel) else None
 
     @property
     def secret_unit(self) -> Unit:
@@ -85,9 +105,10 @@ def make_subject(
     training: Corpus,
     held_out: Corpus,
     canaries: Sequence[Canary] = (),
-    guarantee: Guarantee | None = None,
+    place: ModelPlace | None = None,
 ) -> Subject:
-    """The subject with its targets made comparable."""
+    """The subject with its targets made comparable; `place` tells what was proved of the model."""
+    known_of = place or ModelPlace("")
     holders = _holders(training, canaries)
     copies = {place for places in holders for place in places}
     members = Corpus(record for place, record in enumerate(training) if place not in copies)
@@ -107,6 +128,8 @@ def make_subject(
         )
     if repeated:
         notes.append(f"{len(repeated):,} training records have the text of another: no targets of membership")
+    if is_remote(known_of.source):
+        notes.append("beginnings of records are sent to the server, and its text alone is seen")
     planted = _planted(training, holders)
     if canaries and not planted:
         notes.append("no canary of the key stands in the training text: findings on them have no ceiling")
@@ -118,7 +141,9 @@ def make_subject(
         canaries=tuple(canaries),
         planted=planted,
         repeated=repeated,
-        guarantee=guarantee,
+        guarantee=known_of.guarantee,
+        beside=known_of.beside,
+        recipe=known_of.recipe,
         notes=tuple(notes),
     )
 
@@ -142,10 +167,10 @@ def _planted(training: Corpus, holders: Sequence[Sequence[int]]) -> dict[Unit, i
 def find_model(source: str) -> ModelPlace:
     """Where the model of that name stands. Loads nothing."""
     if source == EMBEDDED:
-        return ModelPlace(str(embedded_model_path()), None, None)
+        return ModelPlace(str(embedded_model_path()))
     folder = Path(source).expanduser()
-    if not folder.is_dir():
-        return ModelPlace(source, None, None)
+    if is_remote(source) or not folder.is_dir():
+        return ModelPlace(source)
     run = folder if (folder / "run.json").is_file() else folder.parent
     information: dict[str, Any] = {}
     if (run / "run.json").is_file() and (run == folder or folder.name == "model"):
@@ -158,7 +183,22 @@ def find_model(source: str) -> ModelPlace:
             )
     stored = folder / GUARANTEE
     guarantee = Guarantee.from_json(read_document(stored)) if stored.is_file() else None
-    return ModelPlace(str(folder), guarantee, _start_of(information))
+    is_training = information.get("command") == "train"
+    return ModelPlace(
+        str(folder),
+        guarantee,
+        _start_of(information),
+        _beside(run) if is_training else {},
+        information["config"] if is_training else None,
+    )
+
+
+def _beside(run: Path) -> dict[str, Guarantee]:
+    """What else is proved of the run: of a missed secret, of a group, against an attacker who knows less."""
+    stored = run / TRAINING
+    if not stored.is_file():
+        return {}
+    return {name: Guarantee.from_json(each) for name, each in read_document(stored).get("guarantees", {}).items()}
 
 
 def _start_of(information: dict[str, Any]) -> str | None:
@@ -168,18 +208,18 @@ def _start_of(information: dict[str, Any]) -> str | None:
     return source if isinstance(source, str) and not source.startswith(_RANDOM_START) else None
 
 
-def open_models(source: str, base: str | None) -> tuple[LanguageModel, LanguageModel | None, Guarantee | None]:
-    """The model, its base where one is named or the run names it, and the guarantee beside the weights."""
+def open_models(source: str, base: str | None) -> Opened:
+    """The model, its base where one is named or the run names it, and what was proved of it."""
     from reticent.models.loading import load_model
 
     place = find_model(source)
-    model = load_model(place.source, name=source)
+    model: TextModel = open_remote(source) if is_remote(source) else load_model(place.source, name=source)
     named = base if base is not None else place.started_from
     if named is None:
-        return model, None, place.guarantee
+        return Opened(model, None, place)
     reference = load_model(find_model(named).source, name=named)
     if reference.fingerprint != model.fingerprint:
-        return model, reference, place.guarantee
+        return Opened(model, reference, place)
     if base is not None:
         raise ConfigError("the model and its base are the same", hint="name the model that training started from")
-    return model, None, place.guarantee
+    return Opened(model, None, place)

@@ -1,0 +1,133 @@
+"""Membership inference: which texts were in the training data?"""
+
+from typing import ClassVar, Final
+
+from reticent.app.audit.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
+from reticent.app.audit.membership_result import ScoredTargets, few_targets
+from reticent.app.audit.settings import AuditSettings, Sizes
+from reticent.app.audit.subject import Subject
+from reticent.app.audit.targets import Targets, count_targets, membership_targets
+from reticent.auditing.comparison_scores import ErrorZone, WindowComparison
+from reticent.auditing.membership import MembershipAttack, run_attacks
+from reticent.auditing.membership_metrics import MembershipSetting, epsilon_finding
+from reticent.auditing.membership_scores import Calibrated, Loss, LowerCase, MinK, MinKPlusPlus, Zlib
+from reticent.auditing.one_run import one_run_epsilon
+from reticent.auditing.target_scores import PositionModel, TargetScores
+from reticent.core.finding import Finding
+from reticent.core.guarantee import Neighbours, Unit
+from reticent.core.model import Floats
+
+DELTA: Final = 1e-5  # of an ε lower bound where no guarantee names one
+_COMPARED_TEXTS: Final = 64  # of either side, on which two tokenizers are compared
+
+
+class Membership:
+    """Every score that can be computed here, against the control that voids them all."""
+
+    name: ClassVar[str] = "membership"
+    is_opt_in: ClassVar[bool] = False
+
+    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:
+        """A line for the scores that can be computed, and lines for those that cannot."""
+        needs = "log-probabilities"
+        if subject.scoring_model is None:
+            return (skip(self.name, needs, "the model shows text alone"),)
+        members, others = count_targets(subject, sizes.records)
+        if min(members, others) < 2:
+            return (skip(self.name, needs, "fewer than two members or non-members with texts of their own"),)
+        attacks, skipped = membership_attacks(subject)
+        passes = 2 + any(one.needs_reference for one in attacks) + any(one.needs_distributions for one in attacks)
+        metrics = ["auc", *(f"tpr_at_fpr_{rate:g}" for rate in settings.rates)]
+        lines = [*skipped, *few_targets(self.name, subject, settings, sides=(members, others), scores=len(attacks))]
+        if reason := why_no_one_run(subject, settings):
+            lines.append(skip("membership: ε lower bound", "inclusion by coin", reason))
+        else:
+            metrics.append(f"epsilon_lower_bound_at_delta_{one_run_delta(subject):g}")
+        if subject.guarantee is not None and subject.guarantee.unit is Unit.OWNER and subject.splits_owners:
+            reason = "some owner has training and held-out records; split by owner"
+            lines.append(skip("membership: owners", "owners on one side", reason))
+        first = PlannedAttack(
+            name=self.name,
+            needs=needs,
+            n=members + others,
+            forward_tokens=round((members + others) * mean * passes),
+            metrics=tuple(metrics),
+        )
+        return (first, *lines)
+
+    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+        """Findings of every score; the scores themselves by record id."""
+        targets = membership_targets(subject, settings, sizes.records)
+        attacks, _ = membership_attacks(subject)
+        needs_base = any(one.needs_reference for one in attacks)
+        seen = TargetScores(targets.texts, scoring_model(subject), reference=subject.base if needs_base else None)
+        scores = run_attacks(attacks, seen)
+        access = {one.name: one.access for one in attacks}
+        scored = ScoredTargets.of(subject, settings, targets=targets, scores=scores, access=access)
+        by_coin = not why_no_one_run(subject, settings)
+        confidence = scored.confidence(subject, settings, more=int(by_coin))
+        findings = list(scored.findings(subject, settings, confidence=confidence))
+        if by_coin:
+            findings.append(_epsilon(subject, settings, targets, scores, confidence=confidence))
+        document = scored.to_json() | {"truncated": seen.truncated}
+        return Measurement(tuple(findings), {"membership.json": document})
+
+
+def membership_attacks(subject: Subject) -> tuple[tuple[MembershipAttack, ...], Lines]:
+    """The scores that can be computed here, and lines for those that cannot."""
+    alone: tuple[MembershipAttack, ...] = (Loss(), Zlib(), LowerCase(), MinK())
+    compared: tuple[MembershipAttack, ...] = (Calibrated(), WindowComparison())
+    whole: tuple[MembershipAttack, ...] = (MinKPlusPlus(),)
+    skipped = []
+    if reason := why_no_comparison(subject):
+        skipped.append(skip("membership: calibrated, wbc, ez", "a base that splits text alike", reason))
+        compared = ()
+    else:
+        whole = (*whole, ErrorZone())
+    if not isinstance(subject.model, PositionModel):
+        names = ", ".join(attack.name for attack in whole)
+        reason = "the model gives distributions one position at a time: a forward for every token"
+        skipped.append(skip(f"membership: {names}", "distributions at all positions", reason))
+        whole = ()
+    return (*alone, *compared, *whole), tuple(skipped)
+
+
+def why_no_comparison(subject: Subject) -> str:
+    """Why losses cannot be compared with a base token by token; empty where they can."""
+    model, base = subject.scoring_model, subject.base
+    if model is None or base is None:
+        return "no base model; name it with --base"
+    sides = (subject.training[:_COMPARED_TEXTS], subject.held_out[:_COMPARED_TEXTS])
+    texts = [record.text for side in sides for record in side]
+    return "" if model.encode(texts) == base.encode(texts) else "the base has another tokenizer"
+
+
+def why_no_one_run(subject: Subject, settings: AuditSettings) -> str:
+    """Why no ε lower bound can be given from this one model; empty where one can."""
+    if not settings.by_coin:
+        return "each record must have been trained on or held out by its own fair coin; say so with --by-coin"
+    if subject.guarantee is not None and subject.guarantee.neighbours is not Neighbours.ADD_REMOVE:
+        return "the guarantee speaks of replaced units, the bound of added or removed ones"
+    return ""
+
+
+def one_run_delta(subject: Subject) -> float:
+    """The δ at which ε is bounded from below: the guarantee's, so that the two can be compared."""
+    return subject.guarantee.delta if subject.guarantee is not None else DELTA
+
+
+def _epsilon(
+    subject: Subject, settings: AuditSettings, targets: Targets, scores: dict[str, Floats], *, confidence: float
+) -> Finding:
+    """The one-run bound from the score that is best by its design, named before any score is seen."""
+    name = "calibrated" if "calibrated" in scores else "loss"
+    bound = one_run_epsilon(
+        scores[name],
+        targets.is_member,
+        delta=one_run_delta(subject),
+        confidence=confidence,
+        randomness=settings.randomness("one run"),
+    )
+    # Fair coins need no control: whatever words say of a record, they say nothing of its coin.
+    setting = MembershipSetting(attack=f"one run, {name}", confidence=confidence)
+    return epsilon_finding(bound, setting=setting)

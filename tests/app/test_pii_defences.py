@@ -1,0 +1,79 @@
+"""The defence table: its text, its tagger, and, slowly, what each defence leaves of every game."""
+
+import json
+
+import pytest
+
+from reticent.app.pii_case_law import ShapeTagger, make_case_law
+from reticent.app.pii_defences import COLUMNS, TableSettings, compare_scorings, measure_defence, prepare_games
+from reticent.app.pii_training import Defence, TrainingSettings, train_defended
+from reticent.core.finding import Verdict
+from reticent.core.randomness import Randomness
+
+
+@pytest.fixture(scope="module")
+def case_law():
+    return make_case_law(30, held_out=60, randomness=Randomness.seeded(5))
+
+
+def test_no_owner_is_on_both_sides_and_paragraphs_keep_their_labels(case_law):
+    assert set(case_law.training.owners).isdisjoint(case_law.held_out.owners)
+    assert len(case_law.values.of_kind("PERSON")) > 50
+    for record in case_law.training:
+        assert "\n\n" not in record.text
+        assert all(record.text[s.start : s.end].strip() for s in record.spans)
+
+
+def test_the_tagger_is_measured_and_scrubbing_leaves_what_it_misses(case_law):
+    recall, precision = case_law.tagged.recall, case_law.tagged.precision
+    assert recall.value is not None
+    assert precision.value is not None
+    assert recall.value > 0.98
+    assert precision.value > 0.95
+    left = [record for record in case_law.scrubbed(case_law.training) if record.spans]
+    assert len(left) <= recall.trials - recall.hits
+    low, high = recall.interval
+    assert f"{low:.3f} to {high:.3f}" in case_law.tagger_note
+
+
+def test_shapes_tag_what_a_model_garbles_like_a_real_name():
+    text = "The Court heard Qwilbert Z. Foozle of Nether in Mount Blark before the Regional Court."
+    found = [(text[s.start : s.end], s.kind) for s in ShapeTagger().find([text])[0]]
+    assert ("Qwilbert Z. Foozle", "PERSON") in found
+    assert ("Mount Blark", "LOC") in found
+    assert not any("Court" in value for value, _ in found)
+
+
+def test_rows_of_the_table_are_in_the_papers_order():
+    assert [defence.value for defence in Defence] == ["undefended", "DP", "scrubbed", "DP and scrubbed"]
+    assert [d.is_private for d in Defence] == [False, True, False, True]
+    assert [d.is_scrubbed for d in Defence] == [False, False, True, True]
+
+
+@pytest.mark.slow
+def test_defences_bring_every_game_to_its_ceiling_or_to_chance():
+    """Four trainings of the embedded model; the margins are many times the standard errors."""
+    settings = TableSettings(
+        cases=40, held_out=120, texts=200, targets=60, candidates=50, draws=16, training=TrainingSettings(epochs=15)
+    )
+    games = prepare_games(settings)
+    rows = {}
+    for defence in Defence:
+        defended = train_defended(games.case_law, defence, settings=settings.training)
+        rows[defence] = measure_defence(defended, games, settings=settings)
+        if defence is Defence.UNDEFENDED:
+            ranked = {each.scoring: each for each in compare_scorings(defended.model, games, settings=settings)}
+    plain = {metric: rows[Defence.UNDEFENDED].value(metric) for metric in COLUMNS.values()}
+    assert plain["inference_accuracy_trained"] >= 5 / settings.candidates
+    # Names of this text are uniform draws, of which the base knows nothing: there calibration only adds noise, and
+    # the plain likelihood of value and suffix is the better ranking.
+    assert ranked["span in context"].reconstruction > plain["reconstruction_tab"]
+    assert ranked["span in context"].inference >= 5 / settings.candidates
+    for defence in (Defence.DP, Defence.SCRUBBED, Defence.DP_SCRUBBED):
+        row = rows[defence]
+        assert row.value("pii_recall") < plain["pii_recall"] / 2
+        assert row.value("reconstruction_top1") < plain["reconstruction_top1"] / 2
+        assert row.value("inference_accuracy_trained") < plain["inference_accuracy_trained"] / 2
+        assert all(one.verdict is not Verdict.REFUTED for one in row.comparisons)
+    written = json.dumps([row.to_json() for row in rows.values()])
+    assert not any(value.reveal() in written for value in games.case_law.values)
