@@ -71,6 +71,7 @@ class Predictor:
         self._answered = answered
         self._streams = ensemble.streams()
         self._texts: dict[int, list[int]] = {}
+        self._mechanisms: dict[int, Mechanism] = {}  # of texts that are shaped in their own way
         self._stopped = False
         self._lock = threading.RLock()
 
@@ -89,17 +90,26 @@ class Predictor:
         """What is answered from."""
         return self._ensemble
 
-    def open(self, context: Tokens) -> int:
-        """A new text that begins with `context`; its handle."""
+    def open(self, context: Tokens, *, mechanism: Mechanism | None = None) -> int:
+        """A new text that begins with `context`; its handle.
+
+        `mechanism` is the predictor's own with another shaping: what it costs must be metered and priced alike.
+        """
+        own = self._mechanism
+        if mechanism is not None and (mechanism.measure, mechanism.price) != (own.measure, own.price):
+            raise ConfigError(f"a text of {own.name} cannot be answered by {mechanism.name}: priced otherwise")
         with self._lock:
             handle = self._streams.open(context)
             self._texts[handle] = list(context)
+            if mechanism is not None:
+                self._mechanisms[handle] = mechanism
             return handle
 
     def close(self, handle: int) -> None:
         """Forget a text."""
         with self._lock:
             self._texts.pop(handle, None)
+            self._mechanisms.pop(handle, None)
             self._streams.close(handle)
 
     def step(self, handles: Sequence[int]) -> list[int]:
@@ -171,7 +181,8 @@ class Predictor:
                 context=tuple(self._texts[handle]),
                 stopped=stopped,
             )
-            release = self._mechanism.release(rows[number], moment, randomness=self._randomness)
+            mechanism = self._mechanisms.get(handle, self._mechanism)
+            release = mechanism.release(rows[number], moment, randomness=self._randomness)
             remaining = remaining - release.costs
             stopped = stopped or release.stops
             releases.append(release)

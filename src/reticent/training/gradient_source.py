@@ -34,6 +34,7 @@ from reticent.training.batches import TokenArray, Units, micro_batches
 from reticent.training.clipping import NonFiniteGradient, add_noise
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.plan import MEASURE, SEEDED, PlainPlan, PrivatePlan
+from reticent.training.receipts import receipt_state, restored_receipt
 from reticent.training.record_loss import TokenBatch, record_losses, token_losses
 
 ACCOUNT: Final = "training"
@@ -242,22 +243,11 @@ class PrivateGradients:
 
     def state(self) -> dict[str, Any]:
         """The ledger's place at the last step: a checkpoint must not be newer than its ledger."""
-        if self._receipt is None:
-            return {"receipt": None}
-        return {"receipt": {"sequence": self._receipt.sequence, "digest": self._receipt.digest}}
+        return receipt_state(self._receipt)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint whose last charge stands in the ledger; what was charged since stays spent."""
-        if state["receipt"] is None:
-            return
-        receipt = Receipt(int(state["receipt"]["sequence"]), str(state["receipt"]["digest"]))
-        if not self._ledger.holds(receipt):
-            raise LedgerError(
-                "the checkpoint is newer than its ledger, which was rolled back or belongs to another run",
-                found=f"a checkpoint after charge {receipt.sequence}, which is not in the ledger",
-                hint="restore the ledger from where it was; steps it does not hold would be released twice",
-            )
-        self._receipt = receipt
+        self._receipt = restored_receipt(state, self._ledger) or self._receipt
 
     def __enter__(self) -> "PrivateGradients":
         self._engine.__enter__()

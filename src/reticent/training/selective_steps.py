@@ -25,6 +25,7 @@ from reticent.training.clipping import NonFiniteGradient, add_noise, clip_factor
 from reticent.training.gradient_source import ACCOUNT, Computation, Gradient
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.plan import MEASURE, SEEDED
+from reticent.training.receipts import receipt_state, restored_receipt
 from reticent.training.record_loss import IGNORED, TokenBatch
 from reticent.training.selective import Run, RunText, SelectivePlan
 
@@ -250,21 +251,11 @@ class SelectiveGradients:
 
     def state(self) -> dict[str, Any]:
         """The ledger's place at the last step."""
-        if self._receipt is None:
-            return {"receipt": None}
-        return {"receipt": {"sequence": self._receipt.sequence, "digest": self._receipt.digest}}
+        return receipt_state(self._receipt)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint whose last charge stands in the ledger; what was charged since stays spent."""
-        if state["receipt"] is None:
-            return
-        receipt = Receipt(int(state["receipt"]["sequence"]), str(state["receipt"]["digest"]))
-        if not self._ledger.holds(receipt):
-            raise LedgerError(
-                "the checkpoint is newer than its ledger, which was rolled back or belongs to another run",
-                hint="restore the ledger from where it was; steps it does not hold would be released twice",
-            )
-        self._receipt = receipt
+        self._receipt = restored_receipt(state, self._ledger) or self._receipt
 
     def __enter__(self) -> "SelectiveGradients":
         return self

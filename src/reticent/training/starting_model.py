@@ -5,7 +5,8 @@
     PATH or hub id  any causal language model that `models.loading` reads
 
 Weights are trained in float32 whatever they were stored in; `Computation.dtype` decides what is computed in. All of
-them are trained, or LoRA layers in every linear map alone (Hu et al. 2021), or all but the embeddings.
+them are trained, or LoRA layers in every linear map alone (Hu et al. 2021), of all blocks or the top ones, or all
+but the embeddings.
 """
 
 import warnings
@@ -16,6 +17,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 from transformers import AutoTokenizer
+from transformers.pytorch_utils import Conv1D
 
 from reticent.core.errors import ConfigError, ModelError
 from reticent.models import checkpoint
@@ -35,12 +37,15 @@ class Start:
     source: str
     lora_rank: int = 0
     lora_alpha: float | None = None  # None: twice the rank
+    lora_layers: int = 0  # top blocks that get LoRA layers; 0: all
     freeze_embeddings: bool = False
     device: str = "auto"
 
     def __post_init__(self) -> None:
         if self.lora_rank < 0 or (self.lora_alpha is not None and not self.lora_alpha > 0):
             raise ConfigError("LoRA needs a positive rank and alpha", found=self.lora_rank)
+        if self.lora_layers < 0 or (self.lora_layers and not self.lora_rank):
+            raise ConfigError("LoRA in the top blocks needs their number and a rank", found=self.lora_layers)
         if self.lora_rank and self.source.startswith(_LSTM):
             raise ConfigError("an LSTM from random weights has nothing to adapt", hint="leave --lora-rank out")
 
@@ -111,7 +116,7 @@ def _add_lora(module: Any, start: Start, *, base: str) -> Any:
     settings = LoraConfig(
         r=start.lora_rank,
         lora_alpha=alpha,
-        target_modules="all-linear",
+        target_modules=_top_maps(module, start.lora_layers) if start.lora_layers else "all-linear",
         lora_dropout=0.0,
         bias="none",
         task_type="CAUSAL_LM",
@@ -122,3 +127,14 @@ def _add_lora(module: Any, start: Start, *, base: str) -> Any:
         adapted = get_peft_model(module, settings)
     adapted.peft_config["default"].base_model_name_or_path = base
     return adapted
+
+
+def _top_maps(module: Any, count: int) -> list[str]:
+    """Names of the linear maps in the last `count` blocks: those numbered in the model's one list of blocks."""
+    blocks = {name: len(part) for name, part in module.named_modules() if isinstance(part, nn.ModuleList)}
+    (stack, depth), *others = blocks.items() or [("", 0)]
+    if others or not 0 < count <= depth:
+        raise ModelError("the top blocks of this model cannot be told", found=count, expected=f"1 to {depth}")
+    top = tuple(f"{stack}.{index}." for index in range(depth - count, depth))
+    maps = [name for name, part in module.named_modules() if isinstance(part, (nn.Linear, Conv1D))]
+    return [name for name in maps if name.startswith(top)]

@@ -20,13 +20,6 @@ bound = typer.Typer(
 )
 
 
-class Relation(StrEnum):
-    """Which worlds a guarantee compares."""
-
-    ADD_REMOVE = "add-remove"
-    REPLACE = "replace"
-
-
 Noise = Annotated[float | None, typer.Option("--noise-multiplier", help="Noise relative to the clip norm.")]
 Rate = Annotated[float | None, typer.Option("--sampling-rate", help="Chance of a record to be in a batch.")]
 Steps = Annotated[int | None, typer.Option("--steps", help="Number of noisy steps.")]

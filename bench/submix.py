@@ -1,0 +1,221 @@
+"""What a private token costs: eight parts against one model's token, forward, mixing and ledger included.
+included.
+
+    python bench/submix.py [--rounds N] [--model DIR]
+
+One model: the transformers library, its own cache, one token a step, which is what a server without any protection
+pays. Ours: all rows of the ensemble in one forward with one cache. In all: look-up, mixing, durable charge (SQLite,
+synced) and draw, by the predictor itself. Rivals: as many models one after the other, and peft's mixed batch, both
+without mixing or ledger. Model: stories15m of the folder `shared` beside the checkout (or RETICENT_SHARED), else
+the embedded model; LoRA of rank 8 in every linear map. Contenders take turns; ratios are taken within a round,
+medians over rounds.
+"""
+
+import argparse
+import copy
+import math
+import os
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch  # noqa: E402
+from peft import PeftModel  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from reticent.accounting.ledger import SqliteLedger  # noqa: E402
+from reticent.models.batched_decoder import BatchedDecoder  # noqa: E402
+from reticent.models.decoder_weights import read_decoder  # noqa: E402
+from reticent.models.embedded import embedded_model_path  # noqa: E402
+from reticent.models.ensemble import AdapterEnsemble, AdapterStreams, Member  # noqa: E402
+from reticent.models.loading import load_model  # noqa: E402
+from reticent.prediction.budgets import Kind, Target, set_up  # noqa: E402
+from reticent.prediction.mechanism import Layout  # noqa: E402
+from reticent.prediction.predictor import Predictor  # noqa: E402
+from reticent.training.starting_model import Start, starting_model  # noqa: E402
+
+PARTS = 8
+RANK = 8
+PROMPT = 64  # tokens read before the first step
+STEPS = 5  # a round
+TARGET = Target(epsilon=8.0, delta=1e-5, answers=1024)
+Step = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Milliseconds a token, and the ratio to one model's token; `limit` is the issue's."""
+
+    contender: str
+    rows: int
+    milliseconds: float
+    ratio: float
+    limit: float | None
+
+
+def save_adapters(source: str, folder: Path, count: int, *, layers: int) -> list[Path]:
+    """Adapters of random weights, as training would write them."""
+    model = starting_model(Start(source=source, lora_rank=RANK, lora_layers=layers, device="cpu"), seed=0)
+    paths = [folder / f"{layers}-{index}" for index in range(count)]
+    for path in paths:
+        for name, parameter in model.module.named_parameters():
+            if "lora_" in name:
+                torch.nn.init.normal_(parameter.data, std=0.05)
+        model.module.save_pretrained(path)
+    return paths
+
+
+def new_ensemble(source: str, paths: Sequence[Path], *, halves: bool) -> AdapterEnsemble:
+    """The adapters as parts, one or two each."""
+    members = [Member(index // 2 if halves else index, path) for index, path in enumerate(paths)]
+    return AdapterEnsemble(
+        load_model(source, device="cpu", dtype="float32"), members, parts=[f"part-{i}" for i in range(PARTS)]
+    )
+
+
+def one_model(module: Any, prompt: Sequence[int], *, rows: int = 1, names: Sequence[str] | None = None) -> Step:
+    """One token a call with the model's own cache, `rows` copies of the text; with names, peft's mixed batch."""
+    extra = {} if names is None else {"adapter_names": list(names)}
+    token = torch.full((rows, 1), 5)
+    with torch.inference_mode():
+        cache = module(torch.tensor([list(prompt)] * rows), use_cache=True, **extra).past_key_values
+
+    def step() -> None:
+        with torch.inference_mode():
+            module(token, past_key_values=cache, use_cache=True, **extra)
+
+    return step
+
+
+def looked_up(streams: Any, prompt: Sequence[int]) -> Step:
+    """One look-up of all rows a call, log-softmax included."""
+    handle = streams.open(list(prompt[1:]))
+
+    def step() -> None:
+        streams.look_up([handle])
+        streams.append(handle, 5)
+
+    step()
+    return step
+
+
+def answered(ensemble: AdapterEnsemble, kind: Kind, ledger: Path, prompt: Sequence[int]) -> Step:
+    """One released token a call: look-up, mixing, durable charge, draw."""
+    setup = set_up(kind, TARGET, Layout(ensemble.rows))
+    assert setup.budget is not None
+    opened = SqliteLedger.create(ledger, setup.budget, accounts=ensemble.parts)
+    predictor = Predictor(ensemble, setup.mechanism, ledger=opened, horizon=TARGET.answers)
+    handle = predictor.open(list(prompt[1:]))
+    predictor.step([handle])
+    return lambda: predictor.step([handle])
+
+
+def mixed_batch(source: Path, paths: Sequence[Path]) -> Any:
+    """peft's model with all adapters loaded, which it applies one after the other within a batch."""
+    base = load_model(source, device="cpu", dtype="float32").module
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PeftModel.from_pretrained(base, paths[0], adapter_name="a0")
+        for index, path in enumerate(paths[1:], start=1):
+            model.load_adapter(path, adapter_name=f"a{index}")
+    return model.eval()
+
+
+def contenders(source: Path, folder: Path) -> dict[tuple[str, int, float | None], Step]:
+    """Every contender, its rows and the limit it is held to."""
+    name = str(source)
+    model = load_model(source, device="cpu", dtype="float32")
+    depth = int(model.module.config.num_hidden_layers)
+    top = math.ceil(depth / 4)
+    prompt = [model.start_token, *(5 + (7 * place) % 200 for place in range(PROMPT - 1))]
+    whole, upper = (save_adapters(name, folder, 2 * PARTS, layers=layers) for layers in (0, top))
+    halves, single = new_ensemble(name, whole, halves=True), new_ensemble(name, whole[:PARTS], halves=False)
+    top_halves, top_single = new_ensemble(name, upper, halves=True), new_ensemble(name, upper[:PARTS], halves=False)
+    alone = load_model(source, device="cpu", dtype="float32")
+    weights = read_decoder(alone.module)
+    row = AdapterStreams(BatchedDecoder(weights, [None] * depth), alone, remembered=0)
+    separate = [one_model(copy.deepcopy(model.module), prompt) for _ in range(2 * PARTS + 1)]
+    peft = mixed_batch(source, whole)
+    names = ["__base__", *(f"a{index}" for index in range(2 * PARTS))]
+    rows = 2 * PARTS + 1
+    return {
+        ("one model (transformers)", 1, None): one_model(model.module, prompt),
+        ("one row of this forward", 1, None): looked_up(row, prompt),
+        (f"{rows} separate models", rows, None): lambda: [step() for step in separate],
+        ("peft's mixed batch", rows, None): one_model(peft, prompt, rows=rows, names=names),
+        ("SubMix, look-up", rows, None): looked_up(halves.streams(), prompt),
+        ("SubMix, in all", rows, 4.0): answered(halves, Kind.SUBMIX, folder / "a.db", prompt),
+        ("SubMix-F, look-up", PARTS + 1, None): looked_up(single.streams(), prompt),
+        ("SubMix-F, in all", PARTS + 1, 3.0): answered(single, Kind.SUBMIX_F, folder / "b.db", prompt),
+        (f"SubMix, top {top} of {depth}, look-up", rows, None): looked_up(top_halves.streams(), prompt),
+        (f"SubMix-F, top {top} of {depth}, look-up", PARTS + 1, None): looked_up(top_single.streams(), prompt),
+        (f"SubMix-F, top {top} of {depth}, in all", PARTS + 1, 2.2): answered(
+            top_single, Kind.SUBMIX_F, folder / "c.db", prompt
+        ),
+    }
+
+
+def run(source: Path, *, rounds: int) -> list[Result]:
+    """Measure every contender in turns."""
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
+        steps = contenders(source, Path(name))
+        seconds: dict[tuple[str, int, float | None], list[float]] = {key: [] for key in steps}
+        for _ in range(rounds):
+            for key, step in steps.items():
+                times = []
+                for _ in range(STEPS):
+                    start = time.perf_counter()
+                    step()
+                    times.append(time.perf_counter() - start)
+                seconds[key].append(statistics.median(times))
+    one = next(iter(seconds.values()))
+    return [
+        Result(
+            contender,
+            rows,
+            1e3 * statistics.median(times),
+            statistics.median(own / other for own, other in zip(times, one, strict=True)),
+            limit,
+        )
+        for (contender, rows, limit), times in seconds.items()
+    ]
+
+
+def default_model() -> Path:
+    """stories15m where the shared data is, else the embedded model."""
+    shared = Path(os.environ.get("RETICENT_SHARED", ROOT.parent / "shared")) / "models" / "stories15m"
+    return shared if shared.is_dir() else Path(embedded_model_path())
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--model", type=Path, default=default_model())
+    asked = parser.parse_args(list(arguments))
+    torch.set_num_threads(1)
+    table = Table(title=f"{asked.model.name}, k = {PARTS}, one thread, medians of {asked.rounds} rounds")
+    for column in ("contender", "rows", "ms a token", "of one model's token", "limit"):
+        table.add_column(column, justify="left" if column == "contender" else "right")
+    for result in run(asked.model, rounds=asked.rounds):
+        limit = "–" if result.limit is None else f"{result.limit:g}"
+        table.add_row(
+            result.contender, str(result.rows), f"{result.milliseconds:.1f}", f"{result.ratio:.2f} ×", limit
+        )
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

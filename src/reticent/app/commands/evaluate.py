@@ -1,0 +1,137 @@
+"""`reticent evaluate`: what private answers are worth: perplexity of held-out text under every mechanism."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reticent.app.commands.predict import Protected
+from reticent.app.console import Output, table
+from reticent.app.options import (
+    AsJson,
+    CorpusFormat,
+    IdField,
+    OwnerField,
+    Seed,
+    TextField,
+    corpus_at,
+    randomness_of,
+)
+
+if TYPE_CHECKING:
+    from reticent.app.ensemble_evaluation import Line
+    from reticent.prediction.unprotected import NGramIndex
+
+_NGRAM = 8  # tokens that MemFree never lets through twice
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Run directory of `train --method submix`.", metavar="RUN")],
+    data: Annotated[Path, typer.Option("--data", help="Held-out corpus.", metavar="FILE")],
+    mechanisms: Annotated[
+        str, typer.Option("--mechanisms", help="Names with commas between them, or all.", metavar="NAMES")
+    ] = "all",
+    epsilon: Annotated[
+        str, typer.Option("--epsilon", help="ε, or several with commas between them.", metavar="LIST")
+    ] = "8",
+    delta: Annotated[float, typer.Option("--delta", help="δ of every mechanism that has one.")] = 1e-5,
+    queries: Annotated[int, typer.Option("--queries", help="Tokens answered within one budget.", min=1)] = 1024,
+    repeats: Annotated[
+        int, typer.Option("--repeats", help="Draws of held-out text; intervals are over them.", min=1)
+    ] = 3,
+    unit: Annotated[Protected, typer.Option("--unit", help="What is protected.")] = Protected.PART,
+    train: Annotated[
+        Path | None, typer.Option("--train", help="Training corpus, which MemFree must know.", metavar="FILE")
+    ] = None,
+    max_length: Annotated[int, typer.Option("--max-length", help="Tokens read of a text.", min=1)] = 128,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write the JSON document to.", metavar="FILE")
+    ] = None,
+    text_field: TextField = "text",
+    id_field: IdField = "id",
+    owner_field: OwnerField = "owner",
+    format: CorpusFormat = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare mechanisms at equal (ε, δ) on held-out text. Spends nothing: nothing is released."""
+    from reticent.app.ensemble_evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
+    from reticent.app.ensemble_loading import load_ensemble
+    from reticent.core.document import write_document
+    from reticent.core.guarantee import Unit
+
+    output = Output(as_json=as_json)
+    budgets = _numbers(epsilon)
+    fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": owner_field, "format": format}
+    held_out = corpus_at(data, **fields).load()
+    ensemble = load_ensemble(run)
+    index = None if train is None else _index(ensemble.public, corpus_at(train, **fields).load().texts)
+    settings = EvaluationSettings(
+        mechanisms=mechanisms_for(mechanisms, ensemble, has_index=index is not None),
+        epsilons=budgets,
+        delta=delta,
+        answers=queries,
+        repeats=repeats,
+        unit=Unit(unit.value),
+        index=index,
+    )
+    texts = [tokens[:max_length] for tokens in ensemble.public.encode(held_out.texts)]
+    with output.progress() as bars:
+        task = bars.add_task("evaluating", total=repeats, status="")
+        lines = compare_mechanisms(
+            ensemble,
+            texts,
+            settings,
+            randomness=randomness_of(seed),
+            observe=lambda done: bars.update(task, completed=done),
+        )
+    document = {
+        "schema_version": 1,
+        "run": str(run),
+        "parts": len(ensemble.parts),
+        "queries": queries,
+        "delta": delta,
+        "unit": unit.value,
+        "lines": [line.to_json() for line in lines],
+    }
+    if out is not None:
+        write_document(out, document, mode=0o600)
+    output.document(document)
+    _show(lines, output, title=f"{len(ensemble.parts)} parts, {queries:,} answers, δ = {delta:g}, by {unit.value}")
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    from reticent.core.errors import ConfigError
+
+    try:
+        found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        found = ()
+    if not found or not all(0.0 < value < float("inf") for value in found):
+        raise ConfigError("--epsilon needs positive numbers", found=text, expected="8, or 2,8")
+    return found
+
+
+def _index(public: Any, texts: list[str]) -> "NGramIndex":
+    from reticent.prediction.unprotected import NGramIndex
+
+    return NGramIndex(public.encode(texts), _NGRAM)
+
+
+def _show(lines: "list[Line]", output: Output, *, title: str) -> None:
+    rows = []
+    for line in lines:
+        spread = line.spread
+        rows.append(
+            (
+                line.mechanism.value,
+                "–" if line.epsilon is None else f"{line.epsilon:g}",
+                f"{spread.value:,.2f}",
+                "–" if spread.seeds < 2 else f"{spread.low:,.2f} to {spread.high:,.2f}",
+                "–" if line.realised is None else f"{line.realised:.0%}",
+                "nothing" if line.guarantee is None else f"{line.guarantee.notion.value}",
+            )
+        )
+    columns = ("mechanism", "ε", "perplexity", "95% interval", "of the gap", "proves")
+    output.show(table(title, columns, rows))
+    output.show("Gap: from the public model to the non-private ensemble, in log-perplexity.")

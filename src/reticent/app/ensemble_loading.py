@@ -1,0 +1,38 @@
+"""A finished ensemble from its run directory, every member's weights checked against the manifest.
+
+Adapters are read in one batch where the base allows it (`models.ensemble`); whole models, and adapters of other
+architectures, one at a time (`models.separate_ensemble`). Both compute the same.
+"""
+
+from pathlib import Path
+
+from reticent.app.ensemble_manifest import Manifest, finished_member, member_folder
+from reticent.core.ensemble import Ensemble
+from reticent.core.errors import ConfigError, ModelError
+from reticent.models.ensemble import AdapterEnsemble, Member
+from reticent.models.loading import load_model
+from reticent.models.separate_ensemble import SeparateEnsemble
+
+
+def load_ensemble(run: Path, *, one_batch: bool = True) -> Ensemble:
+    """The ensemble of a run, ready to be looked up. `one_batch=False` reads the members one at a time."""
+    manifest = Manifest.read(run)
+    if not manifest.is_complete:
+        raise ConfigError(
+            f"{run}: this ensemble is not finished",
+            found=f"{len(manifest.members)} members",
+            hint=f"go on with: reticent train --resume {run}",
+        )
+    for member in manifest.members:
+        if finished_member(run, member.name) != member:
+            raise ModelError(f"{run}: the member {member.name} is not the one that the manifest names")
+    public = load_model(manifest.base, device=manifest.device, dtype="float32", name=manifest.base)
+    if public.fingerprint != manifest.base_fingerprint:
+        raise ModelError(f"{manifest.base}: not the model that this ensemble started from")
+    members = [Member(member.part, member_folder(run, member.name) / "model") for member in manifest.members]
+    if manifest.lora_rank and one_batch:
+        try:
+            return AdapterEnsemble(public, members, parts=manifest.part_names)
+        except ModelError:  # an architecture that is not read in one batch
+            public = load_model(manifest.base, device=manifest.device, dtype="float32", name=manifest.base)
+    return SeparateEnsemble.load(public, members, parts=manifest.part_names)

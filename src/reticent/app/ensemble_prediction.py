@@ -1,0 +1,161 @@
+"""A finished ensemble ready to answer: its predictor, and the one ledger that all of its answers are charged to.
+
+The first use fixes mechanism, (ε, δ), what is protected and the horizon in `prediction.json` and makes `ledger.db`,
+bound to the ensemble's fingerprint. Every later use must ask for the same, or for nothing: the budget is global to
+the ensemble, and a second one beside it would spend twice. Temperature and truncation may differ from call to call,
+since they are inside the accounting.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from reticent.accounting.ledger import DurableLedger, SqliteLedger
+from reticent.app.run_directory import RunDirectory
+from reticent.core.document import check_schema, read_document, write_document
+from reticent.core.ensemble import Ensemble
+from reticent.core.errors import ConfigError, LedgerError
+from reticent.core.event import Composed
+from reticent.core.event_json import event_from_json
+from reticent.core.guarantee import Guarantee, Unit
+from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
+from reticent.prediction.mechanism import Layout
+from reticent.prediction.predictor import Exhausted, Predictor
+from reticent.prediction.shaping import Shaping
+
+SCHEMA_VERSION: Final = 1
+SETTINGS: Final = "prediction.json"
+HORIZON: Final = 1024
+# What may answer in earnest: the rest is for experiments, since it protects nothing or is no ensemble.
+SERVED: Final = tuple(kind for kind in Kind if kind not in (Kind.NON_PRIVATE, Kind.MEMFREE, Kind.DP_SGD))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionSettings:
+    """The public settings that an ensemble answers with, fixed by its first use."""
+
+    mechanism: Kind
+    epsilon: float
+    delta: float
+    horizon: int = HORIZON
+    unit: Unit = Unit.PART
+    order: float | None = None
+    weight_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in SERVED:
+            raise ConfigError(
+                f"{self.mechanism.value} protects nothing and does not answer in earnest",
+                expected=", ".join(kind.value for kind in SERVED),
+                hint="compare it with `reticent evaluate`",
+            )
+
+    def set_up(self, ensemble: Ensemble, shaping: Shaping | None = None) -> Setup:
+        """The mechanism and its budget."""
+        target = Target(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
+        options = Options(shaping=shaping or Shaping(), order=self.order, weight_limit=self.weight_limit)
+        return set_up(self.mechanism, target, Layout(ensemble.rows), options=options)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        values = asdict(self) | {"mechanism": self.mechanism.value, "unit": self.unit.value}
+        return {"schema_version": SCHEMA_VERSION, **values}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "PredictionSettings":
+        """The settings that `to_json` wrote."""
+        check_schema(document, SCHEMA_VERSION, kind="prediction settings")
+        values = {name: value for name, value in document.items() if name != "schema_version"}
+        return cls(**values | {"mechanism": Kind(values["mechanism"]), "unit": Unit(values["unit"])})
+
+
+def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
+    """The settings of a run: those of its first use, which `asked` (None: not asked for) must not contradict."""
+    given = {name: value for name, value in asked.items() if value is not None}
+    if (run / SETTINGS).is_file():
+        stored = PredictionSettings.from_json(read_document(run / SETTINGS))
+        other = [name for name, value in given.items() if getattr(stored, name) != value]
+        if other:
+            raise ConfigError(
+                f"{run}: this ensemble answers with settings that were fixed before",
+                found=f"--{other[0]} {given[other[0]]}",
+                expected=f"{getattr(stored, other[0])}",
+                hint="its budget is one for all answers; leave the option out",
+            )
+        return stored
+    missing = [name for name in ("epsilon", "delta") if name not in given]
+    if missing:
+        raise ConfigError(f"--{missing[0]} is missing", hint="the first use of an ensemble fixes its budget")
+    return PredictionSettings(**{"mechanism": Kind.SUBMIX_F} | given)
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """An open ensemble: the predictor, its settings and what its answers prove (None: the public model alone)."""
+
+    predictor: Predictor
+    settings: PredictionSettings
+    guarantee: Guarantee | None
+
+
+@contextmanager
+def answering(
+    run: Path,
+    settings: PredictionSettings,
+    *,
+    shaping: Shaping | None = None,
+    exhausted: Exhausted = Exhausted.PUBLIC,
+    ensemble: Ensemble | None = None,
+) -> Iterator[Answering]:
+    """A predictor on a run's ensemble and ledger, which is made at the first use."""
+    loaded = ensemble or _loaded(run)
+    setup = settings.set_up(loaded, shaping)
+    if setup.budget is None:
+        yield Answering(Predictor(loaded, setup.mechanism, ledger=None, horizon=settings.horizon), settings, None)
+        return
+    with _ledger(run, settings, setup, loaded) as ledger:
+        predictor = Predictor(
+            loaded,
+            setup.mechanism,
+            ledger=ledger,
+            horizon=settings.horizon,
+            exhausted=exhausted,
+            answered=answers_given(ledger),
+        )
+        yield Answering(predictor, settings, ledger.budget.guarantee)
+
+
+def _loaded(run: Path) -> Ensemble:
+    from reticent.app.ensemble_loading import load_ensemble  # torch, only where there is something to load
+
+    return load_ensemble(run)
+
+
+def _ledger(run: Path, settings: PredictionSettings, setup: Setup, ensemble: Ensemble) -> SqliteLedger:
+    """The run's ledger, made where there is none; refused where its budget is not what the settings give."""
+    assert setup.budget is not None
+    path = RunDirectory.open(run).ledger
+    if not (run / SETTINGS).is_file():
+        if path.exists():
+            raise LedgerError(f"{path}: a ledger without {SETTINGS}", hint="put the file back as it was")
+        SqliteLedger.create(path, setup.budget, accounts=ensemble.parts, identity=ensemble.fingerprint).close()
+        write_document(run / SETTINGS, settings.to_json(), mode=0o600)
+    ledger = SqliteLedger.open(path, identity=ensemble.fingerprint)
+    if (ledger.budget.measure, ledger.budget.limit) != (setup.budget.measure, setup.budget.limit):
+        ledger.close()
+        raise LedgerError(f"{path}: made for another budget than {SETTINGS} asks for")
+    return ledger
+
+
+def answers_given(ledger: DurableLedger) -> int:
+    """How many answers a ledger was charged for: a public count, whatever they cost."""
+    count = 0
+    for row in ledger.rows():
+        if row.kind != "charge":
+            continue
+        event = event_from_json(json.loads(row.event))
+        count += len(event.events) if isinstance(event, Composed) and event.events else 1
+    return count

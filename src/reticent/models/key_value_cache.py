@@ -1,0 +1,66 @@
+"""Keys and values of many texts and many rows in buffers that are allocated ahead and never moved token by token.
+
+A text has a slot; a layer's buffers are [rows, slots, heads, capacity, size]. Layers below the first adapter have
+one row, which all rows share. Writing a token touches its own columns alone, and reading a single text, or texts in
+neighbouring slots, is a view. Buffers double when they are full.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_COLUMNS = 64  # capacity at first
+
+
+class KeyValueCache:
+    """The buffers of every layer; `rows[l]` is how many rows layer l computes."""
+
+    def __init__(self, rows: Sequence[int], heads: int, size: int, *, like: Tensor) -> None:
+        self._rows, self._heads, self._size, self._like = tuple(rows), heads, size, like
+        self.slots = 0
+        self.capacity = _COLUMNS
+        self._keys = [self._new(count) for count in self._rows]
+        self._values = [self._new(count) for count in self._rows]
+
+    def reserve(self, *, slots: int, columns: int) -> None:
+        """Make room for so many texts of so many tokens."""
+        if slots <= self.slots and columns <= self.capacity:
+            return
+        while self.capacity < columns:
+            self.capacity *= 2
+        if self.slots < slots:
+            self.slots = max(slots, 2 * self.slots)
+        for buffers in (self._keys, self._values):
+            for layer, old in enumerate(buffers):
+                new = self._new(self._rows[layer])
+                new[:, : old.shape[1], :, : old.shape[3]] = old
+                buffers[layer] = new
+
+    def extend(
+        self, layer: int, keys: Tensor, values: Tensor, *, slots: Sequence[int], starts: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Write keys and values [R, n, H, t, D] from column `starts[i]` on; all there is, as [R, n, H, L, D].
+
+        L is the end of the longest text: shorter ones must be masked by whoever attends.
+        """
+        keep, have, columns = self._keys[layer], self._values[layer], keys.shape[3]
+        for place, (slot, start) in enumerate(zip(slots, starts, strict=True)):
+            keep[:, slot, :, start : start + columns] = keys[:, place]
+            have[:, slot, :, start : start + columns] = values[:, place]
+        length = max(starts) + columns
+        return self._read(keep, slots, length), self._read(have, slots, length)
+
+    def copy(self, source: int, target: int, *, columns: int) -> None:
+        """The first columns of one slot to another: a beginning that two texts share is read once."""
+        for buffer in (*self._keys, *self._values):
+            buffer[:, target, :, :columns] = buffer[:, source, :, :columns]
+
+    def _read(self, buffer: Tensor, slots: Sequence[int], length: int) -> Tensor:
+        first = slots[0]
+        if list(slots) == list(range(first, first + len(slots))):
+            return buffer[:, first : first + len(slots), :, :length]
+        return buffer[:, :, :, :length].index_select(1, torch.tensor(slots, device=buffer.device))
+
+    def _new(self, rows: int) -> Tensor:
+        return self._like.new_zeros((rows, self.slots, self._heads, self.capacity, self._size))

@@ -1,0 +1,180 @@
+"""Private answers through the command line: charged before release, one budget for all, compared on other text."""
+
+import json
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from reticent.accounting.ledger import SqliteLedger
+from reticent.app import cli
+from reticent.app.ensemble_evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
+from reticent.app.ensemble_loading import load_ensemble
+from reticent.app.ensemble_prediction import answering, answers_given, settings_of
+from reticent.core.errors import ConfigError, LedgerError
+from reticent.core.guarantee import Guarantee, Unit
+from reticent.core.randomness import Randomness
+from reticent.prediction.budgets import Kind
+from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+
+ASKED = {"epsilon": 8.0, "delta": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A tiny model, texts of 16 owners to train on, and held-out ones."""
+    folder = tmp_path_factory.mktemp("corpus")
+    tiny_gpt2().save_pretrained(folder / "model")
+    tiny_tokenizer().save_pretrained(folder / "model")
+    for name, first in (("train", 0), ("held", 500)):
+        rows = [{"id": f"r{i}", "owner": f"o{i % 16}", "text": f"order {first + i} is late."} for i in range(48)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def train(corpus, run, *extra):
+    """An ensemble of two parts."""
+    arguments = (
+        *(
+            "train",
+            "--method",
+            "submix",
+            "--parts",
+            2,
+            "--model",
+            corpus / "model",
+            "--data",
+            corpus / "train.jsonl",
+        ),
+        *(
+            "--batch",
+            8,
+            "--lora-rank",
+            2,
+            "--learning-rate",
+            0.02,
+            "--epochs",
+            2,
+            "--seed",
+            3,
+            "--out",
+            run,
+            *extra,
+        ),
+    )
+    assert cli.run([str(argument) for argument in arguments]) == 0
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(corpus, tmp_path_factory):
+    """An ensemble, trained once."""
+    return train(corpus, tmp_path_factory.mktemp("ensemble") / "run")
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy of it, nothing spent."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def ask(capsys, *arguments):
+    """The exit code, the JSON document (None on failure) and what was complained about."""
+    code = cli.run([*map(str, arguments), "--json"])
+    captured = capsys.readouterr()
+    return code, json.loads(captured.out) if code == 0 else None, captured.err
+
+
+def test_first_use_fixes_the_budget_and_every_token_is_charged(run, capsys):
+    first = ("predict", run, "--prompt", "order ", "--max-tokens", 5)
+    assert "--epsilon is missing" in ask(capsys, *first)[2]
+    capsys.readouterr()
+    code, document, _ = ask(capsys, *first, "--epsilon", 8, "--delta", 1e-5)
+    assert code == 0
+    assert set(document) == {"schema_version", "text", "tokens", "mechanism", "guarantee"}  # no costs, no chances
+    guarantee = Guarantee.from_json(document["guarantee"])
+    assert (guarantee.epsilon <= 8.0, guarantee.delta, guarantee.unit) == (True, 1e-5, Unit.PART)
+    with SqliteLedger.open(run / "ledger.db", identity=load_ensemble(run).fingerprint) as ledger:
+        before = answers_given(ledger)
+        assert document["tokens"] <= before <= document["tokens"] + 1  # the end token is charged and not shown
+        assert 0.0 < max(ledger.spent().values()) <= ledger.budget.limit
+    assert ask(capsys, *first)[0] == 0  # later uses need not repeat it
+    with SqliteLedger.open(run / "ledger.db") as ledger:
+        assert answers_given(ledger) > before
+    for name in ("ledger.db", "prediction.json"):
+        assert stat.S_IMODE((run / name).stat().st_mode) == 0o600
+    code, _, complaint = ask(capsys, *first, "--epsilon", 9)
+    assert (code, "fixed before" in complaint) == (2, True)
+
+
+def test_a_ledger_of_another_ensemble_is_refused(corpus, run, tmp_path):
+    with answering(run, settings_of(run, ASKED)):
+        pass
+    other = train(corpus, tmp_path / "other", "--epochs", 1)
+    for name in ("ledger.db", "ledger.db.head", "prediction.json"):
+        (other / name).write_bytes((run / name).read_bytes())
+    with pytest.raises(LedgerError), answering(other, settings_of(other, {})):
+        pass
+
+
+def test_a_removed_settings_file_does_not_open_a_second_budget(run):
+    with answering(run, settings_of(run, ASKED)):
+        pass
+    (run / "prediction.json").unlink()
+    with pytest.raises(LedgerError, match=r"without prediction\.json"), answering(run, settings_of(run, ASKED)):
+        pass
+
+
+def test_spent_horizon_answers_by_the_public_model_or_refuses(run, capsys):
+    base = ("predict", run, "--prompt", "order 1", "--epsilon", 8, "--delta", 1e-5, "--queries", 3)
+    codes = [ask(capsys, *base, "--max-tokens", 2, "--refuse")[0] for _ in range(4)]
+    assert codes[0] == 0
+    assert codes[-1] == cli.EXHAUSTED
+    assert ask(capsys, *base, "--max-tokens", 2)[0] == 0
+
+
+def test_what_protects_nothing_does_not_answer(run):
+    for kind in (Kind.NON_PRIVATE, Kind.MEMFREE):
+        with pytest.raises(ConfigError, match="protects nothing"):
+            settings_of(run, ASKED | {"mechanism": kind})
+
+
+def test_evaluate_compares_all_mechanisms_and_spends_nothing(corpus, run, capsys):
+    code, document, complaint = ask(
+        capsys,
+        *("evaluate", run, "--data", corpus / "held.jsonl", "--train", corpus / "train.jsonl", "--epsilon", "2,8"),
+        *("--queries", 64, "--repeats", 2, "--seed", 1),
+    )
+    assert code == 0, complaint
+    lines = {(line["mechanism"], line["epsilon"]): line for line in document["lines"]}
+    targeted = ("submix-f", "pmixed", "clipped-differences", "subsample-and-aggregate", "gnmax")
+    unprotected = ("public", "non-private", "memfree")
+    assert set(lines) == {(name, None) for name in unprotected} | {(n, e) for n in targeted for e in (2.0, 8.0)}
+    perplexity = {key: line["perplexity"] for key, line in lines.items()}
+    assert perplexity["non-private", None] < perplexity["submix-f", 8.0] < perplexity["public", None]
+    assert perplexity["submix-f", 8.0] <= perplexity["submix-f", 2.0]
+    assert lines["submix-f", 8.0]["guarantee"]["epsilon"] <= 8.0
+    assert lines["non-private", None]["guarantee"] is None
+    low, high = lines["submix-f", 8.0]["interval"]
+    assert low < perplexity["submix-f", 8.0] < high
+    assert not (run / "ledger.db").exists()
+
+
+def test_halves_allow_algorithm_2(corpus, tmp_path):
+    ensemble = load_ensemble(train(corpus, tmp_path / "run", "--halves"))
+    assert Kind.SUBMIX in mechanisms_for("all", ensemble, has_index=False)
+    assert Kind.MEMFREE not in mechanisms_for("all", ensemble, has_index=False)
+    settings = EvaluationSettings(mechanisms=(Kind.SUBMIX,), epsilons=(8.0,), delta=1e-5, answers=20, repeats=1)
+    texts = ensemble.public.encode(["order 503 is late.", "order 504 is late."])
+    lines = compare_mechanisms(ensemble, texts, settings, randomness=Randomness.seeded(0))
+    assert [line.mechanism for line in lines] == [Kind.PUBLIC, Kind.NON_PRIVATE, Kind.SUBMIX]
+    assert lines[-1].guarantee is not None
+    assert lines[-1].guarantee.data_dependent
+
+
+def test_wrong_names_and_numbers_are_refused(corpus, run, capsys):
+    base = ("evaluate", run, "--data", corpus / "held.jsonl")
+    assert "no such mechanism" in ask(capsys, *base, "--mechanisms", "submixx")[2]
+    assert "positive numbers" in ask(capsys, *base, "--epsilon", "2,x")[2]
+    assert "not an ensemble" in ask(capsys, "predict", corpus, "--prompt", "a", "--epsilon", 8, "--delta", 0.1)[2]

@@ -1,0 +1,241 @@
+"""Adapters read in one batch equal peft's models one at a time: rows, caches, prompts, texts of any lengths."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from reticent.core.errors import ModelError
+from reticent.models.adapter_stack import StackedFactors, read_adapter
+from reticent.models.ensemble import AdapterEnsemble, Member
+from reticent.models.huggingface import HuggingFaceModel
+from tests.models.small_ensembles import both, save_adapters
+from tests.models.tiny import CONTEXT, VOCABULARY_SIZE, ragged, tiny_gpt2, tiny_llama, tiny_tokenizer
+
+CLOSE = 1e-4  # nats, on log-probabilities down to −20
+BASES = {"llama": tiny_llama, "gpt2": tiny_gpt2}
+
+
+@pytest.fixture(scope="module", params=sorted(BASES))
+def pair(request, tmp_path_factory):
+    """Three adapters in all layers of a base, in one batch and one at a time."""
+    base = BASES[request.param]()
+    return both(base, save_adapters(base, tmp_path_factory.mktemp(request.param), 3))
+
+
+def grown(ensemble, text, *, prompt):
+    """log-pmfs [T − prompt, 1 + rows, V] of a text read token by token through a stream."""
+    streams = ensemble.streams()
+    handle = streams.open(text[:prompt])
+    rows = []
+    for token in text[prompt:]:
+        rows.append(streams.look_up([handle])[0])
+        streams.append(handle, token)
+    streams.close(handle)
+    return np.stack(rows)
+
+
+def test_every_row_equals_its_own_peft_model(pair):
+    batched, separate = pair
+    for text in ragged(1, 4, shortest=1):
+        found, expected = batched.position_log_probs(text), separate.position_log_probs(text)
+        assert found.shape == (len(text), 4, VOCABULARY_SIZE)
+        assert found.dtype == np.float64
+        assert np.abs(found - expected).max() < CLOSE
+        assert np.abs(np.exp(found).sum(axis=-1) - 1).max() < 1e-12
+    assert min(np.abs(expected[:, row] - expected[:, 0]).max() for row in (1, 2, 3)) > 0.1  # adapters do something
+
+
+def test_public_row_is_the_base_itself(pair):
+    batched, separate = pair
+    text = ragged(2, 1, shortest=20)[0]
+    expected = separate.public.position_log_probs(text)
+    assert np.abs(batched.position_log_probs(text)[:, 0] - expected).max() < CLOSE
+    assert np.abs(batched.public.position_log_probs(text) - expected).max() < CLOSE  # whose weights are views now
+
+
+def test_cached_tokens_equal_a_whole_reading(pair):
+    batched, separate = pair
+    text = ragged(3, 1, shortest=40)[0]
+    whole = separate.position_log_probs(text)
+    for ensemble in pair:
+        for prompt in (0, 1, 17):
+            assert np.abs(grown(ensemble, text, prompt=prompt) - whole[prompt:]).max() < CLOSE
+    assert np.abs(batched.position_log_probs(text) - whole).max() < CLOSE
+
+
+def test_texts_of_different_lengths_together_equal_each_alone(pair):
+    batched, separate = pair
+    texts = ragged(4, 5, shortest=12, longest=40)
+    expected = [separate.position_log_probs(text) for text in texts]
+    streams = batched.streams()
+    starts = [0, 3, 11, 5, 9]
+    handles = [streams.open(text[:start]) for text, start in zip(texts, starts, strict=True)]
+    generator = np.random.default_rng(0)
+    places = list(starts)
+    for _ in range(30):  # any of the texts, in any order: a server's continuous batch
+        chosen = [int(i) for i in generator.permutation(5)[: generator.integers(1, 6)] if places[i] < len(texts[i])]
+        if not chosen:
+            continue
+        found = streams.look_up([handles[i] for i in chosen])
+        for row, i in zip(found, chosen, strict=True):
+            assert np.abs(row - expected[i][places[i]]).max() < CLOSE
+            streams.append(handles[i], texts[i][places[i]])
+            places[i] += 1
+
+
+def test_looking_up_again_gives_the_same_and_changes_nothing(pair):
+    for ensemble in pair:
+        streams = ensemble.streams()
+        handle = streams.open([5, 6, 7])
+        first = streams.look_up([handle])
+        assert np.array_equal(first, streams.look_up([handle]))
+        streams.append(handle, 9)
+        expected = ensemble.position_log_probs([5, 6, 7, 9, 3])[-1]
+        assert np.abs(streams.look_up([handle])[0] - expected).max() < CLOSE
+
+
+def test_shared_bottom_layers_equal_unshared_ones(tmp_path):
+    base = tiny_llama()
+    batched, separate = both(base, save_adapters(base, tmp_path, 3, layers=(1,)))
+    assert batched.decoder.first_adapted == 1
+    assert [buffer.shape[0] for buffer in batched.decoder.new_cache()._keys] == [1, 4]
+    texts = ragged(5, 3, shortest=8)
+    streams = batched.streams()
+    handles = [streams.open(text[:-1]) for text in texts]
+    found = streams.look_up(handles)
+    for row, text in zip(found, texts, strict=True):
+        expected = separate.position_log_probs(text)
+        assert np.abs(row - expected[-1]).max() < CLOSE
+        assert np.abs(batched.position_log_probs(text) - expected).max() < CLOSE
+
+
+def test_a_known_beginning_is_copied_and_gives_the_same(pair, monkeypatch):
+    batched, separate = pair
+    streams = batched.streams()
+    text = ragged(6, 1, shortest=40)[0]
+    first = streams.open(text[:30])
+    streams.look_up([first])
+    streams.append(first, 3)
+    streams.look_up([first])
+    streams.close(first)
+    columns = []
+    read = type(batched.decoder).read
+    monkeypatch.setattr(
+        type(batched.decoder),
+        "read",
+        lambda self, tokens, **k: columns.append(tokens.shape[1]) or read(self, tokens, **k),
+    )
+    second = streams.open([*text[:20], 7, 8])
+    found = streams.look_up([second])[0]
+    assert columns == [1, 1]  # 21 of 23 tokens were known, start token included; the last is the look-up itself
+    assert np.abs(found - separate.position_log_probs([*text[:20], 7, 8, 3])[-1]).max() < CLOSE
+
+
+def test_closed_texts_are_forgotten_when_nothing_is_remembered(tmp_path):
+    base = tiny_gpt2()
+    batched, _ = both(base, save_adapters(base, tmp_path, 2), remembered=0)
+    streams = batched.streams()
+    for _ in range(5):
+        handle = streams.open([5, 6, 7, 8])
+        streams.look_up([handle])
+        streams.close(handle)
+    assert streams._closed == {}
+    assert streams._cache.slots == 1  # the slot is used again
+    with pytest.raises(ValueError, match="no open text"):
+        streams.look_up([handle])
+
+
+def test_halves_have_two_rows_a_part(tmp_path):
+    base = tiny_gpt2()
+    batched, separate = both(base, save_adapters(base, tmp_path, 4), halves=True)
+    assert batched.rows == separate.rows == (0, 0, 1, 1)
+    assert batched.parts == ("part-00", "part-01")
+    assert batched.position_log_probs([4, 5]).shape == (2, 5, VOCABULARY_SIZE)
+
+
+def test_fingerprint_changes_with_any_weight_and_with_the_order_of_members(tmp_path):
+    base = tiny_gpt2()
+    paths = save_adapters(base, tmp_path, 2)
+
+    def fingerprint(module, order=(0, 1)):
+        members = [Member(row, paths[index]) for row, index in enumerate(order)]
+        return AdapterEnsemble(HuggingFaceModel(module, tiny_tokenizer()), members, parts=["a", "b"]).fingerprint
+
+    first = fingerprint(copy.deepcopy(base))
+    assert fingerprint(copy.deepcopy(base)) == first
+    assert fingerprint(copy.deepcopy(base), (1, 0)) != first
+    assert fingerprint(tiny_gpt2(1)) != first
+    file = paths[1] / "adapter_model.safetensors"
+    tensors = load_file(file)
+    name = sorted(tensors)[0]
+    tensors[name].view(-1)[0] += 1e-3
+    save_file(tensors, file)
+    assert fingerprint(copy.deepcopy(base)) != first
+
+
+def test_adapter_on_the_wrong_row_is_caught(pair):
+    """A broken twin: adapters applied one row too early give other numbers, so the comparison above has teeth."""
+    batched, separate = pair
+    text = ragged(7, 1, shortest=10)[0]
+    twin = copy.copy(batched.decoder)
+    twin._adapters = tuple(
+        layer
+        and dataclasses.replace(
+            layer,
+            **{
+                field.name: StackedFactors(each.down.roll(1, 0), each.up.roll(1, 0))
+                for field in dataclasses.fields(layer)
+                if (each := getattr(layer, field.name)) is not None
+            },
+        )
+        for layer in twin._adapters
+    )
+    with torch.inference_mode():
+        tokens = torch.tensor([[1, *text[:-1]]])
+        hidden = twin.read(tokens, cache=twin.new_cache(), slots=[0], starts=[0])
+        found = twin.log_probs(hidden[:, 0]).numpy()
+    assert np.abs(found - separate.position_log_probs(text)).max() > 0.1
+
+
+def test_rslora_scale_is_read_and_other_adapters_are_refused(tmp_path):
+    base = tiny_gpt2()
+    batched, separate = both(base, save_adapters(base, tmp_path / "rs", 1, use_rslora=True))
+    assert np.abs(batched.position_log_probs([4, 5]) - separate.position_log_probs([4, 5])).max() < CLOSE
+    with pytest.raises(ModelError, match="more than a plain LoRA"):
+        read_adapter(save_adapters(base, tmp_path / "dora", 1, use_dora=True)[0])
+    with pytest.raises(ModelError, match="not a plain LoRA"):
+        read_adapter(save_adapters(base, tmp_path / "bias", 1, bias="lora_only")[0])
+
+
+def test_architectures_that_read_otherwise_are_refused(tmp_path):
+    base = tiny_llama(sliding_window=6)
+    paths = save_adapters(base, tmp_path, 1)
+    with pytest.raises(ModelError, match="sliding window"):
+        AdapterEnsemble(HuggingFaceModel(base, tiny_tokenizer()), [Member(0, paths[0])], parts=["a"])
+
+
+def test_a_base_that_computes_otherwise_is_refused(tmp_path):
+    base = tiny_gpt2()
+    paths = save_adapters(base, tmp_path, 1)
+    base.lm_head.register_forward_hook(lambda module, inputs, output: output * 1.5)
+    with pytest.raises(ModelError, match="does not repeat"):
+        AdapterEnsemble(HuggingFaceModel(base, tiny_tokenizer()), [Member(0, paths[0])], parts=["a"])
+
+
+def test_texts_that_do_not_fit_are_refused(pair):
+    for ensemble in pair:
+        streams = ensemble.streams()
+        with pytest.raises(ModelError, match="too long"):
+            streams.open([4] * CONTEXT)
+        with pytest.raises(ModelError, match="token id"):
+            streams.open([VOCABULARY_SIZE])
+        handle = streams.open([4] * (CONTEXT - 1))
+        assert streams.look_up([handle]).shape == (1, 4, VOCABULARY_SIZE)
+        with pytest.raises(ModelError, match="too long"):
+            streams.append(handle, 4)
+        with pytest.raises(ValueError, match="once at a time"):
+            streams.look_up([handle, handle])
