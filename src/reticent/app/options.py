@@ -1,14 +1,24 @@
 """Options that several verbs share, so that they read alike everywhere."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from reticent.app.engine import EngineName, EngineSettings
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.data.formats import Fields, Format
 from reticent.data.reading import CorpusFile, open_corpus
+
+
+class Relation(StrEnum):
+    """How two corpora that must look alike may differ."""
+
+    ADD_REMOVE = "add-remove"
+    REPLACE = "replace"
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 Seed = Annotated[
@@ -23,6 +33,22 @@ CorpusFormat = Annotated[
     Format | None, typer.Option("--format", help="Format of the corpus; recognised by its name unless given.")
 ]
 
+_ENGINE = "Many workers"
+EngineChoice = Annotated[
+    EngineName | None,
+    typer.Option("--engine", help="Run pieces in processes here, or on Ray.", rich_help_panel=_ENGINE),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", help="Pieces at once (all processors).", min=1, rich_help_panel=_ENGINE, metavar="N"),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address", help="Cluster to join, as host:port.", rich_help_panel=_ENGINE, metavar="ADDRESS"
+    ),
+]
+
 SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="Leave out records without text.")]
 
 
@@ -35,6 +61,14 @@ def corpus_at(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return open_corpus(path, fields=fields, format=format, skip_empty=skip_empty)
+
+
+def engine_of(name: EngineName | None, workers: int | None, address: str | None) -> EngineSettings | None:
+    """The engine that was asked for; None where the work is to be done in this process."""
+    if name is None and workers is None and address is None:
+        return None
+    chosen = name or (EngineName.LOCAL if address is None else EngineName.RAY)
+    return EngineSettings(name=chosen, workers=workers, address=address)
 
 
 def randomness_of(seed: int | None) -> Randomness:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from reticent.app.config import Section
+from reticent.app.options import Relation
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.data.formats import Format
@@ -74,13 +75,6 @@ class Protected(StrEnum):
 
     RECORD = "record"
     OWNER = "owner"
-
-
-class Relation(StrEnum):
-    """How two corpora that must look alike may differ."""
-
-    ADD_REMOVE = "add-remove"
-    REPLACE = "replace"
 
 
 class Precision(StrEnum):

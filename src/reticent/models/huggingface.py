@@ -26,12 +26,14 @@ from reticent.models.batching import choose_budget, pack, pad_right
 from reticent.models.branches import CachedBranches
 from reticent.models.decoding import Row, plan_batches, sample_batch
 from reticent.models.fingerprint import fingerprint, mark
+from reticent.models.packed_continuations import can_pack, groups, packed_scores, pays
 from reticent.models.scoring import exact_log_softmax, finite, score
 from reticent.models.stream import Stream
 from reticent.models.workers import map_batches
 
 Floats = NDArray[np.float64]
 
+_PACKED = 256  # tokens of several continuations that share a row, at least
 _GROWTH = 16  # cached tokens per token of the budget: keys and values are far smaller than activations and logits
 
 
@@ -57,6 +59,7 @@ class HuggingFaceModel:
         self._start_token, self._end_token = special_tokens(base.config, tokenizer, self._vocabulary_size)
         self._token_budget = token_budget or choose_budget(self._vocabulary_size, self.device)
         self._marked: tuple[object, str] | None = None
+        self._can_pack: bool | None = None
 
     def __repr__(self) -> str:
         return f"HuggingFaceModel({self.name}, {type(self._core).__name__}, {self.device})"
@@ -162,23 +165,46 @@ class HuggingFaceModel:
         """log p of every token of every continuation of one prefix, the prefix computed once."""
         self._check([prefix])
         self._check(continuations, room=len(prefix))
-        scores: list[Floats] = [np.empty(len(continuation)) for continuation in continuations]
-        longer = [index for index, continuation in enumerate(continuations) if len(continuation) > 1]
         with self._inference():
             stream = Stream(self._core)
-            first = finite(exact_log_softmax(self._read(stream, [self._start_token, *prefix])).cpu().numpy())  # [V]
-            for index, continuation in enumerate(continuations):
-                scores[index][:1] = first[list(continuation[:1])]
-            most_rows = max(1, self._token_budget * _GROWTH // (len(prefix) + 1))
-            lengths = [len(continuations[index]) - 1 for index in longer]
-            for batch in pack(lengths, self._token_budget, most_rows=most_rows):
-                rows = [longer[place] for place in batch]
-                fork = stream.copy()
-                fork.select(torch.zeros(len(rows), dtype=torch.long, device=self.device))
-                inputs = [list(continuations[index][:-1]) for index in rows]
-                targets = [list(continuations[index][1:]) for index in rows]
-                for index, values in zip(rows, self._score(fork, inputs, targets), strict=True):
-                    scores[index][1:] = values
+            first = self._read(stream, [self._start_token, *prefix])  # [V]
+            if pays(continuations, stream.columns) and self._packs():
+                return self._packed(stream, first, continuations)
+            return self._by_rows(stream, first, continuations)
+
+    def _packs(self) -> bool:
+        """Whether continuations may share one row; tried once, on the device where the model is."""
+        if self._can_pack is None:
+            self._can_pack = can_pack(self._core, self._vocabulary_size)
+        return self._can_pack
+
+    def _packed(self, stream: Stream, first: torch.Tensor, continuations: Sequence[Tokens]) -> list[Floats]:
+        """Scores of all continuations, as many in one row as pay: attention grows with the square of the row."""
+        scores: list[Floats] = [np.empty(0) for _ in continuations]
+        most = max(_PACKED, 4 * stream.columns)
+        for group in groups(continuations, min(most, self._token_budget)):
+            found = packed_scores(stream, first, [continuations[index] for index in group])
+            for index, values in zip(group, found, strict=True):
+                scores[index] = values
+        return scores
+
+    def _by_rows(self, stream: Stream, first: torch.Tensor, continuations: Sequence[Tokens]) -> list[Floats]:
+        """The same with a row for every continuation, for models that take no mask of ours."""
+        scores: list[Floats] = [np.empty(len(continuation)) for continuation in continuations]
+        start = finite(exact_log_softmax(first).cpu().numpy())  # [V]
+        for index, continuation in enumerate(continuations):
+            scores[index][:1] = start[list(continuation[:1])]
+        longer = [index for index, continuation in enumerate(continuations) if len(continuation) > 1]
+        most_rows = max(1, self._token_budget * _GROWTH // stream.columns)
+        lengths = [len(continuations[index]) - 1 for index in longer]
+        for batch in pack(lengths, self._token_budget, most_rows=most_rows):
+            rows = [longer[place] for place in batch]
+            fork = stream.copy()
+            fork.select(torch.zeros(len(rows), dtype=torch.long, device=self.device))
+            inputs = [list(continuations[index][:-1]) for index in rows]
+            targets = [list(continuations[index][1:]) for index in rows]
+            for index, values in zip(rows, self._score(fork, inputs, targets), strict=True):
+                scores[index][1:] = values
         return scores
 
     def branches(self, prefix: Tokens) -> CachedBranches:

@@ -55,6 +55,24 @@ class Stream:
         logits = logits[:, read_again:]
         return logits if keep is None else logits[:, keep]
 
+    def branch(self, tokens: torch.Tensor, *, positions: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+        """Logits [n, t, V] after tokens [n, t] at `positions` that see only what `visible` [n, 1, t, p + t] says.
+
+        What was read before must be in the model's cache, and nothing can be read after this.
+        """
+        dtype = next(self.module.parameters()).dtype
+        mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+        mask.masked_fill_(~visible, torch.finfo(dtype).min)
+        output = self.module(
+            input_ids=tokens,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        logits: torch.Tensor = output.logits
+        return logits
+
     def _remember(self, cache: Any, inputs: torch.Tensor) -> None:
         """Keep the cache, or the tokens themselves where the cache is none that `select` understands."""
         if "past_key_values" in self._accepted and hasattr(cache, "reorder_cache"):

@@ -1,7 +1,7 @@
 """A checkpoint's tie to its ledger: the receipt of the last charge, kept in the one and looked for in the other.
 
-A checkpoint that is newer than its ledger means that the ledger was rolled back or belongs to another run: steps that
-it does not hold would be released twice. What was charged after the checkpoint stays spent.
+A checkpoint that is newer than its ledger means that the ledger was rolled back or belongs to another run: steps
+that it does not hold would be released twice. What was charged after the checkpoint stays spent.
 """
 
 from typing import Any

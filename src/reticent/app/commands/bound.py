@@ -1,13 +1,12 @@
 """`reticent bound`: guarantees and leakage bounds from parameters alone: no model, no data, no torch."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reticent.app.console import Output
-from reticent.app.options import AsJson
+from reticent.app.options import AsJson, Relation
 from reticent.core.errors import ConfigError
 
 if TYPE_CHECKING:

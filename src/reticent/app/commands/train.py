@@ -7,22 +7,28 @@ import typer
 
 from reticent.app.console import Output
 from reticent.app.launch import is_follower
-from reticent.app.options import AsJson, CorpusFormat, Seed
+from reticent.app.options import (
+    AsJson,
+    CorpusFormat,
+    EngineChoice,
+    RayAddress,
+    Relation,
+    Seed,
+    Workers,
+    engine_of,
+)
 from reticent.app.training_config import (
     DecayName,
     Method,
     OptimiserName,
     Precision,
     Protected,
-    Relation,
     TrainConfig,
 )
 
 if TYPE_CHECKING:
-    from reticent.app.training_run import Preview, Result
-    from reticent.core.guarantee import Guarantee
+    from reticent.app.engine import EngineSettings
 
-INTERRUPTED = 130
 _PRIVACY = "Privacy"
 _POLICIES = "Policies (crt, selective)"
 _ENSEMBLE = "Ensemble (submix)"
@@ -173,6 +179,9 @@ def train(
     id_field: Annotated[str | None, typer.Option("--id-field", rich_help_panel=_CORPUS)] = None,
     owner_field: Annotated[str | None, typer.Option("--owner-field", rich_help_panel=_CORPUS)] = None,
     format: CorpusFormat = None,
+    engine: EngineChoice = None,
+    workers: Workers = None,
+    ray_address: RayAddress = None,
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> int:
@@ -225,9 +234,10 @@ def train(
         "seed": seed,
     }
     output = Output(as_json=as_json, is_silent=is_follower())
+    asked = engine_of(engine, workers, ray_address)
     if resume is not None:
-        return _resume(resume, flags, out=out, config=config, output=output)
-    return _start(_configuration(config, flags), out=out, dry_run=dry_run, output=output)
+        return _resume(resume, flags, out=out, config=config, output=output, engine=asked)
+    return _start(_configuration(config, flags), out=out, dry_run=dry_run, engine=asked, output=output)
 
 
 def _configuration(path: Path | None, flags: dict[str, Any]) -> TrainConfig:
@@ -241,35 +251,57 @@ def _configuration(path: Path | None, flags: dict[str, Any]) -> TrainConfig:
     return config
 
 
-def _start(config: TrainConfig, *, out: Path | None, dry_run: bool, output: Output) -> int:
+def _refuse_engine(engine: "EngineSettings | None") -> None:
+    from reticent.core.errors import ConfigError
+
+    if engine is not None:
+        raise ConfigError(
+            "one model is not trained in pieces", hint="--engine is for --method submix; for one model use torchrun"
+        )
+
+
+def _start(
+    config: TrainConfig, *, out: Path | None, dry_run: bool, output: Output, engine: "EngineSettings | None"
+) -> int:
     from reticent.core.errors import ConfigError
 
     is_ensemble = config.training.method is Method.SUBMIX
+    if not is_ensemble:
+        _refuse_engine(engine)
     if dry_run and is_ensemble:
         from reticent.app import ensemble_run, ensemble_sentences
 
         return ensemble_sentences.show_preview(ensemble_run.preview(config), output)
     if dry_run:
         from reticent.app.training_run import preview
+        from reticent.app.training_sentences import show_preview
 
-        _show_preview(preview(config), output)
-        return 0
+        return show_preview(preview(config), output)
     if out is None:
         raise ConfigError("--out is missing", hint="name the run directory to write, or use --dry-run")
     if is_ensemble:
         from reticent.app import ensemble_run, ensemble_sentences
 
         with _Watch(output) as watch:
-            trained = ensemble_run.start(config, out, observe=watch.observe)
+            trained = ensemble_run.start(config, out, observe=watch.observe, engine=engine)
         return ensemble_sentences.show_result(trained, output)
     from reticent.app.training_run import start
+    from reticent.app.training_sentences import show_result
 
     with _Watch(output) as watch:
         result = start(config, out, observe=watch.observe)
-    return _show_result(result, output)
+    return show_result(result, output)
 
 
-def _resume(run: Path, flags: dict[str, Any], *, out: Path | None, config: Path | None, output: Output) -> int:
+def _resume(
+    run: Path,
+    flags: dict[str, Any],
+    *,
+    out: Path | None,
+    config: Path | None,
+    output: Output,
+    engine: "EngineSettings | None",
+) -> int:
     from reticent.core.errors import ConfigError
 
     tables = [value for value in flags.values() if isinstance(value, dict)]
@@ -281,14 +313,16 @@ def _resume(run: Path, flags: dict[str, Any], *, out: Path | None, config: Path 
         )
     from reticent.app import ensemble_run, ensemble_sentences
     from reticent.app.training_run import resume
+    from reticent.app.training_sentences import show_result
 
     if ensemble_run.is_ensemble(run):
         with _Watch(output) as watch:
-            trained = ensemble_run.resume(run, observe=watch.observe)
+            trained = ensemble_run.resume(run, observe=watch.observe, engine=engine)
         return ensemble_sentences.show_result(trained, output)
+    _refuse_engine(engine)
     with _Watch(output) as watch:
         result = resume(run, observe=watch.observe)
-    return _show_result(result, output)
+    return show_result(result, output)
 
 
 class _Watch:
@@ -315,72 +349,6 @@ class _Watch:
         """Show a step; False once the operator wants to stop."""
         parts = [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
         parts += [] if epsilon is None else [f"ε {epsilon:.3f}"]
-        parts += [f"{progress.tokens_per_second:,.0f} tokens/s"]
+        parts += [f"{progress.tokens_per_second:,.0f} tokens/s"] if progress.tokens_per_second else []
         self._bars.update(self._task, completed=progress.step, total=progress.steps, status=" · ".join(parts))
         return not self._is_asked()
-
-
-def _show_preview(found: "Preview", output: Output) -> None:
-    guarantee = None if found.guarantee is None else found.guarantee.to_json()
-    plan = found.plan.to_json()
-    output.document(
-        {
-            "schema_version": 1,
-            "dry_run": True,
-            "plan": plan,
-            "guarantee": guarantee,
-            "guarantees": {name: each.to_json() for name, each in found.beside.items()},
-        }
-    )
-    output.show(f"Would take {found.plan.steps:,} steps.", *_promise(found.guarantee, found.beside))
-    noisy = plan.get("private", plan)
-    if "noise_multiplier" in noisy:
-        output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, clip norm {noisy['clip_norm']:g}.")
-    output.show("Nothing was trained or written.")
-
-
-def _show_result(result: "Result", output: Output) -> int:
-    output.document(
-        {
-            "schema_version": 1,
-            "run": str(result.run),
-            "finished": result.is_finished,
-            "step": result.step,
-            "steps": result.steps,
-            "model": str(result.run / "model") if result.is_finished else None,
-            "guarantee": None if result.guarantee is None else result.guarantee.to_json(),
-            "guarantees": {name: each.to_json() for name, each in result.beside.items()},
-            "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
-        }
-    )
-    if not result.is_finished:
-        again = f"reticent train --resume {result.run}"
-        output.show(f"Stopped after step {result.step:,} of {result.steps:,} and saved. Go on with: {again}")
-        return INTERRUPTED
-    output.show(f"Trained {result.steps:,} steps; the model is in {result.run / 'model'}.")
-    if result.shortened:
-        output.show(f"{result.shortened:,} texts were longer than --max-length; only their first tokens were read.")
-    if result.evaluation is not None:
-        seen = result.evaluation
-        output.show(f"Held-out perplexity {seen.perplexity:,.2f}, top-1 accuracy {seen.top1:.1%}.")
-    output.show(*_promise(result.guarantee, result.beside))
-    return 0
-
-
-def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]") -> list[str]:
-    """What was proved, in words, with everything it rests on."""
-    if guarantee is None:
-        return ["No guarantee: plain training promises nothing about its text."]
-    return [
-        f"{_proved(guarantee)}.",
-        *(f"Beside it ({name}): {_proved(each)}: {each.covers}." for name, each in beside.items()),
-        "It rests on:",
-        *(f"  - {assumption}" for assumption in guarantee.assumes),
-    ]
-
-
-def _proved(guarantee: "Guarantee") -> str:
-    if guarantee.epsilon == float("inf"):
-        return f"Proved: nothing, ε = ∞, for {guarantee.covers}"
-    proved = f"({guarantee.epsilon:.4g}, {guarantee.delta:.4g})-{guarantee.notion.value}"
-    return f"Proved: {proved} for one {guarantee.unit.value} ({guarantee.neighbours.value})"
