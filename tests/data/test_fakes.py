@@ -72,3 +72,11 @@ def test_short_key_is_refused_and_repr_shows_nothing():
     with pytest.raises(ValueError, match="16"):
         Fakes(b"short")
     assert repr(FAKES) == "Fakes()"
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [("Christmas 1987", "Christmas"), ("Easter Monday 1992", "Easter"), ("12 février 1988", "février")],
+)
+def test_no_word_of_a_date_that_is_not_a_month_we_know_is_left_in_clear(value, word):
+    assert word not in FAKES.fake(value, "DATE")

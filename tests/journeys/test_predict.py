@@ -11,7 +11,7 @@ from reticent.accounting.ledger import SqliteLedger
 from reticent.app import cli
 from reticent.app.ensemble_evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
 from reticent.app.ensemble_loading import load_ensemble
-from reticent.app.ensemble_prediction import answering, answers_given, settings_of
+from reticent.app.ensemble_prediction import answering, answers_given, ledger_identity, settings_of
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.randomness import Randomness
@@ -95,7 +95,8 @@ def test_first_use_fixes_the_budget_and_every_token_is_charged(run, capsys):
     assert set(document) == {"schema_version", "text", "tokens", "mechanism", "guarantee"}  # no costs, no chances
     guarantee = Guarantee.from_json(document["guarantee"])
     assert (guarantee.epsilon <= 8.0, guarantee.delta, guarantee.unit) == (True, 1e-5, Unit.PART)
-    with SqliteLedger.open(run / "ledger.db", identity=load_ensemble(run).fingerprint) as ledger:
+    identity = ledger_identity(load_ensemble(run), settings_of(run, {}))
+    with SqliteLedger.open(run / "ledger.db", identity=identity) as ledger:
         before = answers_given(ledger)
         assert document["tokens"] <= before <= document["tokens"] + 1  # the end token is charged and not shown
         assert 0.0 < max(ledger.spent().values()) <= ledger.budget.limit
@@ -124,6 +125,24 @@ def test_a_removed_settings_file_does_not_open_a_second_budget(run):
     (run / "prediction.json").unlink()
     with pytest.raises(LedgerError, match=r"without prediction\.json"), answering(run, settings_of(run, ASKED)):
         pass
+
+
+@pytest.mark.parametrize("change", [{"epsilon": 200.0}, {"mechanism": "gnmax"}, {"horizon": 5}])
+def test_settings_that_were_changed_by_hand_do_not_spend_the_old_ledger(run, change):
+    """What is paid by the answer has one limit at every ε: the ledger knows the settings themselves."""
+    with answering(run, settings_of(run, ASKED | {"mechanism": Kind.PMIXED, "epsilon": 1.0})):
+        pass
+    file = run / "prediction.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(LedgerError), answering(run, settings_of(run, {})):
+        pass
+
+
+def test_owners_are_not_promised_where_the_records_named_none(run):
+    manifest = json.loads((run / "ensemble.json").read_text())
+    (run / "ensemble.json").write_text(json.dumps(manifest | {"unit": "record"}))
+    with pytest.raises(ConfigError, match="name no owner"):
+        settings_of(run, ASKED | {"unit": Unit.OWNER})
 
 
 def test_spent_horizon_answers_by_the_public_model_or_refuses(run, capsys):

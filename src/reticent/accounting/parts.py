@@ -75,6 +75,7 @@ def owner_guarantee(part: Guarantee) -> Guarantee:
         delta=0.0,
         profile=(),
         renyi=tuple(converted[1:]),
+        covers=part.covers.replace("one part", "one owner"),
         assumes=(*part.assumes, "each owner's text stands in one part, and no owner's place depends on another's"),
     )
 

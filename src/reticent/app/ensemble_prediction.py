@@ -6,6 +6,7 @@ the ensemble, and a second one beside it would spend twice. Temperature and trun
 since they are inside the accounting.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.accounting.ledger import DurableLedger, SqliteLedger
+from reticent.accounting.ledger_chain import Row
+from reticent.app.ensemble_manifest import Manifest
 from reticent.app.run_directory import RunDirectory
 from reticent.core.document import check_schema, read_document, write_document
 from reticent.core.ensemble import Ensemble
@@ -21,6 +24,7 @@ from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.event import Composed
 from reticent.core.event_json import event_from_json
 from reticent.core.guarantee import Guarantee, Unit
+from reticent.core.ledger import Budget
 from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
 from reticent.prediction.mechanism import Layout
 from reticent.prediction.predictor import Exhausted, Predictor
@@ -85,11 +89,26 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
                 expected=f"{getattr(stored, other[0])}",
                 hint="its budget is one for all answers; leave the option out",
             )
-        return stored
+        return _for_this_corpus(run, stored)
     missing = [name for name in ("epsilon", "delta") if name not in given]
     if missing:
         raise ConfigError(f"--{missing[0]} is missing", hint="the first use of an ensemble fixes its budget")
-    return PredictionSettings(**{"mechanism": Kind.SUBMIX_F} | given)
+    return _for_this_corpus(run, PredictionSettings(**{"mechanism": Kind.SUBMIX_F} | given))
+
+
+def _for_this_corpus(run: Path, settings: PredictionSettings) -> PredictionSettings:
+    """The settings, refused where they protect owners and the corpus named none."""
+    check_unit(run, settings.unit)
+    return settings
+
+
+def check_unit(run: Path, unit: Unit) -> None:
+    """Refuse to protect owners in an ensemble of records that named none: an owner's may stand in several parts."""
+    if unit is Unit.OWNER and Manifest.read(run).unit != Unit.OWNER.value:
+        raise ConfigError(
+            f"{run}: the ensemble was trained on records that name no owner, so owners cannot be protected",
+            hint="--unit part, or train again on a corpus with owners",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,21 +160,40 @@ def _ledger(run: Path, settings: PredictionSettings, setup: Setup, ensemble: Ens
     if not (run / SETTINGS).is_file():
         if path.exists():
             raise LedgerError(f"{path}: a ledger without {SETTINGS}", hint="put the file back as it was")
-        SqliteLedger.create(path, setup.budget, accounts=ensemble.parts, identity=ensemble.fingerprint).close()
+        name = ledger_identity(ensemble, settings)
+        SqliteLedger.create(path, setup.budget, accounts=ensemble.parts, identity=name).close()
         write_document(run / SETTINGS, settings.to_json(), mode=0o600)
-    ledger = SqliteLedger.open(path, identity=ensemble.fingerprint)
-    if (ledger.budget.measure, ledger.budget.limit) != (setup.budget.measure, setup.budget.limit):
+    ledger = SqliteLedger.open(path, identity=ledger_identity(ensemble, settings))
+    if _proved(ledger.budget) != _proved(setup.budget):
         ledger.close()
         raise LedgerError(f"{path}: made for another budget than {SETTINGS} asks for")
     return ledger
 
 
+def ledger_identity(ensemble: Ensemble, settings: PredictionSettings) -> str:
+    """What a ledger is bound to: the ensemble's weights, and every setting that decides what an answer costs.
+
+    Mechanisms that are paid by the answer have the same limit at every ε: without the settings in its name, a
+    ledger made for ε = 1 would meter answers that were calibrated for ε = 200.
+    """
+    settled = json.dumps(settings.to_json(), sort_keys=True).encode()
+    return f"{ensemble.fingerprint} {hashlib.blake2b(settled, digest_size=16).hexdigest()}"
+
+
+def _proved(budget: Budget) -> tuple[Any, ...]:
+    promise = budget.guarantee
+    stated = (promise.mechanism, promise.notion, promise.unit, promise.neighbours, promise.epsilon, promise.delta)
+    return (budget.measure, budget.limit, *stated)
+
+
 def answers_given(ledger: DurableLedger) -> int:
     """How many answers a ledger was charged for: a public count, whatever they cost."""
-    count = 0
-    for row in ledger.rows():
-        if row.kind != "charge":
-            continue
-        event = event_from_json(json.loads(row.event))
-        count += len(event.events) if isinstance(event, Composed) and event.events else 1
-    return count
+    return sum(map(answers_in, ledger.rows()))
+
+
+def answers_in(row: Row) -> int:
+    """How many answers one row of a ledger was charged for."""
+    if row.kind != "charge":
+        return 0
+    event = event_from_json(json.loads(row.event))
+    return len(event.events) if isinstance(event, Composed) and event.events else 1

@@ -235,7 +235,7 @@ def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> Proof:
         write_document(staging / TRAINING, document)
         budget = proof.budget(course.charged_steps)
         if budget is not None:
-            write_document(staging / GUARANTEE, budget.guarantee.to_json())
+            write_document(staging / GUARANTEE, budget.guarantee.to_json(), mode=0o644)
             name = course.identity(ready.corpus.fingerprint)
             SqliteLedger.create(run.ledger, budget, accounts=[ACCOUNT], identity=name).close()
         staging.chmod(0o755)

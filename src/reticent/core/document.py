@@ -65,8 +65,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_document(path: Path, document: dict[str, Any], *, mode: int = 0o644) -> None:
-    """Write a JSON document atomically; NaN and bare infinities are refused."""
+def write_document(path: Path, document: dict[str, Any], *, mode: int = 0o600) -> None:
+    """Write a JSON document atomically, for its owner's eyes unless `mode` says more; NaN and infinity are refused.
+
+    Findings name records and tell which were trained on. What may travel is the guarantee beside the weights.
+    """
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(path, text.encode("utf8"), mode=mode)
 

@@ -157,10 +157,28 @@ class Randomness:
         return np.flatnonzero(self.uniform(n) < rate)
 
     def choice(self, probabilities: Floats) -> int:
-        """An index drawn from a float64 pmf, by the cumulative sum of the very array that is given."""
+        """An index drawn from a float64 pmf, by the cumulative sum of the very array that is given.
+
+        The sum goes from the least chance to the greatest, and the draw is fine near 0: every entry above 0 can be
+        drawn, with its chance up to the rounding of float64, however small it is.
+        """
         pmf = np.asarray(probabilities, dtype=np.float64)
         if pmf.ndim != 1 or not np.isfinite(pmf).all() or (pmf < 0).any() or abs(pmf.sum() - 1.0) > 1e-9:
             raise ValueError("choice needs one finite, non-negative row that sums to 1")
-        cumulative = np.cumsum(pmf)
-        drawn = float(self.uniform(1)[0]) * cumulative[-1]
-        return int(np.searchsorted(cumulative, drawn, side="right"))
+        order = np.argsort(pmf)
+        cumulative = np.cumsum(pmf[order])
+        drawn = self._fine_uniform() * cumulative[-1]
+        place = int(np.searchsorted(cumulative, drawn, side="right"))
+        return int(order[min(place, len(order) - 1)])  # a product that rounds up to the whole sum
+
+    def _fine_uniform(self) -> float:
+        """Uniform on (0, 1) with 52 bits below its leading one: a coin for each halving says how small it is."""
+        halvings = 0
+        while halvings < 1000:
+            word = int(self._bits.words(1)[0])
+            if word:
+                halvings += 64 - word.bit_length()
+                break
+            halvings += 64
+        mantissa = 1.0 + (int(self._bits.words(1)[0]) >> 12) * 2.0**-52  # in [1, 2)
+        return float(mantissa * 2.0 ** -(halvings + 1))

@@ -150,7 +150,7 @@ def _ssn(value: str, source: random.Random) -> str:
 
 
 def _date(value: str, source: random.Random) -> str:
-    worded = re.search("[A-Za-z]{3}", value) is not None
+    worded = re.search(r"[^\W\d_]{3}", value) is not None
 
     def number(match: re.Match[str]) -> str:
         digits = match.group()
@@ -166,9 +166,11 @@ def _date(value: str, source: random.Random) -> str:
     def month(match: re.Match[str]) -> str:
         name = match.group()
         known = next((m for m in _MONTHS.split() if m.casefold().startswith(name.casefold())), None)
-        return name if known is None else source.choice(_MONTHS.split())[: len(name) if len(name) == 3 else None]
+        if known is None:
+            return _shape(name, source)  # a feast, a weekday, a month of another language: it tells the date
+        return source.choice(_MONTHS.split())[: len(name) if len(name) == 3 else None]
 
-    return re.sub("[A-Za-z]{3,}", month, re.sub(r"\d+", number, value))
+    return re.sub(r"[^\W\d_]{3,}", month, re.sub(r"\d+", number, value))
 
 
 @cache

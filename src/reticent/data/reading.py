@@ -4,8 +4,8 @@
 that names file and line and never shows text: neither in its message nor in the chain of causes.
 
 An optional field (id, owner, spans) is in every record or in none: a record without an owner in a corpus with
-owners would silently be protected alone. To find duplicate ids, an eight-byte digest of each is kept, about
-100 bytes a record in memory; a hit is confirmed by reading the file once more, which also tells the first line.
+owners would silently be protected alone. To find duplicate ids, an eight-byte digest of each is kept in memory; a
+hit is confirmed by reading the file once more, which also tells the first line.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from typing import Any
 
 from reticent.core.corpus import Corpus, Fingerprint, Record, Span
 from reticent.core.errors import DataError
+from reticent.data.digest_counts import DigestSet
 from reticent.data.formats import Fields, Format, Row, parse_json, read_rows, recognise, show_names, type_name
 
 _KIND_NAMES = ("type", "kind", "label")
@@ -36,7 +37,7 @@ class CorpusFile:
 
     def __iter__(self) -> Iterator[Record]:
         """Records in stored order; every check is made on the way, and no record at all is an error."""
-        seen: set[int] = set()
+        seen = DigestSet()
         present: frozenset[str] | None = None
         for row in self._rows():
             now = _present(row, self.fields)
@@ -45,11 +46,8 @@ class CorpusFile:
             elif now != present:
                 raise _uneven(row, now ^ present)
             record = _record(row, self.fields)
-            if self.fields.id in present:
-                digest = _digest(record.id)
-                if digest in seen:
-                    self._refuse_duplicate(record.id, row)
-                seen.add(digest)
+            if self.fields.id in present and not seen.add(_digest(record.id)):
+                self._refuse_duplicate(record.id, row)
             yield record
         if present is None:
             raise DataError("no records", path=self.path, expected="at least one")

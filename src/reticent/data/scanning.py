@@ -1,17 +1,17 @@
 """What a corpus holds before anything is trained on it: sensitive spans by kind, how often secrets repeat,
 duplicate texts, owners; where records are labelled also how well the policy finds them.
 
-One pass over streamed records. Secrets and texts are counted by digests: no value is kept, none is in the result.
+One pass over streamed records. Secrets, owners and texts are counted by digests, some 20 bytes each: no value is
+kept, none is in the result.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reticent.core.corpus import Policy, Record
-from reticent.data.deduplication import TextCounter
+from reticent.data.digest_counts import DigestCounts
 from reticent.data.measurement import Measurement, MeasurementTally
 from reticent.data.redaction import find_by_all
 
@@ -86,9 +86,8 @@ def scan(
     """
     if rivals and not labels:
         raise ValueError("policies are compared by labels alone")
-    texts = TextCounter()
-    owners: Counter[bytes] = Counter()
-    secrets: dict[str, Counter[bytes]] = {}
+    texts, owners = DigestCounts(), DigestCounts()
+    secrets: dict[str, DigestCounts] = {}
     holders: Counter[str] = Counter()
     tally = MeasurementTally(policy.name, confidence=confidence)
     others = [MeasurementTally(rival.name, confidence=confidence) for rival in rivals]
@@ -97,32 +96,28 @@ def scan(
         for other, spans in zip(others, rest, strict=True):
             other.add(record, spans)
         texts.add(record.text)
-        owners[_digest(record.owner)] += 1
+        owners.add(record.owner)
         characters += len(record.text)
         sensitive += bool(found)
         holders.update({span.kind for span in found})
         for span in found:
-            secrets.setdefault(span.kind, Counter())[_digest(record.text[span.start : span.end])] += 1
+            secrets.setdefault(span.kind, DigestCounts()).add(record.text[span.start : span.end])
         if labels:
             tally.add(record, found)
     return Scan(
         policy=policy.name,
         is_local=policy.is_local,
         records=texts.seen,
-        owners=len(owners),
-        largest_owner=max(owners.values(), default=0),
+        owners=owners.distinct,
+        largest_owner=owners.most,
         characters=characters,
         duplicates=texts.repeated,
         most_duplicated=texts.most,
         sensitive_records=sensitive,
         kinds={
-            kind: KindCount(counts.total(), len(counts), max(counts.values()), holders[kind])
+            kind: KindCount(counts.seen, counts.distinct, counts.most, holders[kind])
             for kind, counts in sorted(secrets.items())
         },
         measurement=tally.result() if labels else None,
         compared=tuple(other.result() for other in others),
     )
-
-
-def _digest(value: str) -> bytes:
-    return hashlib.blake2b(value.encode("utf8", errors="surrogatepass"), digest_size=16).digest()

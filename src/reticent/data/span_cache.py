@@ -94,6 +94,7 @@ def _opened(path: Path) -> tuple[sqlite3.Connection, bytes]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        path.chmod(0o600)  # one that was there may have been readable by others
         entries = sqlite3.connect(path, timeout=60)
         with entries:
             entries.execute("CREATE TABLE IF NOT EXISTS entries (digest BLOB PRIMARY KEY, spans TEXT NOT NULL)")

@@ -25,7 +25,7 @@ from reticent.models.batched_decoder import BatchedDecoder
 from reticent.models.batching import LOGIT_BYTES
 from reticent.models.decoder_weights import read_decoder
 from reticent.models.huggingface import HuggingFaceModel, unwrap
-from reticent.models.scoring import finite
+from reticent.models.scoring import public_is_finite
 
 _PREFILL: Final = 128  # columns of a prompt that are read at once
 _REMEMBERED: Final = 4
@@ -86,8 +86,8 @@ class AdapterEnsemble:
             for start in range(0, inputs.shape[1], min(_PREFILL, width)):
                 piece = inputs[:, start : start + min(_PREFILL, width)]
                 hidden = decoder.read(piece, cache=cache, slots=[0], starts=[start])  # [R, 1, t, d]
-                pieces.append(decoder.log_probs(hidden[:, 0]).cpu().numpy())
-            return finite(np.concatenate(pieces))
+                pieces.append(decoder.log_probs(hidden[:, 0]))
+            return public_is_finite(np.concatenate(pieces))
 
     def _self_check(self) -> None:
         """Refuse a base whose batched arithmetic is not its own: an architecture may hide what no setting names."""
@@ -150,7 +150,7 @@ class AdapterStreams:
             hidden = self._decoder.read(
                 column, cache=self._cache, slots=[_slot(text) for text in ordered], starts=starts
             )
-            found = finite(self._decoder.log_probs(hidden[:, :, 0]).cpu().numpy())  # [n, R, V]
+            found = public_is_finite(self._decoder.log_probs(hidden[:, :, 0]))  # [n, R, V]
         for text in texts:
             text.read = len(text.tokens)
         if order == list(range(len(texts))):

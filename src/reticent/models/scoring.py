@@ -61,3 +61,13 @@ def finite(log_probs: Floats) -> Floats:
             hint="load it with dtype 'float32'; if that does not help, its weights are damaged",
         )
     return log_probs
+
+
+def public_is_finite(log_probs: Floats) -> Floats:
+    """Look-ups [..., 1 + rows, V] themselves, refused where the public row is not made of numbers.
+
+    A private row that is broken is left as it is: to refuse it would tell something of that part. Mechanisms put
+    the public row in its place.
+    """
+    finite(log_probs[..., 0, :])
+    return log_probs

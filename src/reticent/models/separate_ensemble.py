@@ -15,7 +15,7 @@ from reticent.core.model import Floats, Tokens
 from reticent.models.ensemble import Member, check_members, check_text, ensemble_fingerprint
 from reticent.models.huggingface import HuggingFaceModel, unwrap
 from reticent.models.loading import load_model
-from reticent.models.scoring import exact_log_softmax, finite
+from reticent.models.scoring import exact_log_softmax, public_is_finite
 from reticent.models.stream import Stream
 
 
@@ -110,7 +110,8 @@ class SeparateStreams:
                 tokens = torch.tensor([waiting], device=self._models[0].device)
                 last = torch.tensor([len(waiting) - 1], device=tokens.device)
                 rows = [stream.advance(tokens, keep=last)[0, -1] for stream in self._streams[handle]]
-                self._answers[handle] = finite(torch.stack([exact_log_softmax(row) for row in rows]).cpu().numpy())
+                found = torch.stack([exact_log_softmax(row) for row in rows]).cpu().numpy()
+                self._answers[handle] = public_is_finite(found)
             self._waiting[handle] = []
         return self._answers[handle]
 

@@ -118,7 +118,15 @@ class Units:
 
     def gather(self, drawn: Iterable[int], randomness: Randomness) -> list[list[TokenArray]]:
         """The texts of each drawn unit, at most `texts_per_unit` of them, chosen at random."""
-        return [[self._texts[index] for index in self._chosen(unit, randomness)] for unit in drawn]
+        return self.texts_at(self.choose(drawn, randomness))
+
+    def choose(self, drawn: Iterable[int], randomness: Randomness) -> list[list[int]]:
+        """The places of those texts."""
+        return [self._chosen(unit, randomness) for unit in drawn]
+
+    def texts_at(self, places: Iterable[Iterable[int]]) -> list[list[TokenArray]]:
+        """The texts at the places that `choose` gave."""
+        return [[self._texts[place] for place in unit] for unit in places]
 
     def _chosen(self, unit: int, randomness: Randomness) -> list[int]:
         members = self._members[unit]

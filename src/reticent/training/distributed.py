@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
@@ -124,7 +123,8 @@ class RankedGradients(PrivateGradients):
         return self
 
     def _sample(self) -> list[list[TokenArray]]:
-        drawn = unpack(self._ranks.tell_bytes(lambda: pack(PrivateGradients._sample(self))))
+        # Places and no text travel: every rank holds the corpus.
+        drawn = self._units.texts_at(self._ranks.tell(lambda: PrivateGradients._draw(self)))
         self._tokens = sum(len(text) for group in drawn for text in group)
         return share(drawn, self._ranks)
 
@@ -182,29 +182,3 @@ def share(drawn: Sequence[list[TokenArray]], ranks: Ranks) -> list[list[TokenArr
     Guarantee: every drawn unit is in the share of exactly one rank.
     """
     return list(drawn[ranks.rank :: ranks.size])
-
-
-def pack(groups: Sequence[Sequence[TokenArray]]) -> bytes:
-    """Texts of units as bytes: how many units, texts of each, tokens of each text, then all tokens."""
-    texts = [text for group in groups for text in group]
-    head = [len(groups), *map(len, groups), *map(len, texts)]
-    return np.concatenate([np.asarray(part, dtype=np.int64) for part in (head, *texts)]).tobytes()
-
-
-def unpack(content: bytes) -> list[list[TokenArray]]:
-    """What `pack` wrote."""
-    numbers = np.frombuffer(content, dtype=np.int64)
-    units = int(numbers[0])
-    counts = numbers[1 : 1 + units].tolist()
-    begin = 1 + units + sum(counts)
-    lengths = iter(numbers[1 + units : begin].tolist())
-    tokens = numbers[begin:].astype(np.int32)
-    groups, place = [], 0
-    for count in counts:
-        group = []
-        for _ in range(count):
-            length = next(lengths)
-            group.append(tokens[place : place + length])
-            place += length
-        groups.append(group)
-    return groups

@@ -216,8 +216,12 @@ class PrivateGradients:
 
     def _sample(self) -> list[list[TokenArray]]:
         """The texts of the units that take part in this step."""
+        return self._units.texts_at(self._draw())
+
+    def _draw(self) -> list[list[int]]:
+        """The places of those texts, unit by unit."""
         source = self._randomness.child(f"sample {self.position}")
-        return self._units.gather(self._plan.sampler.draw(source).tolist(), source)
+        return self._units.choose(self._plan.sampler.draw(source).tolist(), source)
 
     def _total(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """The clipped sum of the whole step, from that of this process: the same where it is alone."""

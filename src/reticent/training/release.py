@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
-from reticent.core.document import write_document
+from reticent.core.document import read_document, write_document
 from reticent.core.guarantee import Guarantee
 from reticent.models.huggingface import HuggingFaceModel
 
@@ -35,14 +35,23 @@ def release_model(
         module.save_pretrained(unfinished)
     model.tokenizer.save_pretrained(unfinished)
     (unfinished / "README.md").unlink(missing_ok=True)  # peft's empty form
+    _sort_modules(unfinished / "adapter_config.json")
     if guarantee is not None:
-        write_document(unfinished / GUARANTEE, guarantee.to_json())
+        write_document(unfinished / GUARANTEE, guarantee.to_json(), mode=0o644)
     for path in (*unfinished.iterdir(), unfinished):
         _sync(path)
     shutil.rmtree(folder, ignore_errors=True)
     unfinished.rename(folder)
     _sync(folder.parent)
     return folder
+
+
+def _sort_modules(path: Path) -> None:
+    """peft writes a set in the order of the process's string hashes: the same adapter would have many digests."""
+    if path.is_file():
+        settings = read_document(path)
+        if isinstance(settings.get("target_modules"), list):
+            write_document(path, settings | {"target_modules": sorted(settings["target_modules"])})
 
 
 @contextmanager

@@ -54,9 +54,13 @@ def evaluate(
     seed: Seed = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare mechanisms at equal (ε, δ) on held-out text. Spends nothing: nothing is released."""
+    """Compare mechanisms at equal (ε, δ) on held-out text, for the operator alone.
+
+    Nothing is charged, so its numbers are covered by no guarantee: do not publish them.
+    """
     from reticent.app.ensemble_evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
     from reticent.app.ensemble_loading import load_ensemble
+    from reticent.app.ensemble_prediction import check_unit
     from reticent.core.document import write_document
     from reticent.core.guarantee import Unit
 
@@ -64,6 +68,7 @@ def evaluate(
     budgets = _numbers(epsilon)
     fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": owner_field, "format": format}
     held_out = corpus_at(data, **fields).load()
+    check_unit(run, Unit(unit.value))
     ensemble = load_ensemble(run)
     index = None if train is None else _index(ensemble.public, corpus_at(train, **fields).load().texts)
     settings = EvaluationSettings(
