@@ -5,16 +5,23 @@ import math
 import numpy as np
 import pytest
 
-from reticent.accounting.mixing_charge import filtered_charges, fixed_mixture, submix_charges, submix_mixture
+from reticent.accounting.mixing_charge import (
+    filtered_charges,
+    fixed_mixture,
+    log_mixture,
+    submix_charges,
+    submix_mixture,
+)
 from reticent.accounting.mixing_excess import (
+    Halves,
     Pull,
     filtered_pmf_charges,
-    forward_excess,
+    forward_curve,
     leave_one_out_charges,
     mixture_pmf,
     symmetric_divergence,
 )
-from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
+from reticent.core.divergence import log_moment, log_normalise, symmetric_renyi_divergence
 
 ORDERS = (2.0, 3.0, 4.0, 8.0, 16.0, 1.5, 2.5, 32.0)
 
@@ -61,10 +68,27 @@ def test_a_whole_order_in_place_of_the_next_is_caught():
         assert (twin < slow * 0.9).all()
 
 
-def test_the_moments_give_the_forward_excess():
+@pytest.mark.parametrize("order", [2.0, 5.0, 16.0])
+def test_curves_are_cores_moments_and_their_slopes(order):
     for parts, public, weights in ensembles(4, 10):
-        pull = Pull(np.exp(parts), np.exp(public), 5.0)
-        assert forward_excess(pull.moments(), weights) == pytest.approx(pull.forward_excess(weights), rel=1e-9)
+        pull = Pull(np.exp(parts), np.exp(public), order)
+        halves = Halves(np.exp(parts), np.exp(parts[::-1]), np.exp(public), order)
+        mixed, other = (log_mixture(rows, public, weights) for rows in (parts, parts[::-1]))
+        pairs = {
+            "forward": (lambda x, pull=pull: forward_curve(pull.moments(), x), log_moment(mixed, public, order)),
+            "reverse": (pull.reverse, log_moment(public, mixed, order)),
+            "rough": (pull.rough, symmetric_renyi_divergence(mixed, public, order) * (order - 1)),
+            "halves": (halves.worse, symmetric_renyi_divergence(mixed, other, order) * (order - 1)),
+        }
+        for name, (curve, expected) in pairs.items():
+            tolerance = 1e-12 if name == "rough" else 1e-17
+            excess, slope = curve(weights)
+            assert excess == pytest.approx(np.expm1(expected), rel=1e-9, abs=tolerance), name
+            step = 1e-5
+            above, below = (curve(weights * math.exp(sign * step))[0] for sign in (1, -1))
+            seen = excess > 1e-6  # where a difference of rough sums has digits left
+            assert slope[seen] == pytest.approx(np.log(above[seen] / below[seen]) / (2 * step), rel=1e-3), name
+            assert (slope[seen] >= 1.0).all(), name
 
 
 @pytest.mark.parametrize("common", [True, False])

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 from reticent.accounting.conversion import epsilon_from_renyi
+from reticent.accounting.noisy_vote import noisy_vote_epsilon
 from reticent.accounting.parts import owner_point
+from reticent.core.divergence import symmetric_renyi_divergence
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Notion, Unit
+from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Kind, Options, Target, best_order, renyi_limit, set_up
-from reticent.prediction.mechanism import Layout
+from reticent.prediction.mechanism import Layout, Moment
 from reticent.prediction.unprotected import NGramIndex
 
 LAYOUT = Layout.halves(4)
@@ -29,7 +32,7 @@ def test_a_budget_spends_what_was_asked_for_and_no_more(kind, unit):
     setup = set_up(kind, target(unit), LAYOUT)
     promise = setup.budget.guarantee
     assert promise.unit is unit
-    assert promise.neighbours is NEIGHBOURS[unit]
+    assert promise.neighbours is (Neighbours.REPLACE if kind is Kind.GNMAX else NEIGHBOURS[unit])
     assert promise.notion is Notion.DIFFERENTIAL_PRIVACY
     assert promise.delta == 1e-5
     assert 0.99 * 8.0 < promise.epsilon <= 8.0
@@ -112,3 +115,19 @@ def test_a_target_is_checked():
     assert Layout((0, 0, 1, 1)).has_halves
     assert not Layout.single(2).has_halves
     assert Layout((0, 1, 0, 1)).part_pmfs(np.arange(8.0).reshape(4, 2)).tolist() == [[2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("order", [2.0, 4.0, 16.0])
+def test_gnmax_pays_for_a_part_that_goes_over_to_the_public_models_vote(order):
+    """The vote of a removed part moves: two counts change. As one count less, D_2 was 0.078 against 0.061."""
+    layout = Layout.single(8)
+    mechanism = set_up(Kind.GNMAX, Target(epsilon=1.0, delta=1e-5, answers=1), layout).mechanism
+    one, other = np.log([0.6, 0.4]), np.log([0.4, 0.6])
+    rows = np.vstack([one, *[one] * 3, *[other] * 5])
+    without = rows.copy()
+    without[-1] = one
+    moment = Moment(remaining=np.ones(8))
+    pmfs = [mechanism.release(each, moment, randomness=Randomness.seeded(0)).pmf for each in (rows, without)]
+    found = float(symmetric_renyi_divergence(np.log(pmfs[0]), np.log(pmfs[1]), order))
+    assert found <= noisy_vote_epsilon(mechanism.event, order, Neighbours.REPLACE)
+    assert order > 4.0 or found > noisy_vote_epsilon(mechanism.event, order, Neighbours.ADD_REMOVE)

@@ -101,13 +101,13 @@ def test_a_one_sided_weight_is_caught():
 
 def test_the_number_of_evaluations_does_not_depend_on_the_rows(monkeypatch):
     counts = []
-    original = Pull.reverse_excess
+    original = Pull.reverse
 
     def counted(self, theta):
         counts[-1] += 1
         return original(self, theta)
 
-    monkeypatch.setattr(Pull, "reverse_excess", counted)
+    monkeypatch.setattr(Pull, "reverse", counted)
     for public, part, _, cap in cases(5):
         counts.append(0)
         filtered_weights(Pull(np.exp(part)[None], np.exp(public), 4.0), np.array([cap]), parts=4, weight_limit=0.5)

@@ -1,8 +1,14 @@
 """The predictor: charge, then draw, from the very array that was charged, with the system's generator."""
 
+import dataclasses
+import json
+import threading
+import time
+
 import numpy as np
 import pytest
 
+from reticent.accounting.fixed_point import amount_down, units_down
 from reticent.accounting.ledger import SqliteLedger
 from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError
 from reticent.core.randomness import Randomness
@@ -167,24 +173,87 @@ def test_spent_and_healthy_predictors_do_the_same_work(monkeypatch):
     assert work[0] == work[1] > 0
 
 
-def test_a_charge_that_was_overtaken_is_mixed_afresh_from_what_remains():
-    class Overtaken(Tally):
-        """Another process takes nearly everything between the look and the charge."""
+def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path):
+    """Two processes on one file: each mixes from exactly what its own charge is taken from, and none is refused."""
+    models = ensemble()
+    target = Target(epsilon=8.0, delta=1e-5, answers=24)
+    setup = set_up(Kind.SUBMIX_F, target, LAYOUT)
+    SqliteLedger.create(tmp_path / "ledger.db", setup.budget, accounts=models.parts).close()
+    seen: dict[int, dict[str, float]] = {}
 
-        taken = False
+    class Watched(SqliteLedger):
+        def charge_decided(self, decide):
+            looks = []
 
-        def charge(self, costs, event):
-            if not self.taken:
-                self.taken = True
-                super().charge({account: 0.9999 * left for account, left in self.remaining().items()}, event)
-            return super().charge(costs, event)
+            def look(left):
+                looks.append(dict(left))
+                time.sleep(0.005)  # long enough for the other one to come between, if it could
+                return decide(left)
+
+            receipt = super().charge_decided(look)
+            (seen[receipt.sequence],) = looks  # decided once
+            return receipt
+
+    def work():
+        with Watched.open(tmp_path / "ledger.db") as ledger:
+            made = Predictor(ensemble(), setup.mechanism, ledger=ledger, horizon=24)
+            handle = made.open([])
+            for _ in range(12):
+                made.step([handle])
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with SqliteLedger.open(tmp_path / "ledger.db") as ledger:
+        assert len(seen) == ledger.head().sequence == 24
+        before = dict.fromkeys(models.parts, 0)
+        limit = units_down(setup.budget.limit)
+        for row in ledger.rows():
+            assert seen[row.sequence] == {part: amount_down(limit - units) for part, units in before.items()}
+            for part, units in json.loads(row.costs).items():
+                before[part] += int(units)
+
+
+def test_a_cost_decided_before_the_others_charged_would_be_caught(tmp_path):
+    """Broken twin: looks first, and mixes again when it was overtaken; then a look is not what was charged from."""
+    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    models = ensemble()
+
+    class LooksFirst(Tally):
+        looks = 0
+
+        def charge_decided(self, decide):
+            while True:
+                costs, event = decide(self.remaining())
+                self.looks += 1
+                if self.looks == 1:  # another process takes what part 0 has left
+                    super().charge({"part 0": self.remaining()["part 0"]}, event)
+                try:
+                    return super().charge(costs, event)
+                except BudgetExhausted:
+                    continue
+
+    mechanism = Recorder(setup.mechanism)
+    ledger = LooksFirst(setup.budget, models.parts)
+    made = Predictor(models, mechanism, ledger=ledger, horizon=20)
+    made.step([made.open([])])
+    assert ledger.looks == 2  # what part 0 had spent decided that everybody was mixed twice
+
+
+def test_a_mechanism_that_passes_its_budget_is_refused_not_repeated():
+    class Spender(Recorder):
+        def release(self, rows, moment, *, randomness):
+            release = super().release(rows, moment, randomness=randomness)
+            return dataclasses.replace(release, costs=moment.remaining + 1.0)
 
     models = ensemble()
-    setup = set_up(Kind.SUBMIX_F, Target(epsilon=8.0, delta=1e-5, answers=1), LAYOUT)
-    ledger = Overtaken(setup.budget, models.parts)
-    made = Predictor(models, setup.mechanism, ledger=ledger, horizon=1)
-    assert len(made.step([made.open([])])) == 1
-    assert max(ledger.spent().values()) <= setup.budget.limit
+    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    made = Predictor(models, Spender(setup.mechanism), ledger=Tally(setup.budget, models.parts), horizon=9)
+    with pytest.raises(BudgetExhausted):
+        made.step([made.open([])])
+    assert made.answered == 0
 
 
 @pytest.mark.parametrize("kind", [Kind.SUBMIX_F, Kind.CLIPPED_DIFFERENCES])
@@ -216,7 +285,14 @@ def test_submix_stops_for_good_once_a_charge_would_not_fit():
         made.step([handle])
         spent.append(max(ledger.spent().values()))
     assert made._stopped
-    assert spent[-1] == spent[-2] < setup.budget.limit
+    assert spent[-1] == spent[-2]
+    assert max(ledger.remaining().values()) == 0.0  # that it stopped stands in the ledger
+    later = Predictor(models, setup.mechanism, ledger=ledger, horizon=4)  # another process, or the next start
+    mechanism = Recorder(setup.mechanism)
+    later._mechanism = mechanism
+    later.step([later.open([])])
+    np.testing.assert_array_equal(mechanism.releases[0].pmf, [0.5, 0.5])
+    assert mechanism.releases[0].costs.max() == 0.0
 
 
 def test_combinations_without_a_guarantee_are_refused(tmp_path):

@@ -20,7 +20,7 @@ from reticent.app.console import Output
 from reticent.app.launch import is_follower
 from reticent.core.errors import UsageError
 from reticent.core.guarantee import Unit
-from reticent.training.distributed import pack, share, unpack
+from reticent.training.distributed import share
 from reticent.training.gradient_source import ACCOUNT
 from reticent.training.ranks import Ranks
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
@@ -109,15 +109,6 @@ def test_every_drawn_unit_is_in_exactly_one_share(units, size):
     shares = [share(drawn, Ranks(rank, size)) for rank in range(size)]
     assert sorted(int(group[0][0]) for each in shares for group in each) == list(range(units))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-TEXTS = st.lists(st.lists(st.lists(st.integers(0, 50_000), max_size=5), max_size=3), max_size=6)
-
-
-@given(TEXTS)
-def test_packed_texts_come_back(groups):
-    packed = pack([[np.array(text, dtype=np.int32) for text in group] for group in groups])
-    assert [[text.tolist() for text in group] for group in unpack(packed)] == groups
 
 
 def test_a_rank_alone_says_nothing_to_anybody():

@@ -20,7 +20,7 @@ on a local file system.
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +35,7 @@ from reticent.accounting.sqlite_store import SqliteStore
 from reticent.core.errors import LedgerError
 from reticent.core.event import Event
 from reticent.core.event_json import event_to_json
-from reticent.core.ledger import Budget, Receipt
+from reticent.core.ledger import Budget, Decision, Receipt
 
 TIMEOUT = 30.0  # seconds to wait for other processes
 
@@ -86,12 +86,24 @@ class DurableLedger:
 
     def charge(self, costs: Mapping[str, float], event: Event) -> Receipt:
         """Charge all accounts or none; on return it is durable. BudgetExhausted: nothing was spent."""
-        return self._append(RowKind.CHARGE, cost_units(costs), event=canonical(event_to_json(event)))
+        return self._append(RowKind.CHARGE, lambda: (cost_units(costs), canonical(event_to_json(event))))
+
+    def charge_decided(self, decide: Decision) -> Receipt:
+        """Charge what `decide` makes of what is left, with all others held off meanwhile; on return it is durable.
+
+        Guarantee: as for `charge`; and `decide` saw exactly what its own charge was taken from.
+        """
+
+        def made() -> tuple[Mapping[str, int], str]:
+            costs, event = decide(self._left())
+            return cost_units(costs), canonical(event_to_json(event))
+
+        return self._append(RowKind.CHARGE, made)
 
     def lease(self, costs: Mapping[str, float], event: Event) -> Lease:
         """Charge a block ahead, durably, to be handed out without the disk; see `ledger_lease`."""
         units = cost_units(costs)
-        receipt = self._append(RowKind.LEASE, units, event=canonical(event_to_json(event)))
+        receipt = self._append(RowKind.LEASE, lambda: (units, canonical(event_to_json(event))))
         return Lease(receipt, units, give_back=self._give_back)
 
     def spent(self) -> dict[str, float]:
@@ -102,8 +114,11 @@ class DurableLedger:
     def remaining(self) -> dict[str, float]:
         """What each account may still spend, rounded down; other processes may be faster."""
         with self._current():
-            limit = self._chain.limit
-            return {account: amount_down(limit - units) for account, units in self._chain.totals.items()}
+            return self._left()
+
+    def _left(self) -> dict[str, float]:
+        limit = self._chain.limit
+        return {account: amount_down(limit - units) for account, units in self._chain.totals.items()}
 
     def head(self) -> Receipt:
         """The last place of the chain; place 0 where nothing was charged."""
@@ -159,7 +174,9 @@ class DurableLedger:
     ) -> None:
         self.close()
 
-    def _append(self, kind: RowKind, units: Mapping[str, int], *, event: str, lease: int | None = None) -> Receipt:
+    def _append(
+        self, kind: RowKind, make: Callable[[], tuple[Mapping[str, int], str]], *, lease: int | None = None
+    ) -> Receipt:
         """The one way a row gets into the ledger. The order of these lines is the guarantee."""
         with self._lock:
             self._require_own()
@@ -168,6 +185,7 @@ class DurableLedger:
                 with self._store.transaction():
                     catch_up(self._store, self._chain)
                     self._check_witness(self._witness.read(), self._store.remembered())
+                    units, event = make()  # after the look at what others appended, before anybody else's
                     self._chain.require_room(units)
                     row = self._chain.next_row(kind, units, event=event, lease=lease)
                     self._store.insert(row)
@@ -177,10 +195,10 @@ class DurableLedger:
 
     def record_reanchoring(self) -> Receipt:
         """Write into the chain that an operator accepted this history; see `reanchor`."""
-        return self._append(RowKind.REANCHOR, {}, event="null")
+        return self._append(RowKind.REANCHOR, lambda: ({}, "null"))
 
     def _give_back(self, lease: int, units: Mapping[str, int]) -> Receipt:
-        return self._append(RowKind.RETURN, units, event="null", lease=lease)
+        return self._append(RowKind.RETURN, lambda: (units, "null"), lease=lease)
 
     @contextmanager
     def _current(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ Rows must be pmfs of float64 that sum to 1 within its rounding. Does not choose 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,23 +21,16 @@ from reticent.accounting.mixing_charge import common_share
 from reticent.core.divergence import symmetric_renyi_divergence
 
 Floats = NDArray[np.float64]
+Curve = tuple[Floats, Floats]  # an excess E at some weights [k], and d log E/d log λ there
 
 WHOLE_ORDERS = 16  # up to which the polynomial is faster than logarithms
-_BLOCK = 4096
+_BLOCK = 8192
+_TINY = 1e-300
 
 
 def is_polynomial(order: float) -> bool:
     """Whether the positive polynomial form is used at this order."""
     return order <= WHOLE_ORDERS and float(order).is_integer()
-
-
-def both_excesses(square: Floats, ratio: Floats, order: float) -> tuple[Floats, Floats]:
-    """I_a − 1 in both directions [...], from (P−Q)²/Q [..., V] and P/Q [..., V], for a whole order."""
-    inverse = 1.0 / ratio
-    forward = _dot(square, _polynomial(ratio, int(order) - 1))
-    tail = _polynomial(inverse, int(order) - 1)
-    tail *= inverse
-    return forward, _dot(square, tail)
 
 
 def symmetric_divergence(p: Floats, q: Floats, order: float) -> Floats:
@@ -49,15 +42,30 @@ def symmetric_divergence(p: Floats, q: Floats, order: float) -> Floats:
     if not is_polynomial(order):
         with np.errstate(divide="ignore"):
             return symmetric_renyi_divergence(np.log(p), np.log(q), order)
-    both, either = (p > 0) & (q > 0), (p > 0) | (q > 0)
+    sums = np.zeros((2, *p.shape[:-1]))
+    for start in range(0, p.shape[-1], _BLOCK):
+        place = (..., slice(start, start + _BLOCK))
+        sums += _both_excesses(p[place], q[place], int(order) - 1)
+    # Where one has mass and the other none a direction is infinite, or infinity times nothing.
+    worse = np.log1p(np.where(np.isnan(sums), np.inf, sums).max(axis=0)) / (order - 1.0)
+    return np.asarray(worse)
+
+
+def _both_excesses(p: Floats, q: Floats, degree: int) -> Floats:
+    """I_a − 1 in both directions [2, ...] of one block, a = degree + 1; infinite or NaN where supports differ."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.where(both, p / q, 1.0)
-        square = np.where(both, (p - q) * (ratio - 1.0), 0.0)
-        forward, backward = both_excesses(square, ratio, order)
-    # Where one has mass and the other none the terms above are missing, and one direction is infinite.
-    apart = (both != either).any(axis=-1)
-    worse = np.log1p(np.maximum(forward, backward)) / (order - 1.0)
-    return np.asarray(np.where(apart | np.isnan(worse), np.inf, worse))
+        ratio = p / q
+        np.copyto(ratio, 1.0, where=(p == 0.0) & (q == 0.0))
+        square = (p - q) * (ratio - 1.0)
+        inverse = np.reciprocal(ratio)
+        forward, reverse = degree * square.sum(axis=-1), degree * np.vecdot(square, inverse)
+        up, down = ratio, inverse
+        for j in range(1, degree):
+            down = down * inverse
+            forward = forward + (degree - j) * np.vecdot(square, up)
+            reverse = reverse + (degree - j) * np.vecdot(square, down)
+            up = up * ratio if j + 1 < degree else up
+    return np.stack([forward, reverse])
 
 
 class Pull:
@@ -80,6 +88,8 @@ class Pull:
             self._blocks.append((tilt, square))
         # The excess at order 2 is θ² times this.
         self.chi_square: Floats = self._sum(square.sum(axis=-1) for _, square in self._blocks)
+        self._moments: Floats | None = None
+        self._space = np.empty((3, self.parts, min(_BLOCK, len(public))))
 
     def extremes(self) -> tuple[Floats, Floats]:
         """Least and greatest h/r − 1 of each part [k]."""
@@ -88,44 +98,49 @@ class Pull:
 
     def moments(self) -> Floats:
         """Σ r u^j, j = 2..a, of each part, as [a − 1, k], for a whole order."""
-        found = np.zeros((int(self.order) - 1, self.parts))
-        found[0] = self.chi_square
-        with np.errstate(over="ignore", invalid="ignore"):
+        if self._moments is None:
+            found = np.zeros((int(self.order) - 1, self.parts))
+            found[0] = self.chi_square
+            with np.errstate(over="ignore", invalid="ignore"):
+                for tilt, square in self._blocks:
+                    power = tilt
+                    for j in range(1, len(found)):
+                        found[j] += np.vecdot(square, power)
+                        power = power * tilt if j + 1 < len(found) else power
+            self._moments = found
+        return self._moments
+
+    def reverse(self, theta: Floats) -> Curve:
+        """I_a(r‖G) − 1 at weights θ [k] with its slope, for a whole order.
+
+        With s = 1/(1 + θu) it is θ² Σ_j (a−j) A_j, A_j = Σ (h−r)²/r·s^j, and θ dA_j/dθ = −j (A_j − A_{j+1}): one
+        more sum gives the exact slope.
+        """
+        order = int(self.order)
+        sums = np.zeros((order, self.parts))  # A_1 .. A_a
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # θ = 1 where a part has chances of 0
             for tilt, square in self._blocks:
-                power = tilt.copy()
-                for j in range(1, int(self.order) - 1):
-                    found[j] += _dot(square, power)
-                    power *= tilt
-        return found
-
-    def forward_excess(self, theta: Floats) -> Floats:
-        """I_a(G‖r) − 1 at weights θ [k], for a whole order."""
-        if self.order == 2.0:
-            return np.asarray(self.chi_square * theta**2)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return theta**2 * self._sum(
-                _dot(square, _polynomial(_ratio(tilt, theta), int(self.order) - 1)) for tilt, square in self._blocks
-            )
-
-    def reverse_excess(self, theta: Floats) -> Floats:
-        """I_a(r‖G) − 1 at weights θ [k], for a whole order."""
-        total = np.zeros(self.parts)
-        for tilt, square in self._blocks:
-            inverse = _ratio(tilt, theta)
-            np.reciprocal(inverse, out=inverse)
-            if self.order == 2.0:
-                total += _dot(square, inverse)
-                continue
-            polynomial = _polynomial(inverse, int(self.order) - 1)
-            polynomial *= inverse
-            total += _dot(square, polynomial)
-        return np.asarray(total * theta**2)
+                inverse, weighted, power = (space[:, : tilt.shape[1]] for space in self._space)
+                np.multiply(tilt, theta[:, None], out=inverse)
+                inverse += 1.0
+                np.reciprocal(inverse, out=inverse)
+                np.multiply(square, inverse, out=weighted)
+                sums[0] += weighted.sum(axis=-1)
+                sums[1] += np.vecdot(weighted, inverse)
+                np.multiply(inverse, inverse, out=power)
+                for j in range(2, order):
+                    sums[j] += np.vecdot(weighted, power)
+                    if j + 1 < order:
+                        power *= inverse
+            count = np.arange(1, order)
+            terms = ((order - count)[:, None] * sums[:-1]).sum(axis=0)
+            falls = ((order - count)[:, None] * count[:, None] * (sums[:-1] - sums[1:])).sum(axis=0)
+            return theta**2 * terms, 2.0 - falls / np.maximum(terms, _TINY)
 
     def excess(self, theta: Floats) -> Floats:
         """The greater of I_a(G‖r) − 1 and I_a(r‖G) − 1 at weights θ [k], for a finite order; +inf on overflow."""
         if is_polynomial(self.order):
-            with np.errstate(divide="ignore", invalid="ignore"):  # θ = 1 where a part has chances of 0
-                worse = np.maximum(self.forward_excess(theta), self.reverse_excess(theta))
+            worse = np.maximum(forward_curve(self.moments(), theta)[0], self.reverse(theta)[0])
             return np.where(np.isnan(worse), np.inf, worse)
         ratio = np.concatenate([_ratio(tilt, theta) for tilt, _ in self._blocks], axis=1)
         with np.errstate(divide="ignore"):
@@ -135,22 +150,29 @@ class Pull:
                 np.expm1((self.order - 1.0) * symmetric_renyi_divergence(shifted, public, self.order))
             )
 
-    def rough_excess(self, theta: Floats) -> Floats:
-        """`excess` at a finite order that is no small whole number, within about 1e-15: for solving, not charging.
+    def rough(self, theta: Floats) -> Curve:
+        """The greater excess at a finite order that is no small whole number, within about 1e-15, with its slope.
 
-        Σ r (g^a − 1 − aθu) cancels near θ = 0, where core's series does not.
+        For solving, not charging: Σ r (g^a − 1 − aθu) cancels near θ = 0, where core's series does not.
         """
-        forward, reverse = np.zeros(self.parts), np.zeros(self.parts)
+        order = self.order
+        sums = np.zeros((4, self.parts))  # both excesses, both derivatives in log θ
         start = 0
         for tilt, _ in self._blocks:
             r = self._public[start : start + tilt.shape[1]]
             start += tilt.shape[1]
             ratio = _ratio(tilt, theta)
-            with np.errstate(over="ignore", divide="ignore"):
-                tail = ratio ** (1.0 - self.order)
-                reverse += (tail + (self.order - 1.0) * (ratio - 1.0) - 1.0) @ r
-                forward += (ratio**self.order - self.order * (ratio - 1.0) - 1.0) @ r
-        return np.asarray(np.maximum(np.maximum(forward, reverse), 0.0))
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                rise, tail = ratio ** (order - 1.0), ratio ** (1.0 - order)
+                moved = ratio - 1.0
+                sums[0] += (rise * ratio - order * moved - 1.0) @ r
+                sums[1] += (tail + (order - 1.0) * moved - 1.0) @ r
+                sums[2] += order * (((rise - 1.0) * moved) @ r)
+                sums[3] += (order - 1.0) * ((moved * (1.0 - tail / ratio)) @ r)
+        forward, reverse = np.maximum(sums[:2], 0.0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            slopes = sums[2:] / np.maximum(sums[:2], _TINY)
+        return np.maximum(forward, reverse), np.where(forward > reverse, slopes[0], slopes[1])
 
     def divergence(self, theta: Floats) -> Floats:
         """The greater of D_a(G‖r) and D_a(r‖G) at weights θ [k], at any order."""
@@ -178,37 +200,75 @@ class Halves:
         for start in range(0, len(public), _BLOCK):
             place = slice(start, start + _BLOCK)
             r = public[place]
-            u, v = first[:, place] / r - 1.0, second[:, place] / r - 1.0
-            self._blocks.append((u, v, (first[:, place] - second[:, place]) * (u - v)))
+            u, v = first[:, place] / r, second[:, place] / r
+            square = u - v
+            square *= square
+            square *= r
+            u -= 1.0
+            v -= 1.0
+            self._blocks.append((u, v, square))
         self.chi_square: Floats = np.asarray(sum(square.sum(axis=-1) for _, _, square in self._blocks))
+        self._space = np.empty((6, self.parts, min(_BLOCK, len(public))))
 
-    def excess(self, weights: Floats) -> Floats:
-        """The greater of I_a(P‖Q) − 1 and I_a(Q‖P) − 1 at weights λ [k], for a whole order; +inf on overflow."""
-        forward, backward = np.zeros(self.parts), np.zeros(self.parts)
+    def worse(self, weights: Floats) -> Curve:
+        """The greater of I_a(P‖Q) − 1 and I_a(Q‖P) − 1 at weights λ [k], with its slope, for a whole order.
+
+        With b = 1 + λv, g = P/Q: I_a(P‖Q) − 1 = λ² Σ_j (a−1−j) A_j, A_j = Σ (p−q)²/r·g^j/b, j from 0, and
+        λ dA_j/dλ = −A_j + B_j + j (B_j − B_{j−1}), B_j = Σ (p−q)²/r·g^j/b².
+        """
+        degree = int(self.order) - 1
+        sums = np.zeros((2, 2, degree, self.parts))  # direction, A or B, j
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for u, v, square in self._blocks:
-                p, q = _ratio(u, weights), _ratio(v, weights)
-                if self.order == 2.0:
-                    forward += _dot(square, np.reciprocal(q, out=q))
-                    backward += _dot(square, np.reciprocal(p, out=p))
-                    continue
-                over_q = square / q
-                one, other = both_excesses(over_q, p / q, self.order)
-                forward += one
-                backward += other
-            worse = np.maximum(forward, backward) * weights**2
-        return np.where(np.isnan(worse), np.inf, worse)
+                p, q, *space = (each[:, : u.shape[1]] for each in self._space)
+                for moved, ratio in ((u, p), (v, q)):
+                    np.multiply(moved, weights[:, None], out=ratio)
+                    ratio += 1.0
+                _add_powers(sums[0], square, p, q, space)
+                _add_powers(sums[1], square, q, p, space)
+            j = np.arange(degree)[:, None]
+            share = degree - j
+            a, b = sums[:, 0], sums[:, 1]  # [2, degree, k]
+            before = np.concatenate([np.zeros_like(b[:, :1]), b[:, :-1]], axis=1)
+            terms = (share * a).sum(axis=1)
+            grown = (share * (b - a + j * (b - before))).sum(axis=1)
+            slopes = 2.0 + grown / np.maximum(terms, _TINY)
+            excess = terms * weights**2
+        return np.maximum(excess[0], excess[1]), np.where(excess[0] > excess[1], slopes[0], slopes[1])
 
 
-def forward_excess(moments: Floats, theta: Floats) -> Floats:
-    """I_a(G‖r) − 1 = Σ_j C(a, j) θ^j Σ r u^j at weights θ [k], from `Pull.moments` [a − 1, k]; +inf on overflow."""
+def _add_powers(sums: Floats, square: Floats, over: Floats, under: Floats, space: Sequence[Floats]) -> None:
+    """Add Σ square·g^j/b and Σ square·g^j/b² of a block, g = over/under, b = under, to sums [2, degree, k]."""
+    ratio, once, twice, _ = space
+    np.reciprocal(under, out=ratio)
+    np.multiply(square, ratio, out=once)
+    np.multiply(once, ratio, out=twice)
+    sums[0, 0] += once.sum(axis=-1)
+    sums[1, 0] += twice.sum(axis=-1)
+    ratio *= over  # g
+    power = ratio
+    for j in range(1, sums.shape[1]):
+        sums[0, j] += np.vecdot(once, power)
+        sums[1, j] += np.vecdot(twice, power)
+        if j + 1 < sums.shape[1]:
+            power = np.multiply(power, ratio, out=space[3])
+
+
+def forward_curve(moments: Floats, theta: Floats) -> Curve:
+    """I_a(G‖r) − 1 = Σ_j C(a, j) θ^j Σ r u^j at weights θ [k], from `Pull.moments` [a − 1, k], with its slope.
+
+    Odd moments may be negative. As u ≥ −1 a token's terms are at most 2^a/(a − 1) times their sum in all, so at the
+    orders used here four digits of sixteen may go.
+    """
     order = len(moments) + 1
-    total = np.zeros_like(theta)
+    total, grown = np.zeros_like(theta), np.zeros_like(theta)
     with np.errstate(over="ignore", invalid="ignore"):
         for j in range(order, 1, -1):
-            total = total * theta + math.comb(order, j) * moments[j - 2]
+            term = math.comb(order, j) * moments[j - 2]
+            total, grown = total * theta + term, grown * theta + j * term
+        slope = grown / np.maximum(total, _TINY)
         total = total * theta**2
-    return np.where(np.isnan(total), np.inf, total)
+    return np.where(np.isnan(total), np.inf, total), slope
 
 
 def filtered_pmf_charges(pull: Pull, weights: Floats, *, parts: int, weight_limit: float) -> Floats:
@@ -236,14 +296,29 @@ def leave_one_out_charges(parts: Floats, public: Floats, weights: Floats, *, ord
     if count == 1:
         return np.atleast_1d(symmetric_divergence(mixture, public, order))
     rows = parts if common else public + weights[:, None] * (parts - public)
-    # Sums before and after each part: subtracting the part from the whole would cancel where it dominates.
-    before = np.vstack([np.zeros_like(public), np.cumsum(rows[:-1], axis=0)])
-    after = np.vstack([np.cumsum(rows[:0:-1], axis=0)[::-1], np.zeros_like(public)])
-    without = (before + after) / (count - 1)  # [k, V]
+    without = _sums_without(rows)  # [k, V]
+    without /= count - 1
     if common:
         share = (weights.sum() - weights) / (count - 1)
-        without = share[:, None] * without + (1.0 - share)[:, None] * public
+        without *= share[:, None]
+        for row, own in zip(without, share, strict=True):
+            row += (1.0 - own) * public
     return symmetric_divergence(mixture, without, order)
+
+
+def _sums_without(rows: Floats) -> Floats:
+    """Sum of all rows but each one [k, V], from sums before and after it.
+
+    Subtracting a row from the sum of all would cancel where it dominates.
+    """
+    found = np.zeros_like(rows)
+    for i in range(1, len(rows)):
+        np.add(found[i - 1], rows[i - 1], out=found[i])
+    after = rows[-1].copy()
+    for i in range(len(rows) - 2, -1, -1):
+        found[i] += after
+        after += rows[i]
+    return found
 
 
 def mixture_pmf(parts: Floats, public: Floats, weights: Floats, *, common: bool) -> Floats:
@@ -257,19 +332,3 @@ def _ratio(tilt: Floats, theta: Floats) -> Floats:
     ratio = tilt * theta[:, None]
     ratio += 1.0
     return ratio
-
-
-def _polynomial(x: Floats, degree: int) -> Floats:
-    """n + (n−1) x + … + x^(n−1), n = `degree`, by Horner's rule."""
-    if degree == 1:
-        return np.ones_like(x)
-    total = x + 2.0
-    for coefficient in range(3, degree + 1):
-        total *= x
-        total += coefficient
-    return total
-
-
-def _dot(weights: Floats, values: Floats) -> Floats:
-    """Σ over the last axis of products, without a temporary."""
-    return np.asarray(np.einsum("...v,...v->...", weights, values))

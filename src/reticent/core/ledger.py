@@ -6,7 +6,7 @@ says what is proved for whoever stays within the limit.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -44,6 +44,9 @@ class Receipt:
     digest: str
 
 
+Decision = Callable[[Mapping[str, float]], tuple[Mapping[str, float], Event]]
+
+
 class Ledger(Protocol):
     """Durable, append-only charges that can never pass the budget."""
 
@@ -74,4 +77,16 @@ class Ledger(Protocol):
 
     def holds(self, receipt: Receipt) -> bool:
         """Whether this very charge stands in the chain: what a checkpoint checks before it goes on."""
+        ...
+
+
+class DecidingLedger(Ledger, Protocol):
+    """A ledger that can hold everybody else off while a cost is decided by what is left."""
+
+    def charge_decided(self, decide: Decision) -> Receipt:
+        """Charge what `decide` makes of the remaining amounts; nobody charges between its look and its charge.
+
+        A cost that depends on what is left must be decided so. To decide first and try again when another process
+        was faster would let one account's spending, which is private, change what is released from the others.
+        """
         ...

@@ -10,7 +10,8 @@ calibrated so that the whole number of answers costs at most (ε, δ); their led
 the same order and limit as SubMix-F, but its guarantee is operational and says nothing of (ε, δ).
 
 Neighbours: part level is add or remove one part (it then answers as the public model); owner level is replace one,
-since an owner's text stands in one part.
+since an owner's text stands in one part. GNMax is priced for replacing one part at either level: a part that says
+what the public model says still votes.
 """
 
 import math
@@ -45,6 +46,7 @@ from reticent.prediction.submix import SubMix, SubMixF
 from reticent.prediction.unprotected import MemFree, NGramIndex, NonPrivateEnsemble, PrivateModel, PublicModel
 
 ORDERS = (*range(2, 17), 20, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
+DEFAULT_WEIGHT_LIMIT = 0.5  # λmax of SubMix-F
 _ROUNDING = 1.0 - 1e-12
 
 
@@ -201,7 +203,7 @@ def _order_and_limit(target: Target, order: float | None) -> tuple[float, float]
 
 def _submix_f(target: Target, layout: Layout, options: Options) -> Setup:
     order, limit = _order_and_limit(target, options.order)
-    mechanism = SubMixF(layout, order, options.weight_limit or 0.5, options.shaping)
+    mechanism = SubMixF(layout, order, options.weight_limit or DEFAULT_WEIGHT_LIMIT, options.shaping)
     return Setup(mechanism, Budget(str(mechanism.measure), limit, filter_guarantee(target, order, limit)))
 
 
@@ -272,24 +274,26 @@ def _aggregate(target: Target, layout: Layout, options: Options) -> Setup:
 
 
 def _gnmax(target: Target, layout: Layout, options: Options) -> Setup:
-    inverse = _greatest(lambda s: _within(NoisyVote(1.0 / s), target), 1e-9, 1e3)
-    mechanism = GNMax(layout, 1.0 / inverse, neighbours=target.neighbours, shaping=options.shaping)
-    return _metered(mechanism, mechanism.event, target)
+    # A part that is removed votes as the public model does: its vote moves, which is the price of replacing one.
+    moved = Neighbours.REPLACE
+    inverse = _greatest(lambda s: _within(NoisyVote(1.0 / s), target, moved), 1e-9, 1e3)
+    mechanism = GNMax(layout, 1.0 / inverse, neighbours=moved, shaping=options.shaping)
+    return _metered(mechanism, mechanism.event, target, moved)
 
 
-def _within(event: Event, target: Target) -> bool:
+def _within(event: Event, target: Target, neighbours: Neighbours | None = None) -> bool:
     """Whether all answers together stay within the target, by Rényi accounting."""
-    curve = RenyiCurve(Repeated(event, target.answers), target.neighbours)
+    curve = RenyiCurve(Repeated(event, target.answers), neighbours or target.neighbours)
     return rdp_epsilon(curve, delta=target.delta).value <= target.epsilon
 
 
-def _metered(mechanism: Mechanism, event: Event, target: Target) -> Setup:
+def _metered(mechanism: Mechanism, event: Event, target: Target, neighbours: Neighbours | None = None) -> Setup:
     """A budget of so many answers, and what all of them together prove."""
     promise = guarantee_of(
         Repeated(event, target.answers),
         delta=target.delta,
         unit=target.unit,
-        neighbours=target.neighbours,
+        neighbours=neighbours or target.neighbours,
         mechanism=mechanism.name,
         assumes=("the number of answers is fixed ahead",),
     )

@@ -6,7 +6,8 @@ budget is spent answers as in service, by the public model. Perplexity is exp of
 a true token had chance 0, and says so.
 
 Intervals are over seeds (different splits, ensembles or texts), by Student's t on the mean of the log-perplexities.
-The numbers depend on private models: they are the operator's, not the public's.
+Seeds differ far more in how hard their texts are than mechanisms do on one text, so two mechanisms are compared by
+their ratio within each seed (`paired_ratio`), never by whether their intervals overlap. The numbers depend on private models: they are the operator's, not the public's.
 """
 
 import math
@@ -147,10 +148,25 @@ def over_seeds(scores: Sequence[Score], *, confidence: float = 0.95) -> Spread:
     return Spread(_exp(mean), _exp(mean - width), _exp(mean + width), len(losses))
 
 
+def paired_ratio(ours: Sequence[Score], theirs: Sequence[Score], *, confidence: float = 0.95) -> Spread:
+    """Our perplexity over theirs, seed by seed on the same rows, with Student's interval; below 1 is better."""
+    if len(ours) != len(theirs) or any(a.answers != b.answers for a, b in zip(ours, theirs, strict=False)):
+        raise ConfigError("a paired comparison needs two mechanisms on the same texts of the same seeds")
+    pairs = zip(ours, theirs, strict=True)
+    name = f"{ours[0].mechanism} over {theirs[0].mechanism}" if ours else ""
+    apart = [Score(name, a.answers, a.mean_loss - b.mean_loss, a.silent, a.most_spent) for a, b in pairs]
+    return over_seeds(apart, confidence=confidence)
+
+
 def realised_share(public: float, private: float, best: float) -> float | None:
     """How much of the way from the public model's loss to the best one's a mechanism goes; None without a way."""
     gap = math.log(public) - math.log(best)
     return None if not gap > 0.0 else (math.log(public) - math.log(private)) / gap
+
+
+def realised_perplexity(public: float, private: float, best: float) -> float | None:
+    """The same in perplexities, (public − private)/(public − best): the way in which the papers count it."""
+    return None if not public > best else (public - private) / (public - best)
 
 
 def _limit(budget: Budget | None) -> float:

@@ -110,6 +110,11 @@ class Layout:
         """Whether every part has exactly two rows."""
         return all(self.rows.count(part) == 2 for part in range(self.parts))
 
+    @property
+    def _is_paired(self) -> bool:
+        """Whether the halves of each part stand side by side, so that they are views."""
+        return self.rows == tuple(part for part in range(self.parts) for _ in range(2))
+
     def members(self, part: int) -> list[int]:
         """Indices of a part's private rows."""
         return [index for index, owner in enumerate(self.rows) if owner == part]
@@ -118,6 +123,10 @@ class Layout:
         """Mean pmf of each part [k, S], from its rows [rows, S]."""
         if self.rows == tuple(range(self.parts)):
             return private
+        if self._is_paired:
+            means = private[0::2] + private[1::2]
+            means *= 0.5
+            return means
         return np.stack([private[self.members(part)].mean(axis=0) for part in range(self.parts)])
 
     def half_pmfs(self, private: Floats) -> tuple[Floats, Floats]:
@@ -129,6 +138,8 @@ class Layout:
                 expected=f"{2 * self.parts} rows",
                 hint="train the ensemble with halves, or use submix-f, which needs one model a part",
             )
+        if self._is_paired:
+            return private[0::2], private[1::2]
         pairs = [self.members(part) for part in range(self.parts)]
         return private[[first for first, _ in pairs]], private[[second for _, second in pairs]]
 

@@ -1,11 +1,12 @@
-"""The largest mixing weight λ whose divergence stays under a cap: a fixed number of secant steps in logarithms.
+"""The largest mixing weight λ whose divergence stays under a cap: a fixed number of Newton steps in logarithms.
 
 Every divergence here has an excess E(λ) = I_a − 1 that is convex in λ with E(0) = 0, since I_a is jointly convex
-and both arguments are affine in λ. So log E against log λ is increasing with slope at least 1, and about 2 near 0.
-The secant in those logarithms, kept inside a bracket that the slope gives for free, needs three to eight steps to
-the last digit. Their number is fixed, since time must not depend on private rows. A last step back by the whole
-remaining error, safe as the slope is at least 1, makes the result never pass its cap but for rounding; the charge
-is computed afresh in any case.
+and both arguments are affine in λ. So log E against log λ is increasing with slope at least 1, and about 2 near 0;
+near λ = 1 it grows like a power of 1/(1−λ). Newton's steps on log E against the logit of λ, where both ends are
+nearly straight, kept inside a bracket that the slope gives for free, need two to seven steps to the last digit.
+Slopes come exact from the pass that gives E (`mixing_excess.Curve`). The number of steps is fixed, since time must
+not depend on private rows. Where the cap is a promise and not a pace, a last step back by the whole remaining
+error, safe as the slope is at least 1, makes the result never pass it but for rounding.
 """
 
 import math
@@ -15,50 +16,73 @@ import numpy as np
 
 from reticent.accounting.mixing_charge import common_share
 from reticent.accounting.mixing_excess import (
+    Curve,
     Halves,
     Pull,
-    forward_excess,
+    forward_curve,
     is_polynomial,
     symmetric_divergence,
 )
 from reticent.core.model import Floats
 
-Excess = Callable[[Floats], Floats]
+Excess = Callable[[Floats], Curve]
 
-STEPS = 8
-_HALVINGS = 64  # of 700 nats: to the last digit
+_HALVINGS = 48  # of 64 nats: λ to 1e-12
 _STEEP = 1400.0
 _TINY = 1e-300
-_NEARLY_ONE = 1.0 - 2.0**-40  # a component may have chances that underflow to 0, where λ = 1 is infinite
+_NEARLY_ONE = 1.0 - 2.0**-42  # stands for λ = 1, which is infinite where a component has a chance of 0
 
 
-def solve(excess: Excess, target: Floats, *, upper: Floats, guess: Floats, steps: int = STEPS) -> Floats:
-    """Largest λ ≤ `upper` with excess(λ) ≤ target, elementwise [k]. The number of evaluations is steps + 2."""
+def solve(
+    curve: Excess, target: Floats, *, upper: Floats, guess: Floats, steps: int, verified: bool = True
+) -> Floats:
+    """Largest λ ≤ `upper` < 1 with excess(λ) ≤ target, elementwise [k], after so many evaluations and steps.
+
+    `verified` spends one more evaluation on the result, to step back where it passes the target by an error that
+    is left; without it the target is met within the square of the last step, from either side. `guess` is taken
+    for the odds λ/(1−λ): a small λ as it is, and a guess above 1 stays inside.
+    """
     goal = np.log(np.maximum(target, _TINY))
-
-    def gap(x: Floats) -> Floats:
-        return np.asarray(np.clip(np.log(np.maximum(excess(np.exp(x)), _TINY)) - goal, -_STEEP, _STEEP))
-
-    high = np.log(upper)
-    last, at_last = high, gap(high)
-    fits = at_last <= 0.0
-    low = high - np.maximum(at_last, 0.0)  # below the root, since the slope is at least 1
-    x = np.clip(np.log(np.maximum(guess, _TINY)), low, high)
-    value = gap(x)
-    slope = np.full_like(x, 2.0)
+    limit = _logit(upper)
+    low, high = np.full_like(limit, -_STEEP), limit
+    is_above = np.zeros(limit.shape, dtype=bool)  # whether `high` is known to lie above the root
+    z = np.minimum(np.log(np.maximum(guess, _TINY)), limit)
     for _ in range(steps):
-        low = np.maximum(low, np.where(value > 0.0, x - value, x))
-        high = np.where(value > 0.0, np.minimum(high, x), high)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            secant = (value - at_last) / (x - last)
-        slope = np.where((np.abs(x - last) > 1e-12) & (secant >= 1.0), secant, slope)
-        new = x - value / slope
-        # A secant that leaves the bracket is replaced by its middle; one that is right within rounding stays.
-        new = np.where((new < low - 1e-12) | (new > high + 1e-12), 0.5 * (low + high), np.clip(new, low, high))
-        last, at_last = x, value
-        x, value = new, gap(new)
-    best = np.maximum(low, np.where(value > 0.0, x - value, x))
-    return np.where(fits, upper, np.minimum(np.exp(best), upper))
+        weights = np.where(z >= limit, upper, _logistic(z))
+        gap, slope = _gap(curve, weights, goal)
+        low = np.maximum(low, _logit(np.maximum(_back(weights, gap), _TINY)))
+        passes = gap > 0.0
+        high, is_above = np.where(passes, np.minimum(high, z), high), is_above | passes
+        new = z - gap / np.maximum(slope * (1.0 - weights), _TINY)
+        # A step that leaves the bracket is replaced by its middle; one that is right within rounding stays.
+        outside = (new < low - 1e-12) | ((new > high + 1e-12) & is_above)
+        z = np.where(outside, 0.5 * (low + high), np.clip(new, low, high))
+    weights = np.where(z >= limit, upper, _logistic(z))
+    if not verified:
+        return weights
+    gap, _ = _gap(curve, weights, goal)
+    return np.where(gap > 0.0, np.maximum(_back(weights, gap), _logistic(low)), weights)
+
+
+def _gap(curve: Excess, weights: Floats, goal: Floats) -> tuple[Floats, Floats]:
+    """log(excess/target) at weights [k], and its slope against log λ."""
+    excess, slope = curve(weights)
+    # NaN is infinity less infinity: far above any target.
+    gap = np.fmin(np.log(np.maximum(excess, _TINY)) - goal, _STEEP)
+    return gap, np.where(np.isfinite(slope), np.maximum(slope, 1.0), 2.0)
+
+
+def _back(weights: Floats, gap: Floats) -> Floats:
+    """Where the target is kept whatever happened between: the slope is at least 1."""
+    return np.asarray(weights * np.exp(-np.maximum(gap, 0.0)))
+
+
+def _logit(weights: Floats) -> Floats:
+    return np.asarray(np.log(weights) - np.log1p(-weights))
+
+
+def _logistic(z: Floats) -> Floats:
+    return np.asarray(1.0 / (1.0 + np.exp(np.minimum(-z, 700.0))))
 
 
 def filtered_weights(pull: Pull, caps: Floats, *, parts: int, weight_limit: float) -> Floats:
@@ -68,7 +92,8 @@ def filtered_weights(pull: Pull, caps: Floats, *, parts: int, weight_limit: floa
     if pull.order == math.inf:
         return np.minimum(scale * _ratio_weights(pull, caps), weight_limit)
     target = np.expm1(np.minimum((pull.order - 1.0) * caps, 700.0)) / share
-    theta = _pulled_weights(pull, target, upper=weight_limit / scale)
+    # A cap paces the spending: within 1e-9 of it is near enough, and what is charged is computed afresh.
+    theta = _pulled_weights(pull, target, upper=weight_limit / scale, verified=False)
     return np.minimum(theta * scale, weight_limit)
 
 
@@ -76,33 +101,53 @@ def radius_weights(pull: Pull, radius: float) -> Floats:
     """PMixED: the largest λ_i ≤ 1 [k] with D_a^sym(λ h_i + (1−λ) r ‖ r) ≤ `radius`, for a finite order."""
     count = pull.parts
     target = np.full(count, math.expm1(min((pull.order - 1.0) * radius, 700.0)))
-    weights = _pulled_weights(pull, target, upper=_NEARLY_ONE)
-    return np.where(pull.excess(np.ones(count)) <= target, 1.0, weights)
+    return _pulled_weights(pull, target, upper=_NEARLY_ONE)
 
 
-def _pulled_weights(pull: Pull, target: Floats, *, upper: float) -> Floats:
+def _pulled_weights(pull: Pull, target: Floats, *, upper: float, verified: bool = True) -> Floats:
     """Largest θ ≤ upper [k] with both excesses of `pull` at most the target [k].
 
     At a whole order I_a(G‖r) − 1 is a polynomial in θ of the moments Σ r u^j: its root costs no pass over the
     vocabulary. It is where the search for the other direction, which is smooth below it, begins.
     """
+    limit = np.full_like(target, upper)
+    guess = _quadratic(target, pull.chi_square, pull.order)
     if not is_polynomial(pull.order):
-        guess = np.sqrt(target / (0.5 * pull.order * (pull.order - 1.0) * np.maximum(pull.chi_square, _TINY)))
-        return solve(pull.rough_excess, target, guess=guess, upper=np.full_like(target, upper), steps=2 * STEPS)
+        return solve(pull.rough, target, guess=guess, upper=limit, steps=_ROUGH_STEPS, verified=verified)
     moments = pull.moments()  # [a − 1, k]
-    low, high = np.full_like(target, math.log(upper) - 700.0), np.full_like(target, math.log(upper))
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        fits = forward_excess(moments, np.exp(middle)) <= target
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    whole = forward_excess(moments, np.full_like(target, upper)) <= target
-    forward = np.where(whole, upper, np.exp(low))
-    return solve(pull.reverse_excess, target, guess=forward, upper=forward, steps=_steps(upper))
+    forward = solve(
+        lambda theta: forward_curve(moments, theta),
+        target,
+        guess=guess,
+        upper=limit,
+        steps=_forward_steps(pull.order, upper),
+    )
+    odds = forward / (1.0 - forward)
+    steps = _reverse_steps(upper)
+    return solve(pull.reverse, target, guess=odds, upper=forward, steps=steps, verified=verified)
 
 
-def _steps(upper: float) -> int:
-    """Enough for 1e-9 of the reverse direction, nearly a square for small θ: public numbers alone decide."""
-    return 3 if upper <= 0.15 else 5 if upper <= 0.5 else STEPS
+def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
+    """Where the leading term a(a−1)/2·χ²·λ² reaches the target [k]."""
+    with np.errstate(over="ignore"):  # parts that agree: any weight
+        return np.asarray(np.sqrt(target / (0.5 * order * (order - 1.0) * np.maximum(chi_square, _TINY))))
+
+
+# Steps to 1e-9, found on rows that differ by up to e^±30: public numbers alone decide how many.
+_ROUGH_STEPS = 12
+
+
+def _forward_steps(order: float, upper: float) -> int:
+    return 32 if order > 8.0 else 5 if upper <= 0.15 else 8
+
+
+def _reverse_steps(upper: float) -> int:
+    """The reverse direction is nearly a square for small θ."""
+    return 2 if upper <= 0.15 else 5 if upper <= 0.5 else 9
+
+
+def _half_steps(order: float) -> int:
+    return 7 if order <= 4.0 else 24
 
 
 def half_weights(first: Floats, second: Floats, public: Floats, *, order: float, leakage: float) -> Floats:
@@ -112,19 +157,26 @@ def half_weights(first: Floats, second: Floats, public: Floats, *, order: float,
     """
     if order == math.inf:
         return _half_ratio_weights(first / public - 1.0, second / public - 1.0, leakage)
+    if not is_polynomial(order):
+        return _half_bisection(first, second, public, order=order, leakage=leakage)
     halves = Halves(first, second, public, order)
-
-    def by_logarithms(weights: Floats) -> Floats:
-        share = weights[:, None]
-        p, q = public + share * (first - public), public + share * (second - public)
-        return np.asarray(np.expm1((order - 1.0) * symmetric_divergence(p, q, order)))
-
     target = np.full(len(first), math.expm1(min((order - 1.0) * leakage, 700.0)))
-    guess = np.sqrt(target / (0.5 * order * (order - 1.0) * np.maximum(halves.chi_square, _TINY)))
-    excess = halves.excess if is_polynomial(order) else by_logarithms
-    weights = solve(excess, target, guess=guess, upper=np.full_like(target, _NEARLY_ONE), steps=3 * STEPS)
+    guess = _quadratic(target, halves.chi_square, order)
+    limit = np.full_like(target, _NEARLY_ONE)
+    return solve(halves.worse, target, guess=guess, upper=limit, steps=_half_steps(order))
+
+
+def _half_bisection(first: Floats, second: Floats, public: Floats, *, order: float, leakage: float) -> Floats:
+    """`half_weights` at an order whose curve has no fast form: halvings of the logarithm of λ, as many for all."""
+    low, high = np.full(len(first), -64.0), np.zeros(len(first))
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        share = np.exp(middle)[:, None]
+        pair = public + share * (first - public), public + share * (second - public)
+        fits = symmetric_divergence(*pair, order) <= leakage
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     whole = symmetric_divergence(first, second, order) <= leakage
-    return np.where(whole, 1.0, weights)
+    return np.where(whole, 1.0, np.exp(low))
 
 
 def _ratio_weights(pull: Pull, caps: Floats) -> Floats:

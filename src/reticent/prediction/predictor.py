@@ -7,30 +7,32 @@ probabilities, no costs, no weights.
 
 A spent budget is never visible where it depends on data: parts fall silent one by one and the public model remains.
 `Exhausted.REFUSE` looks at public counts alone: answers given against the horizon, or against the paid-for number
-of answers. A charge that another process overtook is mixed afresh from what then remains; after a few attempts the
-batch is answered by the public model. Spent and healthy predictors compute the same rows and the same arithmetic
-and commit a charge either way.
+of answers. Spent and healthy predictors compute the same rows and the same arithmetic and commit a charge either
+way.
+
+What is left is read, the batch mixed and the charge written while all other processes are held off: to mix first
+and again when another was faster would let what one part has spent decide how the others are mixed. A mechanism
+that stops (SubMix) spends all that is left, so that whoever opens the ledger later finds it stopped.
 
 Does not check texts, keep quotas or log anything. Safe for threads; one predictor at a time per handle.
 """
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import numpy as np
 
+from reticent.accounting.fixed_point import amount_up, units_up
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import BudgetExhausted, ConfigError
 from reticent.core.event import Composed, Event
-from reticent.core.ledger import Ledger
+from reticent.core.ledger import DecidingLedger
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanism import Mechanism, Moment, Release
 from reticent.prediction.tally import Tally
-
-ATTEMPTS = 8
 
 
 class Exhausted(StrEnum):
@@ -55,7 +57,7 @@ class Predictor:
         ensemble: Ensemble,
         mechanism: Mechanism,
         *,
-        ledger: Ledger | None,
+        ledger: DecidingLedger | None,
         horizon: int,
         exhausted: Exhausted = Exhausted.PUBLIC,
         answered: int = 0,
@@ -148,24 +150,20 @@ class Predictor:
     def _charge(self, handles: Sequence[int], rows: Floats) -> list[Release]:
         """Mix and charge the batch. The order of these lines is the guarantee."""
         if self._ledger is None:
-            releases = self._mix(handles, rows, remaining=np.zeros(len(self._ensemble.parts)))
             self._answered += len(handles)
-            return releases
-        accounts = self._ensemble.parts
-        for attempt in range(ATTEMPTS + 1):
-            left = self._ledger.remaining()
+            return self._mix(handles, rows, remaining=np.zeros(len(self._ensemble.parts)))
+        releases: list[Release] = []
+
+        def decide(left: Mapping[str, float]) -> tuple[dict[str, float], Event]:
+            accounts = self._ensemble.parts
             remaining = np.array([left[account] for account in accounts])
-            if attempt == ATTEMPTS:
-                remaining = np.zeros(len(accounts))  # overtaken again and again: the public model answers
-            releases = self._mix(handles, rows, remaining=remaining)
-            totals = [math.fsum(costs) for costs in zip(*(r.costs.tolist() for r in releases), strict=True)]
-            try:
-                self._ledger.charge(dict(zip(accounts, totals, strict=True)), _event(releases))
-            except BudgetExhausted:
-                if attempt == ATTEMPTS:
-                    raise
-                continue
-            break
+            releases[:] = self._mix(handles, rows, remaining=remaining)
+            totals = [math.fsum(costs) for costs in zip(*(_in_units(each.costs) for each in releases), strict=True)]
+            if any(release.stops for release in releases):
+                totals = remaining.tolist()
+            return dict(zip(accounts, totals, strict=True)), _event(releases)
+
+        self._ledger.charge_decided(decide)
         self._answered += len(handles)
         self._stopped = self._stopped or any(release.stops for release in releases)
         return releases
@@ -183,7 +181,7 @@ class Predictor:
             )
             mechanism = self._mechanisms.get(handle, self._mechanism)
             release = mechanism.release(rows[number], moment, randomness=self._randomness)
-            remaining = remaining - release.costs
+            remaining = remaining - np.array(_in_units(release.costs))
             stopped = stopped or release.stops
             releases.append(release)
         return releases
@@ -205,13 +203,18 @@ class Predictor:
             raise BudgetExhausted("the answers that this ensemble may give privately are used up")
 
 
+def _in_units(costs: Floats) -> list[float]:
+    """Costs as the ledger counts them, rounded up to whole units one by one: their sums are exact."""
+    return [amount_up(units_up(cost)) if math.isfinite(cost) else cost for cost in costs.tolist()]
+
+
 def _event(releases: Sequence[Release]) -> Event:
     events = tuple(release.event for release in releases)
     return events[0] if len(events) == 1 else Composed(events)
 
 
 def _check(
-    ensemble: Ensemble, mechanism: Mechanism, ledger: Ledger | None, *, horizon: int, protects: bool
+    ensemble: Ensemble, mechanism: Mechanism, ledger: DecidingLedger | None, *, horizon: int, protects: bool
 ) -> None:
     """Refuse a combination whose tokens would not have the ledger's guarantee."""
     if horizon < 1:

@@ -61,8 +61,12 @@ class Shaping:
     def shape(self, rows: Floats) -> Shaped:
         """Pmfs of log-pmfs [1 + rows, V], tempered, on the public model's support, normalised in float64."""
         logits = np.asarray(rows, dtype=np.float64)
-        if logits.ndim != 2 or np.isnan(logits).any():
-            raise ValueError("a look-up is a [rows, V] array without NaN")
+        if logits.ndim != 2 or np.isnan(logits[0]).any():
+            raise ValueError("a look-up is a [rows, V] array whose public row is made of numbers")
+        # A part whose model computes nonsense answers as the public model: an error here would tell of that part.
+        broken = np.asarray(~(logits < np.inf).all(axis=1))  # [rows]: NaN, or more than all of the mass
+        if broken.any():
+            logits = np.where(broken[:, None], logits[0], logits)
         if self.temperature != 1.0:
             logits = logits / self.temperature
         support = self._support(logits[0])
@@ -71,7 +75,8 @@ class Shaping:
         # Models give float32 accuracy: their rows sum to 1 within 1e-7 only, which a centred charge must not see.
         top = logits.max(axis=1, keepdims=True)
         empty = np.isneginf(top[:, 0])  # a private row without mass on the public support
-        pmfs = np.exp(logits - np.where(np.isneginf(top), 0.0, top))
+        pmfs = logits - np.where(np.isneginf(top), 0.0, top)
+        np.exp(pmfs, out=pmfs)
         if empty.any():
             pmfs[empty] = pmfs[0]
         pmfs /= pmfs.sum(axis=1, keepdims=True)

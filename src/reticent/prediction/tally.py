@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from reticent.accounting.fixed_point import amount_down, amount_up, units_down, units_up
 from reticent.core.errors import BudgetExhausted, LedgerError
 from reticent.core.event import Event
-from reticent.core.ledger import Budget, Receipt
+from reticent.core.ledger import Budget, Decision, Receipt
 
 
 class Tally:
@@ -40,6 +40,10 @@ class Tally:
         self._spent |= after
         self._charges += 1
         return Receipt(self._charges, "")
+
+    def charge_decided(self, decide: Decision) -> Receipt:
+        """Charge what `decide` makes of what is left."""
+        return self.charge(*decide(self.remaining()))
 
     def spent(self) -> dict[str, float]:
         """What each account has spent, rounded up."""
