@@ -9,11 +9,15 @@ from reticent.app.console import Output, table
 from reticent.app.options import (
     AsJson,
     CorpusFormat,
+    EngineChoice,
     IdField,
     OwnerField,
+    RayAddress,
     SkipEmpty,
     TextField,
+    Workers,
     corpus_at,
+    engine_of,
 )
 from reticent.app.policies import POLICY_HELP
 from reticent.core.errors import ConfigError
@@ -106,6 +110,9 @@ def audit(
     owner_field: OwnerField = "owner",
     format: CorpusFormat = None,
     skip_empty: SkipEmpty = False,
+    engine: EngineChoice = None,
+    workers: Workers = None,
+    ray_address: RayAddress = None,
     as_json: AsJson = False,
 ) -> int:
     """Run attacks on a model and compare what they find with the guarantee beside its weights.
@@ -133,6 +140,7 @@ def audit(
         shadow_models=shadow_models,
         policy=policy,
         reveal=reveal,
+        engine=engine_of(engine, workers, ray_address),
     )
     if no_cache and cache is not None:
         raise ConfigError("--cache and --no-cache contradict each other")
@@ -199,6 +207,7 @@ def _run(
     """Plan, show the plan, work, write, show."""
     from reticent.app.audit.plan import measure_speed, plan_audit
     from reticent.app.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
+    from reticent.app.audit.shards import sharded_subject
     from reticent.app.gate import check_gate, check_known, parse_limit
     from reticent.app.score_cache import ScoreCache, default_folder
 
@@ -217,8 +226,8 @@ def _run(
         raise ConfigError("no attack can run here", found="; ".join(line.skipped for line in plan.attacks))
     check_known(limits, plan.metrics)
     run = start_run(out, subject=subject, settings=settings, config=config)
-    with output.progress() as bars:
-        found = run_audit(subject, plan, settings=settings, cache=scores, observe=_observer(bars, plan))
+    with output.progress() as bars, sharded_subject(subject, settings.engine) as shared:
+        found = run_audit(shared, plan, settings=settings, cache=scores, observe=_observer(bars, plan))
     try:
         gate = check_gate(limits, found.findings)
     except ConfigError:

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reticent.app.console import Output, table
-from reticent.app.options import AsJson, CorpusFormat, IdField, OwnerField, SkipEmpty, TextField, corpus_at
+from reticent.app.options import (
+    AsJson,
+    CorpusFormat,
+    EngineChoice,
+    IdField,
+    OwnerField,
+    RayAddress,
+    SkipEmpty,
+    TextField,
+    Workers,
+    corpus_at,
+    engine_of,
+)
 from reticent.app.policies import POLICY_HELP
 
 if TYPE_CHECKING:
@@ -41,14 +53,17 @@ def scan(
     owner_field: OwnerField = "owner",
     format: CorpusFormat = None,
     skip_empty: SkipEmpty = False,
+    engine: EngineChoice = None,
+    workers: Workers = None,
+    ray_address: RayAddress = None,
     as_json: AsJson = False,
 ) -> None:
     """Count sensitive spans and duplicates in a corpus; with labels, the policy's recall and precision."""
+    from reticent.app.engine_policy import policies_in
     from reticent.app.policies import policy_named
     from reticent.app.run_directory import RunDirectory
     from reticent.core.document import write_document
     from reticent.core.errors import ConfigError, DataError
-    from reticent.data.processes import InProcesses
     from reticent.data.scanning import scan as scan_records
 
     output = Output(as_json=as_json)
@@ -59,7 +74,8 @@ def scan(
     if labels and "spans" not in corpus.present():
         raise DataError("--labels needs a field 'spans' in every record", path=file)
     with ExitStack() as stack:
-        working = [stack.enter_context(InProcesses(each, processes)) for each in policies]
+        asked = engine_of(engine, workers, ray_address)
+        working = stack.enter_context(policies_in(asked, policies, processes=processes))
         chosen, *rivals = (each if cache is None else _kept(each, cache, stack) for each in working)
         seen = scan_records(output.track(corpus, "scanning"), chosen, labels=labels, rivals=rivals)
     if out is not None:

@@ -1,13 +1,25 @@
 """`reticent scrub`: a corpus with sensitive spans replaced, and a count of what was replaced."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reticent.app.console import Output, table
-from reticent.app.options import AsJson, CorpusFormat, IdField, OwnerField, SkipEmpty, TextField, corpus_at
+from reticent.app.options import (
+    AsJson,
+    CorpusFormat,
+    EngineChoice,
+    IdField,
+    OwnerField,
+    RayAddress,
+    SkipEmpty,
+    TextField,
+    Workers,
+    corpus_at,
+    engine_of,
+)
 from reticent.app.policies import POLICY_HELP
 
 if TYPE_CHECKING:
@@ -37,18 +49,28 @@ def scrub(
         typer.Option("--offsets", help="Where to write scrubbed and original offsets (JSONL).", metavar="FILE"),
     ] = None,
     processes: Annotated[int, typer.Option("--processes", help="Processes that look for spans.", min=1)] = 1,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache", help="File that keeps offsets of findings: a run that was stopped goes on.", metavar="FILE"
+        ),
+    ] = None,
     text_field: TextField = "text",
     id_field: IdField = "id",
     owner_field: OwnerField = "owner",
     format: CorpusFormat = None,
     skip_empty: SkipEmpty = False,
+    engine: EngineChoice = None,
+    workers: Workers = None,
+    ray_address: RayAddress = None,
     as_json: AsJson = False,
 ) -> None:
     """Replace sensitive spans by masks, types or consistent fakes. Values are counted by type, never shown."""
+    from reticent.app.engine_policy import policies_in
     from reticent.app.policies import policy_named
     from reticent.core.errors import ConfigError
-    from reticent.data.processes import InProcesses
     from reticent.data.scrubbing import Replace, Scrubber
+    from reticent.data.span_cache import SpanCache
     from reticent.data.writing import replaced, write_corpus
 
     output = Output(as_json=as_json)
@@ -65,8 +87,11 @@ def scrub(
     fakes = _fakes(key) if how is Replace.FAKE else None
     with ExitStack() as stack:
         side = None if offsets is None else stack.enter_context(replaced(offsets, overwrite=False))
-        workers = stack.enter_context(InProcesses(chosen, processes))
-        scrubber = Scrubber(workers, replace=how, fakes=fakes)
+        asked = engine_of(engine, workers, ray_address)
+        (finder,) = stack.enter_context(policies_in(asked, [chosen], processes=processes))
+        if cache is not None:
+            finder = stack.enter_context(closing(SpanCache(finder, cache)))
+        scrubber = Scrubber(finder, replace=how, fakes=fakes)
         stream = scrubber.scrub(output.track(corpus, "scrubbing", size))
         write_corpus(_texts(stream, side), out)
     result = scrubber.tally.to_json() | {"policy": chosen.name, "replace": str(how), "corpus": str(out)}

@@ -1,0 +1,116 @@
+"""`reticent ledger`: the operator's view of what an ensemble has spent.
+
+From a run directory, whose ledger its owner alone can read, or from the operator's port of a running server
+(`http://127.0.0.1:8001`), with the operator's key in RETICENT_OPERATOR_KEY.
+"""
+
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reticent.app.console import Output, table
+from reticent.app.options import AsJson
+from reticent.core.errors import ConfigError
+
+ledger = typer.Typer(help="What was spent, for the operator: show, verify, export.", no_args_is_help=True)
+
+KEY = "RETICENT_OPERATOR_KEY"
+Where = Annotated[str, typer.Argument(help="Run directory, or http:// of an operator's port.", metavar="RUN")]
+
+
+@ledger.command("show")
+def show(run: Where, as_json: AsJson = False) -> None:
+    """Budget, and what each part has spent of it."""
+    output = Output(as_json=as_json)
+    if _is_url(run):
+        document = json.loads(_fetched(run, "ledger.json"))
+    else:
+        from reticent.app.server.spending import spending
+
+        with _opened(run) as opened:
+            document = spending(opened).to_json()
+    output.document(document)
+    if "parts" not in document:
+        output.show("Nothing is charged: the guarantee is that of the weights.")
+        return
+    rows = [
+        (part, f"{values['spent']:.6g}", f"{100 * values['share']:.2f} %")
+        for part, values in document["parts"].items()
+    ]
+    output.show(
+        f"Each part may spend {document['limit']:.6g} {document['measure']}, within"
+        f" (ε = {document['epsilon']:.4g}, δ = {document['delta']:g}).",
+        f"{document['answers']:,} tokens in {document['rows']:,} charges. Private: do not publish.",
+        table("Spend", ("part", "spent", "of its budget"), rows),
+    )
+
+
+@ledger.command("verify")
+def verify(run: Where, as_json: AsJson = False) -> None:
+    """Check every row of the chain, its pages and its witness."""
+    output = Output(as_json=as_json)
+    if _is_url(run):
+        document = json.loads(_fetched(run, "verify"))
+    else:
+        with _opened(run) as opened:
+            head = opened.verify()
+            document = {"rows": head.sequence, "digest": head.digest}
+    output.document({"schema_version": 1} | document)
+    output.show(f"The chain of {document['rows']:,} rows is whole; its head is {document['digest']}.")
+
+
+@ledger.command("export")
+def export(
+    run: Where,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write, else standard output.")] = None,
+) -> None:
+    """Every row as JSON lines: private, as the texts are."""
+    if _is_url(run):
+        content = _fetched(run, "export").decode("utf8")
+    else:
+        with _opened(run) as opened:
+            content = "".join(line + "\n" for line in opened.export())
+    if out is None:
+        sys.stdout.write(content)
+        return
+    from reticent.core.document import write_atomically
+
+    write_atomically(out, content.encode("utf8"), mode=0o600)
+
+
+def _is_url(run: str) -> bool:
+    return run.startswith(("http://", "https://"))
+
+
+def _opened(run: str) -> Any:
+    from reticent.accounting.ledger_location import open_ledger
+    from reticent.app.run_directory import RunDirectory
+
+    return open_ledger(RunDirectory.open(Path(run)).ledger)
+
+
+def _fetched(address: str, page: str) -> bytes:
+    """A page of the operator's port; the key comes from the environment, never from the command line."""
+    key = os.environ.get(KEY)
+    if not key:
+        raise ConfigError(
+            f"{KEY} is not set", hint="put the operator's key there: reticent keys add NAME --operator"
+        )
+    request = urllib.request.Request(  # noqa: S310 (http or https by `_is_url`)
+        f"{address.rstrip('/')}/{page}", headers={"Authorization": f"Bearer {key}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+            return bytes(response.read())
+    except urllib.error.HTTPError as error:
+        raise ConfigError("the operator's port refused", found=f"status {error.code}") from None
+    except (urllib.error.URLError, OSError):
+        raise ConfigError(
+            "the operator's port does not answer", hint="reticent serve … --operator-port N"
+        ) from None

@@ -1,0 +1,117 @@
+"""`reticent reproduce`: the papers' figures and tables beside the printed numbers, a verdict on each claim."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reticent.app.console import Output, table
+from reticent.app.experiments.experiment import Scale
+from reticent.app.options import AsJson
+from reticent.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from reticent.app.experiments.experiment import Experiment
+    from reticent.app.experiments.running import Reproduction
+
+
+def reproduce(
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Names of experiments, a paper's (rdp, crt, …), all, or list.", metavar="LIST|NAME…"),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Keep finished pieces, pages and figures here.", metavar="RUN")
+    ] = None,
+    scale: Annotated[
+        Scale, typer.Option("--scale", help="How large: minutes, an hour, or the paper's.")
+    ] = Scale.SMALL,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every piece.", metavar="N", min=0)] = 7,
+    pages: Annotated[
+        Path | None, typer.Option("--pages", help="Write pages and figures here, not in RUN.", metavar="DIR")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Re-run a paper's figure or table and say of each of its claims whether it holds.
+
+    What was computed once is read from RUN: a killed run goes on where it was, a finished one takes seconds.
+    """
+    from reticent.app.experiments.catalogue import chosen, experiments
+    from reticent.app.experiments.page import write_pages
+    from reticent.app.experiments.running import is_finished
+    from reticent.app.experiments.running import reproduce as run
+
+    output = Output(as_json=as_json)
+    if names == ["list"]:
+        return _list(list(experiments().values()), output)
+    wanted = chosen(names)
+    if out is None:
+        raise ConfigError("an experiment needs a folder for what it computes", hint="give --out RUN")
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out}: not a directory", hint="choose another --out")
+    made = []
+    with output.progress() as bars:
+        for experiment in wanted:
+            task = bars.add_task(experiment.name, total=len(experiment.pieces(scale)), status="")
+            advance = partial(_advance, bars, task)
+            made.append(run(experiment, out, scale=scale, seed=seed, observe=advance))
+    # A paper's page also shows what earlier runs finished in the same folder.
+    papers = {experiment.paper for experiment in wanted}
+    shown = {one.experiment.name: one for one in made}
+    earlier = [
+        run(one, out, scale=scale, seed=seed)
+        for one in experiments().values()
+        if one.paper in papers
+        and one.name not in shown
+        and scale in one.scales
+        and is_finished(one, out, scale=scale, seed=seed)
+    ]
+    shown |= {one.experiment.name: one for one in earlier}
+    written = write_pages([shown[name] for name in experiments() if name in shown], pages or out)
+    output.document({"schema_version": 1, "experiments": [one.to_json() for one in made]})
+    for one in made:
+        output.show(*_lines(one))
+    output.show(*(f"Written: {page}" for page in written))
+    return 0
+
+
+def _advance(bars: "Progress", task: "TaskID", piece: str, was_cached: bool) -> None:
+    """One piece is done."""
+    bars.update(task, advance=1, status=f"{piece} (read)" if was_cached else piece)
+
+
+def _list(known: "list[Experiment]", output: Output) -> int:
+    """Names, titles and scales."""
+    rows = [(one.name, one.title, "yes" if one.needs_training else "no") for one in known]
+    output.show(table("Experiments", ("name", "what it shows", "trains models"), rows))
+    output.document(
+        {
+            "schema_version": 1,
+            "experiments": [
+                {
+                    "name": one.name,
+                    "paper": one.paper.heading,
+                    "title": one.title,
+                    "scales": [scale.value for scale in one.scales],
+                    "trains": one.needs_training,
+                }
+                for one in known
+            ],
+        }
+    )
+    return 0
+
+
+def _lines(one: "Reproduction") -> list[object]:
+    """Tables and verdicts of one experiment."""
+    lines: list[object] = [
+        f"{one.experiment.name}: {one.experiment.title} ({one.scale.value}, seed {one.seed})",
+        "",
+    ]
+    for grid in one.rendering.tables:
+        lines += [table(grid.title, grid.columns, grid.rows), ""]
+    lines += [f"{each.verdict.value.upper()}: {each.claim} {each.reason}" for each in one.rendering.judgements]
+    return [*lines, *one.rendering.notes, ""]

@@ -1,0 +1,41 @@
+"""The public limits of a server: what a request may ask for, how many are answered at once, and for how long."""
+
+import math
+from dataclasses import dataclass
+
+from reticent.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """All of them public: a refusal by one of them says nothing of private data.
+
+    `batch` continuations go through the ensemble in one turn; `capacity` are held at once, beyond which requests
+    get 429. Temperatures outside the range and top_p below its least value are refused.
+    """
+
+    batch: int = 32
+    capacity: int = 256
+    choices: int = 16
+    max_tokens: int = 1024
+    prompt_tokens: int = 8192
+    timeout: float = 300.0
+    least_temperature: float = 0.1
+    most_temperature: float = 2.0
+    least_top_p: float = 0.01
+    body_bytes: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        counts = (self.batch, self.capacity, self.choices, self.max_tokens, self.prompt_tokens, self.body_bytes)
+        if min(counts) < 1:
+            raise ConfigError("a server's limits must be at least 1", found=min(counts))
+        if not 0.0 < self.timeout < math.inf:
+            raise ConfigError("the time-out must be positive", found=self.timeout)
+        if not 0.0 < self.least_temperature <= self.most_temperature < math.inf:
+            raise ConfigError(
+                "the range of temperatures must be positive and not empty",
+                found=f"{self.least_temperature} to {self.most_temperature}",
+                hint="greedy decoding, temperature 0, has no finite charge",
+            )
+        if not 0.0 < self.least_top_p <= 1.0:
+            raise ConfigError("the least top_p must be in (0, 1]", found=self.least_top_p)

@@ -1,0 +1,70 @@
+"""What an ensemble has spent, for its operator: totals, the course over time, the check of the whole chain.
+
+All of it is private: charges depend on the parts' texts. It is shown on the operator's page and by `reticent
+ledger`, never by the public port.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from reticent.accounting.fixed_point import amount_up
+from reticent.accounting.ledger import DurableLedger
+from reticent.app.ensemble_prediction import answers_in
+
+_POINTS = 240  # of a curve on the page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """A ledger's state. `course` has one point a row or group of rows: time, and what each part had spent."""
+
+    measure: str
+    limit: float
+    epsilon: float
+    delta: float
+    spent: dict[str, float] = field(repr=False)
+    rows: int
+    answers: int
+    course: tuple[tuple[str, dict[str, float]], ...] = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the operator's programs."""
+        return {
+            "schema_version": 1,
+            "measure": self.measure,
+            "limit": self.limit,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rows": self.rows,
+            "answers": self.answers,
+            "parts": {
+                part: {"spent": spent, "share": min(1.0, spent / self.limit)} for part, spent in self.spent.items()
+            },
+            "course": [{"time": time, "spent": spent} for time, spent in self.course],
+        }
+
+
+def spending(ledger: DurableLedger) -> Spending:
+    """Read the whole ledger once."""
+    totals = dict.fromkeys(ledger.accounts, 0)
+    course: list[tuple[str, dict[str, float]]] = []
+    rows = answers = 0
+    stride = max(1, ledger.head().sequence // _POINTS)
+    for row in ledger.rows():
+        rows += 1
+        answers += answers_in(row)
+        for part, units in row.units.items():
+            totals[part] += units
+        if row.sequence % stride == 0:
+            course.append((row.time, {part: amount_up(units) for part, units in totals.items()}))
+    promise = ledger.budget.guarantee
+    return Spending(
+        measure=ledger.budget.measure,
+        limit=ledger.budget.limit,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        spent={part: amount_up(units) for part, units in totals.items()},
+        rows=rows,
+        answers=answers,
+        course=tuple(course),
+    )
