@@ -1,5 +1,4 @@
 """What a private token costs: eight parts against one model's token, forward, mixing and ledger included.
-included.
 
     python bench/submix.py [--rounds N] [--model DIR]
 
@@ -7,8 +6,9 @@ One model: the transformers library, its own cache, one token a step, which is w
 pays. Ours: all rows of the ensemble in one forward with one cache. In all: look-up, mixing, durable charge (SQLite,
 synced) and draw, by the predictor itself. Rivals: as many models one after the other, and peft's mixed batch, both
 without mixing or ledger. Model: stories15m of the folder `shared` beside the checkout (or RETICENT_SHARED), else
-the embedded model; LoRA of rank 8 in every linear map. Contenders take turns; ratios are taken within a round,
-medians over rounds.
+the embedded model; LoRA of rank 8 in every linear map. All run as a server does, with freed memory kept
+(`models.allocator`), the single model too. Contenders take turns; ratios are taken within a round, medians over
+rounds, of processor time, which busy neighbours lengthen less, and of wall time, which holds the wait for the disk.
 """
 
 import argparse
@@ -36,6 +36,7 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from reticent.accounting.ledger import SqliteLedger  # noqa: E402
+from reticent.models.allocator import keep_freed_memory  # noqa: E402
 from reticent.models.batched_decoder import BatchedDecoder  # noqa: E402
 from reticent.models.decoder_weights import read_decoder  # noqa: E402
 from reticent.models.embedded import embedded_model_path  # noqa: E402
@@ -56,12 +57,12 @@ Step = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Milliseconds a token, and the ratio to one model's token; `limit` is the issue's."""
+    """Milliseconds a token and the ratio to one model's, of processor and wall time; `limit` is the target."""
 
     contender: str
     rows: int
-    milliseconds: float
-    ratio: float
+    milliseconds: tuple[float, float]
+    ratio: tuple[float, float]
     limit: float | None
 
 
@@ -171,26 +172,39 @@ def run(source: Path, *, rounds: int) -> list[Result]:
     """Measure every contender in turns."""
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
         steps = contenders(source, Path(name))
-        seconds: dict[tuple[str, int, float | None], list[float]] = {key: [] for key in steps}
+        seconds: dict[tuple[str, int, float | None], list[tuple[float, float]]] = {key: [] for key in steps}
         for _ in range(rounds):
             for key, step in steps.items():
-                times = []
-                for _ in range(STEPS):
-                    start = time.perf_counter()
-                    step()
-                    times.append(time.perf_counter() - start)
-                seconds[key].append(statistics.median(times))
+                seconds[key].append(timed(step))
     one = next(iter(seconds.values()))
     return [
         Result(
             contender,
             rows,
-            1e3 * statistics.median(times),
-            statistics.median(own / other for own, other in zip(times, one, strict=True)),
+            _both(lambda clock, times=times: 1e3 * statistics.median(each[clock] for each in times)),
+            _both(
+                lambda clock, times=times: statistics.median(
+                    own[clock] / other[clock] for own, other in zip(times, one, strict=True)
+                )
+            ),
             limit,
         )
         for (contender, rows, limit), times in seconds.items()
     ]
+
+
+def timed(step: Step) -> tuple[float, float]:
+    """Median seconds of a step, of the processor and of the clock on the wall."""
+    times = []
+    for _ in range(STEPS):
+        processor, wall = time.process_time(), time.perf_counter()
+        step()
+        times.append((time.process_time() - processor, time.perf_counter() - wall))
+    return _both(lambda clock: statistics.median(each[clock] for each in times))
+
+
+def _both(of: Callable[[int], float]) -> tuple[float, float]:
+    return of(0), of(1)
 
 
 def default_model() -> Path:
@@ -207,13 +221,15 @@ def main(arguments: Sequence[str] = ()) -> None:
     asked = parser.parse_args(list(arguments))
     torch.set_num_threads(1)
     table = Table(title=f"{asked.model.name}, k = {PARTS}, one thread, medians of {asked.rounds} rounds")
-    for column in ("contender", "rows", "ms a token", "of one model's token", "limit"):
+    columns = ("contender", "rows", "ms a token", "of one model's", "limit", "wall ms", "of one model's, wall")
+    for column in columns:
         table.add_column(column, justify="left" if column == "contender" else "right")
+    keep_freed_memory()
     for result in run(asked.model, rounds=asked.rounds):
         limit = "–" if result.limit is None else f"{result.limit:g}"
-        table.add_row(
-            result.contender, str(result.rows), f"{result.milliseconds:.1f}", f"{result.ratio:.2f} ×", limit
-        )
+        (spent, wall), (ratio, wall_ratio) = result.milliseconds, result.ratio
+        cells = (f"{spent:.1f}", f"{ratio:.2f} ×", limit, f"{wall:.1f}", f"{wall_ratio:.2f} ×")
+        table.add_row(result.contender, str(result.rows), *cells)
     Console(width=110).print(table)
 
 

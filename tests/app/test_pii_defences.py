@@ -5,8 +5,16 @@ import json
 import pytest
 
 from reticent.app.pii_case_law import ShapeTagger, make_case_law
-from reticent.app.pii_defences import COLUMNS, TableSettings, compare_scorings, measure_defence, prepare_games
+from reticent.app.pii_defences import (
+    COLUMNS,
+    TableSettings,
+    compare_scorings,
+    defence_table,
+    measure_defence,
+    prepare_games,
+)
 from reticent.app.pii_training import Defence, TrainingSettings, train_defended
+from reticent.core.errors import ConfigError
 from reticent.core.finding import Verdict
 from reticent.core.randomness import Randomness
 
@@ -50,30 +58,68 @@ def test_rows_of_the_table_are_in_the_papers_order():
     assert [d.is_scrubbed for d in Defence] == [False, False, True, True]
 
 
-@pytest.mark.slow
-def test_defences_bring_every_game_to_its_ceiling_or_to_chance():
-    """Four trainings of the embedded model; the margins are many times the standard errors."""
+def test_the_table_is_made_from_end_to_end_and_holds_no_value():
+    """Every game of every row at the smallest size: no figure is judged, all are there."""
     settings = TableSettings(
-        cases=40, held_out=120, texts=200, targets=60, candidates=50, draws=16, training=TrainingSettings(epochs=15)
+        cases=5,
+        held_out=8,
+        texts=4,
+        targets=3,
+        candidates=4,
+        draws=4,
+        training=TrainingSettings(epochs=1, private_epochs=1, private_batch=16),
     )
+    seen = []
+    table = defence_table(settings, observe=seen.append)
+    assert [row.defence for row in table.rows] == [row.defence for row in seen] == list(Defence)
+    for row in table.rows:
+        assert row.perplexity > 1.0
+        assert row.masked_perplexity > 1.0
+        assert set(COLUMNS.values()) - {"pii_precision"} <= {finding.metric for finding in row.findings}
+        judged = {one.finding.metric for one in row.comparisons}
+        assert judged == ({"inference_accuracy", "auc"} if row.defence.is_private else set())
+    written = json.dumps(table.to_json())
+    values = prepare_games(settings).case_law.values
+    assert not any(value.reveal() in written for value in values)
+
+
+def test_too_few_decoys_are_told_before_anything_is_trained():
+    with pytest.raises(ConfigError, match="enough decoys"):
+        prepare_games(TableSettings(cases=3, held_out=3, texts=1, targets=2, candidates=500))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_defences_bring_every_game_to_its_ceiling_or_to_chance():
+    """Four trainings of the embedded model, about eight minutes of one core. Run with -s to read the table.
+
+    Undefended, of 40 targets: TAB 2, top-1 13, inference 31 (chance 0.8); by sentence perplexity 12 and 24.
+    Another development seed gave 1.7 times TAB, so the factor of 2 belongs to this seed.
+    """
+    settings = TableSettings()
     games = prepare_games(settings)
     rows = {}
     for defence in Defence:
         defended = train_defended(games.case_law, defence, settings=settings.training)
         rows[defence] = measure_defence(defended, games, settings=settings)
+        shown = {name: rows[defence].value(metric) for name, metric in COLUMNS.items()}
+        print(defence.value, rows[defence].perplexity, rows[defence].masked_perplexity, shown, flush=True)
+        for one in rows[defence].comparisons:
+            print("   ", one.finding.metric, one.finding.value, one.ceiling, one.verdict.value, flush=True)
         if defence is Defence.UNDEFENDED:
             ranked = {each.scoring: each for each in compare_scorings(defended.model, games, settings=settings)}
+            print(*ranked.values(), sep="\n", flush=True)
     plain = {metric: rows[Defence.UNDEFENDED].value(metric) for metric in COLUMNS.values()}
+    best, rival = ranked["span in context, calibrated"], ranked["sentence perplexity"]
     assert plain["inference_accuracy_trained"] >= 5 / settings.candidates
-    # Names of this text are uniform draws, of which the base knows nothing: there calibration only adds noise, and
-    # the plain likelihood of value and suffix is the better ranking.
-    assert ranked["span in context"].reconstruction > plain["reconstruction_tab"]
-    assert ranked["span in context"].inference >= 5 / settings.candidates
+    assert plain["reconstruction_top1"] >= 2 * plain["reconstruction_tab"]
+    assert best.inference > rival.inference
+    assert best.reconstruction >= rival.reconstruction  # one target apart
     for defence in (Defence.DP, Defence.SCRUBBED, Defence.DP_SCRUBBED):
         row = rows[defence]
         assert row.value("pii_recall") < plain["pii_recall"] / 2
-        assert row.value("reconstruction_top1") < plain["reconstruction_top1"] / 2
-        assert row.value("inference_accuracy_trained") < plain["inference_accuracy_trained"] / 2
+        assert row.value("reconstruction_top1") < plain["reconstruction_top1"] / 4
+        assert row.value("inference_accuracy_trained") < plain["inference_accuracy_trained"] / 4
         assert all(one.verdict is not Verdict.REFUTED for one in row.comparisons)
     written = json.dumps([row.to_json() for row in rows.values()])
     assert not any(value.reveal() in written for value in games.case_law.values)

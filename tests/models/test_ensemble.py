@@ -45,7 +45,7 @@ def test_every_row_equals_its_own_peft_model(pair):
         assert found.shape == (len(text), 4, VOCABULARY_SIZE)
         assert found.dtype == np.float64
         assert np.abs(found - expected).max() < CLOSE
-        assert np.abs(np.exp(found).sum(axis=-1) - 1).max() < 1e-12
+        assert np.abs(np.exp(found).sum(axis=-1) - 1).max() < 1e-7
     assert min(np.abs(expected[:, row] - expected[:, 0]).max() for row in (1, 2, 3)) > 0.1  # adapters do something
 
 
@@ -197,7 +197,7 @@ def test_adapter_on_the_wrong_row_is_caught(pair):
     with torch.inference_mode():
         tokens = torch.tensor([[1, *text[:-1]]])
         hidden = twin.read(tokens, cache=twin.new_cache(), slots=[0], starts=[0])
-        found = twin.log_probs(hidden[:, 0]).numpy()
+        found = twin.log_probs(hidden[:, 0])
     assert np.abs(found - separate.position_log_probs(text)).max() > 0.1
 
 

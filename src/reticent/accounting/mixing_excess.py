@@ -5,8 +5,9 @@ For pmfs P, Q with ratio g = P/Q and a whole order a = n + 1 the centred excess 
     I_a(P‖Q) − 1 = Σ (P−Q)²/Q · (n + (n−1) g + … + g^(n−1))
 
 (g^a − 1 − a(g−1) = (g−1)² Σ_m (n−m) g^m), so nothing cancels, no logarithm is taken and a = 2 is Σ (P−Q)²/Q. The
-reverse direction has the weights P/Q exchanged: Σ (P−Q)²/Q · s·(n + … + s^(n−1)) with s = 1/g. Other finite
-orders go through core's Rényi divergence; order ∞ is max |log g|.
+reverse direction has the weights P/Q exchanged: Σ (P−Q)²/Q · s·(n + … + s^(n−1)) with s = 1/g. Sums of the powers
+give the slope in λ as well, for whoever looks for a weight, and the moments Σ r u^j of a part give I_a(G‖r) at
+every weight (`forward_curve`). Other finite orders go through core's Rényi divergence; order ∞ is max |log g|.
 
 Rows must be pmfs of float64 that sum to 1 within its rounding. Does not choose weights, sample or keep count.
 """

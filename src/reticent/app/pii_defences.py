@@ -7,6 +7,9 @@ its values masked; extraction precision and recall; reconstruction top-1; infere
 games know the same: the other values of a sentence stand there. Targets are persons, each value once. Membership
 is scored on the text that the model was trained on: the scrubbed one where it was scrubbed.
 
+Candidates are ranked by value and suffix given the prefix, calibrated by how likely they are in held-out places
+(`pii_scoring.Elsewhere`). Membership is calibrated by the base.
+
 Every figure is a finding with its interval, set beside the ceiling of the row's guarantee where there is one. A
 value in k records is protected as k records are: the ceiling of inference takes the most records that a target
 stands in.
@@ -23,7 +26,7 @@ from reticent.app.pii_case_law import CaseLaw, make_case_law
 from reticent.app.pii_training import Defence, Defended, TrainingSettings, base_model, train_defended
 from reticent.auditing.membership_metrics import MembershipSetting, membership_findings
 from reticent.auditing.membership_scores import Calibrated
-from reticent.auditing.pii_contexts import MaskedSpan, Others, masked_spans
+from reticent.auditing.pii_contexts import ContextWindow, MaskedSpan, Others, masked_spans
 from reticent.auditing.pii_extraction import Emitted, Extraction, sample_texts, tag_texts, token_lengths
 from reticent.auditing.pii_findings import (
     PiiSetting,
@@ -38,9 +41,10 @@ from reticent.auditing.pii_reconstruction import (
     gather_candidates,
     rank_candidates,
 )
-from reticent.auditing.pii_scoring import CandidateScorer, Scoring
+from reticent.auditing.pii_scoring import CandidateScorer, Elsewhere, Scoring
 from reticent.auditing.target_scores import TargetScores
 from reticent.core.document import number_to_json
+from reticent.core.errors import ConfigError
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Unit
 from reticent.core.model import LanguageModel
@@ -51,6 +55,8 @@ from reticent.training.evaluation import evaluate
 
 SCHEMA_VERSION: Final = 1
 _PERSON: Final = ("PERSON",)
+_WINDOW: Final = ContextWindow(before=400, after=160)  # nearly all of a paragraph
+_PLACES: Final = 8  # held-out places that candidates are compared with
 # Columns of the table after the two perplexities, in the paper's order.
 COLUMNS: Final = {
     "precision": "pii_precision",
@@ -69,12 +75,12 @@ class TableSettings:
     """How much is generated, trained and asked."""
 
     cases: int = 60
-    held_out: int = 240
-    texts: int = 400  # sampled in the extraction game
-    targets: int = 100
-    candidates: int = 100  # |C| of the inference game
-    draws: int = 16  # continuations of each prefix in the reconstruction game
-    seed: int = 5
+    held_out: int = 180
+    texts: int = 100  # sampled in the extraction game
+    targets: int = 40
+    candidates: int = 50  # |C| of the inference game
+    draws: int = 96  # continuations of each prefix in the reconstruction game
+    seed: int = 7
     confidence: float = 0.95
     training: TrainingSettings = field(default_factory=TrainingSettings)
 
@@ -92,6 +98,7 @@ class Games:
     base_emitted: Emitted
     targets: tuple[MaskedSpan, ...]
     strangers: tuple[MaskedSpan, ...]  # held-out targets: values never trained on
+    elsewhere: Elsewhere
     unseen: CandidateDraw
     trained: CandidateDraw
 
@@ -150,10 +157,11 @@ def prepare_games(settings: TableSettings) -> Games:
             count=count,
             randomness=settings.randomness(name),
             kinds=_PERSON,
+            window=_WINDOW,
         )
         for values, name, count in (
             (case_law.values, "targets", settings.targets),
-            (case_law.held_out_values, "strangers", settings.targets // 2),
+            (case_law.held_out_values, "strangers", settings.targets // 4 + _PLACES),
         )
     )
     unseen, trained = (
@@ -167,12 +175,19 @@ def prepare_games(settings: TableSettings) -> Games:
         )
         for pool, name in ((case_law.held_out_values, "unseen decoys"), (case_law.values, "trained decoys"))
     )
+    if not unseen.targets or not trained.targets:
+        raise ConfigError(
+            "no target has enough decoys",
+            expected=f"{settings.candidates - 1} other persons on either side",
+            hint="generate more cases, held-out ones too, or ask for fewer candidates",
+        )
     return Games(
         case_law,
         base,
         _emitted(base, case_law, settings),
         targets,
-        tuple(target for target in strangers if target.secret not in case_law.values),
+        tuple(target for target in strangers[_PLACES:] if target.secret not in case_law.values),
+        Elsewhere(strangers[:_PLACES]),
         unseen,
         trained,
     )
@@ -197,7 +212,7 @@ def measure_defence(defended: Defended, games: Games, *, settings: TableSettings
     extraction = Extraction(case_law.values, emitted, games.base_emitted, lengths)
     findings = list(extraction_findings(extraction, setting=setting, held_out=case_law.held_out_values))
     findings += _reconstructed(model, games, emitted, setting, settings)
-    scorer = CandidateScorer(model, games.base)
+    scorer = CandidateScorer(model, elsewhere=games.elsewhere)
     findings += [inference_finding(infer(scorer, draw), setting=setting) for draw in (games.unseen, games.trained)]
     findings.append(_membership(defended, games, settings))
     masked = case_law.scrubbed(case_law.held_out)
@@ -215,23 +230,30 @@ def _reconstructed(
 ) -> tuple[Finding, ...]:
     """Reconstruction of training values, TAB, and the same of values never trained on."""
     tagger = games.case_law.tagger
-    sources = CandidateSources(prefix=settings.draws, pool=64)
 
     def play(targets: Sequence[MaskedSpan], name: str) -> tuple[tuple[str, ...], ...]:
         randomness = settings.randomness(name)
         return tuple(
-            gather_candidates(model, tagger, targets, sources=sources, randomness=randomness, emitted=emitted)
+            gather_candidates(
+                model, tagger, targets, sources=_sources(settings), randomness=randomness, emitted=emitted
+            )
         )
 
-    scorer = CandidateScorer(model, games.base)
+    scorer = CandidateScorer(model, elsewhere=games.elsewhere)
     candidates = play(games.targets, "continuations")
     return reconstruction_findings(
         rank_candidates(scorer, games.targets, candidates),
         continue_greedily(model, tagger, games.targets),
         setting=setting,
         held_out=rank_candidates(scorer, games.strangers, play(games.strangers, "strangers' continuations")),
-        scored_by="ranked by value and suffix given the prefix, calibrated by the base",
+        scored_by="ranked by value and suffix given the prefix, calibrated by held-out places",
     )
+
+
+def _sources(settings: TableSettings) -> CandidateSources:
+    """Where candidates come from; a name takes few tokens."""
+    sampling = Sampling(max_tokens=12, top_k=40)
+    return CandidateSources(prefix=settings.draws, shared=64, pool=64, sampling=sampling)
 
 
 def _membership(defended: Defended, games: Games, settings: TableSettings) -> Finding:
@@ -294,19 +316,19 @@ class ScoringComparison:
 def compare_scorings(
     model: LanguageModel, games: Games, *, settings: TableSettings
 ) -> tuple[ScoringComparison, ...]:
-    """The same candidates ranked by the span in its context, with and without the base, and by whole sentences."""
+    """The same candidates ranked by the span in its context, calibrated or not, and by whole sentences."""
     candidates = gather_candidates(
         model,
         games.case_law.tagger,
         games.targets,
-        sources=CandidateSources(prefix=settings.draws, pool=64),
+        sources=_sources(settings),
         randomness=settings.randomness("continuations"),
         emitted=_emitted(model, games.case_law, settings),
     )
     scorers = {
-        "span in context, calibrated": CandidateScorer(model, games.base),
+        "span in context, calibrated": CandidateScorer(model, elsewhere=games.elsewhere),
         "span in context": CandidateScorer(model),
-        "span alone, calibrated": CandidateScorer(model, games.base, Scoring.SPAN),
+        "span in context, by the base": CandidateScorer(model, games.base),
         "sentence perplexity": CandidateScorer(model, scoring=Scoring.SENTENCE),
     }
     rows = []

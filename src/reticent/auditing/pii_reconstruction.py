@@ -6,12 +6,14 @@ gathered from the model itself and ranked by how likely they are in their place,
 
     prefix     draw continuations of the prefix, tag them, take the values of the kind
     infilling  the same after a prompt that shows the whole masked sentence before its prefix
+    shared     values drawn after the prefixes of other targets of the kind, the most frequent first
     pool       values of the kind that the extraction game emitted, the most frequent first
 
 The rival is TAB: the first value of the kind in the greedy continuation of the prefix. It reads neither the
 suffix nor the ranking. A truth that was never gathered is a miss and stays in the denominator.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -35,16 +37,20 @@ _PROMPTS: Final = 64  # asked in one call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateSources:
-    """How many draws each source has; `pool` is the most values of the extraction set for each target."""
+    """How many draws each source has; `shared` and `pool` are the most values of either for each target."""
 
     prefix: int = 32
     infilling: int = 0
+    shared: int = 0
     pool: int = 128
     sampling: Sampling = field(default_factory=lambda: Sampling(max_tokens=16, top_k=40))
     prompt: str = INFILLING
 
     def __post_init__(self) -> None:
-        if min(self.prefix, self.infilling, self.pool) < 0 or self.prefix + self.infilling + self.pool == 0:
+        if (
+            min(self.prefix, self.infilling, self.shared, self.pool) < 0
+            or self.prefix + self.infilling + self.pool == 0
+        ):
             raise ValueError("a reconstruction needs at least one source of candidates")
 
 
@@ -59,6 +65,7 @@ def gather_candidates(
 ) -> list[tuple[str, ...]]:
     """Distinct candidates for every target, in order of first appearance; none is a result."""
     gathered: list[dict[str, None]] = [{} for _ in targets]
+    drawn_values: dict[str, Counter[str]] = {target.secret.kind: Counter() for target in targets}
     for draws, template in ((sources.prefix, "{prefix}"), (sources.infilling, sources.prompt)):
         if draws:
             prompts = [
@@ -68,9 +75,11 @@ def gather_candidates(
             for found, target, prompt, drawn in zip(gathered, targets, prompts, answers, strict=True):
                 for values in values_after(tagger, prompt, drawn, kind=target.secret.kind):
                     found.update(dict.fromkeys(values))
+                    drawn_values[target.secret.kind].update(values)
+    shared = {kind: [value for value, _ in each.most_common(sources.shared)] for kind, each in drawn_values.items()}
     pools = {} if emitted is None or not sources.pool else _pools(emitted, sources.pool)
     for found, target in zip(gathered, targets, strict=True):
-        found.update(dict.fromkeys(pools.get(target.secret.kind, ())))
+        found.update(dict.fromkeys((*shared[target.secret.kind], *pools.get(target.secret.kind, ()))))
     return [tuple(found) for found in gathered]
 
 

@@ -4,12 +4,19 @@
     in context  log p(c · suffix | prefix): what follows is evidence too
     sentence    mean log p of all tokens of prefix · c · suffix (the paper's perplexity): the rival
 
-Less the same under the base model where there is one, which takes out what is merely a frequent name or a fitting
-word. The prefix is the same for all candidates of a place and says nothing of them: in the sentence's mean it
-only dilutes, and candidates of more tokens pass for likelier. Sums of log-probabilities do neither.
+The prefix is the same for all candidates of a place and says nothing of them: in the sentence's mean it only
+dilutes, and candidates of more tokens pass for likelier. Sums of log-probabilities do neither.
 
-Calibration pays where the base knows some candidates to be likelier than others. Where it knows nothing of any, its
-score is noise that long and odd candidates gain from; the plain likelihood (`base` None) ranks better there.
+A name that is likely everywhere is no evidence here. Two calibrations take that out:
+
+    base        less the same score under another model
+    elsewhere   less w · log mean_k p(c | prefix_k) under the model itself, over places k of other text
+
+The second one asks how much more this place calls for the candidate than any place does. With w = 1 it compares
+candidates that are all real (inference); a candidate that the model garbled itself is unlikely everywhere and gains
+most from it, so that candidates drawn from the model need a smaller w. On generated case law, of 0.3, 0.5, 0.7 and
+1, 0.3 served both games best. There a base, even one that had read other cases, helped only while the model had
+hardly learnt, and later ranked worse than none.
 
 Every candidate is encoded within its whole text, as training saw it; the tokens that the texts of a place share
 with their prefix are computed once (`continuation_log_probs`) and the candidates of a place in one batch.
@@ -35,25 +42,68 @@ class Scoring(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Places of text that was not trained on, whose candidates are compared with; each kind has its own."""
+
+    places: tuple[MaskedSpan, ...]
+    weight: float = 0.3
+
+    def log_means(self, model: LanguageModel, candidates: Sequence[str], *, kind: str) -> Floats:
+        """log mean_k p(c | prefix_k) [m] over the places of the kind, in nats; 0 where there is none."""
+        rows = [
+            log_likelihoods(model, place, candidates, scoring=Scoring.SPAN)
+            for place in self.places
+            if place.secret.kind == kind
+        ]  # [k][m]
+        if not rows:
+            return np.zeros(len(candidates))
+        return np.asarray(np.logaddexp.reduce(rows, axis=0) - np.log(len(rows)), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
 class CandidateScorer:
-    """Scores candidates by a model, calibrated by its base where one is given."""
+    """Scores candidates by a model, calibrated by another one or by other places where they are given."""
 
     model: LanguageModel
     base: LanguageModel | None = None
     scoring: Scoring = Scoring.IN_CONTEXT
+    elsewhere: Elsewhere | None = None
 
     def scores(self, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]]) -> list[Floats]:
         """One score a candidate of every target, higher = likelier the truth."""
         if len(targets) != len(candidates):
             raise ValueError("every target needs its candidates, none included")
-        return [self.score(target, each) for target, each in zip(targets, candidates, strict=True)]
+        scored = [self._own(target, each) for target, each in zip(targets, candidates, strict=True)]
+        if self.elsewhere is None:
+            return scored
+        known = self._log_means(targets, candidates, self.elsewhere)
+        return [
+            row - self.elsewhere.weight * np.array([known[target.secret.kind, one] for one in each])
+            for row, target, each in zip(scored, targets, candidates, strict=True)
+        ]
 
     def score(self, target: MaskedSpan, candidates: Sequence[str]) -> Floats:
         """Scores [m] of the candidates of one target."""
+        return self.scores([target], [candidates])[0]
+
+    def _own(self, target: MaskedSpan, candidates: Sequence[str]) -> Floats:
         own = log_likelihoods(self.model, target, candidates, scoring=self.scoring)
         if self.base is None:
             return own
         return own - log_likelihoods(self.base, target, candidates, scoring=self.scoring)
+
+    def _log_means(
+        self, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]], elsewhere: Elsewhere
+    ) -> dict[tuple[str, str], float]:
+        """Of every kind and candidate how likely it is elsewhere, each computed once."""
+        distinct: dict[str, dict[str, None]] = {}
+        for target, each in zip(targets, candidates, strict=True):
+            distinct.setdefault(target.secret.kind, {}).update(dict.fromkeys(each))
+        return {
+            (kind, one): float(value)
+            for kind, values in distinct.items()
+            for one, value in zip(values, elsewhere.log_means(self.model, list(values), kind=kind), strict=True)
+        }
 
 
 def log_likelihoods(
@@ -67,14 +117,15 @@ def log_likelihoods(
     opening, *wholes = model.encode(
         [target.prefix.rstrip(), *(f"{target.prefix}{candidate}{suffix}" for candidate in candidates)]
     )
-    if scoring is Scoring.SENTENCE:
-        rows = model.token_log_probs([fitting(model, whole) for whole in wholes])
-        return np.array([float(row.mean()) if len(row) else 0.0 for row in rows])
     shared = min(_shared(opening, whole) for whole in wholes)
     rest = [whole[shared:] for whole in wholes]
     longest = max(len(row) for row in rest)
-    rows = model.continuation_log_probs(fitting(model, opening[:shared], room=longest), rest)
-    return np.array([float(row.sum()) for row in rows])
+    before = fitting(model, opening[:shared], room=longest)
+    sums = np.array([float(row.sum()) for row in model.continuation_log_probs(before, rest)])
+    if scoring is not Scoring.SENTENCE:
+        return sums
+    prefix = float(model.token_log_probs([before])[0].sum()) if before else 0.0
+    return np.array([(one + prefix) / max(1, len(before) + len(row)) for one, row in zip(sums, rest, strict=True)])
 
 
 def fitting(model: LanguageModel, tokens: Tokens, *, room: int = 0) -> list[int]:

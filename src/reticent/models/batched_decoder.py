@@ -70,7 +70,7 @@ class BatchedDecoder:
         top = rows.max(axis=-1, keepdims=True)
         scratch = rows - top
         total = np.exp(scratch, out=scratch).sum(axis=-1, keepdims=True, dtype=np.float64)
-        return np.subtract(rows, top.astype(np.float64) + np.log(total), dtype=np.float64)
+        return np.asarray(np.subtract(rows, top.astype(np.float64) + np.log(total), dtype=np.float64))
 
     def _block(
         self, index: int, layer: Layer, adapters: LayerAdapters | None, x: Tensor, attention: "_Attention"

@@ -7,7 +7,8 @@ a true token had chance 0, and says so.
 
 Intervals are over seeds (different splits, ensembles or texts), by Student's t on the mean of the log-perplexities.
 Seeds differ far more in how hard their texts are than mechanisms do on one text, so two mechanisms are compared by
-their ratio within each seed (`paired_ratio`), never by whether their intervals overlap. The numbers depend on private models: they are the operator's, not the public's.
+their ratio within each seed (`paired_ratio`), never by whether their intervals overlap. The numbers depend on
+private models: they are the operator's, not the public's.
 """
 
 import math

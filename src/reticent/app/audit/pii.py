@@ -3,8 +3,7 @@
 The policy that `--policy` names tags training, held-out and generated text alike, so that kinds agree. Where
 training records carry labels, the policy's recall on the kinds it finds is measured on them and widens recall's
 interval; otherwise a note says that nobody measured it. Extraction and association need text alone;
-reconstruction, inference and extractability need log-probabilities, and are calibrated by the base where there is
-one.
+reconstruction, inference and extractability need log-probabilities. Candidates are calibrated by held-out places.
 
 Opt-in, since its findings mean no more than the policy does. pii.json holds ids, kinds and numbers, never a
 value.

@@ -1,6 +1,8 @@
 """The PII games about a place in a training sentence: reconstruction, inference, extractability, and Fig. 7.
 
-The other values of a sentence are known to the adversary, who lacks this one alone. Inference is played twice:
+The other values of a sentence are known to the adversary, who lacks this one alone. Candidates are calibrated by
+how likely they are in held-out places of their kind (`pii_scoring.Elsewhere`), which ranked better than the base on
+generated case law; the base serves for membership scores. Inference is played twice:
 with decoys never trained on, which a guarantee's ceiling speaks of (`inference_accuracy`), and with other values
 of the training data. The ceiling takes the most units that one target's value stands in, and presumes that values
 and decoys are draws of one kind: held-out text must be of the same source as training text.
@@ -32,7 +34,7 @@ from reticent.auditing.pii_reconstruction import (
     gather_candidates,
     rank_candidates,
 )
-from reticent.auditing.pii_scoring import CandidateScorer
+from reticent.auditing.pii_scoring import CandidateScorer, Elsewhere
 from reticent.auditing.target_scores import TargetScores
 from reticent.core.corpus import Policy
 from reticent.core.finding import Finding
@@ -41,6 +43,7 @@ from reticent.core.secret import Secret
 
 CANDIDATES: Final = 100  # |C| of the inference game
 DRAWS: Final = 16  # continuations of each prefix
+PLACES: Final = 8  # held-out places of a kind that candidates are compared with
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,13 @@ def play_places(
         for values, name in ((games.training, "training"), (games.held_out, "held-out"))
     )
     strangers = tuple(target for target in strangers if target.secret not in games.training)
-    scorer = CandidateScorer(scoring_model(subject), subject.base)
+    elsewhere, strangers = _parted(strangers)
+    scorer = CandidateScorer(scoring_model(subject), elsewhere=Elsewhere(elsewhere))
     mine = _reconstructed(scorer, settings, games, targets, "reconstruction")
     others = _reconstructed(scorer, settings, games, strangers, "held-out reconstruction") if strangers else None
     rival = continue_greedily(subject.model, games.tagger, targets)
     how = "other values of the sentence known; value and suffix given the prefix"
-    how += ", calibrated by the base" if subject.base is not None else ""
+    how += f", calibrated by {len(elsewhere)} held-out places" if elsewhere else ""
     findings = list(
         reconstruction_findings(mine, rival, setting=setting, held_out=others, scored_by=how),
     )
@@ -91,6 +95,15 @@ def play_places(
     return Measurement(tuple(findings), {"places": document}, context)
 
 
+def _parted(strangers: tuple[MaskedSpan, ...]) -> tuple[tuple[MaskedSpan, ...], tuple[MaskedSpan, ...]]:
+    """Places to calibrate by, a quarter of every kind and eight at most, and the rest, which are the null."""
+    places = list[MaskedSpan]()
+    for kind in sorted({target.secret.kind for target in strangers}):
+        own = [target for target in strangers if target.secret.kind == kind]
+        places += own[: min(PLACES, len(own) // 4)]
+    return tuple(places), tuple(target for target in strangers if target not in places)
+
+
 def _reconstructed(
     scorer: CandidateScorer,
     settings: AuditSettings,
@@ -102,7 +115,7 @@ def _reconstructed(
         scorer.model,
         games.tagger,
         targets,
-        sources=CandidateSources(prefix=DRAWS),
+        sources=CandidateSources(prefix=DRAWS, shared=64, pool=64),
         randomness=settings.randomness(name),
         emitted=games.emitted,
     )

@@ -16,7 +16,7 @@ from reticent.core.sampling import Sampling
 Told = Callable[[int], None]  # tokens that were just read or written
 Model = TypeVar("Model", bound=TextModel)
 
-_CHUNK: Final = 64  # texts after which the caller is told
+CHUNK: Final = 64  # texts after which the caller is told; shards have as many
 _CHARACTERS: Final = 4  # of a token, roughly, where only text is seen
 
 
@@ -35,7 +35,8 @@ def watched(model: Model, told: Told) -> Model:
         ("complete", teller.samples),
     ):
         if (method := getattr(model, name, None)) is not None:
-            setattr(copied, name, chunked(method))
+            telling = getattr(method, "telling", None)  # work that is done elsewhere is told by shards
+            setattr(copied, name, chunked(method) if telling is None else telling(told))
     return copied
 
 
@@ -54,8 +55,8 @@ class _Teller:
     def sequences(self, method: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
         def call(sequences: Sequence[Sequence[int]]) -> list[Any]:
             result = []
-            for start in range(0, len(sequences), _CHUNK):
-                chunk = sequences[start : start + _CHUNK]
+            for start in range(0, len(sequences), CHUNK):
+                chunk = sequences[start : start + CHUNK]
                 result += method(chunk)
                 self._told(sum(map(len, chunk)))
             return result
@@ -89,8 +90,8 @@ class _Teller:
     def samples(self, method: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
         def call(prompts: Sequence[Any], sampling: Sampling, **options: Any) -> list[Any]:
             result = []
-            for start in range(0, len(prompts), _CHUNK):
-                answers = method(prompts[start : start + _CHUNK], sampling, **options)
+            for start in range(0, len(prompts), CHUNK):
+                answers = method(prompts[start : start + CHUNK], sampling, **options)
                 result += answers
                 self._told(sum(_length(answer) for row in answers for answer in row))
             return result

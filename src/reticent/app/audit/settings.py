@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from reticent.app.engine import EngineSettings
 from reticent.auditing.membership_metrics import RATES
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
@@ -63,6 +64,7 @@ class AuditSettings:
     shadow_models: int = 8
     policy: str = "patterns"  # tags text in the PII games
     reveal: bool = False
+    engine: EngineSettings | None = field(default=None, compare=False)  # decides no number
     told: Callable[[int], None] = field(default=_nobody, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -23,10 +23,12 @@ from reticent.app.audit.membership_result import ScoredTargets, few_targets
 from reticent.app.audit.settings import AuditSettings, Sizes
 from reticent.app.audit.subject import Subject
 from reticent.app.audit.targets import Targets, count_targets, membership_targets
+from reticent.app.engine import Piece, Told, gather, open_engine
 from reticent.auditing.shadow import lira_online, rmia, shadow_scores
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import InternalError
 from reticent.core.model import Access, Floats
+from reticent.core.randomness import Randomness
 
 _METHODS: Final = ("sgd", "dp-sgd")
 _POPULATION: Final = 4  # one non-member in so many is nobody's training data
@@ -71,16 +73,11 @@ class Shadow:
         return (line, *few_targets(self.name, subject, settings, sides=(members, others), scores=len(_SCORES)))
 
     def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
-        """Train the shadows one after the other, score, throw them away."""
+        """Train the shadows, score, throw them away."""
         split = _Split.of(subject, settings, sizes)
         texts = [*split.targets.texts, *(record.text for record in split.population)]
         trained_on = split.halves(settings)  # [S, n]
-        shadows = np.concatenate(
-            [
-                _shadow(subject, settings, [*split.background, *split.chosen(row)], number=number, texts=texts)
-                for number, row in enumerate(trained_on)
-            ]
-        )  # [S, n + m]
+        shadows = _shadows(subject, settings, split, trained_on=trained_on, texts=texts)  # [S, n + m]
         target = shadow_scores([scoring_model(subject)], texts)[0]  # [n + m]
         n = len(split.targets.records)
         scores = {
@@ -131,9 +128,41 @@ class _Split:
         return [record for record, is_in in zip(self.targets.records, row.tolist(), strict=True) if is_in]
 
 
-def _shadow(
-    subject: Subject, settings: AuditSettings, records: Sequence[Record], *, number: int, texts: Sequence[str]
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ShadowTask:
+    """All that decides a shadow: what it is trained on, how, and the texts it is asked about."""
+
+    number: int
+    recipe: dict[str, Any]
+    seed: int
+    records: tuple[Record, ...]
+    texts: tuple[str, ...]
+
+
+def _shadows(
+    subject: Subject, settings: AuditSettings, split: "_Split", *, trained_on: NDArray[np.bool_], texts: list[str]
 ) -> Floats:
+    """Mean log-probabilities [S, n + m] by every shadow: one after the other here, or as pieces of an engine."""
+    if subject.recipe is None:
+        raise InternalError("shadows were planned without a recipe")
+    tasks = [
+        ShadowTask(
+            number=number,
+            recipe=subject.recipe,
+            seed=settings.seed,
+            records=(*split.background, *split.chosen(row)),
+            texts=tuple(texts),
+        )
+        for number, row in enumerate(trained_on)
+    ]
+    if settings.engine is None:
+        return np.concatenate([train_shadow(task, settings.told) for task in tasks])
+    with open_engine(settings.engine) as engine:
+        pieces = [Piece(f"shadow-{task.number:03d}", task) for task in tasks]
+        return np.concatenate(gather(pieces, train_shadow, engine=engine, told=settings.told))
+
+
+def train_shadow(task: ShadowTask, told: Told) -> Floats:
     """Mean log-probabilities [1, n + m] of a model trained on the records by the run's recipe."""
     from reticent.app.config import validate
     from reticent.app.training_config import DataSection, TrainConfig
@@ -141,14 +170,12 @@ def _shadow(
     from reticent.data.writing import write_corpus
     from reticent.models.loading import load_model
 
-    if subject.recipe is None:
-        raise InternalError("shadows were planned without a recipe")
-    randomness = settings.randomness(f"shadow {number}")
-    recipe: dict[str, Any] = subject.recipe
+    randomness = Randomness.seeded(task.seed).child(f"shadow {task.number}")
     with tempfile.TemporaryDirectory(prefix="reticent-shadow-") as folder:
-        write_corpus(Corpus(records), Path(folder) / "train.jsonl")
-        data = DataSection(file=str(Path(folder) / "train.jsonl"), max_length=recipe["data"].get("max_length"))
-        config = validate(TrainConfig, recipe, where="run.json").model_copy(
+        write_corpus(Corpus(task.records), Path(folder) / "train.jsonl")
+        length = task.recipe["data"].get("max_length")
+        data = DataSection(file=str(Path(folder) / "train.jsonl"), max_length=length)
+        config = validate(TrainConfig, task.recipe, where="run.json").model_copy(
             update={"data": data, "seed": randomness.fresh_seed() >> 32}
         )
         tokens = 0.0
@@ -156,15 +183,15 @@ def _shadow(
         def observe(progress: Any, _: float | None) -> bool:
             nonlocal tokens
             # What one step costs, from the estimate of all of them: batches differ, their sum does not.
-            tokens += _TRAINING_COST * float(config.training.epochs) * _tokens_of(records) / progress.steps
-            settings.told(round(tokens))
+            tokens += _TRAINING_COST * float(config.training.epochs) * _tokens_of(task.records) / progress.steps
+            told(round(tokens))
             tokens -= round(tokens)
             return True
 
         start(config, Path(folder) / "run", observe=observe, randomness=randomness)
-        model = load_model(Path(folder) / "run" / "model", name=f"shadow {number}")
-        scores = shadow_scores([model], texts)
-    settings.told(_tokens_of(records))
+        model = load_model(Path(folder) / "run" / "model", name=f"shadow {task.number}")
+        scores = shadow_scores([model], task.texts)
+    told(_tokens_of(task.records))
     return scores
 
 

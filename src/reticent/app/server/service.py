@@ -90,10 +90,10 @@ class Service:
         job = self._job(asked, key)
         reserved = asked.max_tokens * len(job.continuations)
         self.quotas.reserve(key, reserved)
+        unfinished = len(job.continuations)
         try:
             self._scheduler.submit(job)
             self.metrics.prompt_tokens.inc(asked.prompt_tokens)
-            unfinished = len(job.continuations)
             while unfinished:
                 item = await job.inbox.get()
                 if isinstance(item, Refusal):
@@ -102,7 +102,8 @@ class Service:
                 yield item
         finally:
             self._scheduler.cancel(job)
-            self.quotas.give_back(key, reserved - job.drawn)
+            # A turn may be running: each text that was let go of may still be charged one token.
+            self.quotas.give_back(key, max(0, reserved - job.drawn - unfinished))
 
     def _job(self, asked: Asked, key: Key) -> Job:
         mechanism = self.backend.mechanism(asked.shaping)
