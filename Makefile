@@ -36,6 +36,7 @@ bench: $(READY)  ## side-by-side measurements, as ratios in one run
 
 docs: $(READY)   ## regenerate the generated pages
 	$(BIN)/python scripts/write_cli_page.py
+	$(BIN)/python scripts/write_api_page.py
 
 lock:            ## renew requirements.lock from pyproject.toml
 	$(PYTHON) scripts/renew_lock.py

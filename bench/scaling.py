@@ -29,7 +29,7 @@ from reticent.training.loop import Schedule
 from reticent.training.optimiser import OptimiserSettings
 from reticent.training.starting_model import Start
 
-ROUNDS = 2
+ROUNDS = 3
 MEMBERS = 8
 SHARDS = 8
 TRAINED, SCORED = 96, 200  # most tokens of a text

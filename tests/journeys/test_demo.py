@@ -1,60 +1,187 @@
-"""The demo's story, small: the undefended model learns the text and the secrets, and no bound is passed."""
+"""The demo's story, small: undefended leaks, the defended stay within what was proved, the page stands."""
 
 import json
 import math
 
 import pytest
 
-from reticent.app import demo
-from reticent.app.demo import Row, Scale, Story
-from reticent.core.guarantee import Unit
+from reticent.app import cli
+from reticent.app.demo.answers import PrivateAnswers
+from reticent.app.demo.corpora import messages, split_customers, write_corpora
+from reticent.app.demo.extent import Extent
+from reticent.app.demo.scale import CUSTOMERS, DELTA, EPSILON, KEY, SMALL_EPSILON, Scale
+from reticent.app.demo.story import CODES, Story, Told, allowed_hit_rate, table_rows
+from reticent.app.demo.telling import STAGES, Watch, tell
+from reticent.app.policies import policy_named
+from reticent.core.errors import ConfigError
+from reticent.core.finding import Finding, Verdict
+from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.core.model import Access
+from reticent.core.randomness import Randomness
+from reticent.core.sampling import Sampling
 from reticent.data.canaries import read_key
-from tests.journeys.commands import reticent
+from reticent.data.generators import generate_dialogues
 
-TINY = Scale(dialogues=40, held_out=12, canaries=2, copies=12, epochs=4.0, batch=8)
+TINY = Scale(
+    dialogues=12,
+    held_out=8,
+    canaries=2,
+    copies=24,
+    epochs=2.0,
+    batch=16,
+    parts=2,
+    answers=60,
+    asked=8,
+    targets=20,
+    games=2,
+    beam=16,
+)
+
+
+def promise(epsilon: float) -> Guarantee:
+    """(ε, 0)-differential privacy for one owner."""
+    return Guarantee(
+        mechanism="a test",
+        notion=Notion.DIFFERENTIAL_PRIVACY,
+        unit=Unit.OWNER,
+        neighbours=Neighbours.ADD_REMOVE,
+        epsilon=epsilon,
+        covers="a test",
+    )
+
+
+def said(hits: int, asked: int) -> Finding:
+    """A share of answers that say a planted number."""
+    share = hits / asked
+    return Finding(
+        attack="random codes",
+        metric=CODES,
+        value=share,
+        low=0.9 * share,
+        high=1.0,
+        confidence=0.95,
+        n=asked,
+        measure="share of answers",
+        unit=Unit.SECRET,
+        access=Access.TEXT,
+        null=1e-6,
+    )
+
+
+def told(finding: Finding, guarantee: Guarantee | None) -> Told:
+    """A model of which one thing was measured."""
+    allowed = None if guarantee is None else allowed_hit_rate(guarantee, bits=math.log2(10**6), codes=5)
+    return Told(name="twin", perplexity=2.0, findings=(finding,), guarantee=guarantee, allowed=allowed)
+
+
+def test_the_ceiling_of_planted_numbers_is_the_sum_over_numbers():
+    # Pure DP: a number of chance 1e-6 is said with at most e^ε 1e-6, five of them with five times that.
+    assert allowed_hit_rate(promise(2.0), bits=math.log2(10**6), codes=5) == pytest.approx(
+        5e-6 * math.e**2, rel=0.05
+    )
+    assert allowed_hit_rate(promise(50.0), bits=math.log2(10**6), codes=5) == 1.0
+
+
+def test_a_model_that_says_more_numbers_than_was_proved_possible_is_refuted():
+    assert told(said(2, 100), promise(1.0)).verdicts == [Verdict.REFUTED]
+    assert not told(said(0, 100), promise(1.0)).is_refuted
+    assert told(said(100, 100), None).verdicts == []
+    story = Story((told(said(2, 100), promise(1.0)),), 19.9, None, None)
+    assert dict(table_rows(story))["measured ≤ proved"] == ["REFUTED"]
+
+
+def test_a_finding_above_its_null_is_marked_and_one_that_is_void_is_not_shown():
+    rows = dict(table_rows(Story((told(said(2, 100), None), told(said(0, 100), None)), 19.9, None, None)))
+    assert rows["planted numbers said when asked, %"] == ["2.0 ▲", "0.0"]
+    assert rows["membership of a message, AUC"] == ["–", "–"]
+
+
+def test_messages_keep_owners_and_the_places_of_secrets():
+    dialogues = generate_dialogues(12, randomness=Randomness.seeded(1))
+    lines = list(messages(dialogues))
+    assert "\n".join(line.text for line in lines) == "\n".join(dialogues.texts)
+    assert {line.owner for line in lines} == set(dialogues.owners)
+    values = [record.text[span.start : span.end] for record in dialogues for span in record.spans]
+    assert [line.text[span.start : span.end] for line in lines for span in line.spans] == values
+
+
+def test_no_customer_is_trained_on_and_held_out():
+    dialogues = generate_dialogues(40, randomness=Randomness.seeded(1))
+    kept, held_out = split_customers(dialogues, 10, randomness=Randomness.seeded(2))
+    assert not {one.owner for one in kept} & {one.owner for one in held_out}
+    assert 1 <= len(held_out) <= 10
+    assert len(kept) + len(held_out) == 40
+
+
+def test_attacks_look_at_no_message_that_two_customers_share(tmp_path):
+    # A courtesy kept among members and left out of non-members would be called memory.
+    corpora = write_corpora(tmp_path, seed=3, scale=TINY)
+    owners: dict[str, set[str]] = {}
+    for record in [*corpora.targets, *corpora.holdout]:
+        owners.setdefault(record.text, set()).add(record.owner)
+    assert {len(holders) for holders in owners.values()} == {1}
+    assert len(corpora.targets) < len(corpora.train)
+    planted = [record for record in corpora.targets if record.owner.startswith("canary/")]
+    assert len(planted) == TINY.canaries * TINY.copies
+
+
+def test_the_customer_list_and_patterns_together_miss_no_labelled_value(tmp_path):
+    # The recipe of CRT asserts a miss rate of 0 for both policies together: true by construction, and checked here.
+    corpora = write_corpora(tmp_path, seed=3, scale=TINY)
+    policy = policy_named(f"patterns+dictionary:{tmp_path / CUSTOMERS}")
+    for record, found in zip(corpora.train, policy.find(corpora.train.texts), strict=True):
+        assert all(any(one.covers(span) for one in found) for span in record.spans), record.id
+
+
+def test_private_answers_refuse_what_their_accounting_does_not_hold_for():
+    answers = PrivateAnswers(None, "twin")
+    with pytest.raises(ConfigError, match="temperature 1"):
+        answers.complete(["a"], Sampling(temperature=0.5), count=1, randomness=Randomness.seeded(0))
+
+
+def test_the_sizes_grow_with_the_extent():
+    quick, normal, large = (Scale.of(extent) for extent in Extent)
+    assert quick.dialogues < normal.dialogues < large.dialogues
+    assert quick.answers < normal.answers < large.answers
+
+
+def test_the_command_refuses_a_folder_that_holds_something(tmp_path, capsys):
+    (tmp_path / "mine").write_text("keep")
+    assert cli.run(["demo", "--out", str(tmp_path)]) == 2
+    assert "not an empty directory" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory) -> Story:
-    return demo.tell(
-        tmp_path_factory.mktemp("demo") / "story", seed=3, scale=TINY, observer=lambda _: lambda *_: True
-    )
+def story(tmp_path_factory) -> tuple[Story, list[str]]:
+    stages: list[str] = []
+    watch = Watch(stages.append, lambda _: lambda *_: True, lambda _: lambda *_: None)
+    folder = tmp_path_factory.mktemp("demo") / "story"
+    return tell(folder, source="embedded", seed=3, scale=TINY, watch=watch), stages
 
 
-def test_training_helps_and_undefended_training_gives_secrets_away(story):
-    public, undefended, private = story.rows
-    assert undefended.perplexity < 0.7 * public.perplexity
-    assert undefended.bits_left < public.bits_left - 2.0
-    assert undefended.bits_left < private.bits_left - 2.0
-    assert story.bits == pytest.approx(math.log2(10**6))
+@pytest.mark.slow
+def test_the_whole_story_in_small(story):
+    whole, stages = story
+    assert len(stages) == STAGES
+    public, undefended, private, redacted, small, larger = whole.models
+    assert undefended.perplexity < 0.5 * public.perplexity
+    assert undefended.find("largest_exposure").value > private.find("largest_exposure").value
+    assert (private.guarantee.unit, redacted.guarantee.unit) == (Unit.OWNER, Unit.SECRET)
+    assert private.guarantee.epsilon <= EPSILON
+    assert (small.guarantee.unit, small.guarantee.delta) == (Unit.PART, DELTA)
+    assert small.guarantee.epsilon <= SMALL_EPSILON < larger.guarantee.epsilon <= EPSILON
+    assert larger.perplexity < public.perplexity
+    assert small.allowed < larger.allowed < 1.0
+    assert not any(one.is_refuted for one in whole.models)
 
 
-def test_the_private_model_stays_within_what_was_proved_for_its_owners(story):
-    private = story.rows[2]
-    assert private.guarantee.unit is Unit.OWNER
-    assert private.guarantee.epsilon <= demo.EPSILON
-    assert 0.0 < private.proved_bits_left < private.bits_left
-    assert not private.is_refuted
-
-
-def test_a_model_that_leaks_more_than_was_proved_is_called_refuted(story):
-    private = story.rows[2]
-    leaking = Row(
-        "twin", private.perplexity, private.proved_bits_left - 0.1, 0.0, private.guarantee, private.proved_bits_left
-    )
-    assert leaking.is_refuted
-
-
-def test_no_secret_stands_in_the_document_or_beside_the_weights(story):
-    secrets = [canary.secret.reveal() for canary in read_key(story.folder / "canaries.json")]
-    written = json.dumps(story.to_json())
-    for path in story.folder.glob("*/**/*.json"):
+@pytest.mark.slow
+def test_the_story_leaves_a_page_and_no_secret_outside_the_key_and_the_corpora(story):
+    whole, _ = story
+    secrets = [canary.secret.reveal() for canary in read_key(whole.folder / KEY)]
+    written = json.dumps(whole.to_json()) + whole.page.read_text(encoding="utf8")
+    written += whole.page.with_suffix(".md").read_text(encoding="utf8")
+    for path in whole.folder.glob("*/**/*.json"):
         written += path.read_text(encoding="utf8") if path.name != "tokenizer.json" else ""
     assert not [secret for secret in secrets if secret in written]
-
-
-def test_the_command_refuses_a_folder_that_holds_something(tmp_path):
-    (tmp_path / "mine").write_text("keep")
-    done = reticent("demo", "--out", tmp_path)
-    assert done.returncode == 2
-    assert "not an empty directory" in done.stderr
+    assert "SubMix-F" in written

@@ -16,12 +16,16 @@ from reticent import __version__
 from reticent.app.commands import demo, plant, scan, scrub
 from reticent.app.commands.audit import audit
 from reticent.app.commands.bound import bound
+from reticent.app.commands.dedup import dedup
 from reticent.app.commands.diff import diff
 from reticent.app.commands.evaluate import evaluate
 from reticent.app.commands.init import init
+from reticent.app.commands.keys import keys
+from reticent.app.commands.ledger import ledger
 from reticent.app.commands.predict import predict
 from reticent.app.commands.report import report
 from reticent.app.commands.reproduce import reproduce
+from reticent.app.commands.serve import serve
 from reticent.app.commands.train import train
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
 
@@ -62,10 +66,14 @@ def _root(
 app.command("demo")(demo.demo)
 app.command("scan")(scan.scan)
 app.command("scrub")(scrub.scrub)
+app.command("dedup")(dedup)
 app.command("plant")(plant.plant)
 app.command("train")(train)
 app.command("predict")(predict)
 app.command("evaluate")(evaluate)
+app.command("serve")(serve)
+app.add_typer(ledger, name="ledger")
+app.add_typer(keys, name="keys")
 app.command("audit")(audit)
 app.command("diff")(diff)
 app.command("report")(report)

@@ -9,6 +9,7 @@ from pathlib import Path
 from reticent.app.ensemble_manifest import Manifest, finished_member, member_folder
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError, ModelError
+from reticent.models.allocator import keep_freed_memory
 from reticent.models.ensemble import AdapterEnsemble, Member
 from reticent.models.loading import load_model
 from reticent.models.separate_ensemble import SeparateEnsemble
@@ -16,6 +17,7 @@ from reticent.models.separate_ensemble import SeparateEnsemble
 
 def load_ensemble(run: Path, *, one_batch: bool = True) -> Ensemble:
     """The ensemble of a run, ready to be looked up. `one_batch=False` reads the members one at a time."""
+    keep_freed_memory()
     manifest = Manifest.read(run)
     if not manifest.is_complete:
         raise ConfigError(

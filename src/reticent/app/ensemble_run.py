@@ -17,6 +17,7 @@ from typing import Final
 import torch
 
 from reticent.app.config import validate
+from reticent.app.engine import EngineSettings
 from reticent.app.ensemble_manifest import (
     KEY,
     MANIFEST,
@@ -29,6 +30,7 @@ from reticent.app.ensemble_manifest import (
     member_folder,
     weights_digest,
 )
+from reticent.app.ensemble_pieces import member_task, train_members
 from reticent.app.options import corpus_at
 from reticent.app.run_directory import RunDirectory
 from reticent.app.training_config import Precision, TrainConfig
@@ -108,8 +110,10 @@ def preview(config: TrainConfig) -> EnsemblePreview:
     return EnsemblePreview(config.training.parts, len(shares), tuple(len(s.corpus) for s in shares), steps)
 
 
-def start(config: TrainConfig, out: Path, *, observe: Observer) -> EnsembleResult:
-    """Train an ensemble into a new run directory."""
+def start(
+    config: TrainConfig, out: Path, *, observe: Observer, engine: EngineSettings | None = None
+) -> EnsembleResult:
+    """Train an ensemble into a new run directory: in this process, or its members as pieces of an engine."""
     config = resolved(config)
     seed = Randomness.system().fresh_seed() if config.seed is None else config.seed
     key = split_key(_key_source(config, seed))
@@ -136,10 +140,10 @@ def start(config: TrainConfig, out: Path, *, observe: Observer) -> EnsembleResul
     )
     ready = _Ready(config, manifest, shares, _recipe(config, vocabulary_size=public.vocabulary_size))
     run = _create(out, ready, key)
-    return _carry_on(run, ready, observe=observe)
+    return _carry_on(run, ready, observe=observe, engine=engine)
 
 
-def resume(path: Path, *, observe: Observer) -> EnsembleResult:
+def resume(path: Path, *, observe: Observer, engine: EngineSettings | None = None) -> EnsembleResult:
     """Go on with an ensemble that was interrupted; a finished one is left as it is."""
     run = RunDirectory.open(path)
     information = run.information()
@@ -162,7 +166,8 @@ def resume(path: Path, *, observe: Observer) -> EnsembleResult:
     if public.fingerprint != manifest.base_fingerprint:
         raise ConfigError(f"{config.model.source}: not the model that this ensemble started from")
     recipe = _recipe(config, vocabulary_size=public.vocabulary_size)
-    return _carry_on(run, _Ready(config, manifest, _split(config, corpus, key), recipe), observe=observe)
+    ready = _Ready(config, manifest, _split(config, corpus, key), recipe)
+    return _carry_on(run, ready, observe=observe, engine=engine)
 
 
 def resolved(config: TrainConfig) -> TrainConfig:
@@ -239,10 +244,16 @@ def _create(out: Path, ready: _Ready, key: bytes) -> RunDirectory:
     return RunDirectory.open(out)
 
 
-def _carry_on(run: RunDirectory, ready: _Ready, *, observe: Observer) -> EnsembleResult:
-    """Train the members that are not finished, in order; then complete the manifest."""
+def _carry_on(
+    run: RunDirectory, ready: _Ready, *, observe: Observer, engine: EngineSettings | None
+) -> EnsembleResult:
+    """Train the members that are not finished; then complete the manifest."""
     steps = ready.steps
     total, done = sum(steps), 0
+    if engine is not None:
+        taken = _train_by_engine(run.path, ready, observe=observe, engine=engine)
+        if taken < total:
+            return EnsembleResult(run.path, ready.manifest, taken, total, False)
     records: list[MemberRecord] = []
     for share, count in zip(ready.shares, steps, strict=True):
         record = finished_member(run.path, share.name)
@@ -259,6 +270,29 @@ def _carry_on(run: RunDirectory, ready: _Ready, *, observe: Observer) -> Ensembl
     manifest.write(run.path)
     run.finish(steps=total, members=len(records), epsilon=None, evaluation=None, guarantees={})
     return EnsembleResult(run.path, manifest, total, total, True)
+
+
+def _train_by_engine(run: Path, ready: _Ready, *, observe: Observer, engine: EngineSettings) -> int:
+    """Train what is not finished in pieces; the steps of all members that are finished then."""
+    counts = {share.name: count for share, count in zip(ready.shares, ready.steps, strict=True)}
+    left = [share for share in ready.shares if finished_member(run, share.name) is None]
+    before = sum(counts.values()) - sum(counts[share.name] for share in left)
+    done = before
+
+    def finish(share: Share) -> None:
+        nonlocal done
+        _finish_share(run, share, steps=counts[share.name])
+        done += counts[share.name]
+
+    def watch(taken: int) -> bool:
+        steps = sum(counts.values())
+        return observe(Progress(step=before + taken, steps=steps, loss=None, tokens_per_second=0.0), None)
+
+    if left:
+        model, seed = ready.config.model.start(), ready.manifest.seed
+        tasks = [member_task(share, start=model, recipe=ready.recipe, seed=seed) for share in left]
+        train_members(run, tasks, engine=engine, finish=finish, observe=watch)
+    return done
 
 
 def _train_share(run: Path, share: Share, ready: _Ready, *, observe: Callable[[Progress], bool]) -> int:

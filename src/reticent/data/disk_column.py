@@ -1,11 +1,12 @@
 """Rows of fixed width kept on disk in the order of the records, and read again in parts that fit into memory.
 
-A column holds what a pass over a corpus computed of each record: a digest, a signature. Equal keys are found part
-by part: `parts` divides rows by their key, so that equal ones are in the same part, and a part has at most so many
-rows on average. Memory is that of one part, whatever the number of records.
+A column holds what a pass over a corpus computed of each record: a digest, a signature. Equal rows are found part
+by part: `parts` divides rows by their first number, so that equal ones are in the same part, and a part has at most
+so many rows on average. Memory is that of one part, whatever the number of records.
 """
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 PART_ROWS: Final = 1 << 19
 _CHUNK_ROWS: Final = 1 << 16
 
-Keys = NDArray[np.uint64]
 Rows = NDArray[Any]
 
 
@@ -48,25 +48,23 @@ class DiskColumn:
         self._length += len(block)
 
     def at(self, places: NDArray[np.int64]) -> Rows:
-        """The rows [n, width] at these places."""
-        if not self._length:
-            return np.empty((0, self._width), dtype=self._dtype)
+        """The rows [n, width] at these places, each read by itself: a map of the file would count as memory."""
         self._file.flush()
-        return np.asarray(self._mapped()[places])
+        size, file = self._width * self._dtype.itemsize, self._file.fileno()
+        content = b"".join(os.pread(file, size, place * size) for place in places.tolist())
+        return np.frombuffer(content, dtype=self._dtype).reshape(-1, self._width)
 
-    def parts(
-        self, key: Callable[[Rows], Keys], *, rows: int = PART_ROWS
-    ) -> Iterator[tuple[NDArray[np.int64], Keys]]:
-        """For each part the places of its rows, ascending, and their keys, both [m]."""
+    def parts(self, *, rows: int = PART_ROWS) -> Iterator[tuple[NDArray[np.int64], Rows]]:
+        """For each part the places [m] of its rows, ascending, and the rows [m, width]."""
         count = max(1, -(-self._length // rows))
         for part in range(count):
-            places, keys = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.uint64)]
+            places = [np.empty(0, dtype=np.int64)]
+            found = [np.empty((0, self._width), dtype=self._dtype)]
             for start, chunk in self._chunks():
-                found = key(chunk)
-                here = np.flatnonzero(found % np.uint64(count) == part)
+                here = np.flatnonzero(chunk[:, 0] % np.uint64(count) == part)
                 places.append(here + start)
-                keys.append(found[here])
-            yield np.concatenate(places), np.concatenate(keys)
+                found.append(chunk[here])
+            yield np.concatenate(places), np.concatenate(found)
 
     def _chunks(self) -> Iterator[tuple[int, Rows]]:
         """Where each chunk begins, and its rows; read through the file, so that pages are not held."""
@@ -77,6 +75,3 @@ class DiskColumn:
                 rows = np.frombuffer(content, dtype=self._dtype).reshape(-1, self._width)
                 yield start, rows
                 start += len(rows)
-
-    def _mapped(self) -> Rows:
-        return np.memmap(self._path, dtype=self._dtype, mode="r", shape=(self._length, self._width))

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.core.corpus import Record
-from reticent.data.disk_column import PART_ROWS, DiskColumn, Keys
+from reticent.data.disk_column import PART_ROWS, DiskColumn
 from reticent.data.repeats import Marks
 
 BINS: Final = 128
@@ -89,8 +89,8 @@ def near_repeats(
                 band.append(_band_key(rows[:, start : start + length]))
         marks = np.zeros(len(column), dtype=bool)
         for band in bands:
-            for places, keys in band.parts(np.ravel, rows=part_rows):
-                _mark(column, places, keys, marks=marks, threshold=threshold)
+            for places, keys in band.parts(rows=part_rows):
+                _mark(column, places, keys[:, 0], marks=marks, threshold=threshold)
     return marks
 
 
@@ -141,7 +141,7 @@ def _batches(records: Iterable[Record]) -> Iterator[list[str]]:
         yield batch
 
 
-def _band_key(band: Signatures) -> Keys:
+def _band_key(band: Signatures) -> NDArray[np.uint64]:
     """A hash [n] of the band's part of signatures [n, rows]: equal parts have equal keys."""
     running = np.zeros(len(band), dtype=np.uint64)
     for column in band.T:
@@ -149,7 +149,9 @@ def _band_key(band: Signatures) -> Keys:
     return running
 
 
-def _mark(column: DiskColumn, places: NDArray[np.int64], keys: Keys, *, marks: Marks, threshold: float) -> None:
+def _mark(
+    column: DiskColumn, places: NDArray[np.int64], keys: NDArray[np.uint64], *, marks: Marks, threshold: float
+) -> None:
     """Compare the records of every band with the first of it that is left, until all are alone."""
     left = ~marks[places]
     order = np.argsort(keys[left], kind="stable")  # stable: places stay ascending within a band

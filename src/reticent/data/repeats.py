@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.core.corpus import Record
-from reticent.data.disk_column import PART_ROWS, DiskColumn, Keys, Rows
+from reticent.data.disk_column import PART_ROWS, DiskColumn, Rows
 
 Marks = NDArray[np.bool_]
 _BATCH: Final = 4096
@@ -31,11 +31,11 @@ def repeated_texts(records: Iterable[Record], folder: Path, *, part_rows: int = 
     with DiskColumn(folder / "digests", np.uint64, width=_WORDS) as column:
         remaining = iter(records)
         while batch := list(islice(remaining, _BATCH)):
-            digests = b"".join(_digest(record.text) for record in batch)
-            column.append(np.frombuffer(digests, dtype=np.uint64).reshape(-1, _WORDS))
+            content = b"".join(_digest(record.text) for record in batch)
+            column.append(np.frombuffer(content, dtype=np.uint64).reshape(-1, _WORDS))
         marks = np.zeros(len(column), dtype=bool)
-        for places, _ in column.parts(_first_word, rows=part_rows):
-            marks[_later_of_equal(places, column.at(places))] = True
+        for places, digests in column.parts(rows=part_rows):
+            marks[_later_of_equal(places, digests)] = True
     return marks
 
 
@@ -48,10 +48,6 @@ def unmarked(records: Iterable[Record], marks: Marks) -> Iterator[Record]:
 
 def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf8", errors="surrogatepass"), digest_size=8 * _WORDS).digest()
-
-
-def _first_word(rows: Rows) -> Keys:
-    return np.ascontiguousarray(rows[:, 0])
 
 
 def _later_of_equal(places: NDArray[np.int64], digests: Rows) -> NDArray[np.int64]:

@@ -1,0 +1,80 @@
+"""What `reticent train` tells of a run of one model: what it would promise, or what it did and what was proved."""
+
+from typing import TYPE_CHECKING, Final
+
+from reticent.app.console import Output
+
+if TYPE_CHECKING:
+    from reticent.app.training_run import Preview, Result
+    from reticent.core.guarantee import Guarantee
+
+INTERRUPTED: Final = 130
+
+
+def show_preview(found: "Preview", output: Output) -> int:
+    """What a run would take and promise."""
+    guarantee = None if found.guarantee is None else found.guarantee.to_json()
+    plan = found.plan.to_json()
+    output.document(
+        {
+            "schema_version": 1,
+            "dry_run": True,
+            "plan": plan,
+            "guarantee": guarantee,
+            "guarantees": {name: each.to_json() for name, each in found.beside.items()},
+        }
+    )
+    output.show(f"Would take {found.plan.steps:,} steps.", *_promise(found.guarantee, found.beside))
+    noisy = plan.get("private", plan)
+    if "noise_multiplier" in noisy:
+        output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, clip norm {noisy['clip_norm']:g}.")
+    output.show("Nothing was trained or written.")
+    return 0
+
+
+def show_result(result: "Result", output: Output) -> int:
+    """What a run did; the exit code."""
+    output.document(
+        {
+            "schema_version": 1,
+            "run": str(result.run),
+            "finished": result.is_finished,
+            "step": result.step,
+            "steps": result.steps,
+            "model": str(result.run / "model") if result.is_finished else None,
+            "guarantee": None if result.guarantee is None else result.guarantee.to_json(),
+            "guarantees": {name: each.to_json() for name, each in result.beside.items()},
+            "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
+        }
+    )
+    if not result.is_finished:
+        again = f"reticent train --resume {result.run}"
+        output.show(f"Stopped after step {result.step:,} of {result.steps:,} and saved. Go on with: {again}")
+        return INTERRUPTED
+    output.show(f"Trained {result.steps:,} steps; the model is in {result.run / 'model'}.")
+    if result.shortened:
+        output.show(f"{result.shortened:,} texts were longer than --max-length; only their first tokens were read.")
+    if result.evaluation is not None:
+        seen = result.evaluation
+        output.show(f"Held-out perplexity {seen.perplexity:,.2f}, top-1 accuracy {seen.top1:.1%}.")
+    output.show(*_promise(result.guarantee, result.beside))
+    return 0
+
+
+def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]") -> list[str]:
+    """What was proved, in words, with everything it rests on."""
+    if guarantee is None:
+        return ["No guarantee: plain training promises nothing about its text."]
+    return [
+        f"{_proved(guarantee)}.",
+        *(f"Beside it ({name}): {_proved(each)}: {each.covers}." for name, each in beside.items()),
+        "It rests on:",
+        *(f"  - {assumption}" for assumption in guarantee.assumes),
+    ]
+
+
+def _proved(guarantee: "Guarantee") -> str:
+    if guarantee.epsilon == float("inf"):
+        return f"Proved: nothing, ε = ∞, for {guarantee.covers}"
+    proved = f"({guarantee.epsilon:.4g}, {guarantee.delta:.4g})-{guarantee.notion.value}"
+    return f"Proved: {proved} for one {guarantee.unit.value} ({guarantee.neighbours.value})"
