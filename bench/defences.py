@@ -190,7 +190,12 @@ def dp_sgd(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     return source, budget.guarantee
 
 
-def redacted(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
+def filled(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
+    """Confidentially redacted training with made-up values in the place of masks."""
+    return redacted(model, setup, folder, fill_seed=SEED)
+
+
+def redacted(model: HuggingFaceModel, setup: Setup, folder: Path, *, fill_seed: int | None = None) -> Built:
     """Confidentially redacted training."""
     routed = redact_and_route(setup.records, setup.policy, conservative=setup.perfect)
     # Deduplication leaves fewer records: as many private steps as DP-SGD takes on all of them, not as many epochs.
@@ -208,7 +213,7 @@ def redacted(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     budget = plan.budget()
     private = PrivateGradients(
         model.module,
-        Units(encode_private(model, routed.private)),
+        Units(encode_private(model, routed.private, fill_seed=fill_seed)),
         plan.private,
         ledger=new_ledger(folder, budget),
         randomness=Randomness.system(),
@@ -272,6 +277,7 @@ METHODS = (
     Method("GPT-2 undefended", "embedded", undefended, 1e-3),
     Method("GPT-2 DP-SGD", "embedded", dp_sgd, 2e-3),
     Method("GPT-2 CRT", "embedded", redacted, 1e-3),
+    Method("GPT-2 CRT filled", "embedded", filled, 1e-3),
     Method("LSTM undefended", "lstm:1x200", undefended, 3e-3),
     Method("LSTM selective", "lstm:1x200", selective, 3e-3),
 )
@@ -299,7 +305,7 @@ def measure(method: Method, setup: Setup) -> str:
         learner = Learner(model.module, OptimiserSettings(learning_rate=method.learning_rate))
         schedule = Schedule(seconds=1e9)
         train(learner, source, checkpoints=Checkpoints(Path(folder) / "c"), schedule=schedule, seed=SEED)
-    silent = keep_mask_unsaid(model) if method.build is redacted else ()
+    silent = keep_mask_unsaid(model) if method.build in (redacted, filled) else ()
     seen = evaluate(model.module, encode_texts(model, setup.held_out), silent=silent)
     bits = [
         e.value

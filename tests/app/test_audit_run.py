@@ -21,7 +21,7 @@ from reticent.core.guarantee import Unit
 from reticent.data.canaries import CanaryOwner
 from tests.app.audit_subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
 
-SMALL = Sizes(records=60, extraction_records=40, candidates=200, search_tokens=20_000, answers=40, texts=64)
+SMALL = Sizes(records=60, extraction_records=40, candidates=200, search_tokens=20_000, answers=40, texts=192)
 SETTINGS = AuditSettings(sizes=SMALL, rates=(0.1,))
 MEMBERSHIP = dataclasses.replace(SETTINGS, attacks=("membership",))
 FAST = Speed(1e6, 1e5)

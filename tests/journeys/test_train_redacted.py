@@ -193,3 +193,21 @@ def test_what_cannot_be_honoured_is_refused_before_anything_is_written(message, 
     assert cli.run(["train", *common, *private, *chosen]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_filled_masks_train_resume_and_mean_nothing_to_other_methods(files, tmp_path):
+    config = config_of(files, fill_masks=True)
+    stopped = training_run.start(config, tmp_path / "run", observe=lambda progress, _: progress.step != 4)
+    assert not stopped.is_finished
+    finished = training_run.resume(tmp_path / "run", observe=lambda *_: True)
+    assert finished.is_finished
+    assert finished.guarantee == stopped.guarantee
+    with pytest.raises(ConfigError, match="fill"):
+        config_of(
+            files,
+            method="dp-sgd",
+            fill_masks=True,
+            policy=None,
+            conservative_policy=None,
+            conservative_miss_rate=None,
+        ).training.check()

@@ -36,6 +36,7 @@ _PRIVATE: Final = (
     "labelled",
     "state_norm",
     "public_batch",
+    "fill_masks",
 )
 # Private options of one method that mean nothing to another.
 _FOREIGN: Final = {
@@ -47,6 +48,7 @@ _FOREIGN: Final = {
         "labelled",
         "state_norm",
         "public_batch",
+        "fill_masks",
     ),
     "crt": ("unit", "neighbours", "texts_per_owner", "state_norm"),
     "selective": (
@@ -56,6 +58,7 @@ _FOREIGN: Final = {
         "conservative_policy",
         "conservative_miss_rate",
         "public_batch",
+        "fill_masks",
     ),
 }
 
@@ -167,6 +170,7 @@ class TrainingSection(Section):
     labelled: str | None = None
     state_norm: float | None = Field(None, gt=0, allow_inf_nan=False)
     public_batch: int | None = Field(None, ge=1)
+    fill_masks: bool | None = None
     parts: int | None = Field(None, ge=2, le=4096)
     halves: bool | None = None
     token_budget: int | None = Field(None, ge=1)

@@ -144,10 +144,11 @@ class WholeCourse:
 
 @dataclass(frozen=True, slots=True)
 class RedactedCourse:
-    """crt: public and private part in turn."""
+    """crt: public and private part in turn; with a seed, made-up values stand in the place of masks."""
 
     plan: RedactedPlan
     routed: RedactedCorpus
+    fill_seed: int | None = None
 
     @property
     def charged_steps(self) -> int:
@@ -173,7 +174,7 @@ class RedactedCourse:
         """Both parts, and the mask as one token of the model."""
         model = with_mask_token(model)
         _refuse_layers(model, self.plan.private.clip_norm)
-        private = encode_private(model, self.routed.private, max_length=max_length)
+        private = encode_private(model, self.routed.private, max_length=max_length, fill_seed=self.fill_seed)
         public = encode_texts(model, self.routed.public, max_length=max_length)
 
         def source(means: Means) -> GradientSource:

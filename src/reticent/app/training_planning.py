@@ -42,7 +42,7 @@ def course_again(config: TrainConfig, corpus: Corpus, document: dict[str, Any]) 
     if kind == REDACTED:
         policy, conservative = _policies(config)
         routed = redact_and_route(corpus, policy, conservative=conservative)
-        return RedactedCourse(RedactedPlan.from_json(document), routed)
+        return RedactedCourse(RedactedPlan.from_json(document), routed, _fill_seed(config))
     if kind == SELECTIVE:
         return SelectiveCourse(SelectivePlan.from_json(document), corpus, _policies(config)[0])
     return WholeCourse(plan_from_json(document), corpus)
@@ -65,7 +65,13 @@ def _redacted(config: TrainConfig, corpus: Corpus, seed: int) -> RedactedCourse:
     misses = _misses(config, policy, conservative)
     routed = redact_and_route(corpus, policy, conservative=conservative)
     facts = PolicyFacts.of(policy, conservative)
-    return RedactedCourse(plan_redacted(settings, routed, misses=misses, policies=facts), routed)
+    plan = plan_redacted(settings, routed, misses=misses, policies=facts)
+    return RedactedCourse(plan, routed, _fill_seed(config))
+
+
+def _fill_seed(config: TrainConfig) -> int | None:
+    """The seed of made-up values: public, and the same for every run, so that a resumed one reads the same text."""
+    return 0 if config.training.fill_masks else None
 
 
 def _selective(config: TrainConfig, corpus: Corpus, seed: int) -> SelectiveCourse:

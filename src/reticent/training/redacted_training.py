@@ -22,17 +22,24 @@ from reticent.core.corpus import Record
 from reticent.core.errors import ConfigError
 from reticent.training.batches import Encoder, TokenTexts, encode_texts
 from reticent.training.gradient_source import Gradient, PlainGradients, PrivateGradients
+from reticent.training.mask_filling import fill_masks
 from reticent.training.redacted import is_empty
 from reticent.training.redacted_plan import RedactedPlan
 
 
-def encode_private(model: Encoder, records: Iterable[Record], *, max_length: int | None = None) -> TokenTexts:
-    """Private records as tokens; what is nothing but a mask becomes an empty text, whose gradient is zero."""
+def encode_private(
+    model: Encoder, records: Iterable[Record], *, max_length: int | None = None, fill_seed: int | None = None
+) -> TokenTexts:
+    """Private records as tokens; what is nothing but a mask becomes an empty text, whose gradient is zero.
+
+    With a seed, made-up values stand in the place of masks (`mask_filling`).
+    """
     kept = list(records)
-    encoded = encode_texts(model, kept, max_length=max_length)
+    texts = kept if fill_seed is None else [fill_masks(record, seed=fill_seed) for record in kept]
+    encoded = encode_texts(model, texts, max_length=max_length)
     nothing = np.zeros(0, dtype=np.int32)
-    texts = [nothing if is_empty(record) else text for record, text in zip(kept, encoded.texts, strict=True)]
-    return replace(encoded, texts=tuple(texts))
+    tokens = [nothing if is_empty(record) else text for record, text in zip(kept, encoded.texts, strict=True)]
+    return replace(encoded, texts=tuple(tokens))
 
 
 class RedactedGradients:

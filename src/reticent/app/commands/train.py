@@ -109,6 +109,10 @@ def train(
         float | None,
         typer.Option("--conservative-miss-rate", help="Share that both miss.", rich_help_panel=_POLICIES),
     ] = None,
+    fill_masks: Annotated[
+        bool | None,
+        typer.Option("--fill-masks", help="Train on made-up values for masks (crt).", rich_help_panel=_POLICIES),
+    ] = None,
     state_norm: Annotated[
         float | None,
         typer.Option(
@@ -225,6 +229,7 @@ def train(
             "epochs": epochs,
             "batch": batch,
             "public_batch": public_batch,
+            "fill_masks": fill_masks,
             "optimiser": optimiser,
             "learning_rate": learning_rate,
             "decay": decay,
