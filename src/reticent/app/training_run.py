@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from reticent.accounting.ledger import SqliteLedger
@@ -311,7 +310,7 @@ def _evaluate(ready: _Ready, silent: Sequence[int]) -> Evaluation | None:
     model = ready.prepared.model
     texts = encode_texts(model, read_corpus(data, holdout=True), max_length=data.max_length)
     budget = ready.config.training.token_budget
-    if any(np.isin(text, silent).any() for text in texts.texts):
+    if texts.hold(silent):
         silent = ()  # held-out text that is redacted itself has to be predicted with its masks
     return evaluate(model.module, texts, token_budget=budget, silent=silent)
 

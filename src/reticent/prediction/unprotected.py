@@ -133,6 +133,13 @@ class NGramIndex:
             return []
         return sorted(self._next.get(tuple(context[len(context) - self.length + 1 :]), ()))
 
+    def filtered(self, pmf: Floats, context: Tokens) -> Floats | None:
+        """A pmf [V] without the tokens that are blocked after `context`, normalised; None where nothing is left."""
+        kept = pmf.copy()
+        kept[self.blocked(context)] = 0.0
+        total = kept.sum()
+        return kept / total if total > 0.0 else None
+
 
 @dataclass(frozen=True, slots=True)
 class MemFree:
@@ -163,14 +170,6 @@ class MemFree:
         shaped = self.shaping.shape(rows)
         public = shaped.spread(shaped.public)
         mean = shaped.spread(self.layout.part_pmfs(shaped.private).mean(axis=0))
-        blocked = self.index.blocked(moment.context)
-        pmf = next((kept for row in (mean, public) if (kept := _without(row, blocked)) is not None), public)
+        filtered = (self.index.filtered(row, moment.context) for row in (mean, public))
+        pmf = next((kept for kept in filtered if kept is not None), public)
         return Release(pmf, uniform_costs(self.layout.parts, 1.0), NonPrivate())
-
-
-def _without(pmf: Floats, blocked: list[int]) -> Floats | None:
-    """The pmf without some tokens, normalised; None where nothing is left."""
-    kept = pmf.copy()
-    kept[blocked] = 0.0
-    total = kept.sum()
-    return kept / total if total > 0.0 else None

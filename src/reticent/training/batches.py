@@ -69,6 +69,10 @@ class TokenTexts:
         """Scored tokens in all."""
         return sum(len(text) for text in self.texts)
 
+    def hold(self, tokens: Sequence[int]) -> bool:
+        """Whether any of these tokens stands in any text."""
+        return any(bool(np.isin(text, tokens).any()) for text in self.texts)
+
 
 def encode_texts(model: Encoder, records: Iterable[Record], *, max_length: int | None = None) -> TokenTexts:
     """The records' texts as the model will read them."""

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -47,7 +46,7 @@ def evaluate(
     """
     if not texts.tokens:
         raise UsageError("there is no token to evaluate on")
-    if any(np.isin(text, silent).any() for text in texts.texts):
+    if texts.hold(silent):
         raise UsageError("the text to evaluate on holds a token that the model never says")
     device, config = next(module.parameters()).device, cast(Any, module).config
     budget = token_budget or choose_budget(config.get_text_config().vocab_size, device)

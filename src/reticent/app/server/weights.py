@@ -7,17 +7,14 @@ with the filter the *answers* have no guarantee, though the weights keep theirs.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import numpy as np
 
 from reticent.app.server.backend import Backend
 from reticent.app.server.chat import ChatFormat
 from reticent.core.document import read_document
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
-from reticent.core.event import Composed
 from reticent.core.guarantee import Guarantee
 from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
@@ -59,11 +56,8 @@ class FilteredModel:
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:
         """A token of the filtered model; where the filter leaves nothing, of the model."""
         plain = PublicModel(_LAYOUT, self.shaping).release(rows, moment, randomness=randomness)
-        kept = plain.pmf.copy()
-        kept[self.index.blocked(moment.context)] = 0.0
-        total = kept.sum()
-        pmf = kept / total if total > 0.0 else plain.pmf
-        return Release(np.asarray(pmf), np.zeros(_LAYOUT.parts), Composed(()))
+        kept = self.index.filtered(plain.pmf, moment.context)
+        return plain if kept is None else replace(plain, pmf=kept)
 
 
 def weights_guarantee(run: Path) -> Guarantee:
