@@ -14,6 +14,7 @@ from reticent.app.demo.story import CODES, Story, Told, allowed_hit_rate, table_
 from reticent.app.demo.telling import STAGES, Watch, tell
 from reticent.app.policies import policy_named
 from reticent.core.errors import ConfigError
+from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import Access
@@ -71,7 +72,9 @@ def said(hits: int, asked: int) -> Finding:
 def told(finding: Finding, guarantee: Guarantee | None) -> Told:
     """A model of which one thing was measured."""
     allowed = None if guarantee is None else allowed_hit_rate(guarantee, bits=math.log2(10**6), codes=5)
-    return Told(name="twin", perplexity=2.0, findings=(finding,), guarantee=guarantee, allowed=allowed)
+    return Told(
+        name="twin", perplexity=Estimate(2.0, 1.9, 2.1), findings=(finding,), guarantee=guarantee, allowed=allowed
+    )
 
 
 def test_the_ceiling_of_planted_numbers_is_the_sum_over_numbers():
@@ -164,13 +167,13 @@ def test_the_whole_story_in_small(story):
     whole, stages = story
     assert len(stages) == STAGES
     public, undefended, private, redacted, small, larger = whole.models
-    assert undefended.perplexity < 0.5 * public.perplexity
+    assert undefended.perplexity.value < 0.5 * public.perplexity.value
     assert undefended.find("largest_exposure").value > private.find("largest_exposure").value
     assert (private.guarantee.unit, redacted.guarantee.unit) == (Unit.OWNER, Unit.SECRET)
     assert private.guarantee.epsilon <= EPSILON
     assert (small.guarantee.unit, small.guarantee.delta) == (Unit.PART, DELTA)
     assert small.guarantee.epsilon <= SMALL_EPSILON < larger.guarantee.epsilon <= EPSILON
-    assert larger.perplexity < public.perplexity
+    assert larger.perplexity.value < public.perplexity.value
     assert small.allowed < larger.allowed < 1.0
     assert not any(one.is_refuted for one in whole.models)
 

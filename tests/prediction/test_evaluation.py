@@ -1,6 +1,7 @@
 """Perplexity of held-out text against a written-out loop; intervals over seeds; plans from public text alone."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,7 +98,10 @@ def test_intervals_over_seeds_are_students():
     assert spread.value == pytest.approx(math.exp(2.0))
     assert math.log(spread.high) == pytest.approx(2.0 + 4.3027 / math.sqrt(3), rel=1e-4)
     assert math.log(spread.low) == pytest.approx(2.0 - 4.3027 / math.sqrt(3), rel=1e-3)
-    assert over_seeds([score(1.0)]).seeds == 1
+    alone = over_seeds([replace(score(1.0), loss_interval=(0.5, 1.5))])
+    assert (alone.seeds, alone.low, alone.high) == (1, pytest.approx(math.exp(0.5)), pytest.approx(math.exp(1.5)))
+    unknown = over_seeds([score(1.0)])  # never a point
+    assert (unknown.low, unknown.high) == (0.0, math.inf)
     assert over_seeds([score(math.inf), score(1.0)]).high == math.inf
     with pytest.raises(ConfigError):
         over_seeds([])

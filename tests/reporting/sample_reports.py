@@ -22,6 +22,7 @@ from reticent.reporting.report import (
     RunReport,
     Series,
     UpdatePhrase,
+    Utility,
 )
 
 
@@ -118,7 +119,7 @@ def full_run(name="full", **changes) -> RunReport:
         comparisons=tuple(Comparison(one, promise, 0.75 if one.metric == "auc" else None) for one in measured),
         guarantee=promise,
         confidence=0.95,
-        utility={"held-out perplexity (n = 10 tokens)": 3.2},
+        utility=(Utility(name="held-out perplexity", value=3.2, low=2.9, high=3.6, n=10),),
         plan=(PlanLine(attack="codes", needs="canaries", n=0, seconds=0.0, skipped="no canaries"),),
         gate=(GateLine(limit="auc>0.6", end="low", is_passed=True, by=("loss",)),),
         notes=("4 records were left out.",),

@@ -104,6 +104,7 @@ def test_several_runs_stand_side_by_side():
     own = own_markup(render_page(made))
     assert 'id="roc-1"' in own
     assert "<h3>third</h3>" in own
+    assert "3.2 (2.9–3.6, n = 10 tokens)" in own
 
 
 def test_the_headline_counts_and_a_refutation_leads():

@@ -1,13 +1,17 @@
 """Perplexity and top-1 accuracy against one text at a time, without padding."""
 
+import json
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from reticent.core.corpus import Record
 from reticent.core.errors import UsageError
+from reticent.core.estimate import mean_per_token
 from reticent.training.batches import TokenTexts, encode_texts
-from reticent.training.evaluation import evaluate
+from reticent.training.evaluation import Evaluation, evaluate
 from reticent.training.mask_token import keep_mask_unsaid, with_mask_token
 from tests.models.tiny import plain_log_probs, plain_next, tiny_model
 
@@ -31,6 +35,13 @@ def test_evaluation_equals_one_text_at_a_time(kind, budget):
     assert found.texts == 3
     assert found.perplexity == pytest.approx(np.exp(-scores.mean()), rel=1e-4)
     assert found.top1 == pytest.approx(np.mean(hits))
+    sums = [-plain_log_probs(model.module, model.start_token, tokens).sum() for tokens in sequences]
+    loss = mean_per_token(sums, [len(tokens) for tokens in sequences])
+    low, high = found.perplexity_interval
+    assert low == pytest.approx(max(1.0, np.exp(loss.low)), rel=1e-3)
+    assert high == pytest.approx(np.exp(loss.high), rel=1e-3)
+    assert 0.0 <= found.top1_interval[0] <= found.top1 <= found.top1_interval[1] <= 1.0
+    assert Evaluation.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 def test_evaluation_leaves_the_mode_as_it_was():
@@ -40,6 +51,13 @@ def test_evaluation_leaves_the_mode_as_it_was():
     first = evaluate(model.module, texts)
     assert model.module.training
     assert evaluate(model.module, texts) == first  # dropout was off
+
+
+def test_one_text_has_an_interval_that_says_nothing():
+    model = tiny_model()
+    found = evaluate(model.module, encode_texts(model, [Record("a", "abc")]))
+    assert (found.perplexity_interval, found.top1_interval) == ((1.0, math.inf), (0.0, 1.0))
+    assert Evaluation.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 def test_nothing_to_evaluate_is_an_error_and_not_a_perplexity():

@@ -34,6 +34,7 @@ from reticent.reporting.report import (
     RiskPoint,
     RunReport,
     UpdatePhrase,
+    Utility,
 )
 
 SCHEMA_VERSION: Final = 1  # of the documents of an audit
@@ -209,13 +210,20 @@ def _beside(results: dict[str, Any]) -> dict[str, Guarantee]:
     return {name: Guarantee.from_json(each) for name, each in (results.get("guarantees") or {}).items()}
 
 
-def _utility(results: dict[str, Any]) -> dict[str, float]:
+def _utility(results: dict[str, Any]) -> tuple[Utility, ...]:
+    """Perplexity and top-1 accuracy; an evaluation that an older version wrote has intervals that say nothing."""
     evaluation = results.get("evaluation") or {}
-    names = {"perplexity": "held-out perplexity", "top1": "held-out top-1 accuracy"}
-    n = evaluation.get("tokens")
-    return {
-        f"{words} (n = {n:,} tokens)": float(evaluation[key]) for key, words in names.items() if key in evaluation
+    names = {
+        "perplexity": ("held-out perplexity", (1.0, "inf")),
+        "top1": ("held-out top-1 accuracy", (0.0, 1.0)),
     }
+    found = []
+    for key, (words, unknown) in names.items():
+        if key in evaluation:
+            low, high = (number_from_json(end) for end in evaluation.get(f"{key}_interval", unknown))
+            value = number_from_json(evaluation[key])
+            found.append(Utility(name=words, value=value, low=low, high=high, n=evaluation["tokens"]))
+    return tuple(found)
 
 
 def _plan_line(line: dict[str, Any]) -> PlanLine:

@@ -159,7 +159,7 @@ def _finished(run: RunDirectory, results: dict[str, Any]) -> Result:
     """What a finished run says of itself."""
     stored = run.model / GUARANTEE
     guarantee = Guarantee.from_json(read_document(stored)) if stored.is_file() else None
-    evaluation = None if results["evaluation"] is None else Evaluation(**results["evaluation"])
+    evaluation = None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"])
     beside = _read_beside(read_document(run.path / TRAINING))
     return Result(run.path, results["steps"], results["steps"], True, guarantee, evaluation, beside=beside)
 

@@ -56,7 +56,12 @@ def show_result(result: "Result", output: Output) -> int:
         output.show(f"{result.shortened:,} texts were longer than --max-length; only their first tokens were read.")
     if result.evaluation is not None:
         seen = result.evaluation
-        output.show(f"Held-out perplexity {seen.perplexity:,.2f}, top-1 accuracy {seen.top1:.1%}.")
+        (low, high), (least, most) = seen.perplexity_interval, seen.top1_interval
+        output.show(
+            f"Held-out perplexity {seen.perplexity:,.2f} ({low:,.2f} to {high:,.2f}), "
+            f"top-1 accuracy {seen.top1:.1%} ({least:.1%} to {most:.1%}), "
+            f"n = {seen.tokens:,} tokens of {seen.texts:,} texts, 95 % intervals over texts."
+        )
     output.show(*_promise(result.guarantee, result.beside))
     return 0
 

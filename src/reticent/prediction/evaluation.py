@@ -5,7 +5,8 @@ by the chance it gives to the true token, −log pmf[token]. All mechanisms see 
 budget is spent answers as in service, by the public model. Perplexity is exp of the mean loss; it is infinite where
 a true token had chance 0, and says so.
 
-Intervals are over seeds (different splits, ensembles or texts), by Student's t on the mean of the log-perplexities.
+Intervals are over seeds (different splits, ensembles or texts), by Student's t on the mean of the log-perplexities;
+a single seed has an interval over its texts instead (`core.estimate`), for this ensemble and this order of them.
 Seeds differ far more in how hard their texts are than mechanisms do on one text, so two mechanisms are compared by
 their ratio within each seed (`paired_ratio`), never by whether their intervals overlap. The numbers depend on
 private models: they are the operator's, not the public's.
@@ -20,6 +21,7 @@ from scipy.stats import t as student
 
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
+from reticent.core.estimate import mean_per_token
 from reticent.core.ledger import Budget
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
@@ -41,13 +43,17 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How a mechanism did on held-out text. `silent` is the share of answers that were the public model's alone."""
+    """How a mechanism did on held-out text. `silent` is the share of answers that were the public model's alone.
+
+    `loss_interval` holds the mean loss over texts like these, at 95 %; unbounded where nobody knows.
+    """
 
     mechanism: str
     answers: int
     mean_loss: float
     silent: float
     most_spent: float
+    loss_interval: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def perplexity(self) -> float:
@@ -57,7 +63,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The geometric mean of perplexities over seeds, with an interval; low = high = value for a single seed."""
+    """The geometric mean of perplexities over seeds, with an interval over seeds, or over one seed's texts."""
 
     value: float
     low: float
@@ -87,11 +93,13 @@ class Meter:
         self._horizon = horizon
         self._randomness = randomness
         self._losses: list[float] = []
+        self._sizes: list[int] = []  # tokens of each passage
         self._silent = 0
         self._stopped = False
 
     def read(self, passage: Passage) -> None:
         """Answer at every position of a passage."""
+        self._sizes.append(len(passage.tokens))
         for place, token in enumerate(passage.tokens):
             moment = Moment(
                 remaining=self._remaining,
@@ -114,8 +122,16 @@ class Meter:
             raise ConfigError("there is no held-out token to evaluate on")
         count = len(self._losses)
         spent = float((self._limit - self._remaining).max()) if math.isfinite(self._limit) else 0.0
-        mean = math.fsum(self._losses) / count if all(map(math.isfinite, self._losses)) else math.inf
-        return Score(self._setup.mechanism.name, count, mean, self._silent / count, spent)
+        ends = np.cumsum(self._sizes)[:-1]
+        loss = mean_per_token([float(part.sum()) for part in np.split(self._losses, ends)], self._sizes)
+        return Score(
+            self._setup.mechanism.name,
+            count,
+            loss.value,
+            self._silent / count,
+            spent,
+            loss_interval=(max(0.0, loss.low), loss.high),
+        )
 
 
 def evaluate(
@@ -133,16 +149,16 @@ def evaluate(
 
 
 def over_seeds(scores: Sequence[Score], *, confidence: float = 0.95) -> Spread:
-    """Perplexity over seeds with Student's interval on its logarithm; a single seed has no width to show."""
+    """Perplexity over seeds with Student's interval on its logarithm; of a single seed, its interval over texts."""
     losses = np.array([score.mean_loss for score in scores])
     if not len(losses) or len({score.mechanism for score in scores}) != 1:
         raise ConfigError("an interval needs scores of one mechanism", found=f"{len(losses)} scores")
     mean = float(losses.mean())
-    if len(losses) == 1 or not np.isfinite(losses).all():
-        value = _exp(mean)
-        return Spread(
-            value, value if len(losses) == 1 else 0.0, value if len(losses) == 1 else math.inf, len(losses)
-        )
+    if len(losses) == 1:
+        low, high = scores[0].loss_interval
+        return Spread(_exp(mean), _exp(low), _exp(high), 1)
+    if not np.isfinite(losses).all():
+        return Spread(_exp(mean), 0.0, math.inf, len(losses))
     width = float(
         student.ppf(0.5 + 0.5 * confidence, len(losses) - 1) * losses.std(ddof=1) / math.sqrt(len(losses))
     )

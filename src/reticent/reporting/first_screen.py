@@ -136,13 +136,20 @@ def side_by_side(report: Report) -> Section | None:
         for run, finding in zip(report.runs, spoken, strict=True):
             row.append(_beside(run, finding))
         rows.append(row)
-    for name in sorted({name for run in report.runs for name in run.utility}):
-        values = [run.utility.get(name) for run in report.runs]
-        rows.append([cell(name), *(Cell(shown(value), value) for value in values)])
+    names = sorted({useful.name for run in report.runs for useful in run.utility})
+    rows += [[cell(name), *(_useful(run, name) for run in report.runs)] for name in names]
     rows.append([cell("proved"), *(cell(promise(run)) for run in report.runs)])
     columns = ("metric", *(run.name for run in report.runs))
     lead = "The value that answers each question, its interval and what was proved, run by run."
     return Section("runs", "Runs side by side", lead, (table("Runs side by side", columns, rows),))
+
+
+def _useful(run: RunReport, name: str) -> Cell:
+    for useful in run.utility:
+        if useful.name == name:
+            ends = interval(useful.low, useful.high)
+            return Cell(f"{shown(useful.value)} ({ends}, n = {useful.n:,} tokens)", useful.value)
+    return Cell("–")
 
 
 def _beside(run: RunReport, finding: Finding | None) -> Cell:

@@ -169,6 +169,17 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Utility:
+    """How useful the model is on held-out text: a value with its interval and the tokens it was taken over."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """All that one run says."""
 
@@ -182,7 +193,7 @@ class RunReport:
     guarantee: Guarantee | None = None
     guarantees_beside: Mapping[str, Guarantee] = field(default_factory=dict)
     confidence: float | None = None
-    utility: Mapping[str, float] = field(default_factory=dict)
+    utility: tuple[Utility, ...] = ()
     plan: tuple[PlanLine, ...] = ()
     gate: tuple[GateLine, ...] = ()
     notes: tuple[str, ...] = ()

@@ -132,11 +132,14 @@ def _show(lines: "list[Line]", output: Output, *, title: str) -> None:
                 line.mechanism.value,
                 "–" if line.epsilon is None else f"{line.epsilon:g}",
                 f"{spread.value:,.2f}",
-                "–" if spread.seeds < 2 else f"{spread.low:,.2f} to {spread.high:,.2f}",
+                f"{spread.low:,.2f} to {spread.high:,.2f}",
                 "–" if line.realised is None else f"{line.realised:.0%}",
                 "nothing" if line.guarantee is None else f"{line.guarantee.notion.value}",
             )
         )
     columns = ("mechanism", "ε", "perplexity", "95% interval", "of the gap", "proves")
     output.show(table(title, columns, rows))
-    output.show("Gap: from the public model to the non-private ensemble, in log-perplexity.")
+    over = "texts" if lines[0].spread.seeds == 1 else "repeats"
+    output.show(
+        f"Intervals over {over}. Gap: from the public model to the non-private ensemble, in log-perplexity."
+    )

@@ -14,6 +14,7 @@ from reticent.accounting.leakage import leakage_of_guarantee
 from reticent.app.rounding import at_most
 from reticent.auditing.codes import hit_rate_ceiling
 from reticent.core.document import number_to_json
+from reticent.core.estimate import Estimate
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee, Unit
 
@@ -28,7 +29,7 @@ class Told:
     """
 
     name: str
-    perplexity: float
+    perplexity: Estimate
     findings: tuple[Finding, ...]
     comparisons: tuple[Comparison, ...] = ()
     guarantee: Guarantee | None = None
@@ -63,7 +64,8 @@ class Told:
         """For the demo's document."""
         return {
             "model": self.name,
-            "perplexity": number_to_json(self.perplexity),
+            "perplexity": number_to_json(self.perplexity.value),
+            "perplexity_interval": [number_to_json(self.perplexity.low), number_to_json(self.perplexity.high)],
             "findings": [finding.to_json() for finding in self.findings],
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "allowed_code_hit_rate": self.allowed,
@@ -103,7 +105,7 @@ def allowed_hit_rate(guarantee: Guarantee, *, bits: float, codes: int) -> float:
 def table_rows(story: Story) -> Iterator[tuple[str, list[str]]]:
     """The lines of the table, a cell for each model; ▲ marks an interval above what no leak would show."""
     models = story.models
-    yield "held-out perplexity", [f"{told.perplexity:.2f}" for told in models]
+    yield "held-out perplexity", [f"{told.perplexity.value:.2f}" for told in models]
     for label, cell in _attacks(story.bits).items():
         yield label, [cell(told) for told in models]
     yield "proved: ε", ["–" if (g := told.guarantee) is None else at_most(g.epsilon, 3) for told in models]

@@ -26,7 +26,8 @@ from reticent.app.report_texts import read_facts
 from reticent.app.run_directory import RunDirectory
 from reticent.app.training_config import TrainConfig
 from reticent.app.training_run import Observer
-from reticent.core.document import write_atomically
+from reticent.core.document import number_to_json, write_atomically
+from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee
 from reticent.models.huggingface import HuggingFaceModel
@@ -34,7 +35,7 @@ from reticent.models.loading import load_model
 from reticent.reporting.markdown import render_markdown
 from reticent.reporting.page import render_page
 from reticent.training.batches import encode_texts
-from reticent.training.evaluation import evaluate
+from reticent.training.evaluation import Evaluation, evaluate
 
 PUBLIC: Final = "public"
 UNDEFENDED: Final = "undefended"
@@ -84,7 +85,7 @@ class _Teller:
         assert isinstance(model, HuggingFaceModel)
         quality = evaluate(model.module, encode_texts(model, self.corpora.utility))
         audit = self.auditor.audit_model(PUBLIC, source, attacks=OF_PUBLIC)
-        return self._told(PUBLIC, quality.perplexity, audit, None)
+        return self._told(PUBLIC, _perplexity(quality), audit, None)
 
     def trained(self, name: str, config: TrainConfig, source: str) -> Told:
         """A model trained by the recipe, and attacked."""
@@ -95,7 +96,7 @@ class _Teller:
         audit = self.auditor.audit_model(name, str(run))
         # Redacted training adds a token of its own, so its snapshots cannot be compared token by token.
         update = () if name == CRT else self.auditor.compare_update(name, find_model(source).source, str(run))
-        return self._told(name, result.evaluation.perplexity, audit, result.guarantee, update)
+        return self._told(name, _perplexity(result.evaluation), audit, result.guarantee, update)
 
     def answering(self, recipes: Recipes) -> list[Told]:
         """The ensemble's answers at a small and a larger ε."""
@@ -113,15 +114,16 @@ class _Teller:
             run = RunDirectory.create(self.auditor.folder / name)
             with private_answers(ensemble, run, epsilon=epsilon, scale=recipes.scale) as (answers, promise):
                 audit = self.auditor.audit_answers(name, answers, ModelPlace(str(run.path), promise))
-            perplexity = useful[epsilon].spread.value
-            run.finish(evaluation={"perplexity": perplexity, "tokens": tokens})
-            told.append(self._told(name, perplexity, audit, promise))
+            spread = useful[epsilon].spread
+            ends = [number_to_json(spread.low), number_to_json(spread.high)]
+            run.finish(evaluation={"perplexity": spread.value, "perplexity_interval": ends, "tokens": tokens})
+            told.append(self._told(name, Estimate(spread.value, spread.low, spread.high), audit, promise))
         return told
 
     def _told(
         self,
         name: str,
-        perplexity: float,
+        perplexity: Estimate,
         audit: Audit,
         guarantee: Guarantee | None,
         update: tuple[Finding, ...] = (),
@@ -138,6 +140,10 @@ class _Teller:
             guarantee=guarantee,
             allowed=allowed,
         )
+
+
+def _perplexity(quality: Evaluation) -> Estimate:
+    return Estimate(quality.perplexity, *quality.perplexity_interval)
 
 
 def _write_report(folder: Path) -> Path:
