@@ -30,7 +30,7 @@ from enum import StrEnum
 import numpy as np
 
 from reticent.auditing.pii_contexts import MaskedSpan
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.model import Floats, LanguageModel, Tokens, common_length
 
 
 class Scoring(StrEnum):
@@ -117,7 +117,7 @@ def log_likelihoods(
     opening, *wholes = model.encode(
         [target.prefix.rstrip(), *(f"{target.prefix}{candidate}{suffix}" for candidate in candidates)]
     )
-    shared = min(_shared(opening, whole) for whole in wholes)
+    shared = min(common_length(opening, whole) for whole in wholes)
     rest = [whole[shared:] for whole in wholes]
     longest = max(len(row) for row in rest)
     before = fitting(model, opening[:shared], room=longest)
@@ -134,13 +134,3 @@ def fitting(model: LanguageModel, tokens: Tokens, *, room: int = 0) -> list[int]
         return list(tokens)
     most = max(0, model.context_length - 1 - room)
     return list(tokens[max(0, len(tokens) - most) :])
-
-
-def _shared(first: Tokens, second: Tokens) -> int:
-    """Number of tokens that the two begin with in common."""
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count

@@ -23,6 +23,14 @@ Floats = NDArray[np.float64]
 Tokens = Sequence[int]
 
 
+def common_length(first: Tokens, second: Tokens) -> int:
+    """How many tokens the two begin with in common."""
+    for place, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return place
+    return min(len(first), len(second))
+
+
 class Access(IntEnum):
     """How much an adversary sees of a model; each level includes those below it."""
 

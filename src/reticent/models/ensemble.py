@@ -19,7 +19,7 @@ import torch
 
 from reticent.core.ensemble import Streams
 from reticent.core.errors import InternalError, ModelError
-from reticent.core.model import Floats, Tokens
+from reticent.core.model import Floats, Tokens, common_length
 from reticent.models.adapter_stack import read_adapter, stack_adapters
 from reticent.models.batched_decoder import BatchedDecoder
 from reticent.models.batching import LOGIT_BYTES
@@ -190,7 +190,7 @@ class AdapterStreams:
         """A slot for a text, with the longest beginning that another slot has read already."""
         known = {each.slot: each.tokens[: each.read] for each in self._texts.values() if each.slot is not None}
         known |= {slot: list(prompt) for slot, prompt in self._closed.items()}
-        shared = {slot: _common(tokens, text.tokens[:-1]) for slot, tokens in known.items()}
+        shared = {slot: common_length(tokens, text.tokens[:-1]) for slot, tokens in known.items()}
         source = max(shared, key=lambda slot: shared[slot], default=None)
         if self._free:
             text.slot = self._free.pop()
@@ -221,14 +221,6 @@ def _slot(text: _Text) -> int:
     if text.slot is None:
         raise InternalError("a text is read before it has a slot")
     return text.slot
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the longest common beginning."""
-    for place, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return place
-    return min(len(one), len(other))
 
 
 def check_text(tokens: Tokens, public: HuggingFaceModel, *, room: int = 0) -> None:

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from reticent.core.errors import ReticentError
-from reticent.core.model import Tokens
+from reticent.core.model import Tokens, common_length
 from reticent.models.scoring import finite, target_log_probs
 from reticent.models.stream import Stream, accepted_arguments
 
@@ -84,7 +84,7 @@ def groups(continuations: Sequence[Tokens], most: int) -> Iterator[list[int]]:
     last: Tokens = ()
     for index in order:
         continuation = continuations[index]
-        shared = _common(last, continuation[:-1])
+        shared = common_length(last, continuation[:-1])
         fresh = max(0, len(continuation) - 1 - shared)
         if group and nodes + fresh > most:
             yield group
@@ -170,13 +170,3 @@ def _chosen(logits: torch.Tensor, places: torch.Tensor, wanted: torch.Tensor) ->
 def _text_config(module: torch.nn.Module) -> Any:
     config: Any = getattr(module, "config", None)
     return config.get_text_config() if hasattr(config, "get_text_config") else config
-
-
-def _common(first: Tokens, second: Tokens) -> int:
-    """Number of tokens that the two begin with in common."""
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
