@@ -1,19 +1,24 @@
 """Defences side by side on customer dialogues: undefended, DP-SGD, redacted training and selective DP-SGD.
 
-    python bench/defences.py [--dialogues N] [--epochs N] [--source generated|customersim] [--only NAME ...]
+    python bench/defences.py [--dialogues N] [--epochs N] [--source generated|customersim] [--epsilon E ...]
+                             [--seed N] [--only NAME ...]
 
 Generated dialogues, or CustomerSim's (of `data/` in RETICENT_SHARED, or in the folder `shared` beside the checkout;
 its secrets found by expressions made for it, as in the paper), cut into lines before anything else; 10 canaries
 "My ID is: <6 digits>" × 20 copies. The policy of redacted and of selective training misses a tenth of all secrets,
 one canary among them; the conservative policy misses none. The transformer starts from the embedded public model,
 the LSTM from random weights and with twice as many epochs. Every private method is calibrated to the same (ε, δ)
-under replace-one and takes as many private steps; learning rates were chosen for each.
+under replace-one, at the paper's δ of 8e-5, and takes as many private steps; learning rates were chosen at ε = 8.
+For redacted training ε is what it promises a secret that the policy missed, its worst case: the paper sets the
+smaller ε on average over secrets beside that of DP-SGD, which flatters redacted training.
 
 Printed: perplexity on held-out dialogues over all tokens, and over those outside of secrets given the true text
 before them; top-1 accuracy over all tokens; exposure of the canaries in bits: mean and largest of all, and that of
 the one which the policy misses. A model of redacted training never says the mask, so that the mask's share falls to
 the other tokens. More than a quarter of the held-out tokens belong to secrets, of which it learns nothing, by
 design. By chance exposure is 1.44 on average and 4.23 for the largest of 10, which stays below 7.6 in 95 of 100.
+
+Ends with 1 unless at every ε redacted training's perplexity lies nearer to the undefended one than DP-SGD's.
 """
 
 import argparse
@@ -24,7 +29,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -68,10 +73,9 @@ from reticent.training.selective import SelectivePlan, most_sensitive_runs, runs
 from reticent.training.selective_steps import SelectiveGradients  # noqa: E402
 from reticent.training.starting_model import Start, starting_model  # noqa: E402
 
-EPSILON, DELTA, MISS_RATE = 8.0, 1e-5, 0.1
+EPSILONS, DELTA, MISS_RATE = (1.0, 2.0), 8e-5, 0.1
 CANARIES, COPIES = 10, 20
 HELD_OUT = 60
-SEED = 11
 COMPUTATION = Computation(token_budget=4096)
 MISSES = MissRates(policy=MISS_RATE, both=0.0, origin="the miss rates are those the experiment was made with")
 
@@ -87,6 +91,8 @@ class Setup:
     perfect: Policy
     missed: int  # the canary that the policy misses
     epochs: int
+    seed: int
+    epsilon: float = math.inf
 
 
 def exchanges(dialogues: Corpus, *, lines: int = 1) -> Iterator[Record]:
@@ -134,9 +140,9 @@ def marked(text: str) -> Iterator[Span]:
         start += len(line) + 1
 
 
-def make_setup(dialogues: int, epochs: int, source_name: str) -> Setup:
+def make_setup(dialogues: int, epochs: int, source_name: str, seed: int) -> Setup:
     """Corpus, canaries and policies, all from one seed."""
-    source = Randomness.seeded(SEED)
+    source = Randomness.seeded(seed)
     if source_name == "customersim":
         generated = Corpus([*customer_sim("train", dialogues), *customer_sim("test", HELD_OUT)])
     else:
@@ -152,7 +158,7 @@ def make_setup(dialogues: int, epochs: int, source_name: str) -> Setup:
         missed = [at for at, found in enumerate(policy.find([canary.text() for canary in canaries])) if not found]
         if len(missed) == round(MISS_RATE * CANARIES):
             held_out = Corpus(exchanges(generated[dialogues:]))
-            return Setup(planted, held_out, canaries, policy, perfect, missed[0], epochs)
+            return Setup(planted, held_out, canaries, policy, perfect, missed[0], epochs, seed)
     raise SystemExit("no key misses one canary")
 
 
@@ -163,7 +169,7 @@ Build = Callable[[HuggingFaceModel, Setup, Path], Built]
 def undefended(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     """Plain training on everything."""
     units = Units(encode_texts(model, setup.records))
-    plan = PlainPlan(units=len(units), batch=32, epochs=setup.epochs, seed=SEED)
+    plan = PlainPlan(units=len(units), batch=32, epochs=setup.epochs, seed=setup.seed)
     return PlainGradients(model.module, units, plan, computation=COMPUTATION), None
 
 
@@ -171,7 +177,7 @@ def dp_sgd(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     """DP-SGD on everything, records protected under replace-one."""
     units = Units(encode_texts(model, setup.records))
     plan = PrivatePlan.for_target(
-        EPSILON,
+        setup.epsilon,
         DELTA,
         sampler=PoissonSampler(len(units), PRIVATE_BATCH),
         epochs=setup.epochs,
@@ -192,7 +198,7 @@ def dp_sgd(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
 
 def filled(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     """Confidentially redacted training with made-up values in the place of masks."""
-    return redacted(model, setup, folder, fill_seed=SEED)
+    return redacted(model, setup, folder, fill_seed=setup.seed)
 
 
 def redacted(model: HuggingFaceModel, setup: Setup, folder: Path, *, fill_seed: int | None = None) -> Built:
@@ -204,9 +210,9 @@ def redacted(model: HuggingFaceModel, setup: Setup, folder: Path, *, fill_seed: 
         batch=PRIVATE_BATCH,
         public_batch=16,
         delta=DELTA,
-        seed=SEED,
+        seed=setup.seed,
         clip_norm=CLIP_NORM,
-        target_epsilon=EPSILON,
+        target_epsilon=setup.epsilon,
     )
     policies = PolicyFacts.of(setup.policy, setup.perfect)
     plan = plan_redacted(settings, routed, misses=MISSES, policies=policies)
@@ -232,7 +238,7 @@ def selective(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
         units=len(texts),
         batch=32,
         epochs=setup.epochs,
-        seed=SEED,
+        seed=setup.seed,
         sensitive_runs=most_sensitive_runs(texts),
         clip_norm=0.003,
         state_norm=1.0,
@@ -240,7 +246,7 @@ def selective(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
         delta=DELTA,
         miss_rate=MISS_RATE,
         is_local=setup.policy.is_local,
-    ).calibrated(EPSILON)
+    ).calibrated(setup.epsilon)
     budget = plan.budget()
     source = SelectiveGradients(
         model.module,
@@ -273,10 +279,11 @@ class Method:
     learning_rate: float
 
 
+UNDEFENDED, DP_SGD, CRT = "GPT-2 undefended", "GPT-2 DP-SGD", "GPT-2 CRT"
 METHODS = (
-    Method("GPT-2 undefended", "embedded", undefended, 1e-3),
-    Method("GPT-2 DP-SGD", "embedded", dp_sgd, 2e-3),
-    Method("GPT-2 CRT", "embedded", redacted, 1e-3),
+    Method(UNDEFENDED, "embedded", undefended, 1e-3),
+    Method(DP_SGD, "embedded", dp_sgd, 2e-3),
+    Method(CRT, "embedded", redacted, 1e-3),
     Method("GPT-2 CRT filled", "embedded", filled, 1e-3),
     Method("LSTM undefended", "lstm:1x200", undefended, 3e-3),
     Method("LSTM selective", "lstm:1x200", selective, 3e-3),
@@ -296,27 +303,31 @@ def outside_of_secrets(model: HuggingFaceModel, setup: Setup) -> float:
     return math.exp(total / count)
 
 
-def measure(method: Method, setup: Setup) -> str:
-    """Train by one method and say what came of it, as a row."""
+def measure(method: Method, setup: Setup) -> float:
+    """Train by one method and print what came of it as a row; the perplexity."""
     began = time.process_time()
-    model = starting_model(Start(source=method.start, device="cpu"), seed=SEED)
+    model = starting_model(Start(source=method.start, device="cpu"), seed=setup.seed)
     with tempfile.TemporaryDirectory() as folder:
         source, guarantee = method.build(model, setup, Path(folder))
         learner = Learner(model.module, OptimiserSettings(learning_rate=method.learning_rate))
         schedule = Schedule(seconds=1e9)
-        train(learner, source, checkpoints=Checkpoints(Path(folder) / "c"), schedule=schedule, seed=SEED)
+        train(learner, source, checkpoints=Checkpoints(Path(folder) / "c"), schedule=schedule, seed=setup.seed)
     silent = keep_mask_unsaid(model) if method.build in (redacted, filled) else ()
     seen = evaluate(model.module, encode_texts(model, setup.held_out), silent=silent)
     bits = [
         e.value
-        for e in measure_exposures(model, setup.canaries, randomness=Randomness.seeded(SEED), settings=EXPOSURE)
+        for e in measure_exposures(
+            model, setup.canaries, randomness=Randomness.seeded(setup.seed), settings=EXPOSURE
+        )
     ]
     epsilon = "–" if guarantee is None else "∞" if math.isinf(guarantee.epsilon) else f"{guarantee.epsilon:.2f}"
-    return (
+    print(
         f"{method.name:<18}{epsilon:>6}{seen.perplexity:>12.2f}{outside_of_secrets(model, setup):>11.2f}"
         f"{seen.top1:>8.1%}{sum(bits) / len(bits):>9.2f}{max(bits):>9.2f}{bits[setup.missed]:>9.2f}"
-        f"{time.process_time() - began:>8.0f}"
+        f"{time.process_time() - began:>8.0f}",
+        flush=True,
     )
+    return seen.perplexity
 
 
 def main(arguments: Sequence[str] = ()) -> int:
@@ -325,20 +336,42 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--dialogues", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--source", choices=["generated", "customersim"], default="generated")
+    parser.add_argument("--epsilon", type=float, nargs="+", default=EPSILONS)
+    parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--only", nargs="+", choices=[method.name for method in METHODS])
     chosen = parser.parse_args(list(arguments))
     torch.set_num_threads(1)
-    setup = make_setup(chosen.dialogues, chosen.epochs, chosen.source)
-    longer = replace(setup, epochs=2 * chosen.epochs)
-    promised = f"ε = {EPSILON:g} at δ = {DELTA:g}, γ = {MISS_RATE:g}"
-    print(f"{len(setup.records):,} records, {chosen.epochs} epochs; {promised}")
+    setup = make_setup(chosen.dialogues, chosen.epochs, chosen.source, chosen.seed)
+    methods = [method for method in METHODS if chosen.only is None or method.name in chosen.only]
+    print(
+        f"{chosen.source}: {len(setup.records):,} records, {chosen.epochs} epochs; δ = {DELTA:g}, γ = {MISS_RATE:g}"
+    )
     columns = f"{'method':<18}{'ε':>6}{'perplexity':>12}{'outside':>11}{'top-1':>8}"
     print(f"{columns}{'mean':>9}{'largest':>9}{'missed':>9}{'s':>8}")
-    for method in METHODS:
-        if chosen.only is None or method.name in chosen.only:
-            print(measure(method, longer if method.start.startswith("lstm") else setup), flush=True)
+    plain = {m.name: measure(m, fitted(setup, m)) for m in methods if m.build is undefended}
+    nearer = True
+    for epsilon in chosen.epsilon:
+        asked = replace(setup, epsilon=epsilon)
+        found = {m.name: measure(m, fitted(asked, m)) for m in methods if m.build is not undefended}
+        nearer &= order_holds(epsilon, plain | found)
     print("ε: for any one secret; mean, largest, missed: exposure in bits, by chance 1.44, 4.23 and 1.44.")
-    return 0
+    return 0 if nearer else 1
+
+
+def fitted(setup: Setup, method: Method) -> Setup:
+    """The LSTM starts from nothing and reads everything twice as often."""
+    return replace(setup, epochs=2 * setup.epochs) if method.start.startswith("lstm") else setup
+
+
+def order_holds(epsilon: float, perplexities: Mapping[str, float]) -> bool:
+    """Whether redacted training lies nearer to the undefended model than DP-SGD; said in a line."""
+    if not {UNDEFENDED, DP_SGD, CRT} <= perplexities.keys():
+        return True
+    away = {name: perplexities[name] - perplexities[UNDEFENDED] for name in (DP_SGD, CRT)}
+    print(
+        f"ε = {epsilon:g}: above the undefended perplexity by {away[CRT]:.2f} (CRT) and {away[DP_SGD]:.2f} (DP-SGD)"
+    )
+    return abs(away[CRT]) < abs(away[DP_SGD])
 
 
 if __name__ == "__main__":

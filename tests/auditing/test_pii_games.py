@@ -32,7 +32,7 @@ from reticent.auditing.pii_reconstruction import (
     gather_candidates,
     rank_candidates,
 )
-from reticent.auditing.pii_scoring import CandidateScorer, Scoring, log_likelihoods
+from reticent.auditing.pii_scoring import CandidateScorer, Elsewhere, Scoring, log_likelihoods
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
@@ -95,6 +95,26 @@ def test_the_suffix_is_scored_to_its_last_token(knows):
         log_likelihoods(knows, each, [TRAINED[0]], scoring=Scoring.IN_CONTEXT)[0] for each in (here, elsewhere)
     )
     assert in_place > moved + 5.0  # the last digit but one decides; an off-by-one would not see it
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+@pytest.mark.parametrize("kind", ["caching", "plain"])
+def test_a_short_list_scores_the_likeliest_in_context_and_leaves_out_the_rest(kind, calibrated, knows):
+    tiny = HuggingFaceModel(tiny_gpt2(), tiny_tokenizer(), name="tiny")
+    model, base = (
+        (tiny, HuggingFaceModel(tiny_gpt2(seed=5), tiny_tokenizer())) if kind == "caching" else (knows, tiny)
+    )
+    target = MaskedSpan("r", "r", Secret("ada abel", "PERSON"), "case 1 was brought by ", ", of town 3.")
+    places = (MaskedSpan("h", "h", Secret("x", "PERSON"), "signed by ", ""),)
+    given = {"base": base, "elsewhere": Elsewhere(places, weight=0.7)} if calibrated else {}
+    candidates = [name.lower() for name in PERSONS[:12]]
+    whole = CandidateScorer(model, **given).score(target, candidates)
+    alone = CandidateScorer(model, scoring=Scoring.SPAN, **given).score(target, candidates)
+    short = CandidateScorer(model, shortlist=4, **given).score(target, candidates)
+    listed = np.sort(np.argsort(-alone, kind="stable")[:4])
+    assert np.flatnonzero(np.isfinite(short)).tolist() == listed.tolist()
+    np.testing.assert_allclose(short[listed], whole[listed], atol=1e-4)
+    np.testing.assert_array_equal(CandidateScorer(model, shortlist=12, **given).score(target, candidates), whole)
 
 
 def test_a_prefix_longer_than_the_model_loses_its_beginning():

@@ -7,14 +7,15 @@ are any, of its token length, or length alone would tell. They are drawn from
     trained   other values of the training data: the model knows all candidates, so only the sentence can tell
     unseen    values that the training data does not hold: knowing that a value was trained on is enough
 
-Candidates stand in random order and the first best one is the guess, so that ties are broken by chance and a
-model that cannot tell scores 1/|C|. Targets without enough decoys are left out before anything is scored, and
-counted.
+What follows the value is read after the likeliest candidates alone (`SHORTLIST`, see `pii_scoring`). Candidates
+stand in random order and the first best one is the guess, so that ties are broken by chance and a model that cannot
+tell scores 1/|C|. Targets without enough decoys are left out before anything is scored, and counted.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from reticent.core.secret import Secret
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+SHORTLIST: Final = 10  # as many guesses are right as if it were read after all of them, at a third of the cost
 
 
 class Decoys(StrEnum):
@@ -162,7 +165,9 @@ class Inference:
 
 def infer(scorer: CandidateScorer, draw: CandidateDraw) -> Inference:
     """Play the game: the best scored candidate of every target is the guess."""
-    scores = scorer.scores(draw.targets, [each.candidates for each in draw.sets])
+    scores = replace(scorer, shortlist=scorer.shortlist or SHORTLIST).scores(
+        draw.targets, [each.candidates for each in draw.sets]
+    )
     right = [int(np.argmax(row)) == each.truth for row, each in zip(scores, draw.sets, strict=True)]
     return Inference(
         tuple(target.record for target in draw.targets),

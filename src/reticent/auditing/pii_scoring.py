@@ -19,8 +19,13 @@ most from it, so that candidates drawn from the model need a smaller w. On gener
 hardly learnt, and later ranked worse than none.
 
 Every candidate is encoded within its whole text, as training saw it; the tokens that the texts of a place share
-with their prefix are computed once (`continuation_log_probs`) and the candidates of a place in one batch.
-Prefixes that do not fit the model lose their beginnings.
+with their prefix are computed once (`place_reading`) and the candidates of a place in one batch. Prefixes that do
+not fit the model lose their beginnings.
+
+What follows has to be read after each candidate anew, and costs far more than the candidates do. A `shortlist` of m
+reads it only after the m candidates that are likeliest by themselves, calibrated alike; the others score −∞. On
+generated case law (three models, 336 places, 50 candidates) 10 made every guess that reading it after all of them
+made; 5 lost two right guesses of a hundred, and candidates by themselves fifteen.
 """
 
 from collections.abc import Sequence
@@ -30,7 +35,8 @@ from enum import StrEnum
 import numpy as np
 
 from reticent.auditing.pii_contexts import MaskedSpan
-from reticent.core.model import Floats, LanguageModel, Tokens, common_length
+from reticent.auditing.place_reading import Place
+from reticent.core.model import Floats, LanguageModel
 
 
 class Scoring(StrEnum):
@@ -62,35 +68,62 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True)
 class CandidateScorer:
-    """Scores candidates by a model, calibrated by another one or by other places where they are given."""
+    """Scores candidates by a model, calibrated by another one or by other places where they are given.
+
+    With a `shortlist`, in-context scores of all but so many candidates of a place are −∞.
+    """
 
     model: LanguageModel
     base: LanguageModel | None = None
     scoring: Scoring = Scoring.IN_CONTEXT
     elsewhere: Elsewhere | None = None
+    shortlist: int | None = None
 
     def scores(self, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]]) -> list[Floats]:
         """One score a candidate of every target, higher = likelier the truth."""
         if len(targets) != len(candidates):
             raise ValueError("every target needs its candidates, none included")
-        scored = [self._own(target, each) for target, each in zip(targets, candidates, strict=True)]
-        if self.elsewhere is None:
-            return scored
-        known = self._log_means(targets, candidates, self.elsewhere)
+        offsets = self._offsets(targets, candidates)
         return [
-            row - self.elsewhere.weight * np.array([known[target.secret.kind, one] for one in each])
-            for row, target, each in zip(scored, targets, candidates, strict=True)
+            self._place(target, each, less) for target, each, less in zip(targets, candidates, offsets, strict=True)
         ]
 
     def score(self, target: MaskedSpan, candidates: Sequence[str]) -> Floats:
         """Scores [m] of the candidates of one target."""
         return self.scores([target], [candidates])[0]
 
+    def _place(self, target: MaskedSpan, candidates: Sequence[str], less: Floats) -> Floats:
+        """Scores of one target, `less` [m] taken off."""
+        if self.shortlist is None or self.scoring is not Scoring.IN_CONTEXT or len(candidates) <= self.shortlist:
+            return self._own(target, candidates) - less
+        place = Place(self.model, target)
+        alone = less
+        if self.base is not None:
+            alone = less + log_likelihoods(self.base, target, candidates, scoring=Scoring.SPAN)
+        listed = np.argsort(alone - place.sums(candidates), kind="stable")[: self.shortlist]
+        chosen = [candidates[index] for index in listed]
+        scores = np.full(len(candidates), -np.inf)
+        scores[listed] = place.sums(chosen, with_suffix=True) - less[listed]
+        if self.base is not None:
+            scores[listed] -= log_likelihoods(self.base, target, chosen, scoring=self.scoring)
+        return scores
+
     def _own(self, target: MaskedSpan, candidates: Sequence[str]) -> Floats:
         own = log_likelihoods(self.model, target, candidates, scoring=self.scoring)
         if self.base is None:
             return own
         return own - log_likelihoods(self.base, target, candidates, scoring=self.scoring)
+
+    def _offsets(self, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]]) -> list[Floats]:
+        """What is taken off for being likely elsewhere, one [m] a target."""
+        if self.elsewhere is None:
+            return [np.zeros(len(each)) for each in candidates]
+        known = self._log_means(targets, candidates, self.elsewhere)
+        weight = self.elsewhere.weight
+        return [
+            weight * np.array([known[target.secret.kind, one] for one in each], dtype=np.float64)
+            for target, each in zip(targets, candidates, strict=True)
+        ]
 
     def _log_means(
         self, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]], elsewhere: Elsewhere
@@ -112,25 +145,7 @@ def log_likelihoods(
     """Log-likelihood [m] of each candidate in the target's place, in nats; for sentences the mean a token."""
     if not candidates:
         return np.empty(0)
-    suffix = "" if scoring is Scoring.SPAN else target.suffix
-    # The blank before a value belongs to its first token in most vocabularies, so the prefix ends before it.
-    opening, *wholes = model.encode(
-        [target.prefix.rstrip(), *(f"{target.prefix}{candidate}{suffix}" for candidate in candidates)]
-    )
-    shared = min(common_length(opening, whole) for whole in wholes)
-    rest = [whole[shared:] for whole in wholes]
-    longest = max(len(row) for row in rest)
-    before = fitting(model, opening[:shared], room=longest)
-    sums = np.array([float(row.sum()) for row in model.continuation_log_probs(before, rest)])
-    if scoring is not Scoring.SENTENCE:
-        return sums
-    prefix = float(model.token_log_probs([before])[0].sum()) if before else 0.0
-    return np.array([(one + prefix) / max(1, len(before) + len(row)) for one, row in zip(sums, rest, strict=True)])
-
-
-def fitting(model: LanguageModel, tokens: Tokens, *, room: int = 0) -> list[int]:
-    """The last tokens that fit the model's context with `room` more."""
-    if model.context_length is None:
-        return list(tokens)
-    most = max(0, model.context_length - 1 - room)
-    return list(tokens[max(0, len(tokens) - most) :])
+    place = Place(model, target)
+    if scoring is Scoring.SENTENCE:
+        return place.means(candidates)
+    return place.sums(candidates, with_suffix=scoring is Scoring.IN_CONTEXT)

@@ -163,11 +163,19 @@ class HuggingFaceModel:
 
     def continuation_log_probs(self, prefix: Tokens, continuations: Sequence[Tokens]) -> list[Floats]:
         """log p of every token of every continuation of one prefix, the prefix computed once."""
+        return self.opened(prefix).log_probs(continuations)
+
+    def opened(self, prefix: Tokens) -> "OpenedPrefix":
+        """The prefix read once, for several calls about what may follow it; good until the weights change."""
         self._check([prefix])
-        self._check(continuations, room=len(prefix))
         with self._inference():
             stream = Stream(self._core)
-            first = self._read(stream, [self._start_token, *prefix])  # [V]
+            return OpenedPrefix(self, stream, self._read(stream, [self._start_token, *prefix]))
+
+    def _continue(self, stream: Stream, first: torch.Tensor, continuations: Sequence[Tokens]) -> list[Floats]:
+        """Scores of continuations of what `stream` has read, `first` [V] the logits after it."""
+        self._check(continuations, room=stream.columns - 1)
+        with self._inference():
             if pays(continuations, stream.columns) and self._packs():
                 return self._packed(stream, first, continuations)
             return self._by_rows(stream, first, continuations)
@@ -302,6 +310,17 @@ class HuggingFaceModel:
                     expected=f"ids from 0 to {self._vocabulary_size - 1}",
                     hint="encode the text with this model's own tokenizer",
                 )
+
+
+class OpenedPrefix:
+    """A prefix that a model has read: scores of continuations, in as many calls as there are questions."""
+
+    def __init__(self, model: HuggingFaceModel, stream: Stream, first: torch.Tensor) -> None:
+        self._model, self._stream, self._first = model, stream, first
+
+    def log_probs(self, continuations: Sequence[Tokens]) -> list[Floats]:
+        """log p of every token of every continuation."""
+        return self._model._continue(self._stream, self._first, continuations)
 
 
 def unwrap(module: Any) -> Any:
