@@ -87,7 +87,7 @@ def test_no_word_of_the_phrase_stands_in_any_file_or_on_the_screen_unless_asked(
     written = "".join(path.read_text() for path in (story / "run").glob("*.json")) + json.dumps(document)
     assert not [word for word in RARE if word in written]
     assert (story / "run" / "prefix_scores.png").stat().st_size > 1000
-    assert cli.run(diff(story, "--out", tmp_path / "masked", "--length", 3, *known(story))) == 0
+    assert cli.run(diff(story, "--out", tmp_path / "masked", "--length", 3, "--halving", *known(story))) == 0
     masked = capsys.readouterr().out
     assert not [word for word in RARE if word in masked]
     assert "≥ 0" in masked
@@ -97,6 +97,27 @@ def test_no_word_of_the_phrase_stands_in_any_file_or_on_the_screen_unless_asked(
     assert RARE[0] in shown
     assert "No null was given" in shown
     assert PHRASE in (tmp_path / "shown" / "phrases.json").read_text()
+
+
+def test_what_is_proved_is_said_and_the_largest_score_is_then_known_exactly(story, tmp_path, capsys):
+    short = ["--length", 3, "--top", 2]
+    assert cli.run(diff(story, "--out", tmp_path / "json", *short, "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    update = document["updates"][0]
+    exact = [one["rank_is_exact"] for one in update["phrases"]]
+    assert exact[0]
+    assert sum(exact) == update["proved"]
+    assert exact == sorted(exact, reverse=True)
+    assert update["ceiling"] < update["phrases"][update["proved"] - 1]["differential_score"]
+    largest = Finding.from_json(document["findings"][0])
+    assert largest.low == largest.value == largest.high
+    assert any("proved" in note for note in largest.notes)
+    assert cli.run(diff(story, "--out", tmp_path / "shown", *short)) == 0
+    assert "Proved" in capsys.readouterr().out
+    assert cli.run(diff(story, "--out", tmp_path / "beam", *short, "--halving", "--json")) == 0
+    beam = json.loads(capsys.readouterr().out)
+    assert (beam["updates"][0]["proved"], beam["updates"][0]["ceiling"]) == (0, "inf")
+    assert Finding.from_json(beam["findings"][0]).high == 3.0
 
 
 def test_a_prefix_that_is_known_leads_to_the_rest(story, tmp_path, capsys):

@@ -6,8 +6,8 @@
     any of them with DP-SGD in place of SGD, one record the unit
 
 D is the original corpus, E fresh text of the same kind, C the canaries' copies, F more fresh text (Zanella-Béguelin
-et al. 2020, tables 1 and 2, section 4). Models are LSTMs on a word vocabulary. Everything follows from the seed;
-noise from a seed makes an experiment and nothing that may be released, and the guarantee says so.
+et al. 2020, tables 1 and 2, section 4). Models are LSTMs or Transformers on a word vocabulary. Everything follows
+from the seed; noise from a seed makes an experiment and nothing that may be released, and the guarantee says so.
 """
 
 import copy
@@ -17,11 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from reticent.accounting.ledger import SqliteLedger
+from reticent.app.update_convergence import Convergence
 from reticent.auditing.differential import PhraseScore, Snapshots
 from reticent.auditing.differential_rank import DifferentialRank, differential_rank
 from reticent.auditing.differential_search import BeamSettings, search_phrases
@@ -39,6 +40,8 @@ from reticent.training.loop import Schedule, train
 from reticent.training.optimiser import Decay, Learner, OptimiserSettings
 from reticent.training.plan import PlainPlan, PrivatePlan
 from reticent.training.sampler import PoissonSampler
+
+_POSITIONS: Final = 64  # of a Transformer: sentences are short
 
 
 class Regime(StrEnum):
@@ -61,21 +64,27 @@ class Privacy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateSettings:
-    """The model and its training. `privacy` None is plain training.
+    """The model and its training. `privacy` None is plain training; `heads` None is an LSTM, else a Transformer.
 
-    Every training takes `epochs` over its own text, or `steps` where they are given: then a small update is trained
-    on for as long as a large one, as if each had converged.
+    Every training takes `epochs` over its own text, or `steps` where they are given. With `patience` it goes to
+    convergence (`update_convergence`) at a constant rate, `epochs` being the most.
     """
 
     hidden_size: int = 64
     layers: int = 1
+    heads: int | None = None
     epochs: float = 4.0
     steps: int | None = None
+    patience: int | None = None
     batch: int = 16
     learning_rate: float = 5e-3
     max_length: int | None = None
     privacy: Privacy | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.patience is not None and (self.privacy is not None or self.steps is not None):
+            raise ValueError("training to convergence is plain, and has no number of steps")
 
     def epochs_over(self, units: int, batch: int) -> float:
         """Epochs over a text of `units` records."""
@@ -84,12 +93,13 @@ class UpdateSettings:
 
 @dataclass(frozen=True, slots=True)
 class UpdateData:
-    """D, E and F, and the word tokenizer that all models share."""
+    """D, E and F, the word tokenizer that all models share, and text that decides when a training has converged."""
 
     original: Corpus
     extra: Corpus
     later: Corpus
     tokenizer: Any = field(repr=False)
+    held_out: Corpus = field(default_factory=lambda: Corpus([]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +132,7 @@ class UpdateExperiment:
         self.settings = settings
         self._before: HuggingFaceModel | None = None
         self.guarantee: Guarantee | None = None
+        self.watched: Convergence | None = None  # of the last training that went to convergence
 
     @property
     def before(self) -> HuggingFaceModel:
@@ -136,13 +147,12 @@ class UpdateExperiment:
         special = {key: getattr(tokenizer, key) for key in ("bos_token_id", "eos_token_id")}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._source(f"weights {name}").fresh_seed())
-            config = LSTMConfig(
-                vocab_size=len(tokenizer),
-                hidden_size=settings.hidden_size,
-                num_hidden_layers=settings.layers,
-                **special,
-            )
-            return HuggingFaceModel(LSTMForCausalLM(config), tokenizer, name=name)
+            shape = {"hidden_size": settings.hidden_size, "num_hidden_layers": settings.layers}
+            if settings.heads is None:
+                module = LSTMForCausalLM(LSTMConfig(vocab_size=len(tokenizer), **shape, **special))
+            else:
+                module = _transformer(len(tokenizer), settings, special)
+            return HuggingFaceModel(module, tokenizer, name=name)
 
     def after(self, regime: Regime, canaries: Iterable[Canary], *, share: float = 0.0) -> HuggingFaceModel:
         """M': the snapshot after an update with the canaries and a share of E, as a part of D's size."""
@@ -182,7 +192,9 @@ class UpdateExperiment:
         learnt = HuggingFaceModel(copy.deepcopy(model.module), model.tokenizer, name=name)
         learnt.module.requires_grad_(True)
         units = Units(encode_texts(learnt, corpus, max_length=settings.max_length))
-        rate = OptimiserSettings(learning_rate=settings.learning_rate, decay=Decay.LINEAR)
+        watched = self._watched(learnt, len(units))
+        decay = Decay.LINEAR if watched is None else Decay.CONSTANT
+        rate = OptimiserSettings(learning_rate=settings.learning_rate, decay=decay)
         source = self._source(f"training {name}")
         with tempfile.TemporaryDirectory() as folder, self._gradients(learnt, units, source, Path(folder)) as steps:
             train(
@@ -191,8 +203,19 @@ class UpdateExperiment:
                 checkpoints=Checkpoints(Path(folder) / "checkpoints"),
                 schedule=Schedule(seconds=float("inf")),
                 seed=source.fresh_seed(),
+                observe=watched or (lambda _: True),
             )
+        if watched is not None:
+            watched.restore()
         return learnt
+
+    def _watched(self, model: HuggingFaceModel, units: int) -> Convergence | None:
+        """What ends a training on `units` records that goes to convergence."""
+        if self.settings.patience is None:
+            return None
+        every = -(-units // min(self.settings.batch, units))
+        self.watched = Convergence(model, self.data.held_out, every=every, patience=self.settings.patience)
+        return self.watched
 
     @contextmanager
     def _gradients(
@@ -228,3 +251,21 @@ class UpdateExperiment:
 
     def _source(self, name: str) -> Randomness:
         return Randomness.seeded(self.settings.seed).child(name)
+
+
+def _transformer(vocabulary: int, settings: UpdateSettings, special: Mapping[str, int]) -> Any:
+    """A decoder of GPT-2's kind without dropout."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=vocabulary,
+        n_positions=_POSITIONS,
+        n_embd=settings.hidden_size,
+        n_layer=settings.layers,
+        n_head=settings.heads,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        **special,
+    )
+    return GPT2LMHeadModel(config)

@@ -18,7 +18,8 @@ import numpy as np
 
 from reticent.app.run_directory import RunDirectory
 from reticent.auditing.differential import Score, Snapshots, timeline
-from reticent.auditing.differential_search import Beam, BeamSettings, score_beam, search_phrases
+from reticent.auditing.differential_bounded import find_phrases
+from reticent.auditing.differential_search import Beam, BeamSettings, score_beam
 from reticent.auditing.update_findings import Evidence, FoundPhrase, update_findings
 from reticent.auditing.update_matching import RecordGains, match_phrases, record_gains
 from reticent.auditing.update_null import Null, highest, seed_null, text_null
@@ -38,7 +39,11 @@ FIGURE: Final = "prefix_scores.png"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffSettings:
-    """How snapshots are compared. `top` phrases of each group are reported."""
+    """How snapshots are compared. `top` phrases of each group are reported.
+
+    Phrases are searched with a bound (`differential_bounded`), unless groups, a width, the relative score or the
+    paper's halved width is asked for.
+    """
 
     length: int = 5
     width: int | None = None
@@ -47,7 +52,13 @@ class DiffSettings:
     prefix: str = field(default="", repr=False)
     top: int = 10
     removed: bool = False
+    halving: bool = False
     seed: int = 0
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the search proves what it can."""
+        return not self.halving and self.groups == 1 and self.width is None and self.score is Score.ABSOLUTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +83,8 @@ class UpdateStep:
     findings: tuple[Finding, ...]
     gains: RecordGains | None
     forward_tokens: int
+    proved: int  # of the first phrases: no other phrase of the length scores higher
+    ceiling: float  # no phrase that was not found scores above; infinite where nothing is known
 
     @property
     def above_null(self) -> int:
@@ -108,8 +121,9 @@ def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettin
         groups=settings.groups,
         score=settings.score,
         prefix=tuple(prefix),
+        is_bounded=settings.is_bounded,
     )
-    beam = search_phrases(pair, search)
+    beam = find_phrases(pair, search, top=settings.top)
     randomness = Randomness.seeded(settings.seed)
     nulls: list[Null] = []
     if known.null is not None:
@@ -128,6 +142,7 @@ def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettin
         nulls=nulls,
         update=update,
         untouched=None if known.untouched is None else record_gains(pair, known.untouched),
+        ceiling=beam.ceiling,
     )
     tokens = [one.scores.tokens for one in phrases]
     return UpdateStep(
@@ -140,6 +155,8 @@ def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettin
         findings=tuple(update_findings(evidence, randomness=randomness.child("intervals"))),
         gains=update,
         forward_tokens=beam.forward_tokens,
+        proved=sum(one.is_proved for one in phrases),
+        ceiling=beam.ceiling,
     )
 
 
@@ -162,6 +179,7 @@ def _judged(
             is_above_null=None if limit is None else bool(beam.scores[place] > limit),
             holders=None if holders is None else tuple(holders[number]),
             is_untouched=None if untouched is None else bool(untouched[number]),
+            is_proved=place < beam.proved,
         )
         for number, (place, one) in enumerate(zip(places.tolist(), scores, strict=True))
     ]
@@ -199,6 +217,8 @@ def diff_to_json(steps: Sequence[UpdateStep], *, settings: DiffSettings, reveal:
                 ],
                 "above_null": step.above_null,
                 "forward_tokens": step.forward_tokens,
+                "proved": step.proved,
+                "ceiling": number_to_json(step.ceiling),
                 "phrases": _phrases_to_json(step, reveal=reveal)["phrases"],
             }
             for step in steps
@@ -217,6 +237,7 @@ def _phrases_to_json(step: UpdateStep, *, reveal: bool) -> dict[str, Any]:
             "relative_differential_score": number_to_json(one.scores.relative),
             "bits": one.scores.bits,
             "rank_at_least": one.least_rank,
+            "rank_is_exact": one.is_proved,
             "by_prefix_length": list(one.scores.increments),
             "by_update": list(times),
             "above_null": one.is_above_null,

@@ -12,11 +12,13 @@ memory is a few blocks of `entries` numbers and the kept phrases, whatever |T| i
 phrase's tokens, so that results do not depend on the blocks.
 
 A beam is a heuristic: what it finds is there, what it does not find may be there too, and a rank among what it
-found is a **lower bound** on the true rank. `differential_rank` bounds that from both sides.
+found is a **lower bound** on the true rank. `differential_rank` bounds that from both sides, and `search_bounded`
+is a beam that proves, where it can, that what it found is the best there is.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +28,15 @@ from reticent.auditing.differential_branches import branches_of
 from reticent.core.model import Floats, Tokens
 
 Ints = NDArray[np.int64]
+TIE: Final = 1e-6  # two routes through a float32 model differ by less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeamSettings:
-    """How a search goes. `entries` bounds the numbers of one block: rows × vocabulary."""
+    """How a search goes. `entries` bounds the numbers of one block: rows × vocabulary.
+
+    `is_bounded` asks for the search that proves what it can (`differential_bounded`) in place of the paper's beam.
+    """
 
     length: int = 5
     width: int | None = None
@@ -38,10 +44,13 @@ class BeamSettings:
     score: Score = Score.ABSOLUTE
     prefix: tuple[int, ...] = ()
     entries: int = 2**22
+    is_bounded: bool = False
 
     def __post_init__(self) -> None:
         if min(self.length, self.groups, self.entries) < 1 or (self.width is not None and self.width < 1):
             raise ValueError("length, width, groups and entries of a search are positive")
+        if self.is_bounded and (self.width is not None or self.groups > 1 or self.score is Score.RELATIVE):
+            raise ValueError("a search with a bound chooses its own width, has no groups and orders by DS")
 
     def width_at(self, step: int, vocabulary: int) -> int:
         """Phrases that one group keeps after a step, the first being 1."""
@@ -58,9 +67,15 @@ class Beam:
     groups: Ints
     score: Score
     forward_tokens: int  # read by both snapshots together
+    ceiling: float = np.inf  # no phrase that was not kept scores above; infinite where nothing is known
 
     def __repr__(self) -> str:
         return f"Beam({len(self.scores)} phrases of {self.tokens.shape[1]} tokens)"
+
+    @property
+    def proved(self) -> int:
+        """How many of the first phrases are the best of all phrases of their length, in this order."""
+        return int((self.scores > self.ceiling + TIE).sum())
 
     def least_rank(self, score: float, *, leave_out: Iterable[Tokens] = ()) -> int:
         """How many found phrases have a higher score: a lower bound on the differential rank.
@@ -85,8 +100,9 @@ def search_phrases(pair: Snapshots, settings: BeamSettings) -> Beam:
     """The phrases of `settings.length` tokens that the beam keeps."""
     pair.check_room(len(settings.prefix) + settings.length)
     walk = Walk(pair, settings.score, prefix=settings.prefix, entries=settings.entries)
-    first, groups = _first_step(walk, settings)
-    scores = walk.first()[first]
+    single = walk.first()
+    first, groups = _first_step(single, walk.size, settings)
+    scores = single[first]
     walk.move(np.zeros_like(first), first, scores)
     for step in range(2, settings.length + 1):
         best = [Best(settings.width_at(step, walk.size)) for _ in range(settings.groups)]
@@ -107,12 +123,11 @@ def score_beam(pair: Snapshots, beam: Beam, places: Ints, *, prefix: Tokens = ()
     return pair.score([tuple(row) for row in beam.tokens[places].tolist()], prefix=prefix)
 
 
-def _first_step(walk: "Walk", settings: BeamSettings) -> tuple[Ints, Ints]:
+def _first_step(scores: Floats, size: int, settings: BeamSettings) -> tuple[Ints, Ints]:
     """First tokens that are kept, and their groups: parts of the vocabulary by score, ascending group numbers."""
-    scores = walk.first()
-    order = np.lexsort((np.arange(len(scores)), -scores))[: walk.size]  # impossible tokens stand last
+    order = np.lexsort((np.arange(len(scores)), -scores))[:size]  # impossible tokens stand last
     parts = np.array_split(order, settings.groups)
-    kept = [np.sort(part[: settings.width_at(1, walk.size)]) for part in parts]
+    kept = [np.sort(part[: settings.width_at(1, size)]) for part in parts]
     numbers = [np.full(len(part), group, dtype=np.int64) for group, part in enumerate(kept)]
     return np.concatenate(kept), np.concatenate(numbers)
 
@@ -173,12 +188,12 @@ class Best:
         self._tokens: list[Ints] = []
         self._scores: list[Floats] = []
         self._waiting = 0
-        self._threshold = -np.inf
+        self.threshold = -np.inf  # children that do not pass it are not kept
 
     def offer(self, scores: Floats, *, first_parent: int, floor: float = -np.inf) -> None:
         """Children [n, V] of the parents from `first_parent` on, ascending; only those above `floor` count."""
         self.offered += int((scores > floor).sum())
-        rows, tokens = np.nonzero(scores > max(floor, self._threshold))
+        rows, tokens = np.nonzero(scores > max(floor, self.threshold))
         values = scores[rows, tokens]
         if len(values) > self.width:
             chosen = _top(values, self.width)
@@ -189,7 +204,7 @@ class Best:
         self._tokens.append(tokens)
         self._scores.append(values)
         self._waiting += len(values)
-        if self._waiting >= 2 * self.width:
+        if self._waiting > self.width:
             self._shrink()
 
     def kept(self) -> tuple[Ints, Ints, Floats]:
@@ -209,7 +224,7 @@ class Best:
         self._parents, self._tokens, self._scores = [parents[chosen]], [tokens[chosen]], [values[chosen]]
         self._waiting = len(chosen)
         if self._waiting == self.width:
-            self._threshold = float(values[chosen].min())
+            self.threshold = float(values[chosen].min())
 
 
 def _top(values: Floats, width: int) -> Ints:

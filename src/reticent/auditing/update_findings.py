@@ -1,6 +1,7 @@
 """What a comparison of two snapshots measured, as findings.
 
-    largest_differential_score  of all phrases of n tokens. The beam's best is a lower end; n is the upper (DS ≤ n)
+    largest_differential_score  of all phrases of n tokens. The beam's best is a lower end; the upper one is n (DS ≤
+                                n), or the ceiling of a search with a bound: the best itself where that is proved
     exposed_records             share of the update's records that hold a phrase which was found above the null and
                                 stands nowhere in untouched text
     bits_gained_per_token       mean over the update's records, beside that of untouched ones
@@ -40,6 +41,7 @@ class FoundPhrase:
     is_above_null: bool | None  # None where no null was given
     holders: tuple[str, ...] | None  # ids of the update's records that hold it; None where they were not given
     is_untouched: bool | None  # whether untouched text holds it as well
+    is_proved: bool = False  # whether its rank is exact: no phrase that was not found scores higher
 
     def __repr__(self) -> str:
         return f"FoundPhrase({self.scores!r})"
@@ -61,6 +63,7 @@ class Evidence:
     nulls: Sequence[Null]
     update: RecordGains | None = None
     untouched: RecordGains | None = None
+    ceiling: float = float("inf")  # no phrase that was not found scores above
     confidence: float = 0.95
 
 
@@ -109,9 +112,16 @@ def _largest(evidence: Evidence) -> Finding:
         name = "largest_relative_differential_score"
     null = highest(evidence.nulls) if evidence.nulls else None
     notes = ["a beam's best is a lower bound on the largest score of all phrases"]
+    if evidence.ceiling <= best:
+        notes = ["proved: no phrase of this length scores higher"]
     notes += [f"null: {one.source}, {one.phrases} phrases" for one in evidence.nulls]
     return _finding(
-        evidence, name, (best, best, max(best, most)), n=evidence.searched, null=null, notes=tuple(notes)
+        evidence,
+        name,
+        (best, best, max(best, min(most, evidence.ceiling))),
+        n=evidence.searched,
+        null=null,
+        notes=tuple(notes),
     )
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reticent.auditing.differential import Snapshots
-from reticent.auditing.differential_search import BeamSettings, search_phrases
+from reticent.auditing.differential_bounded import find_phrases
+from reticent.auditing.differential_search import BeamSettings
 from reticent.core.corpus import Record
 from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
@@ -30,7 +31,7 @@ class Null:
 
 def seed_null(before: LanguageModel, other: LanguageModel, *, settings: BeamSettings) -> Null:
     """The highest score that the same search finds between two models of the same data."""
-    beam = search_phrases(Snapshots(before, other), settings)
+    beam = find_phrases(Snapshots(before, other), settings)
     return Null("two models of the same data", float(beam.scores[0]), len(beam.scores))
 
 

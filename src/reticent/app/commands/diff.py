@@ -42,11 +42,15 @@ def diff(
     length: Annotated[int, typer.Option("--length", help="Tokens of a phrase.", min=1, metavar="N")] = 5,
     width: Annotated[
         int | None,
-        typer.Option("--width", help="Phrases kept at each step (the vocabulary, halved each step).", min=1),
+        typer.Option("--width", help="Phrases kept at each step of a beam of fixed width.", min=1, metavar="N"),
     ] = None,
     groups: Annotated[
         int, typer.Option("--groups", help="Parts of the vocabulary that are searched apart.", min=1, metavar="N")
     ] = 1,
+    halving: Annotated[
+        bool,
+        typer.Option("--halving", help="The paper's beam: as wide as the vocabulary, halved at each step."),
+    ] = False,
     prefix: Annotated[
         str, typer.Option("--prefix", help="Text that the adversary knows: search what follows it.")
     ] = "",
@@ -66,7 +70,8 @@ def diff(
 ) -> int:
     """Find the phrases that an update made likelier: what two snapshots give away of the text between them.
 
-    A beam search: what it finds is there, what it misses may be there too. Ranks are lower bounds.
+    What the search finds is there. Where its bound allows, it proves that nothing scores higher; else a phrase may
+    be missed, and ranks are lower bounds. Beams of --width, --halving, --groups and --relative prove nothing.
     """
     from reticent.app.run_directory import RunDirectory
     from reticent.app.update_run import DiffSettings, Known
@@ -85,6 +90,7 @@ def diff(
         prefix=prefix,
         top=top,
         removed=removed,
+        halving=halving,
         seed=seed,
     )
     known = Known(update=corpora[0], untouched=corpora[1], null=None if null is None else models[-1])
@@ -98,6 +104,7 @@ def diff(
         "groups": groups,
         "prefix_given": bool(prefix),  # its text may be private
         "score": settings.score.value,
+        "halving": halving,
         "removed": removed,
         "top": top,
         "reveal": reveal,
@@ -161,10 +168,7 @@ def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> lis
     rows = [_row(step, place, one, reveal=reveal) for place, one in enumerate(step.phrases)]
     first, second = (step.after, step.before) if settings.removed else (step.before, step.after)
     lines: list[object] = [table(f"Phrases {what} the update {first} → {second}", columns, rows), ""]
-    lines.append(
-        f"A score of {settings.length} tokens is at most {settings.length}. A rank is a lower bound: "
-        "phrases that the beam did not keep may score higher."
-    )
+    lines.append(_coverage(step, settings))
     lines += [f"Null: {n.source}: at most {n.highest:.3g} in {n.phrases:,} phrases." for n in step.nulls]
     if not step.nulls:
         lines.append("No null was given: drift by chance is not told apart (--null, --untouched).")
@@ -181,6 +185,18 @@ def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> lis
     return [*lines, "No finding proves that an update gives nothing away.", ""]
 
 
+def _coverage(step: "UpdateStep", settings: "DiffSettings") -> str:
+    """How far the ranks of the table can be trusted."""
+    most = f"A score of {settings.length} tokens is at most {settings.length}."
+    missed = "phrases that were not kept may score"
+    missed += " higher." if step.ceiling > settings.length else f" up to {step.ceiling:.3g}."
+    if step.proved == len(step.phrases):
+        return f"{most} Proved: no other phrase of this length scores higher than these."
+    if step.proved:
+        return f"{most} Proved to be the highest: the first {step.proved}. Below, a rank is a lower bound: {missed}"
+    return f"{most} A rank is a lower bound: {missed}"
+
+
 def _row(step: "UpdateStep", place: int, one: "FoundPhrase", *, reveal: bool) -> tuple[object, ...]:
     """A line of the table; the phrase is masked unless it was asked for."""
     shown = " ".join(step.texts[place].split()) if reveal else f"#{place} ({len(one.scores.tokens)} tokens)"
@@ -192,7 +208,7 @@ def _row(step: "UpdateStep", place: int, one: "FoundPhrase", *, reveal: bool) ->
         f"{one.scores.score:.3f}",
         f"{one.scores.relative:.3g}",
         f"{one.scores.bits:.1f}",
-        f"≥ {one.least_rank}",
+        str(one.least_rank) if one.is_proved else f"≥ {one.least_rank}",
         held,
         above,
     )
