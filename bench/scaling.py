@@ -2,21 +2,27 @@
 
     python -m bench scaling
 
-Workers are started and have loaded everything before the clock runs: a start costs seconds once, whatever the work.
-Turns alternate, medians over rounds. Where other work shares the processors, two workers get no more time than one
-and the ratio says so; the load is printed beside it.
+Workers are started and have loaded everything before the clock runs; what a start costs is printed apart, since it
+is paid once, whatever the work. Turns alternate, medians over rounds.
+
+The ratio by the clock is what two workers give on this machine as it is: where other work shares the processors,
+two workers get hardly more of them than one. Hence a second figure that other work does not touch, what is lost to
+having two: processor seconds of one worker over those of both together, times two, less what the leading process
+takes itself. It is what the clock would show with two processors to themselves, and says where the rest goes.
 """
 
 import os
 import statistics
 import time
+from dataclasses import dataclass, field
 
+import psutil
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from reticent.app.audit.shards import score_shard
-from reticent.app.engine import EngineName, EngineSettings, Piece, Told, gather, open_engine
+from reticent.app.engine import Engine, EngineName, EngineSettings, Piece, Told, Work, gather, open_engine
 from reticent.app.ensemble_pieces import MemberTask, member_task, train_piece
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
@@ -29,10 +35,19 @@ from reticent.training.loop import Schedule
 from reticent.training.optimiser import OptimiserSettings
 from reticent.training.starting_model import Start
 
-ROUNDS = 3
-MEMBERS = 8
-SHARDS = 8
+ROUNDS = int(os.environ.get("RETICENT_BENCH_ROUNDS", "2"))
+MEMBERS = 16
+SHARDS = 24
 TRAINED, SCORED = 96, 200  # most tokens of a text
+
+
+@dataclass(slots=True)
+class Times:
+    """Of one kind of work: seconds by the clock, processor seconds of the workers and of the leading process."""
+
+    clock: list[float] = field(default_factory=list)
+    workers: list[float] = field(default_factory=list)
+    leader: list[float] = field(default_factory=list)
 
 
 def warm(_: int, told: Told) -> int:
@@ -40,7 +55,7 @@ def warm(_: int, told: Told) -> int:
     load_model(embedded_model_path())
     time.sleep(2)
     told(1)
-    return torch.get_num_threads()
+    return os.getpid() if torch.get_num_threads() == 1 else 0
 
 
 def member_tasks(records: list[Record]) -> list[MemberTask]:
@@ -66,34 +81,71 @@ def shards(rows: list[list[int]], fingerprint: str) -> list[Piece]:
     return [Piece(f"shard-{n}", (identity, rows[n * count : (n + 1) * count])) for n in range(SHARDS)]
 
 
+def started(engine: Engine, count: int) -> tuple[list[psutil.Process], float]:
+    """The workers, ready to work, and what the start of one took, the pause left out."""
+    start = time.perf_counter()
+    processes = gather([Piece(str(n), n) for n in range(count)], warm, engine=engine)
+    assert all(processes)  # one thread each
+    return [psutil.Process(each) for each in processes], time.perf_counter() - start - 2.0
+
+
+def used(processes: list[psutil.Process]) -> float:
+    """Processor seconds of the processes so far."""
+    return float(sum(sum(process.cpu_times()[:2]) for process in processes))
+
+
+def timed(pieces: list[Piece], task: Work, engine: Engine, *, workers: list[psutil.Process], into: Times) -> None:
+    """One turn."""
+    before, leader, start = used(workers), time.process_time(), time.perf_counter()
+    gather(pieces, task, engine=engine)
+    into.clock.append(time.perf_counter() - start)
+    into.leader.append(time.process_time() - leader)
+    into.workers.append(used(workers) - before)
+
+
 def main() -> None:
-    """Print seconds by one and two workers, and their ratio."""
+    """Print seconds by one and two workers, and their ratios."""
     torch.set_num_threads(1)
-    records = list(generate_dialogues(512, randomness=Randomness.seeded(4)))
+    records = list(generate_dialogues(1536, randomness=Randomness.seeded(4)))
     members = [Piece(task.share.name, task) for task in member_tasks(records)]
     model = load_model(embedded_model_path())
-    rows = [row[:SCORED] for row in model.encode([record.text for record in records])]
-    scored = shards(rows, model.fingerprint)
-    tokens = {"ensemble members": sum(min(len(row), TRAINED) for row in rows), "audit shards": sum(map(len, rows))}
-    work = {"ensemble members": (members, train_piece), "audit shards": (scored, score_shard)}
-    seconds: dict[tuple[str, int], list[float]] = {(name, count): [] for name in work for count in (1, 2)}
+    scored = list(generate_dialogues(2016, randomness=Randomness.seeded(5)))
+    rows = [row[:SCORED] for row in model.encode([record.text for record in scored])]
+    trained = sum(min(len(row), TRAINED) for row in model.encode([record.text for record in records]))
+    tokens = {"ensemble members": trained, "audit shards": sum(map(len, rows))}
+    work = {
+        "ensemble members": (members, train_piece),
+        "audit shards": (shards(rows, model.fingerprint), score_shard),
+    }
+    times = {(name, count): Times() for name in work for count in (1, 2)}
     engines = {count: open_engine(EngineSettings(name=EngineName.LOCAL, workers=count)) for count in (1, 2)}
     with engines[1] as one, engines[2] as two:
-        for count, engine in ((1, one), (2, two)):
-            assert gather([Piece(str(n), n) for n in range(count)], warm, engine=engine) == [1] * count
+        alone, start_one = started(one, 1)
+        both, start_two = started(two, 2)
         for _ in range(ROUNDS):
             for name, (pieces, task) in work.items():
-                for count, engine in ((1, one), (2, two)):
-                    start = time.perf_counter()
-                    gather(pieces, task, engine=engine)
-                    seconds[name, count].append(time.perf_counter() - start)
+                timed(pieces, task, one, workers=alone, into=times[name, 1])
+                timed(pieces, task, two, workers=both, into=times[name, 2])
     drawn = Table(title=f"Two workers beside one; load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores", box=None)
-    for column in ("work", "one, s", "two, s", "speed-up", "tokens/s of one"):
+    for column in ("work", "one, s", "two, s", "speed-up", "by processor time", "leader, s", "tokens/s of one"):
         drawn.add_column(column, justify="left" if column == "work" else "right")
     for name in work:
-        alone, both = (statistics.median(seconds[name, count]) for count in (1, 2))
-        drawn.add_row(name, f"{alone:.1f}", f"{both:.1f}", f"{alone / both:.2f}×", f"{tokens[name] / alone:,.0f}")
-    Console().print(drawn)
+        first, second = times[name, 1], times[name, 2]
+        serial, parallel = statistics.median(first.clock), statistics.median(second.clock)
+        busy = [statistics.median(each.workers) for each in (first, second)]
+        leader = statistics.median(second.leader)
+        drawn.add_row(
+            name,
+            f"{serial:.1f}",
+            f"{parallel:.1f}",
+            f"{serial / parallel:.2f}×",
+            f"{busy[0] / (busy[1] / 2 + leader):.2f}×",
+            f"{leader:.2f}",
+            f"{tokens[name] / busy[0]:,.0f}",
+        )
+    console = Console(width=120)
+    console.print(drawn)
+    console.print(f"A start took {start_one:.1f} s for one worker, {start_two:.1f} s for two at once.")
 
 
 if __name__ == "__main__":

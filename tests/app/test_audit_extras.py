@@ -148,7 +148,7 @@ def test_rates_without_power_take_no_share_of_the_error(learnt):
 def test_a_server_is_audited_by_its_text():
     training, held_out = sentences(1, 20), sentences(2, 20)
     model = NGramModel.fit(training, order=6, level="word", smoothing=1e-3, unknown="?")
-    with serving(model=model, card={"created": 1_700_000_000}) as (url, behaviour):
+    with serving(model=model, card={"created": 1_700_000_000}, scorings=frozenset()) as (url, behaviour):
         source = f"{url}#{NAME}"
         assert is_remote(source)
         assert find_model(source).source == source

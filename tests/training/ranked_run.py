@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 
 import torch
+from torch.distributed.tensor import DTensor
 
 from reticent.accounting.ledger import SqliteLedger
 from reticent.app import training_run
@@ -16,9 +17,12 @@ from reticent.training.batches import Units
 from reticent.training.clipping import add_noise
 from reticent.training.distributed import RankedGradients, RankedLedger
 from reticent.training.gradient_source import PrivateGradients
+from reticent.training.optimiser import Learner, OptimiserSettings
 from reticent.training.ranks import joined
+from reticent.training.record_loss import TokenBatch
+from reticent.training.sharded import ShardedGradients, shard
 from tests.training.killed_run import configuration
-from tests.training.small_models import gpt2
+from tests.training.small_models import START, gpt2
 from tests.training.small_runs import COMPUTATION, private_plan, token_texts
 
 UNITS, BATCH, STEPS = 24, 8, 3
@@ -54,7 +58,20 @@ class SampleOnEveryRank(RankedGradients):
         return self._units.gather(self._plan.sampler.draw(source).tolist(), source)
 
 
-KINDS = {"ours": RankedGradients, "noise": NoiseOnEveryRank, "sample": SampleOnEveryRank}
+class AveragedShards(ShardedGradients):
+    """Broken twin: sums are averaged over ranks, as FSDP does with gradients of its own."""
+
+    def _total(self, gradients):
+        return {name: total / self._ranks.size for name, total in super()._total(gradients).items()}
+
+
+KINDS = {
+    "ours": RankedGradients,
+    "noise": NoiseOnEveryRank,
+    "sample": SampleOnEveryRank,
+    "sharded": ShardedGradients,
+    "averaged": AveragedShards,
+}
 
 
 class CountedRandomness(Randomness):
@@ -77,7 +94,20 @@ class CountedRandomness(Randomness):
 
 def gradients_of(source, steps: int) -> list[dict[str, list[float]]]:
     with source:
-        return [{k: v.flatten().tolist() for k, v in source.next().values.items()} for _ in range(steps)]
+        return [{k: whole(v).flatten().tolist() for k, v in source.next().values.items()} for _ in range(steps)]
+
+
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """The tensor of which this rank may hold a part; every rank asks at once."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def weights_of(module, source) -> dict[str, list[float]]:
+    """The weights after one step of the optimiser."""
+    learner = Learner(module, OptimiserSettings(learning_rate=0.1))
+    with source:
+        learner.apply(source.next().values, rate=0.1)
+        return {k: whole(v.detach()).flatten().tolist() for k, v in learner.parameters.items()}
 
 
 def alone(path: Path, unit: Unit) -> list[dict[str, list[float]]]:
@@ -104,6 +134,8 @@ def step_together(rank: int, size: int, port: int, path: str, case: tuple[str, s
     try:
         with joined(rank, size, address=f"tcp://127.0.0.1:{port}") as ranks:
             opened = SqliteLedger.open(path) if ranks.is_first else None
+            if issubclass(KINDS[kind], ShardedGradients):
+                shard(module, ranks, TokenBatch.of([text.tolist() for text in texts(which).texts[:3]], START))
             source = KINDS[kind](
                 module,
                 units,
@@ -112,6 +144,9 @@ def step_together(rank: int, size: int, port: int, path: str, case: tuple[str, s
                 randomness=CountedRandomness("seeded", 5),
                 computation=COMPUTATION,
             )
+            if steps == 0:  # the weights after one step instead
+                answers.put((rank, weights_of(module, source)))
+                return
             gradients = gradients_of(source, steps)
             with SqliteLedger.open(path) as looked:
                 held = looked.holds(source._receipt)

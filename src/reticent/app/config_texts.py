@@ -42,6 +42,7 @@ owner_field = "owner"           # whose text a record is
 source = "embedded"             # a directory, a hub id, "embedded", or "lstm:1x200" for a fresh one
 lora_rank = 0                   # above 0: train LoRA layers of this rank alone
 precision = "float32"           # or "bfloat16" for forward and backward; norms and noise stay float32
+checkpoint_activations = false  # true: compute activations again instead of keeping them; less memory, more time
 device = "auto"
 
 [training]

@@ -218,7 +218,7 @@ def _recipe(config: TrainConfig, *, vocabulary_size: int) -> MemberRecipe:
         batch=asked.batch,
         optimiser=asked.optimiser_settings(),
         schedule=Schedule(seconds=asked.checkpoint_seconds, steps=asked.checkpoint_steps),
-        computation=Computation(token_budget=budget, dtype=dtype),
+        computation=Computation(token_budget=budget, dtype=dtype, recomputes=config.model.checkpoint_activations),
         max_length=config.data.max_length,
     )
 

@@ -126,6 +126,7 @@ class ModelSection(Section):
     freeze_embeddings: bool = False
     merge: bool = False
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
+    checkpoint_activations: bool = False
     device: str = "auto"
 
     def start(self) -> "Start":

@@ -79,6 +79,8 @@ def _selective(config: TrainConfig, corpus: Corpus, seed: int) -> SelectiveCours
     asked = config.training
     if config.model.precision is not Precision.FLOAT32:
         raise ConfigError("method 'selective' computes in float32", found=config.model.precision.value)
+    if config.model.checkpoint_activations:
+        raise ConfigError("method 'selective' trains recurrent models, which have no blocks to compute again")
     assert asked.delta is not None
     rate = asked.miss_rate
     if asked.labelled is not None:

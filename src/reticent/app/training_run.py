@@ -36,6 +36,7 @@ from reticent.training.checkpoint import Checkpoints
 from reticent.training.distributed import RankedCheckpoints, RankedLedger
 from reticent.training.evaluation import Evaluation, evaluate
 from reticent.training.gradient_source import ACCOUNT, Computation, GradientSource
+from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.loop import Progress, Schedule, train
 from reticent.training.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
@@ -184,6 +185,8 @@ def _prepare(config: TrainConfig, course: Course, seed: int, *, corpus: Corpus, 
             hint="start it without torchrun",
         )
     model = starting_model(config.model.start(), seed=seed)
+    if config.model.checkpoint_activations:
+        Recomputation(model.module).detach()  # refuses a model without blocks
     prepared = course.prepare(model, max_length=config.data.max_length)
     same = f"{course.identity(corpus.fingerprint)} {model.fingerprint}"
     ranks.require_same(same, what="corpus, plan and model")
@@ -318,4 +321,5 @@ def _evaluate(ready: _Ready, silent: Sequence[int]) -> Evaluation | None:
 def _computation(ready: _Ready) -> Computation:
     budget = ready.config.training.token_budget or choose_token_budget(ready.prepared.model.vocabulary_size)
     is_half = ready.config.model.precision is Precision.BFLOAT16
-    return Computation(token_budget=budget, dtype=torch.bfloat16 if is_half else None)
+    recomputes = ready.config.model.checkpoint_activations
+    return Computation(token_budget=budget, dtype=torch.bfloat16 if is_half else None, recomputes=recomputes)

@@ -107,6 +107,8 @@ class _Search:
         self._open: list[Waiting] = []  # a stack, the deepest last
         self._chains: list[Waiting] = []  # one way remains: scored in one pass
         self._excluded: set[tuple[int, ...]] = set()
+        # A server may score what it is given and tell no distribution: then every branch is scored.
+        self._has_distributions = bool(getattr(model, "gives_distributions", True))
 
     def leave_out(self, excluded: set[tuple[int, ...]]) -> None:
         """Do not count one candidate of each of these, the target's own tokens excepted."""
@@ -169,7 +171,9 @@ class _Search:
 
     def _expand(self) -> None:
         """Take the deepest nodes and place their branches."""
-        rows = max(1, min(self._limits.batch, self._limits.most_entries // self._model.vocabulary_size))
+        rows = self._limits.batch
+        if self._has_distributions:
+            rows = max(1, min(rows, self._limits.most_entries // self._model.vocabulary_size))
         batch, self._open = self._open[-rows:], self._open[:-rows]
         branches = [self._trie.children(node) for _, node in batch]
         steps = self._step_log_probs([node.path for _, node in batch], branches)
@@ -190,7 +194,7 @@ class _Search:
         continued = (
             1 + len(shared) + sum(len(path) * len(nodes) for path, nodes in zip(paths, branches, strict=True))
         )
-        if continued < anew:
+        if continued < anew or not self._has_distributions:
             flat = [child.path for nodes in branches for child in nodes]
             self._forward_tokens += continued
             last = np.array([row[-1] for row in self._model.continuation_log_probs(shared, flat)])

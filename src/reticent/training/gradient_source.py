@@ -33,6 +33,7 @@ from reticent.core.randomness import Randomness
 from reticent.training.batches import TokenArray, Units, micro_batches
 from reticent.training.clipping import NonFiniteGradient, add_noise
 from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.plan import MEASURE, SEEDED, PlainPlan, PrivatePlan
 from reticent.training.receipts import receipt_state, restored_receipt
 from reticent.training.record_loss import TokenBatch, record_losses, token_losses
@@ -54,10 +55,14 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computation:
-    """How gradients are computed: padded tokens in memory at once, and the precision of forward and backward."""
+    """How gradients are computed: padded tokens in memory at once, and the precision of forward and backward.
+
+    `recomputes` computes the activations of blocks again instead of keeping them (`gradients.recomputation`).
+    """
 
     token_budget: int = 4096
     dtype: torch.dtype | None = None  # None: as the weights are; norms, sums and noise are float32 at least
+    recomputes: bool = False
 
     def __post_init__(self) -> None:
         if self.token_budget < 1:
@@ -107,6 +112,7 @@ class PlainGradients:
         self._sampler = plan.sampler
         self._computation = computation
         self._position = 0
+        self._recomputation: Recomputation | None = None
 
     @property
     def steps(self) -> int:
@@ -153,12 +159,14 @@ class PlainGradients:
         self._position = int(state["position"])
 
     def __enter__(self) -> "PlainGradients":
+        self._recomputation = Recomputation(self._module) if self._computation.recomputes else None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing was attached."""
+        if self._recomputation is not None:
+            self._recomputation.detach()
 
 
 class PrivateGradients:
@@ -189,7 +197,11 @@ class PrivateGradients:
         self._receipt: Receipt | None = None
         self._meter = _LossMeter()
         self._engine = PerRecordGradients(
-            module, plan.clip_norm, losses=self._meter, compute_dtype=computation.dtype
+            module,
+            plan.clip_norm,
+            losses=self._meter,
+            compute_dtype=computation.dtype,
+            recomputes=computation.recomputes,
         )
 
     @property
@@ -207,7 +219,7 @@ class PrivateGradients:
         self._module.eval()  # no dropout: a record may change no other record's contribution
         groups = self._sample()
         self._meter.clear()
-        for batch in _micro_batches(self._units, groups, self._computation, _device(self._module)):
+        for batch in self._batches(groups):
             self._accumulate(batch)
         total = self._total(self._engine.take().gradients)
         self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
@@ -222,6 +234,10 @@ class PrivateGradients:
         """The places of those texts, unit by unit."""
         source = self._randomness.child(f"sample {self.position}")
         return self._units.choose(self._plan.sampler.draw(source).tolist(), source)
+
+    def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
+        """The sample in micro-batches."""
+        return _micro_batches(self._units, groups, self._computation, _device(self._module))
 
     def _total(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """The clipped sum of the whole step, from that of this process: the same where it is alone."""
@@ -275,7 +291,7 @@ class _LossMeter:
     def __call__(self, module: nn.Module, batch: TokenBatch) -> Tensor:
         losses = record_losses(module, batch)  # [B]
         self._sum += float(losses.detach().sum())
-        self._count += len(losses)
+        self._count += int((batch.tokens > 0).sum())
         return losses
 
     def mean(self) -> float | None:

@@ -5,6 +5,7 @@
     total    the sum of everybody's tensors, on rank 0
     copy     the tensors of rank 0, on all
     any      whether anybody says yes
+    most     the greatest number that anybody says
 
 Every rank makes the same calls in the same order. What is told is JSON or bytes, never pickled. Communication is by
 gloo, between host memories. A rank that dies makes the next call of every other one fail: the run is then resumed.
@@ -106,6 +107,15 @@ class Ranks:
         with _together():
             distributed.all_reduce(votes, op=distributed.ReduceOp.MAX)
         return bool(votes.item())
+
+    def most(self, count: int) -> int:
+        """The greatest number that any rank says."""
+        if self.size == 1:
+            return count
+        said = torch.tensor([count])
+        with _together():
+            distributed.all_reduce(said, op=distributed.ReduceOp.MAX)
+        return int(said.item())
 
     def require_same(self, value: str, *, what: str) -> None:
         """Refuse, on every rank, to go on where one of them has something else than rank 0."""

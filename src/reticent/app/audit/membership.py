@@ -4,6 +4,7 @@ from typing import ClassVar, Final
 
 from reticent.app.audit.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.app.audit.membership_result import ScoredTargets, few_targets
+from reticent.app.audit.remote import gives_distributions
 from reticent.app.audit.settings import AuditSettings, Sizes
 from reticent.app.audit.subject import Subject
 from reticent.app.audit.targets import Targets, count_targets, membership_targets
@@ -86,7 +87,9 @@ def membership_attacks(subject: Subject) -> tuple[tuple[MembershipAttack, ...], 
         whole = (*whole, ErrorZone())
     if not isinstance(subject.model, PositionModel):
         names = ", ".join(attack.name for attack in whole)
-        reason = "the model gives distributions one position at a time: a forward for every token"
+        reason = "a server scores what it is given and tells no distribution"
+        if gives_distributions(subject.model):
+            reason = "the model gives distributions one position at a time: a forward for every token"
         skipped.append(skip(f"membership: {names}", "distributions at all positions", reason))
         whole = ()
     return (*alone, *compared, *whole), tuple(skipped)

@@ -5,6 +5,7 @@ from typing import ClassVar, Final
 from reticent.app.audit.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.app.audit.membership import why_no_comparison
 from reticent.app.audit.membership_result import ScoredTargets, few_targets
+from reticent.app.audit.remote import gives_distributions
 from reticent.app.audit.settings import AuditSettings, Sizes
 from reticent.app.audit.subject import Subject
 from reticent.app.audit.targets import count_targets, membership_targets
@@ -26,6 +27,8 @@ class Neighbourhood:
         needs = "whole next-token distributions"
         if subject.scoring_model is None:
             return (skip(self.name, needs, "the model shows text alone"),)
+        if not gives_distributions(subject.model) and why_no_comparison(subject):
+            return (skip(self.name, needs, "a server gives none; name a base with its tokenizer by --base"),)
         members, others = count_targets(subject, sizes.records)
         if min(members, others) < 2:
             return (skip(self.name, needs, "fewer than two members or non-members with texts of their own"),)

@@ -18,7 +18,7 @@ from reticent.app.audit.progress import CHUNK
 from reticent.app.audit.subject import Subject, find_model
 from reticent.app.engine import Engine, EngineSettings, Piece, Told, gather, open_engine
 from reticent.core.errors import ConfigError
-from reticent.core.model import Floats, LanguageModel, TextModel, Tokens
+from reticent.core.model import Access, Floats, LanguageModel, TextModel, Tokens
 
 _KEPT: Final = 2  # the model and its base
 
@@ -39,6 +39,8 @@ Model = TypeVar("Model", bound=TextModel)
 
 def _sharded(model: Model, engine: Engine) -> Model:
     """A copy that shares the weights, with `token_log_probs` by the engine."""
+    if model.access < Access.WEIGHTS:
+        return model  # a server: its requests run at once as it is
     if not isinstance(model, LanguageModel) or not hasattr(model, "__dict__"):
         return model
     copied = copy.copy(model)

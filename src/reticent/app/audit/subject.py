@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from reticent.app.audit.remote import is_remote, open_remote
+from reticent.app.audit.remote import RemoteAccess, is_remote, open_remote
 from reticent.app.run_directory import RunDirectory
 from reticent.core.corpus import Corpus
 from reticent.core.document import read_document
@@ -129,7 +129,9 @@ def make_subject(
     if repeated:
         notes.append(f"{len(repeated):,} training records have the text of another: no targets of membership")
     if is_remote(known_of.source):
-        notes.append("beginnings of records are sent to the server, and its text alone is seen")
+        how = "whole records" if model.access >= Access.LOGPROBS else "beginnings of records"
+        seen = "its scores and its text are seen" if model.access >= Access.LOGPROBS else "its text alone is seen"
+        notes.append(f"{how} are sent to the server, and {seen}")
     planted = _planted(training, holders)
     if canaries and not planted:
         notes.append("no canary of the key stands in the training text: findings on them have no ceiling")
@@ -208,12 +210,14 @@ def _start_of(information: dict[str, Any]) -> str | None:
     return source if isinstance(source, str) and not source.startswith(_RANDOM_START) else None
 
 
-def open_models(source: str, base: str | None) -> Opened:
+def open_models(source: str, base: str | None, remote: RemoteAccess | None = None) -> Opened:
     """The model, its base where one is named or the run names it, and what was proved of it."""
     from reticent.models.loading import load_model
 
     place = find_model(source)
-    model: TextModel = open_remote(source) if is_remote(source) else load_model(place.source, name=source)
+    if remote is not None and not is_remote(source):
+        raise ConfigError("--tokenizer and --journal belong to a served model", found=source)
+    model: TextModel = open_remote(source, remote) if is_remote(source) else load_model(place.source, name=source)
     named = base if base is not None else place.started_from
     if named is None:
         return Opened(model, None, place)

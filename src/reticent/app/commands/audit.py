@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from reticent.app.audit.attack import PlannedAttack
     from reticent.app.audit.plan import AuditPlan
+    from reticent.app.audit.remote import RemoteAccess
     from reticent.app.audit.run import Audit, Observer
     from reticent.app.audit.settings import AuditSettings, Sizes
     from reticent.app.audit.subject import Subject
@@ -99,6 +100,20 @@ def audit(
         typer.Option("--cache", help="Keeps scores between runs (in the user's cache folder).", metavar="DIR"),
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Measure everything anew, keep nothing.")] = False,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            "--tokenizer", help="Directory of a served model's tokenizer, where its server has none.", metavar="DIR"
+        ),
+    ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            "--journal",
+            help="Keeps a served model's scores as they come: an audit that was cut off goes on.",
+            metavar="FILE",
+        ),
+    ] = None,
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Write the texts and secrets that were found to revealed.json.")
     ] = False,
@@ -120,6 +135,7 @@ def audit(
     Exit code 1 if a finding refutes the guarantee or passes a --fail-if limit.
     """
     from reticent.app.audit.registry import parse_attacks
+    from reticent.app.audit.remote import RemoteAccess
     from reticent.app.audit.settings import AuditSettings, Sizes, parse_budget
     from reticent.app.gate import asked_rates, parse_limit
 
@@ -154,7 +170,8 @@ def audit(
         "format": format,
         "skip_empty": skip_empty,
     }
-    subject = _subject(model, base, train=train, holdout=holdout, canaries=canaries, fields=fields)
+    remote = None if tokenizer is None and journal is None else RemoteAccess(tokenizer=tokenizer, journal=journal)
+    subject = _subject((model, base), train=train, holdout=holdout, canaries=canaries, fields=fields, remote=remote)
     config = {
         "model": model,
         "base": None if subject.base is None else subject.base.name,
@@ -175,16 +192,23 @@ def audit(
 
 
 def _subject(
-    model: str, base: str | None, *, train: Path, holdout: Path, canaries: Path | None, fields: dict[str, Any]
+    named: tuple[str, str | None],
+    *,
+    train: Path,
+    holdout: Path,
+    canaries: Path | None,
+    fields: dict[str, Any],
+    remote: "RemoteAccess | None",
 ) -> "Subject":
     """Everything the audit looks at; files first, since they fail sooner than models."""
     from reticent.app.audit.subject import find_model, make_subject, open_models
     from reticent.data.canaries import read_key
 
+    model, base = named
     find_model(model)
     training, held_out = (corpus_at(path, **fields).load() for path in (train, holdout))
     planted = () if canaries is None else read_key(canaries)
-    opened = open_models(model, base)
+    opened = open_models(model, base, remote)
     return make_subject(
         opened.model,
         opened.base,

@@ -173,6 +173,14 @@ def train(
         Precision | None,
         typer.Option("--precision", help="Of forward and backward; norms are float32.", rich_help_panel=_MODEL),
     ] = None,
+    checkpoint_activations: Annotated[
+        bool | None,
+        typer.Option(
+            "--checkpoint-activations",
+            help="Compute activations again instead of keeping them: less memory, more time.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
     device: Annotated[
         str | None, typer.Option("--device", help="auto, cpu, cuda, mps.", rich_help_panel=_MODEL)
     ] = None,
@@ -207,6 +215,7 @@ def train(
             "merge": merge,
             "freeze_embeddings": freeze_embeddings,
             "precision": precision,
+            "checkpoint_activations": checkpoint_activations,
             "device": device,
         },
         "training": {

@@ -119,13 +119,16 @@ class ParameterGradient:
             gradients = wide(contribution.gradients)
             self._dense = gradients if self._dense is None else self._dense + gradients
 
-    def squared_norms(self, grams: GramCache) -> Tensor:
-        """‖G_b‖² [B] in float64. Call once, when every use has been added; keeps only what the sum needs."""
+    def arrange(self) -> None:
+        """Bring the uses into the form that norms and sums are computed from, when every one has been added."""
         self._join()
         if self._outer and (self._dense is not None or self._is_cheaper_dense()):
             self._write_out()
         if self._rows and self._dense is not None:
             self._scatter_into_dense()
+
+    def squared_norms(self, grams: GramCache) -> Tensor:
+        """‖G_b‖² [B] in float64. Call once, after `arrange`; keeps only what the sum needs."""
         if self._dense is not None:
             return _squares(self._dense)
         total = torch.zeros((), dtype=torch.float64)
@@ -136,7 +139,7 @@ class ParameterGradient:
         return total.clamp_min(0.0)
 
     def clipped_sum(self, factors: Tensor) -> Tensor:
-        """Σ_b c_b G_b [*shape] for factors c [B], in float32 at least."""
+        """Σ_b c_b G_b [*shape] for factors c [B], in float32 at least; after `arrange`."""
         if self._dense is not None:
             return (factors.to(self._dense.dtype) @ self._dense.flatten(1)).view(self._shape)
         if self._outer:

@@ -33,7 +33,8 @@ class PerRecordGradients:
     """Attaches to a module on entry and leaves it as it was on exit.
 
     `losses` gives one loss per record [B]. `compute_dtype` runs forward and backward under autocast; norms and
-    sums stay in float32. `is_checked` False leaves out the self check: for measurements only.
+    sums stay in float32. `is_checked` False leaves out the self check: for measurements only. `recomputes` keeps
+    the activations of no block and computes them again, twice: the same sums in less memory and more time.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class PerRecordGradients:
         losses: Losses = record_losses,
         compute_dtype: torch.dtype | None = None,
         is_checked: bool = True,
+        recomputes: bool = False,
     ) -> None:
         if not 0.0 < clip_norm < math.inf:
             raise UsageError("clip_norm bounds what one record can do", found=clip_norm, expected="0 < C < inf")
@@ -52,6 +54,7 @@ class PerRecordGradients:
         self._losses = losses
         self._compute_dtype = compute_dtype
         self._awaits_check = is_checked
+        self._recomputes = recomputes
         self._tape: Tape | None = None
         self._sums: dict[str, Tensor] = {}
         self._norms: list[Tensor] = []
@@ -59,7 +62,7 @@ class PerRecordGradients:
     def __enter__(self) -> "PerRecordGradients":
         if self._tape is not None:
             raise UsageError("the engine is attached already")
-        self._tape = Tape(self._module)
+        self._tape = Tape(self._module, recomputes=self._recomputes)
         return self
 
     def __exit__(
@@ -95,7 +98,7 @@ class PerRecordGradients:
         for name, parameter in tape.parameters.items():
             found = self._sums.get(name)
             dtype = torch.float64 if parameter.dtype is torch.float64 else torch.float32
-            gradients[name] = torch.zeros_like(parameter, dtype=dtype) if found is None else found.to(dtype)
+            gradients[name] = _zeros(parameter, dtype) if found is None else found.to(dtype)
         norms = torch.cat(self._norms) if self._norms else torch.zeros(0)
         self._sums, self._norms = {}, []
         return ClippedSum(gradients, norms)
@@ -149,3 +152,8 @@ class PerRecordGradients:
             for layer, mode in modes.items():
                 layer.training = mode
         self._awaits_check = len(few) < 2
+
+
+def _zeros(parameter: nn.Parameter, dtype: torch.dtype) -> Tensor:
+    """Whole, where the parameter itself is sharded."""
+    return torch.zeros(parameter.shape, dtype=dtype, device=parameter.device)

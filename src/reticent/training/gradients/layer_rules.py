@@ -57,7 +57,7 @@ def refuse_mixing(module: nn.Module) -> None:
         raise ModelError(
             "the model recomputes its activations, so layers would be seen twice",
             found="gradient checkpointing",
-            hint="call gradient_checkpointing_disable(); use smaller micro-batches to save memory",
+            hint="call gradient_checkpointing_disable(); ask the engine for it (--checkpoint-activations)",
         )
 
 
@@ -143,8 +143,9 @@ def _is_rms_norm(layer: nn.Module) -> bool:
     weight = _parameter(layer, "weight")
     assert weight is not None
     generator = torch.Generator().manual_seed(0)
-    x, gradient = (torch.randn(2, 3, len(weight), generator=generator).to(weight) for _ in range(2))
-    trial = nn.Parameter(torch.randn(len(weight), generator=generator).to(weight))
+    place, dtype = weight.device, weight.dtype  # not .to(weight), which may be sharded
+    x, gradient = (torch.randn(2, 3, len(weight), generator=generator).to(place, dtype) for _ in range(2))
+    trial = nn.Parameter(torch.randn(len(weight), generator=generator).to(place, dtype))
     with torch.enable_grad():
         output = torch.func.functional_call(layer, {"weight": trial}, (x,))
         if not isinstance(output, Tensor) or output.shape != x.shape or not output.requires_grad:

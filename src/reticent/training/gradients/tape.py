@@ -5,11 +5,13 @@ attached), so the backward computes gradients of activations only. A layer's out
 before it did: with frozen embeddings the backward ends at the first trainable layer.
 
 A parameter is settled, its norms taken and what is no longer needed let go, as soon as every use of it that the
-forward made has come back. That keeps the peak near that of plain training.
+forward made has come back. That keeps the peak near that of plain training. With `recomputes` blocks keep their
+input alone and the backward is made twice, first for norms and then for sums (`recomputation`).
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -18,27 +20,32 @@ from torch.utils.hooks import RemovableHandle
 from reticent.core.errors import InternalError, ModelError
 from reticent.training.gradients.contribution import GramCache, ParameterGradient
 from reticent.training.gradients.layer_rules import Rule, refuse_mixing, rule_for
+from reticent.training.gradients.recomputation import BlockCall, Recomputation, Use, changed_in_place
 
 
 class Tape:
     """Hooks on every layer of `module` that owns a trainable parameter."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, *, recomputes: bool = False) -> None:
         refuse_mixing(module)
         self.module = module
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not self.parameters:
             raise ModelError("the model has no trainable parameter", hint="unfreeze some or add LoRA layers")
-        self._names = {id(p): name for name, p in self.parameters.items()}
+        names = {id(p): name for name, p in self.parameters.items()}
+        # By layer and place: where parameters are sharded, the tensor that a forward reads is another object.
+        self._owners = {
+            layer: {place: names[id(p)] for place, p in layer._parameters.items() if id(p) in names}
+            for layer in module.modules()
+        }
         layers = [
-            (name, layer, rule_for(name, layer))
-            for name, layer in module.named_modules()
-            if any(id(p) in self._names for p in layer.parameters(recurse=False))
+            (name, layer, rule_for(name, layer)) for name, layer in module.named_modules() if self._owners[layer]
         ]
         self._handles: list[RemovableHandle] = []
         self._listening = True
         self._rows: int | None = None  # rows of the running backward, None between backwards
-        self._records = 0
+        self._records, self._rows_per_record = 0, 1
+        self._recomputation = Recomputation(module) if recomputes else None
         self.reset()
         for parameter in self.parameters.values():
             parameter.requires_grad_(False)
@@ -51,20 +58,29 @@ class Tape:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        if self._recomputation is not None:
+            self._recomputation.detach()
         self.reset()
         for parameter in self.parameters.values():
             parameter.requires_grad_(True)
 
     def reset(self) -> None:
         """Forget everything that was saved."""
+        if self._recomputation is not None:
+            self._recomputation.calls = []
         self._starts: list[Tensor] = []  # outputs at which a graph starts
         self._expected: dict[str, int] = {}
         self._open: dict[str, ParameterGradient] = {}
         self._settled: dict[str, ParameterGradient] = {}
         self._seen: dict[str, int] = {}
+        self._done: set[str] = set()
         self._grams = GramCache()
+        self._latest: BlockCall | None = None  # whose activations the Gram blocks are
         self._squares: Tensor | None = None  # [B]
         self._rows = None
+        self._losses: Tensor | None = None  # [B], where there is a second backward
+        self._factors: Tensor | None = None  # [B], in a second backward
+        self._sums: dict[str, Tensor] = {}
 
     @contextmanager
     def plain(self) -> Iterator[None]:
@@ -87,19 +103,35 @@ class Tape:
                 hint="compute them from this model, under its engine and with gradients enabled",
             )
         self._records = len(losses)
-        self._rows = len(losses) * rows_per_record
-        torch.autograd.grad(losses.sum(), self._starts, allow_unused=True)
-        self._rows = None
-        with exact_products(losses.device):
-            for name in list(self._open):
-                self._settle(name)
+        self._losses = losses if self._recomputation is not None else None
+        self._rows_per_record = rows_per_record
+        self._go_back(losses, rows_per_record)
         if self._squares is None:
             raise ModelError("no trainable layer of this model was reached by the losses")
         return self._squares.expand(self._records)
 
+    def _go_back(self, losses: Tensor, rows_per_record: int) -> None:
+        """One backward; whatever is still open afterwards has come back less often than it was used."""
+        self._rows = len(losses) * rows_per_record
+        self._seen, self._done, self._latest = {}, set(), None
+        is_kept = self._losses is not None and self._factors is None  # for a second backward
+        torch.autograd.grad(losses.sum(), self._starts, allow_unused=True, retain_graph=is_kept)
+        if self._recomputation is not None:
+            self._recomputation.end_backward()
+        with exact_products(losses.device):
+            for name in list(self._open):
+                self._settle(name)
+        self._rows = None
+
     def clipped_sums(self, factors: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Σ_b c_b G_b of each parameter that took part, letting go of what it was made from."""
         self._grams = GramCache()
+        if self._losses is not None:
+            self._factors = factors
+            self._go_back(self._losses, self._rows_per_record)
+            while self._sums:
+                yield self._sums.popitem()
+            return
         with exact_products(factors.device):
             while self._settled:
                 name, gradient = self._settled.popitem()
@@ -119,25 +151,38 @@ class Tape:
         return after_forward
 
     def _watch(self, name: str, layer: nn.Module, rule: Rule, x: Tensor, output: Tensor) -> None:
-        """Wait for the gradient of a layer's output."""
+        """Wait for the gradient of a layer's output, and in a block for its input to be computed again."""
+        call = None if self._recomputation is None else self._recomputation.current
+        if call is not None and call.is_again:
+            output.requires_grad_()  # as the first time, so that autograd saves the same tensors
+            call.same_use(name).read(x)
+            return
         if not output.requires_grad:
             output.requires_grad_()
             self._starts.append(output)
-        for parameter in layer.parameters(recurse=False):
-            if id(parameter) in self._names:
-                owner = self._names[id(parameter)]
-                self._expected[owner] = self._expected.get(owner, 0) + 1
+        for owner in self._owners[layer].values():
+            self._expected[owner] = self._expected.get(owner, 0) + 1
+        if call is not None:
+            use = Use(name, partial(self._record_in, call, name, layer, rule))
+            call.uses.append(use)
+            output.register_hook(use.come_back)  # type: ignore[no-untyped-call]
+            return
         version = x._version
 
         def after_backward(gradient: Tensor) -> None:
             if x._version != version:
-                raise ModelError(
-                    f"the input of layer '{name}' was changed in place after the layer read it",
-                    hint="write x = x + y instead of x += y in the model's forward",
-                )
+                raise changed_in_place(name)
             self._record(name, layer, rule, x, gradient.detach())
 
         output.register_hook(after_backward)  # type: ignore[no-untyped-call]
+
+    def _record_in(
+        self, call: BlockCall, name: str, layer: nn.Module, rule: Rule, x: Tensor, gradient: Tensor
+    ) -> None:
+        """Book a layer of a block; what was kept of another block is let go."""
+        if call is not self._latest:
+            self._grams, self._latest = GramCache(), call
+        self._record(name, layer, rule, x, gradient)
 
     def _record(self, name: str, layer: nn.Module, rule: Rule, x: Tensor, gradient: Tensor) -> None:
         """Book a layer's contributions; called by autograd."""
@@ -155,11 +200,12 @@ class Tape:
             )
         with exact_products(gradient.device):
             folded = self._fold(x), self._fold(gradient)
+            places = {id(p): place for place, p in layer._parameters.items()}
             for parameter, contribution in rule(layer, *folded):
-                owner = self._names.get(id(parameter))
+                owner = self._owners[layer].get(places[id(parameter)])
                 if owner is None:
                     continue  # frozen
-                if owner in self._settled:
+                if owner in self._done:
                     raise InternalError(f"parameter '{owner}' came back more often than it was used")
                 self._open.setdefault(owner, ParameterGradient(parameter.shape)).add(contribution)
                 self._seen[owner] = self._seen.get(owner, 0) + 1
@@ -172,9 +218,15 @@ class Tape:
 
     def _settle(self, name: str) -> None:
         gradient = self._open.pop(name)
+        self._done.add(name)
+        gradient.arrange()
+        if self._factors is not None:
+            self._sums[name] = gradient.clipped_sum(self._factors)
+            return
         squares = gradient.squared_norms(self._grams)
         self._squares = squares if self._squares is None else self._squares + squares
-        self._settled[name] = gradient
+        if self._losses is None:  # else it is made anew, with the factors
+            self._settled[name] = gradient
 
 
 @contextmanager
