@@ -9,6 +9,7 @@ without mixing or ledger. Model: stories15m of the folder `shared` beside the ch
 the embedded model; LoRA of rank 8 in every linear map. All run as a server does, with freed memory kept
 (`models.allocator`), the single model too. Contenders take turns; ratios are taken within a round, medians over
 rounds, of processor time, which busy neighbours lengthen less, and of wall time, which holds the wait for the disk.
+Ends with code 1 where the ratio of processor time is above its limit.
 """
 
 import argparse
@@ -225,12 +226,18 @@ def main(arguments: Sequence[str] = ()) -> None:
     for column in columns:
         table.add_column(column, justify="left" if column == "contender" else "right")
     keep_freed_memory()
-    for result in run(asked.model, rounds=asked.rounds):
+    results = run(asked.model, rounds=asked.rounds)
+    passed = [each.contender for each in results if each.limit is not None and each.ratio[0] > each.limit]
+    for result in results:
         limit = "–" if result.limit is None else f"{result.limit:g}"
         (spent, wall), (ratio, wall_ratio) = result.milliseconds, result.ratio
         cells = (f"{spent:.1f}", f"{ratio:.2f} ×", limit, f"{wall:.1f}", f"{wall_ratio:.2f} ×")
         table.add_row(result.contender, str(result.rows), *cells)
-    Console(width=110).print(table)
+    console = Console(width=110)
+    console.print(table)
+    if passed:
+        console.print(f"above the limit: {'; '.join(passed)}")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,9 @@ from reticent.accounting.mixing_charge import (
     submix_charges,
     submix_mixture,
 )
+from reticent.accounting.mixing_curves import Halves, Pull, forward_curve
 from reticent.accounting.mixing_excess import (
-    Halves,
-    Pull,
     filtered_pmf_charges,
-    forward_curve,
     leave_one_out_charges,
     mixture_pmf,
     symmetric_divergence,
@@ -126,3 +124,44 @@ def test_order_infinity_covers_every_token_whatever_the_other_parts_hold():
         assert found <= charges[0] * (1 + 1e-9) + 1e-14
         tightest = max(tightest, found / charges[0])
     assert tightest > 0.9
+
+
+@pytest.mark.parametrize("order", [2.0, 5.0, 2.5, math.inf])
+@pytest.mark.parametrize("vocabulary", [9, 3000, 9000])
+def test_many_texts_at_once_are_each_alone(order, vocabulary):
+    rng = np.random.default_rng(7)
+    public = log_normalise(rng.normal(scale=2.0, size=(5, vocabulary)))
+    parts = log_normalise(public[:, None] + rng.normal(size=(5, 3, vocabulary)))
+    weights = rng.uniform(0.0, 0.8, size=(5, 3))
+    setting = {"parts": 3, "weight_limit": 0.8}
+    together = Pull(np.exp(parts), np.exp(public), order)
+    charges = filtered_pmf_charges(together, weights.reshape(-1), **setting).reshape(5, 3)
+    for text in range(5):
+        alone = Pull(np.exp(parts[text]), np.exp(public[text]), order)
+        expected = filtered_pmf_charges(alone, weights[text], **setting)
+        assert charges[text] == pytest.approx(expected, rel=1e-12)
+    if order == 2.5:
+        alone_curves = [
+            Pull(np.exp(p), np.exp(r), order).rough(w) for p, r, w in zip(parts, public, weights, strict=True)
+        ]
+        curve = together.rough(weights.reshape(-1))
+        assert curve[0] == pytest.approx(np.concatenate([each[0] for each in alone_curves]), rel=1e-9)
+        assert curve[1] == pytest.approx(np.concatenate([each[1] for each in alone_curves]), rel=1e-9)
+
+
+@pytest.mark.parametrize("order", [2.0, 4.0])
+def test_single_precision_finds_the_way(order):
+    for parts, public, weights in ensembles(8, 12):
+        halves = Halves(np.exp(parts), np.exp(parts[::-1]), np.exp(public), order)
+        exact, near = halves.worse(weights), halves.nearly_worse(weights)
+        seen = exact[0] > 1e-12
+        assert near[0][seen] == pytest.approx(exact[0][seen], rel=1e-4)
+        assert near[1][seen] == pytest.approx(exact[1][seen], rel=1e-4)
+
+
+def test_public_chances_below_single_precision_do_not_break_the_way():
+    public = np.array([1.0 - 1e-200, 1e-200])
+    first, second = np.array([[0.5, 0.5]]), np.array([[0.9, 0.1]])
+    excess, slope = Halves(first, second, public, 2.0).nearly_worse(np.array([1e-9]))
+    assert np.isfinite(excess).all()
+    assert (slope >= 1.0).all()

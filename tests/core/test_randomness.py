@@ -124,6 +124,29 @@ def test_choice_refuses_what_is_not_a_pmf(bad):
         Randomness.seeded(1).choice(np.array(bad))
 
 
+def sorted_choice(pmf, drawn):
+    """Oracle: the entry at which the sum from the least chance to the greatest passes the draw."""
+    order = np.argsort(pmf, kind="stable")
+    cumulative = np.cumsum(pmf[order])
+    return order[np.searchsorted(cumulative, drawn * cumulative[-1], side="right")]
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0, 40.0, 150.0])
+def test_choice_from_a_long_row_is_that_of_the_whole_row_sorted(monkeypatch, spread):
+    logits = np.random.default_rng(0).normal(scale=spread, size=20_000)
+    pmf = np.exp(logits - logits.max())
+    pmf[::7] = 0.0
+    pmf[:5] = -0.0
+    pmf /= pmf.sum()
+    draws = [*np.random.default_rng(1).uniform(size=300), *np.logspace(-300, -1, 300), np.nextafter(1.0, 0.0)]
+    source = Randomness.seeded(1)
+    for drawn in draws:
+        monkeypatch.setattr(source, "_fine_uniform", lambda drawn=drawn: drawn)
+        assert source.choice(pmf) == sorted_choice(pmf, drawn)
+    # Twin: classed in the order of the row, the small chances would drown in the sums of the great ones.
+    assert [np.searchsorted(np.cumsum(pmf), drawn) for drawn in draws] != [sorted_choice(pmf, d) for d in draws]
+
+
 def test_choice_reaches_every_entry_however_small():
     """Rare entries are found by a source whose leading bits are nought; 52 bits alone would never draw them."""
 

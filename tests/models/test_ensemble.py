@@ -8,10 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from reticent.core.ensemble import MassStreams
 from reticent.core.errors import ModelError
 from reticent.models.adapter_stack import StackedFactors, read_adapter
 from reticent.models.ensemble import AdapterEnsemble, Member
 from reticent.models.huggingface import HuggingFaceModel
+from reticent.models.packed_product import packed_product
 from tests.models.small_ensembles import both, save_adapters
 from tests.models.tiny import CONTEXT, VOCABULARY_SIZE, ragged, tiny_gpt2, tiny_llama, tiny_tokenizer
 
@@ -239,3 +241,40 @@ def test_texts_that_do_not_fit_are_refused(pair):
             streams.append(handle, 4)
         with pytest.raises(ValueError, match="once at a time"):
             streams.look_up([handle, handle])
+
+
+def test_masses_are_the_same_look_up_as_chances(pair):
+    batched, _ = pair
+    streams, again = batched.streams(), batched.streams()
+    texts = ragged(12, 3, shortest=6, longest=12)
+    handles, others = ([each.open(text) for text in texts] for each in (streams, again))
+    for order in ([0, 1, 2], [2, 0], [1]):
+        masses = streams.look_up_masses([handles[i] for i in order])
+        assert masses.dtype == np.float32
+        expected = np.exp(again.look_up([others[i] for i in order]))
+        assert np.abs(masses / expected - 1.0).max() < 1e-4
+    assert isinstance(streams, MassStreams)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_packed_product_equals_the_plain_one(bias):
+    torch.manual_seed(0)
+    matrix, added = torch.randn(24, 300), torch.randn(300) if bias else None
+    product = packed_product(matrix, added)
+    assert product is not None
+    with torch.inference_mode():
+        for shape in ((1, 24), (17, 24), (3, 5, 24)):
+            x = torch.randn(shape)
+            expected = x @ matrix if added is None else x @ matrix + added
+            assert torch.allclose(product(x), expected, atol=1e-4)
+
+
+def test_what_cannot_be_packed_is_multiplied_plainly(monkeypatch, tmp_path):
+    assert packed_product(torch.randn(4, 6, dtype=torch.float64), None) is None
+    base = tiny_llama()
+    paths = save_adapters(base, tmp_path, 2)
+    packed, _ = both(base, paths)
+    monkeypatch.setattr("reticent.models.batched_decoder.packed_product", lambda *_: None)
+    plain, _ = both(base, paths)
+    text = ragged(13, 1, shortest=9)[0]
+    assert np.abs(packed.position_log_probs(text) - plain.position_log_probs(text)).max() < CLOSE

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from reticent.accounting.mixing_charge import filtered_charges, log_mixture
-from reticent.accounting.mixing_excess import Pull, filtered_pmf_charges
+from reticent.accounting.mixing_curves import Halves, Pull
+from reticent.accounting.mixing_excess import filtered_pmf_charges
 from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
 from reticent.prediction.mixing_weight import filtered_weights, half_weights, radius_weights
 
@@ -112,3 +113,51 @@ def test_the_number_of_evaluations_does_not_depend_on_the_rows(monkeypatch):
         counts.append(0)
         filtered_weights(Pull(np.exp(part)[None], np.exp(public), 4.0), np.array([cap]), parts=4, weight_limit=0.5)
     assert len(set(counts)) == 1
+
+
+def far_halves(seed, count):
+    """Public models with a long tail and halves that differ from it by up to e^±30 at a token."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        v = int(rng.choice([2, 12, 300, 5000]))
+        public = rng.normal(scale=rng.choice([0.3, 3.0, 8.0]), size=v)
+        halves = public + rng.normal(scale=rng.choice([1e-3, 0.5, 2.0, 6.0]), size=(2, v))
+        halves[rng.integers(2), rng.integers(v)] += rng.choice([-30.0, 0.0, 5.0, 15.0, 30.0])
+        rows = log_normalise(np.vstack([public, halves]))
+        yield rows[0], rows[1], rows[2], float(np.exp(rng.uniform(-12.0, -3.0)))
+
+
+@pytest.mark.parametrize("order", [2.0, 3.0, 4.0, 8.0])
+def test_weight_of_halves_far_apart_equals_bisection(order):
+    for public, first, second, cap in far_halves(6, 12):
+        found = half_weights(np.exp(first)[None], np.exp(second)[None], np.exp(public), order=order, leakage=cap)
+        slow = bisect(half_divergence(first, second, public, order), cap, 1.0)
+        assert found[0] == pytest.approx(slow, rel=1e-9)
+
+
+def test_steps_in_single_precision_alone_are_not_exact(monkeypatch):
+    # Twin: the last step in single precision as well. It ends within 1e-5 of the root, and not within 1e-9.
+    monkeypatch.setattr(Halves, "worse", Halves.nearly_worse)
+    errors = []
+    for public, first, second, cap in far_halves(7, 8):
+        found = half_weights(np.exp(first)[None], np.exp(second)[None], np.exp(public), order=2.0, leakage=cap)
+        slow = bisect(half_divergence(first, second, public, 2.0), cap, 1.0)
+        errors.append(abs(found[0] / slow - 1.0))
+    assert 1e-9 < max(errors) < 1e-5
+
+
+def test_the_number_of_looks_at_halves_does_not_depend_on_them(monkeypatch):
+    counts = []
+    for name in ("worse", "nearly_worse"):
+        original = getattr(Halves, name)
+
+        def counted(self, weights, name=name, original=original):
+            counts[-1].append(name)
+            return original(self, weights)
+
+        monkeypatch.setattr(Halves, name, counted)
+    for public, first, second, _ in far_halves(8, 6):
+        counts.append([])
+        half_weights(np.exp(first)[None], np.exp(second)[None], np.exp(public), order=4.0, leakage=0.003)
+    assert all(each == counts[0] for each in counts)
+    assert counts[0][-1] == "worse"

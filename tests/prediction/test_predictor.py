@@ -80,8 +80,11 @@ def test_tokens_are_drawn_by_the_system_from_the_very_array_that_was_charged(mon
     made = Predictor(
         models, mechanism, ledger=LoudLedger(setup.budget, models.parts, models.calls), horizon=TARGET.answers
     )
-    made.step([made.open([1]), made.open([2])])
-    assert [call[0] for call in models.calls] == ["look_up", "charge", "choice", "choice", "append", "append"]
+    handles = [made.open([1]), made.open([2])]
+    made.step(handles)
+    made.step(handles)
+    turn = ["look_up", "charge", "choice", "choice"]
+    assert [call[0] for call in models.calls] == [*turn, "append", "append", *turn]
     drawn = [call for call in models.calls if call[0] == "choice"]
     assert [call[1] for call in drawn] == [id(release.pmf) for release in mechanism.releases]
     assert {call[2] for call in drawn} == {"system"}

@@ -5,7 +5,7 @@ import pytest
 
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanism import Layout, Moment
-from reticent.prediction.shaping import Shaping
+from reticent.prediction.shaping import Masses, Shaping
 from reticent.prediction.submix import SubMixF
 
 PUBLIC = np.log([0.5, 0.3, 0.2])
@@ -36,3 +36,40 @@ def test_a_broken_part_costs_nothing_and_changes_no_other_parts_cost():
 def test_a_broken_public_row_is_an_error():
     with pytest.raises(ValueError, match="public"):
         Shaping().shape(np.vstack([np.full(3, np.nan), PRIVATE]))
+
+
+@pytest.mark.parametrize("shaping", [Shaping(), Shaping(0.7), Shaping(top_k=2), Shaping(top_p=0.7)])
+def test_masses_are_shaped_as_their_logarithms_are(shaping):
+    masses = np.exp(np.vstack([PUBLIC, PRIVATE])) * [[3.0], [0.25]]  # a factor a row
+    found, expected = shaping.shape(Masses(masses)), shaping.shape(np.vstack([PUBLIC, PRIVATE]))
+    np.testing.assert_allclose(found.public, expected.public, rtol=1e-12)
+    np.testing.assert_allclose(found.private, expected.private, rtol=1e-12)
+    np.testing.assert_array_equal(found.support, expected.support)
+
+
+def test_masses_of_single_precision_become_pmfs_of_float64():
+    rng = np.random.default_rng(0)
+    masses = rng.exponential(size=(3, 5000)).astype(np.float32)
+    masses /= masses.sum(axis=1, keepdims=True)
+    shaped = Shaping().shape(Masses(masses))
+    assert shaped.private.dtype == np.float64
+    assert np.vstack([shaped.public, shaped.private]).sum(axis=1) == pytest.approx(1.0, abs=1e-15)
+    assert shaped.support is None
+
+
+def test_tokens_without_public_mass_are_cut_for_all():
+    masses = np.array([[0.5, 0.0, 0.5], [0.2, 0.6, 0.2], [0.0, 1.0, 0.0]], dtype=np.float32)
+    shaped = Shaping().shape(Masses(masses))
+    assert shaped.support.tolist() == [0, 2]
+    assert shaped.private.tolist() == [[0.5, 0.5], [0.5, 0.5]]  # the last has nothing there: as the public model
+
+
+@pytest.mark.parametrize("nonsense", [np.nan, np.inf])
+def test_broken_masses_become_the_public_ones(nonsense):
+    masses = np.exp(np.vstack([PUBLIC, PRIVATE, PRIVATE]))
+    masses[2, 1] = nonsense
+    shaped = Shaping().shape(Masses(masses))
+    np.testing.assert_array_equal(shaped.private[1], shaped.public)
+    np.testing.assert_allclose(shaped.private[0], np.exp(PRIVATE))
+    with pytest.raises(ValueError, match="public"):
+        Shaping().shape(Masses(masses[::-1]))

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from reticent.accounting.mixing_excess import Pull
+from reticent.accounting.mixing_curves import Pull
 from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
 from reticent.core.event import FilteredCharge
 from reticent.core.guarantee import Notion

@@ -9,7 +9,10 @@ truncates them itself, inside its accounting.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from reticent.core.model import Floats, LanguageModel, Tokens
 
@@ -31,6 +34,15 @@ class Streams(Protocol):
 
     def close(self, handle: int) -> None:
         """Forget a text and free what it held."""
+        ...
+
+
+@runtime_checkable
+class MassStreams(Streams, Protocol):
+    """Texts whose look-ups can also be had as the model's softmax gives them."""
+
+    def look_up_masses(self, handles: Sequence[int]) -> NDArray[np.floating]:
+        """Next-token chances [n, 1 + rows, V] up to a factor a row, in the model's precision."""
         ...
 
 

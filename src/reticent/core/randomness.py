@@ -21,6 +21,7 @@ Shape = int | Sequence[int]
 # 2^200. Whoever adds the draw to an answer must still round the sum: see `training.clipping.add_noise`.
 _GAUSSIAN_TERMS: Final = 2
 _BLOCK: Final = 1 << 16  # Gaussians made at once: what fits the processor's cache
+_SORTED: Final = 4096  # the longest row of chances that is sorted as a whole
 
 
 class _Bits(Protocol):
@@ -165,11 +166,25 @@ class Randomness:
         pmf = np.asarray(probabilities, dtype=np.float64)
         if pmf.ndim != 1 or not np.isfinite(pmf).all() or (pmf < 0).any() or abs(pmf.sum() - 1.0) > 1e-9:
             raise ValueError("choice needs one finite, non-negative row that sums to 1")
+        if len(pmf) > _SORTED:
+            return self._choice_by_classes(pmf)
         order = np.argsort(pmf)
         cumulative = np.cumsum(pmf[order])
         drawn = self._fine_uniform() * cumulative[-1]
         place = int(np.searchsorted(cumulative, drawn, side="right"))
         return int(order[min(place, len(order) - 1)])  # a product that rounds up to the whole sum
+
+    def _choice_by_classes(self, pmf: Floats) -> int:
+        """`choice` for long rows: chances are classed by their leading bits; the class that is hit is sorted."""
+        leading = (pmf + 0.0).view(np.int64) >> 48  # [V]: sign, exponent and 4 bits, ordered as the chances are
+        classes = np.cumsum(np.bincount(leading, weights=pmf))
+        drawn = self._fine_uniform() * classes[-1]
+        hit = min(int(np.searchsorted(classes, drawn, side="right")), len(classes) - 1)
+        below = float(classes[hit - 1]) if hit else 0.0
+        members = np.flatnonzero(leading == hit)
+        order = members[np.argsort(pmf[members])]
+        place = int(np.searchsorted(below + np.cumsum(pmf[order]), drawn, side="right"))
+        return int(order[min(place, len(order) - 1)])
 
     def _fine_uniform(self) -> float:
         """Uniform on (0, 1) with 52 bits below its leading one: a coin for each halving says how small it is."""

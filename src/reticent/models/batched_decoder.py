@@ -14,12 +14,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from reticent.core.model import Floats
 from reticent.models.adapter_stack import LayerAdapters, StackedFactors
 from reticent.models.decoder_weights import DecoderWeights, Layer, Projection
 from reticent.models.key_value_cache import KeyValueCache
+from reticent.models.packed_product import Product, packed_product
 
 
 class BatchedDecoder:
@@ -33,6 +35,8 @@ class BatchedDecoder:
         self.first_adapted = next(
             (index for index, layer in enumerate(adapters) if layer is not None), len(self._adapters)
         )
+        packed = packed_product(weights.head.matrix, weights.head.bias) if self.rows > 1 else None
+        self._head: Product = weights.head if packed is None else packed
 
     def new_cache(self) -> KeyValueCache:
         """Empty buffers of the right shape."""
@@ -62,15 +66,21 @@ class BatchedDecoder:
         Exponentials are taken in the model's precision and summed in float64, so a row of a float32 model sums to 1
         within 1e-7, as accurate as its logits are. Whoever accounts on rows normalises them (`prediction.shaping`).
         """
-        states = self.weights.final_norm(hidden.transpose(0, 1).contiguous())
-        logits = self.weights.head(states)
-        if logits.dtype not in (torch.float32, torch.float64):
-            logits = logits.float()
-        rows = logits.cpu().numpy()
+        rows = self._logits(hidden).cpu().numpy()
         top = rows.max(axis=-1, keepdims=True)
         scratch = rows - top
         total = np.exp(scratch, out=scratch).sum(axis=-1, keepdims=True, dtype=np.float64)
         return np.asarray(np.subtract(rows, top.astype(np.float64) + np.log(total), dtype=np.float64))
+
+    def masses(self, hidden: Tensor) -> NDArray[np.floating]:
+        """Softmax [n, R, V] of hidden states [R, n, d] in the model's precision, float32 at least."""
+        return np.asarray(torch.softmax(self._logits(hidden), dim=-1).cpu().numpy())
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """Logits [n, R, V] of hidden states [R, n, d]."""
+        states = self.weights.final_norm(hidden.transpose(0, 1).contiguous())
+        logits = self._head(states)
+        return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
 
     def _block(
         self, index: int, layer: Layer, adapters: LayerAdapters | None, x: Tensor, attention: "_Attention"

@@ -9,13 +9,14 @@ seen before; prompts are not what an ensemble protects, and `remembered=0` forge
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from reticent.core.ensemble import Streams
 from reticent.core.errors import InternalError, ModelError
@@ -25,7 +26,9 @@ from reticent.models.batched_decoder import BatchedDecoder
 from reticent.models.batching import LOGIT_BYTES
 from reticent.models.decoder_weights import read_decoder
 from reticent.models.huggingface import HuggingFaceModel, unwrap
-from reticent.models.scoring import public_is_finite
+from reticent.models.scoring import finite, public_is_finite
+
+T = TypeVar("T", bound=np.floating)
 
 _PREFILL: Final = 128  # columns of a prompt that are read at once
 _REMEMBERED: Final = 4
@@ -136,6 +139,13 @@ class AdapterStreams:
 
     def look_up(self, handles: Sequence[int]) -> Floats:
         """Next-token log-pmfs [n, 1 + rows, V] of the named texts; all that grew by one token in one forward."""
+        return self._look_up(handles, self._decoder.log_probs)
+
+    def look_up_masses(self, handles: Sequence[int]) -> NDArray[np.floating]:
+        """The same as chances, in the model's precision."""
+        return self._look_up(handles, self._decoder.masses)
+
+    def _look_up(self, handles: Sequence[int], of_hidden: Callable[[torch.Tensor], NDArray[T]]) -> NDArray[T]:
         texts = [self._text(handle) for handle in handles]
         if len(set(handles)) != len(handles):
             raise ValueError("a text is looked up once at a time")
@@ -150,7 +160,8 @@ class AdapterStreams:
             hidden = self._decoder.read(
                 column, cache=self._cache, slots=[_slot(text) for text in ordered], starts=starts
             )
-            found = public_is_finite(self._decoder.log_probs(hidden[:, :, 0]))  # [n, R, V]
+            found = of_hidden(hidden[:, :, 0])  # [n, R, V]
+        finite(found[:, 0].astype(np.float64))  # a broken private row is left to the mechanism
         for text in texts:
             text.read = len(text.tokens)
         if order == list(range(len(texts))):

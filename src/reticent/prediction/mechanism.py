@@ -10,14 +10,16 @@ Costs, `stops` and everything else in a `Release` but the drawn token depend on 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from reticent.accounting.fixed_point import UNIT
 from reticent.core.errors import ConfigError
 from reticent.core.event import Event
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
+from reticent.prediction.shaping import Rows, Shaped
 
 ANSWERS = "answers"  # measure of mechanisms whose price is the same for every answer, whatever the data
 
@@ -77,6 +79,26 @@ class Mechanism(Protocol):
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:
         """The accounted distribution of the next token, from log-pmfs [1 + rows, V], row 0 the public model."""
+        ...
+
+
+@runtime_checkable
+class TogetherMechanism(Mechanism, Protocol):
+    """One that mixes the texts of a turn together, each shaped in its own way, from log-pmfs or masses."""
+
+    def shape(self, rows: Rows) -> Shaped:
+        """The pmfs of a look-up [1 + rows, V] that this mechanism mixes."""
+        ...
+
+    def is_like(self, other: Mechanism) -> bool:
+        """Whether the other differs in its shaping at most."""
+        ...
+
+    def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
+        """Releases of n texts; `moment` is that of the first.
+
+        Each is what `release` gives against what those before it leave, up to the search's precision.
+        """
         ...
 
 
@@ -143,7 +165,7 @@ class Layout:
         pairs = [self.members(part) for part in range(self.parts)]
         return private[[first for first, _ in pairs]], private[[second for _, second in pairs]]
 
-    def require(self, rows: Floats) -> None:
+    def require(self, rows: Rows) -> None:
         """Refuse a look-up of another shape."""
         if rows.ndim != 2 or rows.shape[0] != 1 + len(self.rows):
             raise ValueError(f"a look-up needs {1 + len(self.rows)} rows, found shape {rows.shape}")
@@ -157,6 +179,11 @@ def uniform_costs(parts: int, price: float) -> Floats:
 def can_pay(moment: Moment, price: float) -> bool:
     """Whether every account can pay a price that is public, hence so is the answer."""
     return bool((moment.remaining >= price).all())
+
+
+def in_units(costs: Floats) -> Floats:
+    """Costs as the ledger counts them, rounded up to whole units one by one: their sums are exact."""
+    return np.asarray(np.ceil(costs * UNIT) / UNIT)  # by a power of two: no other rounding
 
 
 def largest_cost(costs: Sequence[float] | Floats) -> float:

@@ -4,9 +4,13 @@ Every divergence here has an excess E(λ) = I_a − 1 that is convex in λ with 
 and both arguments are affine in λ. So log E against log λ is increasing with slope at least 1, and about 2 near 0;
 near λ = 1 it grows like a power of 1/(1−λ). Newton's steps on log E against the logit of λ, where both ends are
 nearly straight, kept inside a bracket that the slope gives for free, need two to seven steps to the last digit.
-Slopes come exact from the pass that gives E (`mixing_excess.Curve`). The number of steps is fixed, since time must
-not depend on private rows. Where the cap is a promise and not a pace, a last step back by the whole remaining
-error, safe as the slope is at least 1, makes the result never pass it but for rounding.
+Slopes come exact from the pass that gives E (`mixing_curves.Curve`); from the second step on the two last points
+and their slopes make a cubic (inverse interpolation, order 1 + √3 where Newton's is 2). Where two halves are
+compared all steps but the last are in single precision, to about 1e-6, and one in float64 squares that error.
+
+The number of steps is fixed, since time must not depend on private rows. Where the cap is a promise and not a pace,
+a last step back by the whole remaining error, safe as the slope is at least 1, makes the result never pass it but
+for rounding.
 """
 
 import math
@@ -15,17 +19,12 @@ from collections.abc import Callable
 import numpy as np
 
 from reticent.accounting.mixing_charge import common_share
-from reticent.accounting.mixing_excess import (
-    Curve,
-    Halves,
-    Pull,
-    forward_curve,
-    is_polynomial,
-    symmetric_divergence,
-)
+from reticent.accounting.mixing_curves import Curve, Halves, Pull, forward_curve, is_polynomial
+from reticent.accounting.mixing_excess import symmetric_divergence
 from reticent.core.model import Floats
 
 Excess = Callable[[Floats], Curve]
+_Point = tuple[Floats, Floats, Floats]  # logit of λ, log E less its goal, and the slope between them, [k] each
 
 _HALVINGS = 48  # of 64 nats: λ to 1e-12
 _STEEP = 1400.0
@@ -34,34 +33,66 @@ _NEARLY_ONE = 1.0 - 2.0**-42  # stands for λ = 1, which is infinite where a com
 
 
 def solve(
-    curve: Excess, target: Floats, *, upper: Floats, guess: Floats, steps: int, verified: bool = True
+    curve: Excess,
+    target: Floats,
+    *,
+    upper: Floats,
+    guess: Floats,
+    steps: int,
+    verified: bool = True,
+    last: Excess | None = None,
 ) -> Floats:
     """Largest λ ≤ `upper` < 1 with excess(λ) ≤ target, elementwise [k], after so many evaluations and steps.
 
-    `verified` spends one more evaluation on the result, to step back where it passes the target by an error that
-    is left; without it the target is met within the square of the last step, from either side. `guess` is taken
-    for the odds λ/(1−λ): a small λ as it is, and a guess above 1 stays inside.
+    `last` is the same curve exactly, where `curve` is a rough one: one more step is taken on it. `verified` spends
+    one more evaluation on the result, to step back where it passes the target by an error that is left; without it
+    the target is met within the square of the last step, from either side. `guess` is taken for the odds λ/(1−λ):
+    a small λ as it is, and a guess above 1 stays inside.
     """
     goal = np.log(np.maximum(target, _TINY))
     limit = _logit(upper)
     low, high = np.full_like(limit, -_STEEP), limit
     is_above = np.zeros(limit.shape, dtype=bool)  # whether `high` is known to lie above the root
     z = np.minimum(np.log(np.maximum(guess, _TINY)), limit)
-    for _ in range(steps):
+    before: _Point | None = None
+    for each in [curve] * steps + ([] if last is None else [last]):
         weights = np.where(z >= limit, upper, _logistic(z))
-        gap, slope = _gap(curve, weights, goal)
+        gap, slope = _gap(each, weights, goal)
         low = np.maximum(low, _logit(np.maximum(_back(weights, gap), _TINY)))
         passes = gap > 0.0
         high, is_above = np.where(passes, np.minimum(high, z), high), is_above | passes
-        new = z - gap / np.maximum(slope * (1.0 - weights), _TINY)
+        here = (z, gap, np.maximum(slope * (1.0 - weights), _TINY))
+        new = _aim(before, here)
+        if each is last:  # the bracket is the rough curve's
+            z = np.minimum(new, limit)
+            break
         # A step that leaves the bracket is replaced by its middle; one that is right within rounding stays.
         outside = (new < low - 1e-12) | ((new > high + 1e-12) & is_above)
         z = np.where(outside, 0.5 * (low + high), np.clip(new, low, high))
+        before = here
     weights = np.where(z >= limit, upper, _logistic(z))
     if not verified:
         return weights
     gap, _ = _gap(curve, weights, goal)
     return np.where(gap > 0.0, np.maximum(_back(weights, gap), _logistic(low)), weights)
+
+
+def _aim(before: _Point | None, here: _Point) -> Floats:
+    """Where the gap should vanish, from the last point, or the last two where their cubic is near the tangent."""
+    z, gap, lean = here
+    tangent = z - gap / lean
+    if before is None:
+        return tangent
+    z0, gap0, lean0 = before
+    rise = gap - gap0
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        t = -gap0 / rise  # where the gap is 0, from 0 at the point before to 1 here
+        rest = 1.0 - t
+        cubic = z0 * (1.0 + 2.0 * t) * rest**2 + z * t**2 * (3.0 - 2.0 * t)
+        cubic += rise * t * rest * (rest / lean0 - t / lean)
+        is_near = np.abs(cubic - tangent) <= 0.5 * np.abs(tangent - z)  # never where it is not a number
+    is_near &= np.abs(z - z0) > 1e-3  # points so close that a rough curve's noise counts add nothing
+    return np.where(is_near, cubic, tangent)
 
 
 def _gap(curve: Excess, weights: Floats, goal: Floats) -> tuple[Floats, Floats]:
@@ -121,6 +152,7 @@ def _pulled_weights(pull: Pull, target: Floats, *, upper: float, verified: bool 
         guess=guess,
         upper=limit,
         steps=_forward_steps(pull.order, upper),
+        verified=verified,
     )
     odds = forward / (1.0 - forward)
     steps = _reverse_steps(upper)
@@ -133,12 +165,14 @@ def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
         return np.asarray(np.sqrt(target / (0.5 * order * (order - 1.0) * np.maximum(chi_square, _TINY))))
 
 
+_SINGLE_ORDERS = 4.0  # above which powers of a ratio may leave the range of single precision
+
 # Steps to 1e-9, found on rows that differ by up to e^±30: public numbers alone decide how many.
 _ROUGH_STEPS = 12
 
 
 def _forward_steps(order: float, upper: float) -> int:
-    return 32 if order > 8.0 else 5 if upper <= 0.15 else 8
+    return 32 if order > 8.0 else 4 if upper <= 0.15 else 8
 
 
 def _reverse_steps(upper: float) -> int:
@@ -146,8 +180,9 @@ def _reverse_steps(upper: float) -> int:
     return 2 if upper <= 0.15 else 5 if upper <= 0.5 else 9
 
 
-def _half_steps(order: float) -> int:
-    return 7 if order <= 4.0 else 24
+def _half_steps(leakage: float) -> int:
+    """In single precision; one in float64 follows. A great leakage is reached near λ = 1 only, past a plateau."""
+    return 5 if leakage <= 0.05 else 7
 
 
 def half_weights(first: Floats, second: Floats, public: Floats, *, order: float, leakage: float) -> Floats:
@@ -163,7 +198,17 @@ def half_weights(first: Floats, second: Floats, public: Floats, *, order: float,
     target = np.full(len(first), math.expm1(min((order - 1.0) * leakage, 700.0)))
     guess = _quadratic(target, halves.chi_square, order)
     limit = np.full_like(target, _NEARLY_ONE)
-    return solve(halves.worse, target, guess=guess, upper=limit, steps=_half_steps(order))
+    if order > _SINGLE_ORDERS:
+        return solve(halves.worse, target, guess=guess, upper=limit, steps=24, verified=False)
+    return solve(
+        halves.nearly_worse,
+        target,
+        guess=guess,
+        upper=limit,
+        steps=_half_steps(leakage),
+        verified=False,
+        last=halves.worse,
+    )
 
 
 def _half_bisection(first: Floats, second: Floats, public: Floats, *, order: float, leakage: float) -> Floats:

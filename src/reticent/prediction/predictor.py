@@ -1,9 +1,9 @@
 """The predictor: look up → mix → charge, durably → draw with the system's generator → one token.
 
 Several texts are answered at once: one look-up, one durable charge for the batch, then one draw each. Rows are
-mixed one after the other against what the earlier ones of the batch leave, so the batch is charged as if it came
-one by one. The token is drawn from the very float64 array that was charged, and nothing else leaves: no
-probabilities, no costs, no weights.
+mixed against what the earlier ones of the batch leave, so the batch is charged as if it came one by one; where a
+mechanism can, the arithmetic of all texts is done together. The token is drawn from the very float64 array that was
+charged, and nothing else leaves: no probabilities, no costs, no weights.
 
 A spent budget is never visible where it depends on data: parts fall silent one by one and the public model remains.
 `Exhausted.REFUSE` looks at public counts alone: answers given against the horizon, or against the paid-for number
@@ -14,24 +14,25 @@ What is left is read, the batch mixed and the charge written while all other pro
 and again when another was faster would let what one part has spent decide how the others are mixed. A mechanism
 that stops (SubMix) spends all that is left, so that whoever opens the ledger later finds it stopped.
 
-Does not check texts, keep quotas or log anything. Safe for threads; one predictor at a time per handle.
+Does not check texts, keep quotas or log anything. Safe for threads, each with texts of its own: look-ups are made
+one at a time and charges are made one at a time, and a look-up may go on beside the charge of other texts.
 """
 
-import math
 import threading
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import cast
 
 import numpy as np
 
-from reticent.accounting.fixed_point import amount_up, units_up
-from reticent.core.ensemble import Ensemble
-from reticent.core.errors import BudgetExhausted, ConfigError
+from reticent.core.ensemble import Ensemble, MassStreams
+from reticent.core.errors import BudgetExhausted, ConfigError, InternalError
 from reticent.core.event import Composed, Event
 from reticent.core.ledger import DecidingLedger
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
-from reticent.prediction.mechanism import Mechanism, Moment, Release
+from reticent.prediction.mechanism import Mechanism, Moment, Release, TogetherMechanism, in_units
+from reticent.prediction.shaping import Masses, Rows
 from reticent.prediction.tally import Tally
 
 
@@ -74,8 +75,10 @@ class Predictor:
         self._streams = ensemble.streams()
         self._texts: dict[int, list[int]] = {}
         self._mechanisms: dict[int, Mechanism] = {}  # of texts that are shaped in their own way
+        self._unread: dict[int, int] = {}  # the last token of a text, until its next look-up
         self._stopped = False
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # of the streams
+        self._turn = threading.Lock()  # of charges, and of what was answered and stopped
 
     @property
     def answered(self) -> int:
@@ -112,7 +115,13 @@ class Predictor:
         with self._lock:
             self._texts.pop(handle, None)
             self._mechanisms.pop(handle, None)
+            self._unread.pop(handle, None)
             self._streams.close(handle)
+
+    def check(self) -> None:
+        """LedgerError where the ledger cannot be reached, or is not what it was."""
+        if self._ledger is not None:
+            self._ledger.remaining()
 
     def step(self, handles: Sequence[int]) -> list[int]:
         """One token for each of the texts, charged together, released together and appended to them.
@@ -123,15 +132,19 @@ class Predictor:
             return []
         with self._lock:
             self._require_open(handles)
+            for handle in handles:
+                if handle in self._unread:
+                    self._streams.append(handle, self._unread.pop(handle))
+            rows = self._look_up(handles)  # [n, 1 + rows, V]
+        with self._turn:
             self._require_budget(len(handles))
-            rows = self._streams.look_up(handles)  # [n, 1 + rows, V]
             releases = self._charge(handles, rows)
-            # Only now, with the charge on disk, is there a token.
-            tokens = [self._randomness.choice(release.pmf) for release in releases]
-            for handle, token in zip(handles, tokens, strict=True):
-                self._streams.append(handle, token)
-                self._texts[handle].append(token)
-            return tokens
+        # Only now, with the charge on disk, is there a token.
+        tokens = [self._randomness.choice(release.pmf) for release in releases]
+        for handle, token in zip(handles, tokens, strict=True):
+            self._unread[handle] = token  # the streams may be at work for other texts
+            self._texts[handle].append(token)
+        return tokens
 
     def generate(self, context: Tokens, max_tokens: int) -> list[int]:
         """A continuation of `context`, without it, up to the end token, which is not part of it."""
@@ -147,7 +160,21 @@ class Predictor:
             self.close(handle)
         return made
 
-    def _charge(self, handles: Sequence[int], rows: Floats) -> list[Release]:
+    def _look_up(self, handles: Sequence[int]) -> Rows:
+        """Masses where both sides know them, which saves a logarithm and an exponential a number; else log-pmfs."""
+        if isinstance(self._streams, MassStreams) and self._together(handles) is not None:
+            return Masses(self._streams.look_up_masses(handles))
+        return self._streams.look_up(handles)
+
+    def _together(self, handles: Sequence[int]) -> list[TogetherMechanism] | None:
+        """The mechanisms of the texts where they can be mixed together; None where one of them cannot."""
+        found = [self._mechanisms.get(handle, self._mechanism) for handle in handles]
+        first, *others = {id(each): each for each in found}.values()
+        if not isinstance(first, TogetherMechanism) or not all(first.is_like(other) for other in others):
+            return None
+        return cast(list[TogetherMechanism], found)  # what is like one that can, can
+
+    def _charge(self, handles: Sequence[int], rows: Rows) -> list[Release]:
         """Mix and charge the batch. The order of these lines is the guarantee."""
         if self._ledger is None:
             self._answered += len(handles)
@@ -158,7 +185,7 @@ class Predictor:
             accounts = self._ensemble.parts
             remaining = np.array([left[account] for account in accounts])
             releases[:] = self._mix(handles, rows, remaining=remaining)
-            totals = [math.fsum(costs) for costs in zip(*(_in_units(each.costs) for each in releases), strict=True)]
+            totals = np.sum([in_units(each.costs) for each in releases], axis=0).tolist()  # exact
             if any(release.stops for release in releases):
                 totals = remaining.tolist()
             return dict(zip(accounts, totals, strict=True)), _event(releases)
@@ -168,23 +195,34 @@ class Predictor:
         self._stopped = self._stopped or any(release.stops for release in releases)
         return releases
 
-    def _mix(self, handles: Sequence[int], rows: Floats, *, remaining: Floats) -> list[Release]:
+    def _mix(self, handles: Sequence[int], rows: Rows, *, remaining: Floats) -> list[Release]:
         """Releases of a batch, each against what the earlier ones leave."""
+        together = self._together(handles)
+        if together is not None:
+            moment = self._moment(handles[0], remaining, number=0, stopped=self._stopped)
+            shaped = [each.shape(rows[place]) for place, each in enumerate(together)]
+            return together[0].release_shaped(shaped, moment)
+        if isinstance(rows, Masses):
+            raise InternalError("masses were looked up for mechanisms that mix log-pmfs")
         releases: list[Release] = []
-        stopped, remaining = self._stopped, remaining.copy()
+        stopped = self._stopped
         for number, handle in enumerate(handles):
-            moment = Moment(
-                remaining=remaining,
-                left=max(1, self._horizon - self._answered - number),
-                context=tuple(self._texts[handle]),
-                stopped=stopped,
-            )
+            moment = self._moment(handle, remaining, number=number, stopped=stopped)
             mechanism = self._mechanisms.get(handle, self._mechanism)
             release = mechanism.release(rows[number], moment, randomness=self._randomness)
-            remaining = remaining - np.array(_in_units(release.costs))
+            remaining = remaining - in_units(release.costs)
             stopped = stopped or release.stops
             releases.append(release)
         return releases
+
+    def _moment(self, handle: int, remaining: Floats, *, number: int, stopped: bool) -> Moment:
+        """What is known when the text with that number in the batch is mixed."""
+        return Moment(
+            remaining=remaining,
+            left=max(1, self._horizon - self._answered - number),
+            context=tuple(self._texts[handle]),
+            stopped=stopped,
+        )
 
     def _require_open(self, handles: Sequence[int]) -> None:
         if len(set(handles)) != len(handles) or not set(handles) <= set(self._texts):
@@ -201,11 +239,6 @@ class Predictor:
             is_spent = self._answered + answers > self._horizon
         if is_spent:
             raise BudgetExhausted("the answers that this ensemble may give privately are used up")
-
-
-def _in_units(costs: Floats) -> list[float]:
-    """Costs as the ledger counts them, rounded up to whole units one by one: their sums are exact."""
-    return [amount_up(units_up(cost)) if math.isfinite(cost) else cost for cost in costs.tolist()]
 
 
 def _event(releases: Sequence[Release]) -> Event:

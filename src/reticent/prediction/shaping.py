@@ -5,10 +5,13 @@ the public ones too, are divided by the temperature and normalised before anythi
 of top-k and top-p is that of the tempered public model, for all components; truncating the mixture itself would
 make divergences infinite. Tokens whose public chance is below e^−600 are cut as well, by the public model alone, so
 that ratios stay within float64. Greedy decoding is refused: it has no finite charge.
+
+Rows come as log-pmfs in float64, or as `Masses`: what a model's softmax gives in the model's own precision, so that
+no logarithm is taken to be undone. Either way what is mixed, charged and drawn from is one float64 array.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +21,32 @@ from reticent.core.model import Floats
 from reticent.core.sampling import Sampling
 
 _FLOOR = -600.0  # nats below the likeliest token: no token with that chance is ever drawn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Masses:
+    """Rows [..., V] that are pmfs up to a factor each, in the precision of the model that gave them."""
+
+    values: NDArray[np.floating] = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of the array."""
+        return self.values.shape
+
+    @property
+    def ndim(self) -> int:
+        """As of the array."""
+        return self.values.ndim
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, place: int) -> "Masses":
+        return Masses(self.values[place])
+
+
+Rows = Floats | Masses  # a look-up as log-pmfs, or as masses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,13 +87,24 @@ class Shaping:
         if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
             raise ConfigError("top_p must be in (0, 1]", found=self.top_p)
 
-    def shape(self, rows: Floats) -> Shaped:
-        """Pmfs of log-pmfs [1 + rows, V], tempered, on the public model's support, normalised in float64."""
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows stay as they are."""
+        return self.temperature == 1.0 and self.top_k is None and self.top_p in (None, 1.0)
+
+    def shape(self, rows: Rows) -> Shaped:
+        """Pmfs of a look-up [1 + rows, V], tempered, on the public model's support, normalised in float64."""
+        if isinstance(rows, Masses):
+            if self.is_plain:
+                return _normalised(rows.values)
+            with np.errstate(divide="ignore"):
+                rows = np.log(np.asarray(rows.values, dtype=np.float64))
         logits = np.asarray(rows, dtype=np.float64)
         if logits.ndim != 2 or np.isnan(logits[0]).any():
             raise ValueError("a look-up is a [rows, V] array whose public row is made of numbers")
         # A part whose model computes nonsense answers as the public model: an error here would tell of that part.
-        broken = np.asarray(~(logits < np.inf).all(axis=1))  # [rows]: NaN, or more than all of the mass
+        top = logits.max(axis=1, keepdims=True)
+        broken = ~(top[:, 0] < np.inf)  # [rows]: NaN, or more than all of the mass
         if broken.any():
             logits = np.where(broken[:, None], logits[0], logits)
         if self.temperature != 1.0:
@@ -73,7 +113,8 @@ class Shaping:
         if support is not None:
             logits = logits[:, support]
         # Models give float32 accuracy: their rows sum to 1 within 1e-7 only, which a centred charge must not see.
-        top = logits.max(axis=1, keepdims=True)
+        if support is not None or self.temperature != 1.0 or broken.any():
+            top = logits.max(axis=1, keepdims=True)
         empty = np.isneginf(top[:, 0])  # a private row without mass on the public support
         pmfs = logits - np.where(np.isneginf(top), 0.0, top)
         np.exp(pmfs, out=pmfs)
@@ -89,3 +130,20 @@ class Shaping:
             truncation = Sampling(top_k=self.top_k, top_p=self.top_p)  # temperature was applied already
             kept &= np.isfinite(truncation.transform(public, 0))
         return None if kept.all() else np.flatnonzero(kept)
+
+
+def _normalised(masses: NDArray[np.floating]) -> Shaped:
+    """Float64 pmfs of masses [1 + rows, V], on the tokens that the public model gives any mass."""
+    if masses.ndim != 2 or not np.isfinite(masses[0]).all():
+        raise ValueError("a look-up is a [rows, V] array whose public row is made of numbers")
+    support: NDArray[np.int64] | None = None
+    if masses[0].min() <= masses[0].max() * math.exp(_FLOOR):
+        support = np.flatnonzero(masses[0] > masses[0].max() * math.exp(_FLOOR))
+    kept = masses if support is None else masses[:, support]
+    pmfs = kept.astype(np.float64)
+    total = pmfs.sum(axis=1, keepdims=True)
+    broken = ~((total > 0.0) & (total < np.inf))[:, 0]  # as above; or no mass on the public support
+    if broken.any():
+        pmfs[broken], total[broken] = pmfs[0], total[0]
+    pmfs /= total
+    return Shaped(pmfs[0], pmfs[1:], support, int(masses.shape[1]))

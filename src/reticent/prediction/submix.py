@@ -9,22 +9,31 @@ the mean λ* (`common`) or with each λ_i. Charges are leave-one-out. A token wh
 budget (strictly, as printed) is not charged, the protocol STOPs, and from then on the public model answers. Its
 promise is instance-level; the stopping time, charges and weights are private.
 
+Several texts of one turn are mixed by SubMix-F together, since with a small vocabulary most of the time goes into
+calls and not into numbers. They mean what they mean one by one: a text may spend what those before it leave. As a
+charge only grows with its weight, a text costs its cap, or what λmax costs where that is less; so one look at λmax
+gives everybody's cap ahead, and one search all weights. What is really charged is then held against what is really
+left, text by text, in whole units of the ledger: a charge never passes what remains, whatever the search did.
+
 Spent and healthy parts take the same arithmetic. Does not charge or draw: see `reticent.prediction.predictor`.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 
 from reticent.accounting.mixing_charge import common_share
-from reticent.accounting.mixing_excess import Pull, filtered_pmf_charges, leave_one_out_charges, mixture_pmf
+from reticent.accounting.mixing_curves import Pull
+from reticent.accounting.mixing_excess import filtered_pmf_charges, leave_one_out_charges, mixture_pmf
 from reticent.core.errors import ConfigError
 from reticent.core.event import FilteredCharge, RealisedCharge
 from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
-from reticent.prediction.mechanism import Layout, Moment, Release, largest_cost, renyi_measure
+from reticent.prediction.mechanism import Layout, Mechanism, Moment, Release, in_units, largest_cost, renyi_measure
 from reticent.prediction.mixing_weight import filtered_weights, half_weights
-from reticent.prediction.shaping import Shaping
+from reticent.prediction.shaping import Rows, Shaped, Shaping
 
 HASTE = 1.5  # how much faster than evenly a part may spend what remains
 _LEAST_CAP = 2.0**-40  # the ledger's unit: a smaller charge cannot be paid exactly
@@ -69,18 +78,68 @@ class SubMixF:
         same with that part replaced by the public model, whatever the other parts hold; it is a function of that
         part, the public model and the transcript, and never above what remains on the part's account.
         """
+        return self._mix([self.shape(rows)], moment)[0]
+
+    def shape(self, rows: Rows) -> Shaped:
+        """The pmfs of a look-up [1 + rows, V] that are mixed."""
         self.layout.require(rows)
-        shaped = self.shaping.shape(rows)
-        parts = self.layout.part_pmfs(shaped.private)  # [k, S]
+        return self.shaping.shape(rows)
+
+    def is_like(self, other: Mechanism) -> bool:
+        """Whether the other differs in its shaping at most."""
+        return isinstance(other, SubMixF) and replace(other, shaping=self.shaping) == self
+
+    def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
+        """One token for each of n texts; those with as many tokens to choose from are mixed together.
+
+        Guarantee: that of `release` for every one of them, where what remains is what the texts before it leave.
+        """
+        found: list[Release] = []
+        for _, group in groupby(shaped, key=lambda each: len(each.public)):
+            found += self._mix(list(group), _after(moment, found))
+        return found
+
+    def _mix(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
+        """Releases of texts that have as many tokens to choose from."""
+        count, limit = self.layout.parts, self.weight_limit
+        parts = _stacked([self.layout.part_pmfs(each.private) for each in shaped])  # [n, k, S]
+        public = _stacked([each.public for each in shaped])  # [n, S]
+        pull = Pull(parts, public, self.order)
         remaining = np.maximum(np.asarray(moment.remaining, dtype=np.float64), 0.0)
-        caps = remaining * min(1.0, HASTE / max(moment.left, 1)) * _MARGIN
-        pull = Pull(parts, shaped.public, self.order)
-        weights = filtered_weights(pull, caps, parts=self.layout.parts, weight_limit=self.weight_limit)
-        costs = filtered_pmf_charges(pull, weights, parts=self.layout.parts, weight_limit=self.weight_limit)
-        fits = (caps >= _LEAST_CAP) & (costs <= remaining)
-        weights, costs = np.where(fits, weights, 0.0), np.where(fits, costs, 0.0)
-        pmf = mixture_pmf(parts, shaped.public, weights, common=False)
-        return Release(shaped.spread(pmf), costs, FilteredCharge(self.order, largest_cost(costs)))
+        highest = np.full(parts.shape[:2], np.inf)  # of a single text nobody needs to know
+        if len(shaped) > 1:
+            most = np.full(pull.parts, limit)
+            highest = filtered_pmf_charges(pull, most, parts=count, weight_limit=limit).reshape(highest.shape)
+        caps = _caps(remaining, HASTE / np.maximum(moment.left - np.arange(len(shaped)), 1), highest)
+        found = filtered_weights(pull, caps.reshape(-1), parts=count, weight_limit=limit)
+        charges = filtered_pmf_charges(pull, found, parts=count, weight_limit=limit).reshape(caps.shape)
+        weights = found.reshape(caps.shape)
+        releases = []
+        for number, each in enumerate(shaped):
+            fits = (caps[number] >= _LEAST_CAP) & (in_units(charges[number]) <= remaining)
+            own, costs = np.where(fits, weights[number], 0.0), np.where(fits, charges[number], 0.0)
+            remaining = remaining - in_units(costs)
+            pmf = mixture_pmf(parts[number], public[number], own, common=False)
+            releases.append(Release(each.spread(pmf), costs, FilteredCharge(self.order, largest_cost(costs))))
+        return releases
+
+
+def _stacked(arrays: Sequence[Floats]) -> Floats:
+    """As one array, without a copy where there is one."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+
+def _caps(remaining: Floats, paces: Floats, highest: Floats) -> Floats:
+    """What each text of a turn may cost each part [n, k], from what is left before the first [k].
+
+    `highest` [n, k] is what each costs at most, at λmax. A text costs that, or its cap where that is less.
+    """
+    caps = np.empty_like(highest)
+    for number, pace in enumerate(paces):
+        caps[number] = remaining * min(1.0, pace) * _MARGIN
+        costs = np.where(caps[number] >= _LEAST_CAP, np.minimum(highest[number], caps[number] / _MARGIN), 0.0)
+        remaining = np.maximum(remaining - in_units(costs), 0.0)
+    return caps
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +181,28 @@ class SubMix:
         Guarantee: before the stop each cost is the divergence this very release has against the removal of that
         part, in the worse direction. Instance-level: nothing is said of other data.
         """
+        return self._mix(self.shape(rows), moment)
+
+    def shape(self, rows: Rows) -> Shaped:
+        """The pmfs of a look-up [1 + rows, V] that are mixed."""
         self.layout.require(rows)
-        shaped = self.shaping.shape(rows)
+        return self.shaping.shape(rows)
+
+    def is_like(self, other: Mechanism) -> bool:
+        """Whether the other differs in its shaping at most."""
+        return isinstance(other, SubMix) and replace(other, shaping=self.shaping) == self
+
+    def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
+        """One token for each of n texts, one after the other.
+
+        Guarantee: that of `release` for every one of them; after one that stops all are the public model's.
+        """
+        found: list[Release] = []
+        for each in shaped:
+            found.append(self._mix(each, _after(moment, found)))
+        return found
+
+    def _mix(self, shaped: Shaped, moment: Moment) -> Release:
         parts = self.layout.part_pmfs(shaped.private)  # [k, S]
         first, second = self.layout.half_pmfs(shaped.private)
         weights = half_weights(first, second, shaped.public, order=self.order, leakage=self.leakage)
@@ -133,3 +212,14 @@ class SubMix:
         pmf = shaped.public if stops else mixture
         charged = np.zeros_like(costs) if stops else costs
         return Release(shaped.spread(pmf), charged, RealisedCharge(self.order, largest_cost(charged)), stops)
+
+
+def _after(moment: Moment, releases: Sequence[Release]) -> Moment:
+    """The moment of the text that comes after those."""
+    if not releases:
+        return moment
+    remaining = moment.remaining
+    for release in releases:
+        remaining = remaining - in_units(release.costs)
+    stopped = moment.stopped or any(release.stops for release in releases)
+    return replace(moment, remaining=remaining, left=max(1, moment.left - len(releases)), stopped=stopped)

@@ -1,0 +1,178 @@
+"""Texts of one turn mixed together: what they mean one by one, never more than remains, whatever was looked up."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from reticent.core.ensemble import MassStreams
+from reticent.core.randomness import Randomness
+from reticent.prediction import submix
+from reticent.prediction.budgets import Kind, Target, set_up
+from reticent.prediction.mechanism import Layout, Moment, TogetherMechanism, in_units
+from reticent.prediction.predictor import Predictor
+from reticent.prediction.shaping import Shaping
+from reticent.prediction.submix import SubMix, SubMixF
+from reticent.prediction.tally import Tally
+from reticent.prediction.unprotected import PublicModel
+from tests.prediction.tables import RandomTable, TableEnsemble, TableStreams, random_pmfs
+
+SEED = Randomness.seeded(0)
+SHAPINGS = (Shaping(), Shaping(0.7), Shaping(1.0, top_k=4), Shaping(1.2, top_p=0.9))
+
+
+def one_by_one(mechanisms, rows, moment):
+    """The oracle: each text against what those before it leave."""
+    releases, now = [], moment
+    for number, mechanism in enumerate(mechanisms):
+        releases.append(mechanism.release(rows[number], now, randomness=SEED))
+        now = dataclasses.replace(
+            now,
+            remaining=now.remaining - in_units(releases[-1].costs),
+            left=max(1, now.left - 1),
+            stopped=now.stopped or releases[-1].stops,
+        )
+    return releases
+
+
+def together(mechanisms, rows, moment):
+    shaped = [mechanism.shape(row) for mechanism, row in zip(mechanisms, rows, strict=True)]
+    return mechanisms[0].release_shaped(shaped, moment)
+
+
+def turns(seed, count, texts=5):
+    """Look-ups [n, 4, V] of three parts near and far, and moments rich and poor."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        rows = np.stack([random_pmfs(rng, 4, 8, scale=rng.choice([0.05, 0.5, 2.0])) for _ in range(texts)])
+        remaining = in_units(rng.choice([0.0, 1e-13, 1e-4, 0.05, 1.0], size=3))  # as ledgers count
+        yield rows, Moment(remaining=remaining, left=int(rng.choice([1, 3, 20, 50])))
+
+
+def assert_alike(found, slow, moment):
+    """Costs and pmfs are the same, up to what is left of an account once its last text aimed below it by 1e-9."""
+    assert found.costs == pytest.approx(slow.costs, rel=1e-7, abs=1e-8)
+    if moment.left > 10:
+        assert found.pmf == pytest.approx(slow.pmf, rel=1e-7)
+    else:
+        assert found.pmf == pytest.approx(slow.pmf, abs=3e-4)  # a weight goes with the root of its cost
+
+
+@pytest.mark.parametrize("order", [2.0, 4.0, 2.5, math.inf])
+def test_a_turn_of_submix_f_is_its_texts_one_by_one(order):
+    bound, free = 0, 0
+    for rows, moment in turns(1, 40):
+        mechanisms = [SubMixF(Layout.single(3), order, 0.6)] * len(rows)
+        expected = one_by_one(mechanisms, rows, moment)
+        for found, slow in zip(together(mechanisms, rows, moment), expected, strict=True):
+            assert_alike(found, slow, moment)
+            bound, free = bound + (slow.costs > 0).sum(), free + (slow.costs == 0).sum()
+    assert bound > 50
+    assert free > 50
+
+
+def test_texts_shaped_each_in_their_own_way_are_mixed_together():
+    for rows, moment in turns(2, 10, texts=8):
+        mechanisms = [SubMixF(Layout.single(3), 4.0, 0.6, SHAPINGS[i // 2]) for i in range(8)]
+        assert all(mechanisms[0].is_like(each) for each in mechanisms)
+        for found, slow in zip(
+            together(mechanisms, rows, moment), one_by_one(mechanisms, rows, moment), strict=True
+        ):
+            assert_alike(found, slow, moment)
+    assert not mechanisms[0].is_like(SubMixF(Layout.single(3), 2.0, 0.6))
+    assert not mechanisms[0].is_like(PublicModel(Layout.single(3)))
+
+
+def test_a_turn_of_submix_is_its_texts_one_by_one_and_stops_with_the_first_that_would_pass():
+    rng = np.random.default_rng(3)
+    rows = np.stack([random_pmfs(rng, 5, 6) for _ in range(6)])
+    mechanisms = [SubMix(Layout.halves(2), 0.05)] * 6
+    moment = Moment(remaining=np.full(2, 0.05), left=9)
+    expected = one_by_one(mechanisms, rows, moment)
+    found = together(mechanisms, rows, moment)
+    assert [each.stops for each in found] == [each.stops for each in expected]
+    assert {each.stops for each in found} == {True, False}
+    for own, slow in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(own.costs, slow.costs)
+        np.testing.assert_array_equal(own.pmf, slow.pmf)
+
+
+def overspent(mechanism):
+    """By how much a turn passes what remains on any account, at most, over many turns."""
+    worst = -math.inf
+    for rows, moment in turns(4, 60, texts=6):
+        spent = sum(in_units(each.costs) for each in together([mechanism] * 6, rows, moment))
+        worst = max(worst, float((spent - moment.remaining).max()))
+    return worst
+
+
+def test_a_turn_never_passes_what_remains():
+    assert overspent(SubMixF(Layout.single(3), 4.0, 0.6)) <= 0.0
+
+
+def test_texts_that_do_not_know_of_each_other_are_caught(monkeypatch):
+    # Twin: every text of a turn takes its cap from, and is held against, what was there before the first.
+    monkeypatch.setattr(submix, "in_units", np.zeros_like)
+    assert overspent(SubMixF(Layout.single(3), 4.0, 0.6)) > 0.05
+
+
+def test_what_is_held_against_an_account_is_what_is_really_left(monkeypatch):
+    # Whatever the caps: here all texts aim at the whole account, and all but the first that fit fall silent.
+    monkeypatch.setattr(submix, "_caps", lambda remaining, paces, highest: np.tile(remaining, (len(paces), 1)))
+    assert overspent(SubMixF(Layout.single(3), 4.0, 0.6)) <= 0.0
+
+
+class MassTableStreams(TableStreams):
+    """A table that also gives masses, in single precision."""
+
+    def look_up_masses(self, handles):
+        self.calls.append(("masses", len(handles)))
+        return np.exp(super().look_up(handles)).astype(np.float32)
+
+
+class MassTableEnsemble(TableEnsemble):
+    def streams(self):
+        return MassTableStreams(self.table, self.calls)
+
+
+def test_masses_are_asked_for_where_both_sides_know_them():
+    layout, target = Layout.single(3), Target(epsilon=8.0, delta=1e-5, answers=20)
+    assert isinstance(MassTableStreams(None, []), MassStreams)
+    assert not isinstance(TableStreams(None, []), MassStreams)
+    spent = []
+    for kind in (MassTableEnsemble, TableEnsemble):
+        models = kind(RandomTable(0, rows=3, vocabulary=6), layout)
+        setup = set_up(Kind.SUBMIX_F, target, layout)
+        assert isinstance(setup.mechanism, TogetherMechanism)
+        tally = Tally(setup.budget, models.parts)
+        made = Predictor(models, setup.mechanism, ledger=tally, horizon=20)
+        warm = dataclasses.replace(setup.mechanism, shaping=Shaping(1.3))
+        made.step([made.open([1]), made.open([2], mechanism=warm)])
+        assert (("masses", 2) in models.calls) is (kind is MassTableEnsemble)
+        spent.append(list(tally.spent().values()))
+    assert spent[0] == pytest.approx(spent[1], rel=1e-4)
+    public = Predictor(models, PublicModel(layout), ledger=None, horizon=20)
+    assert len(public.step([public.open([1])])) == 1
+
+
+def test_tokens_of_a_turn_are_drawn_from_the_very_arrays_that_were_charged(monkeypatch):
+    layout, drawn, released = Layout.single(3), [], []
+    models = TableEnsemble(RandomTable(0, rows=3, vocabulary=6), layout)
+    setup = set_up(Kind.SUBMIX_F, Target(epsilon=8.0, delta=1e-5, answers=20), layout)
+    choice, release_shaped = Randomness.choice, SubMixF.release_shaped
+
+    def choosing(self, pmf):
+        drawn.append(id(pmf))
+        return choice(self, pmf)
+
+    def releasing(self, shaped, moment):
+        released.extend(release_shaped(self, shaped, moment))
+        return released
+
+    monkeypatch.setattr(Randomness, "choice", choosing)
+    monkeypatch.setattr(SubMixF, "release_shaped", releasing)
+    made = Predictor(models, setup.mechanism, ledger=Tally(setup.budget, models.parts), horizon=20)
+    made.step([made.open([token]) for token in range(3)])
+    assert drawn == [id(each.pmf) for each in released]
+    assert all(each.pmf.dtype == np.float64 for each in released)
