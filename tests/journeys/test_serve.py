@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -17,7 +18,11 @@ from reticent.accounting.ledger import SqliteLedger
 from reticent.app import cli
 from reticent.app.ensemble_prediction import answers_given
 from reticent.app.server.keys import add_key
+from tests.accounting.conftest import postgres  # noqa: F401
+from tests.accounting.postgres_server import PASSWORD
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+
+SMALL_ENSEMBLE = ("--method", "submix", "--parts", 2, "--lora-rank", 2)
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +43,7 @@ def train(corpus, run, *method):
 
 @pytest.fixture(scope="module")
 def ensemble(corpus, tmp_path_factory):
-    return train(
-        corpus, tmp_path_factory.mktemp("ensemble") / "run", "--method", "submix", "--parts", 2, "--lora-rank", 2
-    )
+    return train(corpus, tmp_path_factory.mktemp("ensemble") / "run", *SMALL_ENSEMBLE)
 
 
 def free_port():
@@ -129,11 +132,12 @@ def test_an_ensemble_is_served_with_keys_and_tls_and_every_token_is_charged(ense
 
 @pytest.mark.slow
 def test_several_workers_share_the_ledger_and_add_up(ensemble, tmp_path):
-    port = free_port()
-    with SqliteLedger.open(ensemble / "ledger.db") as ledger:
-        before = answers_given(ledger)
-    drawn = 0
-    with served(ensemble, "--workers", 2, "--name", "orders", port=port) as client:
+    port, before, drawn = free_port(), 0, 0
+    if (ensemble / "ledger.db").exists():
+        with SqliteLedger.open(ensemble / "ledger.db") as ledger:
+            before = answers_given(ledger)
+    flags = ("--epsilon", 8, "--delta", 1e-5, "--workers", 2, "--name", "orders")
+    with served(ensemble, *flags, port=port) as client:
         time.sleep(10)  # the second one has loaded as well
         for _ in range(30):
             body = {"model": "orders", "prompt": "order ", "max_tokens": 4}
@@ -159,3 +163,33 @@ def test_a_model_trained_with_dp_sgd_is_served_by_the_guarantee_of_its_weights(c
         assert [client.post("/v1/completions", json=body).status_code for body in bodies] == [200, 200]
         assert client.get("/guarantee").json()["guarantee"]["epsilon"] > 0
     assert (run / "ledger.db").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_two_servers_share_one_budget_in_postgresql(corpus, tmp_path, postgres, capsys):  # noqa: F811
+    first, second = train(corpus, tmp_path / "one", *SMALL_ENSEMBLE), tmp_path / "two"
+    shutil.copytree(first, second)
+    address = f"{postgres.url}#journey"
+    flags = ("--epsilon", 8, "--delta", 1e-5, "--name", "orders", "--ledger", address)
+    body = {"model": "orders", "prompt": "order ", "max_tokens": 6}
+    with (
+        served(first, *flags, port=free_port()) as one,
+        served(second, *flags, "--join", "--workers", 2, port=free_port()) as two,
+    ):
+        answers = [client.post("/v1/completions", json=body) for client in (one, two, one, two)]
+        postgres.kill()
+        assert [client.post("/v1/completions", json=body).status_code for client in (one, two)] == [503, 503]
+        postgres.start()
+        answers += [client.post("/v1/completions", json=body) for client in (one, two)]
+    assert {answer.status_code for answer in answers} == {200}
+    drawn = sum(answer.json()["usage"]["completion_tokens"] for answer in answers)
+    capsys.readouterr()  # what training said
+    for run in (first, second):
+        assert cli.run(["ledger", "show", str(run), "--ledger", address, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["answers"] == drawn
+        assert not (run / "ledger.db").exists()
+    assert PASSWORD not in "".join((*one.said, *two.said))
+    assert cli.run(["serve", str(second), "--ledger", address, "--join", "--port", str(free_port())]) == 2
+    assert "used the ledger before" in capsys.readouterr().err
+    assert cli.run(["predict", str(first), "--prompt", "order "]) == 2  # its budget is not in a file
+    assert "missing" in capsys.readouterr().err

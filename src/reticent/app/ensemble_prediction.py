@@ -1,9 +1,9 @@
 """A finished ensemble ready to answer: its predictor, and the one ledger that all of its answers are charged to.
 
-The first use fixes mechanism, (ε, δ), what is protected and the horizon in `prediction.json` and makes `ledger.db`,
-bound to the ensemble's fingerprint. Every later use must ask for the same, or for nothing: the budget is global to
-the ensemble, and a second one beside it would spend twice. Temperature and truncation may differ from call to call,
-since they are inside the accounting.
+The first use fixes mechanism, (ε, δ), what is protected and the horizon in `prediction.json` and makes the ledger
+(`run_ledger`), bound to the ensemble's fingerprint. Every later use must ask for the same, or for nothing: the
+budget is global to the ensemble, and a second one beside it would spend twice. Temperature and truncation may
+differ from call to call, since they are inside the accounting.
 """
 
 import hashlib
@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reticent.accounting.ledger import DurableLedger, SqliteLedger
+from reticent.accounting.ledger import DurableLedger
 from reticent.accounting.ledger_chain import Row
 from reticent.app.ensemble_manifest import Manifest
 from reticent.app.run_directory import RunDirectory
+from reticent.app.run_ledger import LedgerPlace
 from reticent.core.document import check_schema, read_document, write_document
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError, LedgerError
@@ -128,14 +129,15 @@ def answering(
     shaping: Shaping | None = None,
     exhausted: Exhausted = Exhausted.PUBLIC,
     ensemble: Ensemble | None = None,
+    place: LedgerPlace | None = None,
 ) -> Iterator[Answering]:
-    """A predictor on a run's ensemble and ledger, which is made at the first use."""
+    """A predictor on a run's ensemble and ledger, which is made at the first use; `place` is ledger.db if None."""
     loaded = ensemble or _loaded(run)
     setup = settings.set_up(loaded, shaping)
     if setup.budget is None:
         yield Answering(Predictor(loaded, setup.mechanism, ledger=None, horizon=settings.horizon), settings, None)
         return
-    with _ledger(run, settings, setup, loaded) as ledger:
+    with _ledger(run, settings, setup, ensemble=loaded, place=place or LedgerPlace()) as ledger:
         predictor = Predictor(
             loaded,
             setup.mechanism,
@@ -153,20 +155,25 @@ def _loaded(run: Path) -> Ensemble:
     return load_ensemble(run)
 
 
-def _ledger(run: Path, settings: PredictionSettings, setup: Setup, ensemble: Ensemble) -> SqliteLedger:
+def _ledger(
+    run: Path, settings: PredictionSettings, setup: Setup, *, ensemble: Ensemble, place: LedgerPlace
+) -> DurableLedger:
     """The run's ledger, made where there is none; refused where its budget is not what the settings give."""
     assert setup.budget is not None
-    path = RunDirectory.open(run).ledger
-    if not (run / SETTINGS).is_file():
-        if path.exists():
-            raise LedgerError(f"{path}: a ledger without {SETTINGS}", hint="put the file back as it was")
-        name = ledger_identity(ensemble, settings)
-        SqliteLedger.create(path, setup.budget, accounts=ensemble.parts, identity=name).close()
+    path, name = RunDirectory.open(run).ledger, ledger_identity(ensemble, settings)
+    is_first = not (run / SETTINGS).is_file()
+    if is_first and path.exists():
+        raise LedgerError(f"{path}: a ledger without {SETTINGS}", hint="put the file back as it was")
+    if place.joins:
+        place.join(run, identity=name)
+    elif is_first:
+        place.create(run, setup.budget, accounts=ensemble.parts, identity=name)
+    if is_first:
         write_document(run / SETTINGS, settings.to_json(), mode=0o600)
-    ledger = SqliteLedger.open(path, identity=ledger_identity(ensemble, settings))
+    ledger = place.open(run, identity=name)
     if _proved(ledger.budget) != _proved(setup.budget):
         ledger.close()
-        raise LedgerError(f"{path}: made for another budget than {SETTINGS} asks for")
+        raise LedgerError(f"{ledger.name}: made for another budget than {SETTINGS} asks for")
     return ledger
 
 

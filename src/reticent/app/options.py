@@ -13,6 +13,13 @@ from reticent.data.formats import Fields, Format
 from reticent.data.reading import CorpusFile, open_corpus
 
 
+class Protected(StrEnum):
+    """What one promise of prediction protects."""
+
+    PART = "part"
+    OWNER = "owner"
+
+
 class Relation(StrEnum):
     """How two corpora that must look alike may differ."""
 
@@ -31,6 +38,34 @@ OwnerField = Annotated[
 ]
 CorpusFormat = Annotated[
     Format | None, typer.Option("--format", help="Format of the corpus; recognised by its name unless given.")
+]
+
+Epsilon = Annotated[
+    float | None, typer.Option("--epsilon", help="ε of all answers together; fixed by the first use.")
+]
+Delta = Annotated[float | None, typer.Option("--delta", help="δ, fixed by the first use.")]
+Queries = Annotated[
+    int | None, typer.Option("--queries", help="Tokens the budget is spread over (1024), fixed by the first use.")
+]
+MechanismName = Annotated[
+    str | None, typer.Option("--mechanism", help="submix-f unless given; fixed by the first use.")
+]
+ProtectedUnit = Annotated[
+    Protected | None, typer.Option("--unit", help="What is protected: a part, or one owner in it.")
+]
+Order = Annotated[float | None, typer.Option("--order", help="Rényi order of the accounting.")]
+WeightLimit = Annotated[
+    float | None, typer.Option("--weight-limit", help="Most that a part is mixed in (submix-f).")
+]
+LedgerAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        help="postgresql://… of a ledger that servers share, instead of the run's own ledger.db.",
+        envvar="RETICENT_LEDGER",
+        metavar="ADDRESS",
+        show_default=False,
+    ),
 ]
 
 _ENGINE = "Many workers"

@@ -146,9 +146,11 @@ class DefenceTable:
         return {"schema_version": SCHEMA_VERSION, "rows": [row.to_json() for row in self.rows]}
 
 
-def prepare_games(settings: TableSettings) -> Games:
-    """Generate the text, draw targets and candidates, and sample the base."""
-    case_law = make_case_law(settings.cases, held_out=settings.held_out, randomness=settings.randomness("case law"))
+def prepare_games(settings: TableSettings, text: CaseLaw | None = None) -> Games:
+    """Generate the text unless another one is given, draw targets and candidates, and sample the base."""
+    case_law = text or make_case_law(
+        settings.cases, held_out=settings.held_out, randomness=settings.randomness("case law")
+    )
     base = base_model(settings.training)
     targets, strangers = (
         masked_spans(

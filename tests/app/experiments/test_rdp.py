@@ -15,10 +15,10 @@ from reticent.app.experiments.digit_models import (
     gaussian_filler,
     log_mean,
 )
-from reticent.app.experiments.experiment import ClaimVerdict, Scale
+from reticent.app.experiments.experiment import ClaimVerdict
 from reticent.app.experiments.rdp_bounds import RATE, REFERENCE, STEPS, training_of
-from reticent.app.experiments.rdp_ngram import emission_finding, noises
-from reticent.app.experiments.running import reproduce
+from reticent.app.experiments.rdp_ngram import PRINTED_MEAN, emission_finding, noises, printed_tolerances
+from reticent.app.experiments.running import Course, reproduce
 from reticent.app.figures import leaked_bits
 from reticent.core.event import Gaussian, Repeated
 from reticent.core.finding import Verdict
@@ -31,7 +31,7 @@ def run_folder(tmp_path_factory):
 
 
 def verdicts(name, folder):
-    made = reproduce(experiments()[name], folder, scale=Scale.SMALL, seed=7)
+    made = reproduce(experiments()[name], Course(folder=folder, seed=7))
     return [one.verdict for one in made.rendering.judgements]
 
 
@@ -50,7 +50,7 @@ def test_figure_1_orders_hold(run_folder):
 
 def test_balle_bounds_are_lower_for_short_secrets_under_much_noise(run_folder):
     """What the paper claims holds in figure 5 for long secrets only; at q = 20 % and σ = 8 not below 20 bits."""
-    values = reproduce(experiments()["rdp-fig6"], run_folder, scale=Scale.SMALL, seed=7).values["σ = 8"]
+    values = reproduce(experiments()["rdp-fig6"], Course(folder=run_folder, seed=7)).values["σ = 8"]
     at = values["lengths"].index(20.0)
     assert values["leaked"][at] > values["balle"][at]
     assert verdicts("rdp-fig6", run_folder) == [ClaimVerdict.FAILS]
@@ -107,6 +107,15 @@ def test_the_printed_log_probability_and_the_two_findings(clipping, steps, mean,
         assert found.mean() == pytest.approx(mean, abs=0.08)
         assert found.std() == pytest.approx(sd, abs=0.06)
     assert log_mean(found) - training.log_prior == pytest.approx(leakage, abs=0.1 if steps == 1 else 0.5)
+
+
+def test_the_tolerance_on_printed_numbers_follows_from_rounding_and_standard_errors():
+    """Means of 10,000 draws around the independent mean pass; those of clipping as one record are a unit away."""
+    by_mean, by_sd = printed_tolerances(1.48, 10_000)
+    assert by_mean == pytest.approx(0.05 + 3.29 * 1.48 * math.sqrt(2e-4))
+    assert by_sd < by_mean < 0.12
+    assert abs(-22.583 - PRINTED_MEAN) < by_mean < abs(-23.614 - PRINTED_MEAN)
+    assert printed_tolerances(1.48, 100)[0] > 3.0 * by_mean
 
 
 def verdict_of(training, count=10_000):

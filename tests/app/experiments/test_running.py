@@ -1,10 +1,17 @@
 """The frame: pieces are cached by content, resumed after a kill, shared where named, and rendered on a page."""
 
 import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
 
 import pytest
 
 from reticent.app.cli import run as command
+from reticent.app.engine import EngineSettings
 from reticent.app.experiments import running
 from reticent.app.experiments.catalogue import chosen, experiments
 from reticent.app.experiments.experiment import (
@@ -21,8 +28,12 @@ from reticent.app.experiments.experiment import (
     Scale,
 )
 from reticent.app.experiments.page import write_pages
-from reticent.app.experiments.running import is_finished, reproduce
+from reticent.app.experiments.running import Course, is_finished, lacks_files, reproduce
 from reticent.core.errors import ConfigError
+
+
+def course(folder, *, scale=Scale.SMALL, seed=1, **others):
+    return Course(folder=folder, scale=scale, seed=seed, **others)
 
 
 class Counting:
@@ -59,10 +70,10 @@ class Counting:
 
 def test_a_finished_experiment_is_read_and_not_computed_again(tmp_path):
     first = Counting()
-    made = reproduce(first.experiment, tmp_path, scale=Scale.SMALL, seed=1)
+    made = reproduce(first.experiment, course(tmp_path))
     assert first.calls == [0, 1, 2]
     again = Counting()
-    read = reproduce(again.experiment, tmp_path, scale=Scale.SMALL, seed=1)
+    read = reproduce(again.experiment, course(tmp_path))
     assert again.calls == []
     assert read.values == made.values
     assert (made.computed, read.computed) == (3, 0)
@@ -72,49 +83,150 @@ def test_a_finished_experiment_is_read_and_not_computed_again(tmp_path):
 def test_a_killed_run_goes_on_with_the_pieces_it_lacks(tmp_path):
     killed = Counting(fails_at=2)
     with pytest.raises(KeyboardInterrupt):
-        reproduce(killed.experiment, tmp_path, scale=Scale.SMALL, seed=1)
-    assert not is_finished(killed.experiment, tmp_path, scale=Scale.SMALL, seed=1)
+        reproduce(killed.experiment, course(tmp_path))
+    assert not is_finished(killed.experiment, course(tmp_path))
     resumed = Counting()
-    resumed_values = reproduce(resumed.experiment, tmp_path, scale=Scale.SMALL, seed=1).values
+    resumed_values = reproduce(resumed.experiment, course(tmp_path)).values
     assert resumed.calls == [2]
-    assert is_finished(resumed.experiment, tmp_path, scale=Scale.SMALL, seed=1)
-    assert resumed_values == reproduce(Counting().experiment, tmp_path / "b", scale=Scale.SMALL, seed=1).values
+    assert is_finished(resumed.experiment, course(tmp_path))
+    assert resumed_values == reproduce(Counting().experiment, course(tmp_path / "b")).values
 
 
-@pytest.mark.parametrize("change", ["seed", "parameters", "version", "name"])
+@pytest.mark.parametrize("change", ["seed", "parameters", "versions", "source", "name"])
 def test_a_change_of_anything_that_a_piece_depends_on_computes_it_anew(tmp_path, change, monkeypatch):
-    reproduce(Counting().experiment, tmp_path, scale=Scale.SMALL, seed=1)
-    if change == "version":
-        monkeypatch.setattr(running, "__version__", "another")
+    reproduce(Counting().experiment, course(tmp_path))
+    if change == "versions":
+        monkeypatch.setattr(running, "versions", lambda: {"torch": "another"})
+    if change == "source":
+        monkeypatch.setattr(running, "source_fingerprint", lambda _: "another")
     other = Counting(factor=3 if change == "parameters" else 2, name="rdp-x" if change == "name" else "rdp-count")
-    reproduce(other.experiment, tmp_path, scale=Scale.SMALL, seed=2 if change == "seed" else 1)
+    reproduce(other.experiment, course(tmp_path, seed=2 if change == "seed" else 1))
     assert other.calls == [0, 1, 2]
 
 
+SLOW = """
+    import sys, time
+    from pathlib import Path
+    from reticent.app.experiments.experiment import Experiment, Paper, Piece, Rendering, Scale
+    from reticent.app.experiments.running import Course, reproduce
+
+    def compute(parameters, _):
+        if parameters["n"] == 1 and not Path(sys.argv[2]).exists():
+            print("working", flush=True)
+            time.sleep(60)
+        return {"n": parameters["n"]}
+
+    shown = []
+    reproduce(
+        Experiment(
+            name="rdp-slow",
+            paper=Paper.RDP,
+            title="",
+            pieces=lambda _: [Piece(f"p {n}", {"n": n}, compute) for n in range(3)],
+            render=lambda _: Rendering(judgements=()),
+        ),
+        Course(folder=Path(sys.argv[1])),
+        observe=lambda name, was_cached: shown.append(was_cached),
+    )
+    print(shown)
+"""
+
+
+def test_a_process_that_was_killed_resumes_and_a_finished_one_is_read(tmp_path):
+    """SIGKILL in the second of three pieces: the first is read, the others are computed, then all are read."""
+    script, go_on = tmp_path / "slow.py", tmp_path / "go on"
+    script.write_text(textwrap.dedent(SLOW))
+    arguments = [sys.executable, str(script), str(tmp_path / "run"), str(go_on)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "working\n"
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    go_on.touch()
+    runs = [subprocess.run(arguments, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert runs == ["[True, False, False]\n", "[True, True, True]\n"]
+
+
+def test_a_finished_experiment_is_rendered_in_seconds(tmp_path):
+    """rdp-fig3-ngram is 60 pieces; the first call of a process hashes the code it composes."""
+    experiment = experiments()["crt-fig6"]
+    reproduce(experiment, course(tmp_path))
+    began = time.perf_counter()
+    assert reproduce(experiment, course(tmp_path)).computed == 0
+    assert time.perf_counter() - began < 5.0
+
+
+def test_an_engine_gives_the_same_values_as_this_process(tmp_path):
+    experiment = experiments()["crt-fig6"]
+    here = reproduce(experiment, course(tmp_path / "here"))
+    engine = EngineSettings(workers=2)
+    there = reproduce(experiment, course(tmp_path / "there", engine=engine))
+    assert there.values == here.values
+    assert there.computed == here.computed == 4
+    assert reproduce(experiment, course(tmp_path / "there")).computed == 0
+
+
+class Reading(Counting):
+    """As counting; its last piece reads a file."""
+
+    def __init__(self):
+        super().__init__()
+        pieces = self.experiment.pieces(Scale.SMALL)
+        last = replace(pieces[-1], files=("text.txt",))
+        self.experiment = replace(self.experiment, pieces=lambda _: [*pieces[:-1], last])
+
+    def compute(self, parameters, randomness):
+        assert ("data" in parameters) == (parameters["n"] == 2)
+        return super().compute(parameters, randomness)
+
+
+def test_a_piece_whose_file_is_not_there_is_left_out_and_another_file_is_another_piece(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    without = Reading()
+    assert set(reproduce(without.experiment, course(tmp_path, data=data)).values) == {"p 0", "p 1"}
+    for text in ("one", "another"):
+        (data / "text.txt").write_text(text)
+        given = Reading()
+        assert len(reproduce(given.experiment, course(tmp_path, data=data)).values) == 3
+        assert given.calls == [2]
+
+
+def test_an_experiment_that_can_compute_nothing_says_which_files_it_reads(tmp_path):
+    whole = Reading()
+    last = whole.experiment.pieces(Scale.SMALL)[-1]
+    alone = replace(whole.experiment, pieces=lambda _: [last])
+    assert lacks_files(alone, course(tmp_path)) == ("text.txt",)
+    assert not is_finished(alone, course(tmp_path))
+    with pytest.raises(ConfigError) as raised:
+        reproduce(alone, course(tmp_path))
+    assert "text.txt" in raised.value.line()
+    assert "--data" in (raised.value.hint or "")
+
+
 def test_experiments_that_share_pieces_compute_them_once(tmp_path):
-    reproduce(Counting(name="rdp-a", shared="both").experiment, tmp_path, scale=Scale.SMALL, seed=1)
+    reproduce(Counting(name="rdp-a", shared="both").experiment, course(tmp_path))
     other = Counting(name="rdp-b", shared="both")
-    reproduce(other.experiment, tmp_path, scale=Scale.SMALL, seed=1)
+    reproduce(other.experiment, course(tmp_path))
     assert other.calls == []
 
 
 def test_a_damaged_or_foreign_piece_is_refused_and_not_believed(tmp_path):
-    reproduce(Counting().experiment, tmp_path, scale=Scale.SMALL, seed=1)
+    reproduce(Counting().experiment, course(tmp_path))
     path = next((tmp_path / "pieces").rglob("*.json"))
     document = json.loads(path.read_text())
     document["content"]["seed"] = 99
     path.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match="not the one its name says"):
-        reproduce(Counting().experiment, tmp_path, scale=Scale.SMALL, seed=1)
+        reproduce(Counting().experiment, course(tmp_path))
 
 
 def test_a_scale_that_an_experiment_was_not_written_for_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="scale"):
-        reproduce(Counting().experiment, tmp_path, scale=Scale.PAPER, seed=1)
+        reproduce(Counting().experiment, course(tmp_path, scale=Scale.PAPER))
 
 
 def test_a_page_shows_verdicts_tables_figures_and_the_command_but_no_path(tmp_path):
-    made = reproduce(Counting().experiment, tmp_path, scale=Scale.SMALL, seed=1)
+    made = reproduce(Counting().experiment, course(tmp_path))
     (page,) = write_pages([made], tmp_path / "pages")
     text = page.read_text()
     assert "**holds**: The sum is 6. It is 6." in text
@@ -127,7 +239,7 @@ def test_a_page_shows_verdicts_tables_figures_and_the_command_but_no_path(tmp_pa
 
 
 def test_drawing_the_same_numbers_twice_gives_the_same_bytes(tmp_path):
-    made = reproduce(Counting().experiment, tmp_path, scale=Scale.SMALL, seed=1)
+    made = reproduce(Counting().experiment, course(tmp_path))
     first, second = tmp_path / "1", tmp_path / "2"
     write_pages([made], first)
     write_pages([made], second)
@@ -154,3 +266,14 @@ def test_the_command_lists_runs_and_writes_a_page(tmp_path, capsys):
     (made,) = json.loads(capsys.readouterr().out)["experiments"]
     assert {one["verdict"] for one in made["judgements"]} == {ClaimVerdict.HOLDS.value}
     assert (tmp_path / "crt.md").is_file()
+
+
+def test_the_command_names_the_files_that_an_experiment_reads(tmp_path, capsys):
+    assert command(["reproduce", "updates-table3", "--out", str(tmp_path)]) == 2
+    assert "newsgroups.jsonl" in capsys.readouterr().err
+    assert command(["reproduce", "updates-table3", "--out", str(tmp_path), "--data", str(tmp_path / "none")]) == 2
+    assert "not a directory" in capsys.readouterr().err
+    assert command(["reproduce", "list", "--json"]) == 0
+    listed = {one["name"]: one["files"] for one in json.loads(capsys.readouterr().out)["experiments"]}
+    assert listed["pii-table4"] == ["tab.jsonl"]
+    assert listed["crt-fig6"] == []

@@ -65,10 +65,10 @@ def make_run(folder: Path) -> Path:
 
 
 @contextmanager
-def opened(run, *, ensemble=None, asked=ASKED):
+def opened(run, *, ensemble=None, asked=ASKED, place=None):
     """The backend of a run of letters."""
     settings = settings_of(run, asked)
-    with open_ensemble(run, settings, name=NAME, ensemble=ensemble or LetterEnsemble()) as backend:
+    with open_ensemble(run, settings, name=NAME, ensemble=ensemble or LetterEnsemble(), place=place) as backend:
         yield backend
 
 
@@ -98,17 +98,17 @@ def listening(app):
 
 
 @contextmanager
-def serving(run, *, ensemble=None, limits=None, keys=None, asked=ASKED):
+def serving(run, *, ensemble=None, limits=None, keys=None, asked=ASKED, place=None):
     """A server of letters."""
-    with opened(run, ensemble=ensemble, asked=asked) as backend:
+    with opened(run, ensemble=ensemble, asked=asked, place=place) as backend:
         service = Service(backend, limits or Limits(), keys=keys, quotas=Quotas(None))
         with listening(create_app(service)) as port:
             yield Address(port, service)
 
 
-def serve_for_ever(run: Path, pause: float) -> None:
+def serve_for_ever(run: Path, pause: float, asked=ASKED, place=None) -> None:
     """A server of letters that fills a process of its own; its port goes to RUN/port."""
-    with serving(run, ensemble=LetterEnsemble(pause=pause)) as address:
+    with serving(run, ensemble=LetterEnsemble(pause=pause), asked=asked, place=place) as address:
         (run / "port.new").write_text(str(address.port))
         (run / "port.new").rename(run / "port")
         threading.Event().wait()

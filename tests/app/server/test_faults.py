@@ -70,9 +70,11 @@ def test_under_load_tokens_released_are_charges_committed_to_the_token(tmp_path,
 class Killed:
     """A server in a process of its own, forked, since two hundred fresh interpreters would take an hour."""
 
-    def __init__(self, run, pause=0.002):
+    def __init__(self, run, pause=0.002, **options):
         (run / "port").unlink(missing_ok=True)
-        self.process = multiprocessing.get_context("fork").Process(target=serve_for_ever, args=(run, pause))
+        self.process = multiprocessing.get_context("fork").Process(
+            target=serve_for_ever, args=(run, pause), kwargs=options, daemon=True
+        )
         self.process.start()
         deadline = time.monotonic() + 120
         while not (run / "port").exists():
@@ -99,7 +101,7 @@ def stream_until_cut(url, received):
                 return
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [3, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 def test_killed_at_random_moments_no_received_token_is_uncharged(tmp_path, times):
     run = make_run(tmp_path / "run")
     moments = random.Random(5)

@@ -2,18 +2,23 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from reticent.app import cli
-from reticent.app.server.backend import settings_for
+from reticent.app.ensemble_prediction import PredictionSettings
+from reticent.app.server.backend import reshaping, settings_for
 from reticent.app.server.launching import Serving
 from reticent.app.server.serving_config import serving_config
 from reticent.app.server.weights import FilteredModel, open_weights
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.randomness import Randomness
+from reticent.prediction import budgets
+from reticent.prediction.budgets import Kind
 from reticent.prediction.mechanism import Moment
+from reticent.prediction.shaping import Shaping
 from reticent.prediction.unprotected import NGramIndex
 from tests.app.server.letters import ASKED, NAME, LetterEnsemble, make_run, opened
 
@@ -78,6 +83,22 @@ def test_flags_override_the_file_and_unknown_keys_are_refused(tmp_path):
     path.write_text("[limits]\nbatches = 3\n")
     with pytest.raises(ConfigError, match="did you mean"):
         serving_config(path, {})
+
+
+def test_a_temperature_that_nobody_asked_for_before_costs_no_calibration_and_no_more_privacy(monkeypatch):
+    ensemble = LetterEnsemble()
+    settings = PredictionSettings(mechanism=Kind.CLIPPED_DIFFERENCES, epsilon=8.0, delta=1e-5, horizon=100)
+    plain = settings.set_up(ensemble).mechanism
+    calibrated = settings.set_up(ensemble, Shaping(0.7)).mechanism
+    shaped = reshaping(settings, ensemble)
+    monkeypatch.setattr(budgets, "_greatest", None)  # whoever calibrates now fails
+    for temperature in (0.1, 1 / 3, 0.7, 1.0, 1.3, 2.0):
+        made = shaped(Shaping(temperature, top_p=0.9))
+        assert made.shaping == Shaping(temperature, top_p=0.9)
+        assert (1 - 1e-9) * plain.event.epsilon < made.event.epsilon <= plain.event.epsilon
+    assert shaped(Shaping(0.7)).clip == pytest.approx(calibrated.clip, rel=1e-9)
+    unscaled = replace(plain, shaping=Shaping(0.5))  # twin: the clip stays as it was
+    assert unscaled.event.epsilon > plain.event.epsilon
 
 
 def serving_of(run, **values):

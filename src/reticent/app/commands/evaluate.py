@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reticent.app.commands.predict import Protected
 from reticent.app.console import Output, table
 from reticent.app.options import (
     AsJson,
     CorpusFormat,
     IdField,
     OwnerField,
+    Protected,
     Seed,
     TextField,
     corpus_at,

@@ -1,7 +1,7 @@
 """`reticent ledger`: the operator's view of what an ensemble has spent.
 
-From a run directory, whose ledger its owner alone can read, or from the operator's port of a running server
-(`http://127.0.0.1:8001`), with the operator's key in RETICENT_OPERATOR_KEY.
+From a run directory, whose ledger its owner alone can read (with --ledger where it is in PostgreSQL), or from the
+operator's port of a running server (`http://127.0.0.1:8001`), with the operator's key in RETICENT_OPERATOR_KEY.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from reticent.app.console import Output, table
-from reticent.app.options import AsJson
+from reticent.app.options import AsJson, LedgerAddress
 from reticent.core.errors import ConfigError
 
 ledger = typer.Typer(help="What was spent, for the operator: show, verify, export.", no_args_is_help=True)
@@ -25,7 +25,7 @@ Where = Annotated[str, typer.Argument(help="Run directory, or http:// of an oper
 
 
 @ledger.command("show")
-def show(run: Where, as_json: AsJson = False) -> None:
+def show(run: Where, address: LedgerAddress = None, as_json: AsJson = False) -> None:
     """Budget, and what each part has spent of it."""
     output = Output(as_json=as_json)
     if _is_url(run):
@@ -33,7 +33,7 @@ def show(run: Where, as_json: AsJson = False) -> None:
     else:
         from reticent.app.server.spending import spending
 
-        with _opened(run) as opened:
+        with _opened(run, address) as opened:
             document = spending(opened).to_json()
     output.document(document)
     if "parts" not in document:
@@ -52,13 +52,13 @@ def show(run: Where, as_json: AsJson = False) -> None:
 
 
 @ledger.command("verify")
-def verify(run: Where, as_json: AsJson = False) -> None:
+def verify(run: Where, address: LedgerAddress = None, as_json: AsJson = False) -> None:
     """Check every row of the chain, its pages and its witness."""
     output = Output(as_json=as_json)
     if _is_url(run):
         document = json.loads(_fetched(run, "verify"))
     else:
-        with _opened(run) as opened:
+        with _opened(run, address) as opened:
             head = opened.verify()
             document = {"rows": head.sequence, "digest": head.digest}
     output.document({"schema_version": 1} | document)
@@ -68,13 +68,14 @@ def verify(run: Where, as_json: AsJson = False) -> None:
 @ledger.command("export")
 def export(
     run: Where,
+    address: LedgerAddress = None,
     out: Annotated[Path | None, typer.Option("--out", help="File to write, else standard output.")] = None,
 ) -> None:
     """Every row as JSON lines: private, as the texts are."""
     if _is_url(run):
         content = _fetched(run, "export").decode("utf8")
     else:
-        with _opened(run) as opened:
+        with _opened(run, address) as opened:
             content = "".join(line + "\n" for line in opened.export())
     if out is None:
         sys.stdout.write(content)
@@ -88,11 +89,10 @@ def _is_url(run: str) -> bool:
     return run.startswith(("http://", "https://"))
 
 
-def _opened(run: str) -> Any:
-    from reticent.accounting.ledger_location import open_ledger
-    from reticent.app.run_directory import RunDirectory
+def _opened(run: str, address: str | None) -> Any:
+    from reticent.app.run_ledger import LedgerPlace
 
-    return open_ledger(RunDirectory.open(Path(run)).ledger)
+    return LedgerPlace(address).open(Path(run))
 
 
 def _fetched(address: str, page: str) -> bytes:

@@ -2,21 +2,23 @@
 drawn."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from reticent.app.console import Output
-from reticent.app.options import AsJson
-
-
-class Protected(StrEnum):
-    """What one promise of prediction protects."""
-
-    PART = "part"
-    OWNER = "owner"
+from reticent.app.options import (
+    AsJson,
+    Delta,
+    Epsilon,
+    LedgerAddress,
+    MechanismName,
+    Order,
+    ProtectedUnit,
+    Queries,
+    WeightLimit,
+)
 
 
 def predict(
@@ -24,24 +26,14 @@ def predict(
     prompt: Annotated[
         str | None, typer.Option("--prompt", help="Text to continue; '-' reads it from stdin.")
     ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="ε of all answers together; fixed by the first use.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option("--delta", help="δ, fixed by the first use.")] = None,
-    queries: Annotated[
-        int | None,
-        typer.Option("--queries", help="Tokens the budget is spread over (1024), fixed by the first use."),
-    ] = None,
-    mechanism: Annotated[
-        str | None, typer.Option("--mechanism", help="submix-f unless given; fixed by the first use.")
-    ] = None,
-    unit: Annotated[
-        Protected | None, typer.Option("--unit", help="What is protected: a part, or one owner in it.")
-    ] = None,
-    order: Annotated[float | None, typer.Option("--order", help="Rényi order of the accounting.")] = None,
-    weight_limit: Annotated[
-        float | None, typer.Option("--weight-limit", help="Most that a part is mixed in (submix-f).")
-    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    queries: Queries = None,
+    mechanism: MechanismName = None,
+    unit: ProtectedUnit = None,
+    order: Order = None,
+    weight_limit: WeightLimit = None,
+    ledger: LedgerAddress = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens of the answer.", min=1)] = 64,
     temperature: Annotated[float, typer.Option("--temperature", help="Inside the accounting.")] = 1.0,
     top_k: Annotated[int | None, typer.Option("--top-k", help="Of the public model's tokens.")] = None,
@@ -53,6 +45,7 @@ def predict(
 ) -> None:
     """Continue a prompt privately. Tokens come from the system's generator, so there is no --seed."""
     from reticent.app.ensemble_prediction import answering, settings_of
+    from reticent.app.run_ledger import LedgerPlace
     from reticent.core.errors import ConfigError
     from reticent.core.guarantee import Unit
     from reticent.prediction.budgets import Kind
@@ -77,7 +70,8 @@ def predict(
     settings = settings_of(run, asked)
     shaping = Shaping(temperature, top_k, top_p)
     exhausted = Exhausted.REFUSE if refuse else Exhausted.PUBLIC
-    with answering(run, settings, shaping=shaping, exhausted=exhausted) as open_run:
+    place = LedgerPlace(ledger)
+    with answering(run, settings, shaping=shaping, exhausted=exhausted, place=place) as open_run:
         public = open_run.predictor.ensemble.public
         (context,) = public.encode([text])
         room = max_tokens if public.context_length is None else public.context_length - 1 - len(context)

@@ -8,7 +8,7 @@ import typer
 
 from reticent.app.console import Output, table
 from reticent.app.experiments.experiment import Scale
-from reticent.app.options import AsJson
+from reticent.app.options import AsJson, EngineChoice, RayAddress, Workers, engine_of
 from reticent.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ def reproduce(
     pages: Annotated[
         Path | None, typer.Option("--pages", help="Write pages and figures here, not in RUN.", metavar="DIR")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder of the files that some experiments read.", metavar="DIR")
+    ] = None,
+    engine: EngineChoice = None,
+    workers: Workers = None,
+    ray_address: RayAddress = None,
     as_json: AsJson = False,
 ) -> int:
     """Re-run a paper's figure or table and say of each of its claims whether it holds.
@@ -41,41 +47,56 @@ def reproduce(
     """
     from reticent.app.experiments.catalogue import chosen, experiments
     from reticent.app.experiments.page import write_pages
-    from reticent.app.experiments.running import is_finished
+    from reticent.app.experiments.running import Course, is_finished, lacks_files
     from reticent.app.experiments.running import reproduce as run
 
     output = Output(as_json=as_json)
     if names == ["list"]:
         return _list(list(experiments().values()), output)
     wanted = chosen(names)
-    if out is None:
-        raise ConfigError("an experiment needs a folder for what it computes", hint="give --out RUN")
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out}: not a directory", hint="choose another --out")
+    if data is not None and not data.is_dir():
+        raise ConfigError(f"{data}: not a directory", hint="give --data the folder that holds the files")
+    course = Course(
+        folder=_folder(out),
+        scale=scale,
+        seed=seed,
+        data=data,
+        engine=engine_of(engine, workers, ray_address),
+    )
+    # Whoever asks for a paper gets what can be run; whoever asks for one experiment is told what it lacks.
+    left_out = [one for one in wanted if one.name not in names and lacks_files(one, course)]
     made = []
     with output.progress() as bars:
-        for experiment in wanted:
+        for experiment in (one for one in wanted if one not in left_out):
             task = bars.add_task(experiment.name, total=len(experiment.pieces(scale)), status="")
-            advance = partial(_advance, bars, task)
-            made.append(run(experiment, out, scale=scale, seed=seed, observe=advance))
+            made.append(run(experiment, course, observe=partial(_advance, bars, task)))
     # A paper's page also shows what earlier runs finished in the same folder.
     papers = {experiment.paper for experiment in wanted}
     shown = {one.experiment.name: one for one in made}
     earlier = [
-        run(one, out, scale=scale, seed=seed)
+        run(one, course)
         for one in experiments().values()
-        if one.paper in papers
-        and one.name not in shown
-        and scale in one.scales
-        and is_finished(one, out, scale=scale, seed=seed)
+        if one.paper in papers and one.name not in shown and scale in one.scales and is_finished(one, course)
     ]
     shown |= {one.experiment.name: one for one in earlier}
-    written = write_pages([shown[name] for name in experiments() if name in shown], pages or out)
+    written = write_pages([shown[name] for name in experiments() if name in shown], pages or course.folder)
     output.document({"schema_version": 1, "experiments": [one.to_json() for one in made]})
     for one in made:
         output.show(*_lines(one))
+    for experiment in left_out:
+        output.show(
+            f"{experiment.name} was left out: it reads {', '.join(lacks_files(experiment, course))} (--data)."
+        )
     output.show(*(f"Written: {page}" for page in written))
     return 0
+
+
+def _folder(out: Path | None) -> Path:
+    if out is None:
+        raise ConfigError("an experiment needs a folder for what it computes", hint="give --out RUN")
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out}: not a directory", hint="choose another --out")
+    return out
 
 
 def _advance(bars: "Progress", task: "TaskID", piece: str, was_cached: bool) -> None:
@@ -85,8 +106,10 @@ def _advance(bars: "Progress", task: "TaskID", piece: str, was_cached: bool) -> 
 
 def _list(known: "list[Experiment]", output: Output) -> int:
     """Names, titles and scales."""
-    rows = [(one.name, one.title, "yes" if one.needs_training else "no") for one in known]
-    output.show(table("Experiments", ("name", "what it shows", "trains models"), rows))
+    rows = [
+        (one.name, one.title, "yes" if one.needs_training else "no", ", ".join(one.files) or "–") for one in known
+    ]
+    output.show(table("Experiments", ("name", "what it shows", "trains models", "reads from --data"), rows))
     output.document(
         {
             "schema_version": 1,
@@ -97,6 +120,7 @@ def _list(known: "list[Experiment]", output: Output) -> int:
                     "title": one.title,
                     "scales": [scale.value for scale in one.scales],
                     "trains": one.needs_training,
+                    "files": list(one.files),
                 }
                 for one in known
             ],

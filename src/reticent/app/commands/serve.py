@@ -5,9 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reticent.app.commands.predict import Protected
 from reticent.app.console import Output
-from reticent.app.options import AsJson
+from reticent.app.options import (
+    AsJson,
+    Delta,
+    Epsilon,
+    LedgerAddress,
+    MechanismName,
+    Order,
+    ProtectedUnit,
+    Queries,
+    WeightLimit,
+)
 
 if TYPE_CHECKING:
     from reticent.app.server.launching import Serving
@@ -17,23 +26,17 @@ def serve(
     run: Annotated[
         Path, typer.Argument(help="Run directory of `train`: an ensemble, or a private model.", metavar="RUN")
     ],
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", help="ε of all answers together; fixed by the first use.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option("--delta", help="δ, fixed by the first use.")] = None,
-    queries: Annotated[
-        int | None, typer.Option("--queries", help="Tokens the budget is spread over (1024), fixed by first use.")
-    ] = None,
-    mechanism: Annotated[
-        str | None, typer.Option("--mechanism", help="submix-f unless given; fixed by the first use.")
-    ] = None,
-    unit: Annotated[
-        Protected | None, typer.Option("--unit", help="What is protected: a part, or one owner in it.")
-    ] = None,
-    order: Annotated[float | None, typer.Option("--order", help="Rényi order of the accounting.")] = None,
-    weight_limit: Annotated[
-        float | None, typer.Option("--weight-limit", help="Most that a part is mixed in (submix-f).")
-    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    queries: Queries = None,
+    mechanism: MechanismName = None,
+    unit: ProtectedUnit = None,
+    order: Order = None,
+    weight_limit: WeightLimit = None,
+    ledger: LedgerAddress = None,
+    join: Annotated[
+        bool, typer.Option("--join", help="This machine uses the ledger that --ledger names for the first time.")
+    ] = False,
     config: Annotated[
         Path | None, typer.Option("--config", help="TOML with [prediction] and [limits]; flags override it.")
     ] = None,
@@ -60,6 +63,7 @@ def serve(
 ) -> int:
     """Answer requests until stopped; every token is charged durably before it is drawn."""
     _require_extra()
+    from reticent.app.run_ledger import LedgerPlace
     from reticent.app.server.launching import log_plainly
     from reticent.app.server.launching import serve as answer
 
@@ -78,6 +82,7 @@ def serve(
     serving = _serving(run, config, flags, name=name or run.resolve().name)
     serving = _replaced(
         serving,
+        ledger=LedgerPlace(ledger, joins=join),
         host=host,
         port=port,
         workers=workers,

@@ -15,11 +15,14 @@ def experiments() -> dict[str, Experiment]:
         crt_amplification,
         crt_attacks,
         pii_defence_table,
+        pii_figures,
         rdp_bounds,
         rdp_models,
         rdp_ngram,
+        submix_extraction,
         submix_utility,
         updates_canaries,
+        updates_phrases,
     )
 
     modules = (
@@ -27,8 +30,11 @@ def experiments() -> dict[str, Experiment]:
         rdp_ngram,
         rdp_models,
         submix_utility,
+        submix_extraction,
         pii_defence_table,
+        pii_figures,
         updates_canaries,
+        updates_phrases,
         crt_attacks,
         crt_amplification,
     )

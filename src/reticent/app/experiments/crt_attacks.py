@@ -3,11 +3,12 @@
 The paper trains LSTMs and GPT-2 on WikiText-2 and CustomerSim; here the embedded model learns generated dialogues,
 a line each, with 10 canaries "My ID is: <6 digits>" × 20 (`crt_training`). With 10 canaries the area under a
 membership curve has a wide interval, and is printed with it; groups are five of them. Selective DP-SGD, the paper's
-rival for the LSTM, is not measured here.
+rival, trains an LSTM from nothing: its exposures are to be compared with the others', its perplexity is not.
 """
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from reticent.app.experiments.experiment import (
@@ -26,7 +27,8 @@ from reticent.app.experiments.experiment import (
 )
 from reticent.core.randomness import Randomness
 
-METHODS: Final = ("redaction", "CRT", "DP-SGD")
+SELECTIVE: Final = "selective DP-SGD (LSTM)"
+METHODS: Final = ("redaction", "CRT", "DP-SGD", SELECTIVE)
 MISS_RATES: Final = {
     Scale.SMALL: (0.0, 0.1, 0.5),
     Scale.MEDIUM: (0.0, 0.1, 0.3, 0.5),
@@ -36,6 +38,13 @@ SIZES: Final[dict[Scale, Values]] = {
     Scale.SMALL: {"dialogues": 40, "held_out": 20, "epochs": 4, "copies": 20, "epsilon": 8.0},
     Scale.MEDIUM: {"dialogues": 400, "held_out": 100, "epochs": 8, "copies": 20, "epsilon": 3.0},
     Scale.PAPER: {"dialogues": 9000, "held_out": 1000, "epochs": 10, "copies": 20, "epsilon": 1.0, "model": "gpt2"},
+}
+
+
+RECURRENT: Final[dict[Scale, Values]] = {
+    Scale.SMALL: {"recurrent": "lstm:1x200", "recurrent_epochs": 8},
+    Scale.MEDIUM: {"recurrent": "lstm:1x200", "recurrent_epochs": 20},
+    Scale.PAPER: {"recurrent": "lstm:1x200", "recurrent_epochs": 50},
 }
 
 
@@ -55,6 +64,8 @@ def _pieces(scale: Scale) -> list[Piece]:
     for method in METHODS:
         for rate in MISS_RATES[scale] if method != "DP-SGD" else (0.0,):
             parameters = {**SIZES[scale], "method": method, "miss_rate": rate}
+            if method == SELECTIVE:
+                parameters |= RECURRENT[scale]
             pieces.append(Piece(f"{method}, γ = {rate:g}", parameters, _train_and_attack, "crt-attacks"))
     return pieces
 
@@ -152,6 +163,7 @@ def _render_fig3(results: Mapping[str, Values]) -> Rendering:
                 f"{chance_limit(10 * len(methods['CRT'])):.1f} in 95 of 100, not 0.",
             ),
             _sharp(low, high),
+            _unprotected(methods[SELECTIVE]),
         ),
         tables=(
             Grid(
@@ -172,6 +184,22 @@ def _sharp(low: float, high: float) -> Judgement:
     if high < chance_limit(10):
         return Judgement(claim, ClaimVerdict.NOT_TESTABLE, f"{reason} Too little training to memorise anything.")
     return Judgement.of(claim, low < chance_limit(10), reason=reason)
+
+
+def _unprotected(rows: Mapping[float, Values]) -> Judgement:
+    """The claim on selective DP-SGD: what the policy misses is trained on plainly."""
+    claim = "Selective DP-SGD exposes canaries as training without noise does, given any γ above 0."
+    found = {rate: one["largest"] for rate, one in rows.items()}
+    reason = (
+        "Largest exposure " + ", ".join(f"{bits:.2f} bits at γ = {rate:g}" for rate, bits in found.items()) + "."
+    )
+    loud = [rate for rate, bits in found.items() if rate > 0.0 and bits > chance_limit(10)]
+    if not loud:
+        return Judgement(
+            claim, ClaimVerdict.NOT_TESTABLE, f"{reason} The LSTM learns too little to tell from chance."
+        )
+    held = found[0.0] < chance_limit(10) and len(loud) == len(found) - 1
+    return Judgement.of(claim, held, reason=f"{reason} By chance below {chance_limit(10):.1f} in 95 of 100.")
 
 
 def _render_membership(name: str, column: str, what: str, results: Mapping[str, Values]) -> Rendering:
@@ -200,37 +228,19 @@ def _render_membership(name: str, column: str, what: str, results: Mapping[str, 
     )
 
 
+_figure = partial(Experiment, paper=Paper.CRT, pieces=_pieces, needs_training=True)
+
 EXPERIMENTS: Final = (
-    Experiment(
-        name="crt-fig2",
-        paper=Paper.CRT,
-        title="utility and guarantee",
-        pieces=_pieces,
-        render=_render_fig2,
-        needs_training=True,
-    ),
-    Experiment(
-        name="crt-fig3",
-        paper=Paper.CRT,
-        title="canary exposure against the miss rate",
-        pieces=_pieces,
-        render=_render_fig3,
-        needs_training=True,
-    ),
-    Experiment(
+    _figure(name="crt-fig2", title="utility and guarantee", render=_render_fig2),
+    _figure(name="crt-fig3", title="canary exposure against the miss rate", render=_render_fig3),
+    _figure(
         name="crt-fig4",
-        paper=Paper.CRT,
         title="membership inference against the miss rate",
-        pieces=_pieces,
-        render=lambda results: _render_membership("crt-fig4", "auc", "membership inference", results),
-        needs_training=True,
+        render=partial(_render_membership, "crt-fig4", "auc", "membership inference"),
     ),
-    Experiment(
+    _figure(
         name="crt-fig5",
-        paper=Paper.CRT,
         title="group membership inference against the miss rate",
-        pieces=_pieces,
-        render=lambda results: _render_membership("crt-fig5", "group_auc", "group membership inference", results),
-        needs_training=True,
+        render=partial(_render_membership, "crt-fig5", "group_auc", "group membership inference"),
     ),
 )

@@ -135,20 +135,25 @@ class Rendering:
 class Piece:
     """A part of the work that is computed, cached and resumed by itself.
 
-    `parameters` are JSON values and all that `compute` may depend on, besides the seed. Experiments that need the
-    same pieces name what they share: it is computed once, and all pieces of that name draw from one source, so
-    that they see the same data.
+    `parameters` are JSON values and all that `compute` may depend on, besides the seed and the `files` that it
+    reads from the user's folder of data, which it finds as `parameters["data"]`. Experiments that need the same
+    pieces name what they share: it is computed once, and all pieces of that name draw from one source, so that they
+    see the same data.
     """
 
     name: str
     parameters: Values
     compute: Compute
     shared: str = ""
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """A figure or table of a paper. `scales` are those it was written for; `needs_training` costs minutes."""
+    """A figure or table of a paper. `scales` are those it was written for; `needs_training` costs minutes.
+
+    `render` is given the results of the pieces whose files are there: at least one.
+    """
 
     name: str
     paper: Paper
@@ -161,3 +166,8 @@ class Experiment:
     def __post_init__(self) -> None:
         if not self.name.startswith(f"{self.paper.value}-"):
             raise ValueError(f"the name of an experiment begins with its paper's: {self.name}")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files of the user's folder of data that one of its pieces reads at the first scale."""
+        return tuple(dict.fromkeys(name for piece in self.pieces(self.scales[0]) for name in piece.files))

@@ -42,8 +42,9 @@ def _index(folder: Path) -> str:
     table = _table(Grid("Papers", ("page", *(verdict.value for verdict in ClaimVerdict)), tuple(rows)))
     lead = (
         "What `reticent reproduce` finds when it re-runs the papers' figures and tables on what the package "
-        "brings, the embedded model and generated text, in minutes. Levels differ from the printed ones, of "
-        "larger models and other corpora; the claims are about orders, and are judged one by one."
+        "brings, the embedded model and generated text, in minutes; a few also read public files that the user "
+        "has (`--data DIR`). Levels differ from the printed ones, of larger models and other corpora; the claims "
+        "are about orders, and are judged one by one."
     )
     return "\n".join(["# Results", "", lead, "", *table]).rstrip() + "\n"
 
@@ -85,6 +86,7 @@ def _overview(chosen: Sequence[Reproduction]) -> list[str]:
 def _section(one: Reproduction, folder: Path) -> list[str]:
     name, rendering = one.experiment.name, one.rendering
     command = f"reticent reproduce {name} --scale {one.scale.value} --seed {one.seed} --out RUN"
+    command += " --data DIR" if one.experiment.files else ""
     lines = [
         f"## {name}: {one.experiment.title}",
         "",

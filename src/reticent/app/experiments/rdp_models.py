@@ -13,6 +13,7 @@ of each kind: a single model understates the mean over models, by about a nat.
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -291,21 +292,19 @@ def _render_map(results: Mapping[str, Values]) -> Rendering:
     )
 
 
+_figure = partial(Experiment, paper=Paper.RDP, needs_training=True)
+
 EXPERIMENTS: Final = (
-    Experiment(
+    _figure(
         name="rdp-fig3-canary",
-        paper=Paper.RDP,
         title="secrecy of a canary under DP fine-tuning",
         pieces=_canary_pieces,
         render=_render_canary,
-        needs_training=True,
     ),
-    Experiment(
+    _figure(
         name="rdp-fig4-table1",
-        paper=Paper.RDP,
         title="risk map and the texts most at risk",
         pieces=lambda scale: [Piece("map", dict(MAP[scale]), _map)],
         render=_render_map,
-        needs_training=True,
     ),
 )

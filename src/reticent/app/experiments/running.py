@@ -2,10 +2,13 @@
 
     RUN/pieces/<experiment>/<piece>-<key>.json     a finished piece: its key's content, seconds, values
 
-The key is a hash of experiment (or what several share), piece, scale, parameters, seed and the package's version:
-change one of them and the piece is computed anew, change none and it is read. A piece's file is written whole or
-not at all, so a run that was killed goes on with the pieces it lacks. Nothing else is remembered: deleting a file
-is how to compute it again.
+The key is a hash of all that a piece's values may depend on: experiment (or what several share), piece, scale,
+parameters, seed, the contents of the files it reads, the code that it runs (`sources`) and the versions of the
+libraries. Change one of them and the piece is computed anew, change none and it is read: a result is never stale. A
+piece's file is written whole or not at all, so a run that was killed goes on with the pieces it lacks. Nothing else
+is remembered: deleting a file is how to compute it again.
+
+Pieces are independent: an engine runs several at once, each in a process with one thread.
 """
 
 import hashlib
@@ -18,13 +21,29 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent import __version__
+from reticent.app.engine import EngineSettings, Told, open_engine, run_pieces
+from reticent.app.engine import Piece as Work
 from reticent.app.experiments.experiment import Experiment, Piece, Rendering, Scale, Values
+from reticent.app.experiments.sources import source_fingerprint
+from reticent.app.run_directory import versions
 from reticent.core.document import check_schema, read_document, write_document
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 Observe = Callable[[str, bool], None]
+Land = Callable[[str, Values], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How experiments are run: `data` holds the files that some of them read; no engine is this process alone."""
+
+    folder: Path
+    scale: Scale = Scale.SMALL
+    seed: int = 7
+    data: Path | None = None
+    engine: EngineSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,70 +80,95 @@ class Reproduction:
         }
 
 
-def reproduce(
-    experiment: Experiment,
-    folder: Path,
-    *,
-    scale: Scale,
-    seed: int,
-    observe: Observe = lambda _, __: None,
-) -> Reproduction:
-    """Compute the pieces that `folder` lacks, then render all; `observe(piece, was cached)` after each."""
-    pieces = _pieces(experiment, scale)
-    values: dict[str, Values] = {}
-    seconds, computed = 0.0, 0
+def reproduce(experiment: Experiment, course: Course, *, observe: Observe = lambda _, __: None) -> Reproduction:
+    """Compute the pieces that the folder lacks, then render all; `observe(piece, was cached)` after each."""
+    pieces = _pieces(experiment, course)
+    paths = {piece.name: _path(course.folder, _content(experiment, piece, course)) for piece in pieces}
+    missing = []
     for piece in pieces:
-        content = _content(experiment, piece, scale=scale, seed=seed)
-        path = _path(folder, content)
-        document = _cached(path, content)
-        is_cached = document is not None
-        if document is None:
-            document = _computed(piece, content, seed=seed)
-            write_document(path, document)
-            computed += 1
-        values[piece.name] = document["values"]
-        seconds += document["seconds"]
-        observe(piece.name, is_cached)
+        if _cached(paths[piece.name], _content(experiment, piece, course)) is None:
+            missing.append(piece)
+        else:
+            observe(piece.name, True)
+
+    def land(name: str, document: Values) -> None:
+        write_document(paths[name], document)
+        observe(name, False)
+
+    _compute(experiment, missing, course, land)
+    documents = {piece.name: read_document(paths[piece.name]) for piece in pieces}
+    values = {name: document["values"] for name, document in documents.items()}
     return Reproduction(
         experiment=experiment,
-        scale=scale,
-        seed=seed,
+        scale=course.scale,
+        seed=course.seed,
         values=values,
-        seconds=seconds,
-        computed=computed,
+        seconds=sum(document["seconds"] for document in documents.values()),
+        computed=len(missing),
         rendering=experiment.render(values),
     )
 
 
-def is_finished(experiment: Experiment, folder: Path, *, scale: Scale, seed: int) -> bool:
-    """Whether every piece stands in `folder`, so that `reproduce` computes nothing."""
-    contents = [_content(experiment, piece, scale=scale, seed=seed) for piece in _pieces(experiment, scale)]
-    return all(_cached(_path(folder, content), content) is not None for content in contents)
+def is_finished(experiment: Experiment, course: Course) -> bool:
+    """Whether every piece whose files are there stands in the folder, so that `reproduce` computes nothing."""
+    contents = [_content(experiment, piece, course) for piece in _present(experiment, course)]
+    return bool(contents) and all(_cached(_path(course.folder, one), one) is not None for one in contents)
 
 
-def _pieces(experiment: Experiment, scale: Scale) -> Sequence[Piece]:
-    if scale not in experiment.scales:
+def lacks_files(experiment: Experiment, course: Course) -> tuple[str, ...]:
+    """Files without which no piece of an experiment can be computed; none where at least one piece can."""
+    if _present(experiment, course):
+        return ()
+    return tuple(dict.fromkeys(name for piece in experiment.pieces(course.scale) for name in piece.files))
+
+
+def _present(experiment: Experiment, course: Course) -> list[Piece]:
+    """The pieces whose files are there."""
+    folder = course.data
+    return [
+        piece
+        for piece in experiment.pieces(course.scale)
+        if not piece.files or (folder is not None and all((folder / name).is_file() for name in piece.files))
+    ]
+
+
+def _pieces(experiment: Experiment, course: Course) -> Sequence[Piece]:
+    if course.scale not in experiment.scales:
         raise ConfigError(
             f"{experiment.name} was not written for this scale",
-            found=scale.value,
+            found=course.scale.value,
             expected=" or ".join(one.value for one in experiment.scales),
         )
-    pieces = experiment.pieces(scale)
+    if lacking := lacks_files(experiment, course):
+        raise ConfigError(
+            f"{experiment.name} reads files that the package does not bring",
+            expected=", ".join(lacking),
+            hint="give --data DIR, the folder that holds them",
+        )
+    pieces = _present(experiment, course)
     if not pieces or len({piece.name for piece in pieces}) != len(pieces):
         raise ValueError(f"{experiment.name} needs pieces with distinct names")
     return pieces
 
 
-def _content(experiment: Experiment, piece: Piece, *, scale: Scale, seed: int) -> Values:
+def _content(experiment: Experiment, piece: Piece, course: Course) -> Values:
     """All that a piece's values may depend on."""
-    return {
+    content = {
         "experiment": piece.shared or experiment.name,
         "piece": piece.name,
-        "scale": scale.value,
+        "scale": course.scale.value,
         "parameters": piece.parameters,
-        "seed": seed,
-        "version": __version__,
+        "seed": course.seed,
+        "source": source_fingerprint(piece.compute),
+        "versions": versions(),
+        "files": {name: _file_digest(course.data / name) for name in piece.files if course.data is not None},
     }
+    read: Values = json.loads(json.dumps(content, allow_nan=False))
+    return read
+
+
+def _file_digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
 
 
 def _path(folder: Path, content: Values) -> Path:
@@ -140,26 +184,41 @@ def _cached(path: Path, content: Values) -> Values | None:
         return None
     document = read_document(path)
     check_schema(document, SCHEMA_VERSION, kind="piece of an experiment")
-    if document.get("content") != json.loads(json.dumps(content)):
+    if document.get("content") != content:
         raise ConfigError(
             f"{path}: this piece is not the one its name says", hint="delete it to compute the piece again"
         )
     return document
 
 
-def _computed(piece: Piece, content: Values, *, seed: int) -> Values:
+def _compute(experiment: Experiment, pieces: Sequence[Piece], course: Course, land: Land) -> None:
+    """Compute the pieces, in this process or by the engine's; each one's document lands as it is finished."""
+    if course.engine is None or not pieces:
+        for piece in pieces:
+            land(piece.name, compute_piece(experiment, piece, course))
+        return
+    jobs = [Work(piece.name, (experiment.name, piece.name, course)) for piece in pieces]
+    with open_engine(course.engine) as engine:
+        run_pieces(jobs, compute_named, engine=engine, land=land)
+
+
+def compute_named(job: tuple[str, str, Course], _: Told) -> Values:
+    """A piece's document by the names of experiment and piece: what a worker is asked for."""
+    from reticent.app.experiments.catalogue import experiments
+
+    name, wanted, course = job
+    experiment = experiments()[name]
+    return compute_piece(experiment, next(one for one in _pieces(experiment, course) if one.name == wanted), course)
+
+
+def compute_piece(experiment: Experiment, piece: Piece, course: Course) -> Values:
     """Compute a piece, with a source of randomness of its own, or with that of all that share it: the same data."""
-    randomness = Randomness.seeded(seed).child(str(content["experiment"]))
+    content = _content(experiment, piece, course)
+    randomness = Randomness.seeded(course.seed).child(str(content["experiment"]))
     if not piece.shared:
         randomness = randomness.child(piece.name)
+    parameters = dict(piece.parameters) | ({"data": str(course.data)} if piece.files else {})
     began = time.perf_counter()
-    values = piece.compute(piece.parameters, randomness)
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "content": content,
-        "seconds": round(time.perf_counter() - began, 3),
-        "values": values,
-    }
-    # Read as it will be from the file, so that a first run and a later one render from the same values.
-    read: Values = json.loads(json.dumps(document, allow_nan=False))
-    return read
+    values = piece.compute(parameters, randomness)
+    seconds = round(time.perf_counter() - began, 3)
+    return {"schema_version": SCHEMA_VERSION, "content": content, "seconds": seconds, "values": values}

@@ -8,6 +8,7 @@ converged. A canary's beam rank is a lower bound on its true rank.
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from reticent.app.experiments.experiment import (
@@ -296,29 +297,25 @@ def _render_table2(results: Mapping[str, Values]) -> Rendering:
     )
 
 
+_figure = partial(Experiment, paper=Paper.UPDATES, needs_training=True)
+
 EXPERIMENTS: Final = (
-    Experiment(
+    _figure(
         name="updates-table1",
-        paper=Paper.UPDATES,
         title="differential score by copies and word frequency",
         pieces=_table1_pieces,
         render=_render_table1,
-        needs_training=True,
     ),
-    Experiment(
+    _figure(
         name="updates-fig1",
-        paper=Paper.UPDATES,
         title="score of a token by the prefix that is known",
         pieces=_fig1_pieces,
         render=_render_fig1,
-        needs_training=True,
     ),
-    Experiment(
+    _figure(
         name="updates-table2",
-        paper=Paper.UPDATES,
         title="re-training, continued training and two stages",
         pieces=_table2_pieces,
         render=_render_table2,
-        needs_training=True,
     ),
 )

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from reticent.app.ensemble_manifest import MANIFEST
 from reticent.app.ensemble_prediction import PredictionSettings, answering, settings_of
+from reticent.app.run_ledger import LedgerPlace
 from reticent.app.server.chat import ChatFormat
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
@@ -27,6 +28,8 @@ from reticent.prediction.clipped_differences import ClippedDifferences
 from reticent.prediction.mechanism import Mechanism
 from reticent.prediction.predictor import Predictor
 from reticent.prediction.shaping import Shaping
+
+_ROUNDING: Final = 1.0 - 1e-12  # more than the products' rounding
 
 
 class Reshape(Protocol):
@@ -72,13 +75,18 @@ def is_ensemble(run: Path) -> bool:
 
 @contextmanager
 def open_ensemble(
-    run: Path, settings: PredictionSettings, *, name: str, ensemble: Ensemble | None = None
+    run: Path,
+    settings: PredictionSettings,
+    *,
+    name: str,
+    ensemble: Ensemble | None = None,
+    place: LedgerPlace | None = None,
 ) -> Iterator[Backend]:
     """An ensemble with its ledger, which is made at the first use and refused where it is not what it was.
 
     LedgerError: the ledger is missing for a run that has answered before, rolled back, edited or another's.
     """
-    with answering(run, settings, ensemble=ensemble) as opened:
+    with answering(run, settings, ensemble=ensemble, place=place) as opened:
         models = opened.predictor.ensemble
         yield Backend(
             name=name,
@@ -91,13 +99,18 @@ def open_ensemble(
 
 
 def reshaping(settings: PredictionSettings, ensemble: Ensemble) -> Reshape:
-    """The mechanism of the settings for any shaping; those that were asked for lately are kept."""
+    """The mechanism of the settings for any shaping; those that were asked for lately are kept.
+
+    Guarantee: an answer of any shaping costs at most what the budget was calibrated for.
+    """
     plain = settings.set_up(ensemble).mechanism
 
     @lru_cache(maxsize=256)
     def mechanism(shaping: Shaping) -> Mechanism:
-        if isinstance(plain, ClippedDifferences):  # its clip follows the temperature
-            return settings.set_up(ensemble, shaping).mechanism
+        if isinstance(plain, ClippedDifferences):
+            # Priced by the range 2C/(Bτ), which was calibrated: the clip C follows the temperature τ, nothing else.
+            clip = plain.clip * (shaping.temperature / plain.shaping.temperature) * _ROUNDING
+            return replace(plain, clip=clip, shaping=shaping)
         return cast("Mechanism", replace(cast("Any", plain), shaping=shaping))
 
     return mechanism

@@ -1,6 +1,7 @@
 """What the scheduler works on: a job is one request, a continuation one of the texts that it asks for.
 
-Both belong to the scheduler's thread once submitted; `Job.is_cancelled` alone is set from outside.
+Both belong to the scheduler once submitted, a continuation to one of its threads at a time. `Job.is_cancelled`
+alone is set from outside.
 """
 
 import asyncio
@@ -36,7 +37,6 @@ class Continuation:
     def accept(self, token: int, end_token: int | None) -> Piece:
         """The piece of a token that was charged and drawn. The end token is charged too and has no text."""
         self.drawn += 1
-        self.job.drawn += 1
         if token == end_token:
             return Piece(self.index, self.growth.end(), "stop")
         text = self.growth.add(token)
@@ -61,9 +61,13 @@ class Job:
     deadline: float
     inbox: "asyncio.Queue[Item]"
     continuations: list[Continuation] = field(default_factory=list)
-    drawn: int = 0
     is_cancelled: bool = False
     is_over: bool = False
+
+    @property
+    def drawn(self) -> int:
+        """Tokens of all its texts."""
+        return sum(continuation.drawn for continuation in self.continuations)
 
     @property
     def is_late(self) -> bool:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Final
@@ -25,9 +25,8 @@ from typing import Any, Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from reticent.accounting.ledger_location import open_ledger
 from reticent.app.ensemble_prediction import PredictionSettings
-from reticent.app.run_directory import RunDirectory
+from reticent.app.run_ledger import LedgerPlace
 from reticent.app.server.backend import Backend, open_ensemble
 from reticent.app.server.keys import KeyFile
 from reticent.app.server.limits import Limits
@@ -43,12 +42,14 @@ _SETTLED: Final = 5.0  # seconds after which a worker that ends is started again
 class Serving:
     """What a server is started with: all public but the contents of the files it names.
 
-    `settings` is None for a model whose weights are protected. `memfree` is the training text for its filter.
+    `settings` is None for a model whose weights are protected. `memfree` is the training text for its filter;
+    `ledger` where an ensemble is charged.
     """
 
     run: Path
     name: str
     settings: PredictionSettings | None
+    ledger: LedgerPlace = field(default_factory=LedgerPlace)
     limits: Limits = field(default_factory=Limits)
     keys: Path | None = None
     memfree: Path | None = None
@@ -80,6 +81,10 @@ class Serving:
             )
         if self.operator_port is not None and self.keys is None:
             raise ConfigError("the operator's page needs --keys with an operator's key")
+        if self.ledger.address is not None and self.settings is None:
+            raise ConfigError(
+                "a model whose weights are protected has nothing to charge", hint="leave --ledger out"
+            )
         if self.memfree is not None and self.settings is not None:
             raise ConfigError(
                 "MemFree would void an ensemble's guarantee",
@@ -101,7 +106,7 @@ def is_loopback(host: str) -> bool:
 def open_backend(serving: Serving) -> Iterator[Backend]:
     """The model or ensemble of a server, its ledger checked from the first row to the last."""
     if serving.settings is not None:
-        with open_ensemble(serving.run, serving.settings, name=serving.name) as backend:
+        with open_ensemble(serving.run, serving.settings, name=serving.name, place=serving.ledger) as backend:
             yield backend
         return
     from reticent.app.server.weights import n_gram_index, open_weights
@@ -125,7 +130,7 @@ def serve(serving: Serving) -> int:
         port = stack.enter_context(_bound(serving))
         if serving.workers > 1:
             with open_backend(serving):  # refuses what must be refused, and makes the ledger, once for all workers
-                pass
+                serving = replace(serving, ledger=replace(serving.ledger, joins=False))
             stack.enter_context(_operator_port(serving, keys))
             return _workers(serving, port)
         backend = stack.enter_context(open_backend(serving))
@@ -208,7 +213,7 @@ def _operator_port(serving: Serving, keys: KeyFile | None) -> Iterator[None]:
     with ExitStack() as stack:
         ledger = None
         if serving.settings is not None and serving.settings.mechanism is not Kind.PUBLIC:
-            ledger = stack.enter_context(open_ledger(RunDirectory.open(serving.run).ledger))
+            ledger = stack.enter_context(serving.ledger.open(serving.run))
         quotas = Quotas(usage_path(serving.keys))
         app = operator_app(ledger, keys, quotas, name=serving.name)
         page = uvicorn.Server(web_config(app, host="127.0.0.1", port=serving.operator_port))

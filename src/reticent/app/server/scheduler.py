@@ -1,7 +1,11 @@
-"""Continuous batching: one thread owns the ensemble and gives every waiting text a token a turn.
+"""Continuous batching: every waiting text gets a token a turn, many texts in one look-up and one durable charge.
 
     take up to `batch` texts, fairly → drop the cancelled and the late → one look-up, one durable charge, one draw
     each (`Predictor.step`) → hand the pieces out → put back what goes on
+
+Two threads take turns side by side: while the texts of one are looked up, those of the other are mixed, charged and
+drawn, so that neither the processor waits for the disk nor the ensemble for the mixing. Look-ups and charges are
+each made one at a time. With few texts one turn takes them all: half of them would not be looked up much faster.
 
 A text joins at the next turn and leaves when it is done; nobody waits for a whole batch to finish. A continuation
 that was cancelled before its turn is not looked up, so it costs nothing. A piece is handed out only after `step`
@@ -11,7 +15,9 @@ nothing was drawn.
 A turn ends on a grid of 2 ms from its beginning: writing down a charge of zero is some microseconds shorter than
 one of many digits, which many tokens would show to whoever times them.
 
-The thread writes no log line with a text, a token or a cost; of an unexpected error it logs type and place.
+While charges fail, requests are refused (503) and the ledger is looked at every second, so that the server says by
+itself when it can answer again. No log line holds a text, a token or a cost; of an unexpected error it is type and
+place.
 """
 
 import logging
@@ -31,13 +37,16 @@ from reticent.prediction.predictor import Predictor
 LOG: Final = logging.getLogger("reticent.serve")
 
 GRAIN: Final = 0.002  # seconds
+LANES: Final = 2  # threads that take turns
+_SHARED: Final = 8  # texts from which on the threads share them
+_RETRY: Final = 1.0  # seconds between two looks at a ledger that failed
 
 Delivery = tuple[Job, Item]
 Deliver = Callable[[Sequence[Delivery]], None]
 
 
 class Scheduler:
-    """The one thread that draws tokens. `deliver` is called in it, with the pieces of a turn."""
+    """The threads that draw tokens. `deliver` is called in them, with the pieces of a turn."""
 
     def __init__(
         self, predictor: Predictor, deliver: Deliver, *, batch: int, capacity: int, metrics: Metrics
@@ -52,7 +61,10 @@ class Scheduler:
         self._wake = threading.Condition()
         self._is_stopping = False
         self._can_charge = True
-        self._thread = threading.Thread(target=self._run, name="reticent-ensemble", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, name=f"reticent-ensemble-{lane}", daemon=True)
+            for lane in range(LANES)
+        ]
 
     @property
     def load(self) -> int:
@@ -61,20 +73,22 @@ class Scheduler:
 
     @property
     def is_ready(self) -> bool:
-        """Whether answers can be given: the thread lives and the last charge reached the disk."""
-        return self._thread.is_alive() and self._can_charge and not self._is_stopping
+        """Whether answers can be given: the threads live and the last charge reached the disk."""
+        return all(thread.is_alive() for thread in self._threads) and self._can_charge and not self._is_stopping
 
     def start(self) -> None:
         """Begin to take turns."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Refuse what waits, finish the turn and end the thread."""
+        """Refuse what waits, finish the turns and end the threads."""
         with self._wake:
             self._is_stopping = True
-            self._wake.notify()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+            self._wake.notify_all()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout)
 
     def submit(self, job: Job) -> None:
         """Take a job in, all of its continuations or none: 429 by load alone."""
@@ -96,14 +110,36 @@ class Scheduler:
 
     def _run(self) -> None:
         while True:
-            with self._wake:
-                while not len(self._queue) and not self._is_stopping:
-                    self._wake.wait()
-                chosen = self._queue.take(len(self._queue) if self._is_stopping else self._batch)
+            chosen = self._chosen()
             if self._is_stopping:
                 self._refuse(chosen, unavailable())
                 return
-            self._turn(chosen)
+            if chosen:
+                self._turn(chosen)
+            else:
+                self._look_again()
+
+    def _chosen(self) -> list[Continuation]:
+        """The texts of the next turn; none where it is time to look at the ledger again."""
+        with self._wake:
+            while not len(self._queue) and not self._is_stopping:
+                if not self._wake.wait(None if self._can_charge else _RETRY):
+                    return []
+            if self._is_stopping:
+                return self._queue.take(len(self._queue))
+            share = self._load if self._load < _SHARED else -(-self._load // LANES)
+            return self._queue.take(min(self._batch, share))
+
+    def _look_again(self) -> None:
+        """Whether the ledger can be used again, though nobody asks for anything."""
+        try:
+            self._predictor.check()
+        except LedgerError:
+            return
+        except Exception as error:  # the thread goes on
+            LOG.error("the ledger could not be looked at: %s", place_of(error))
+            return
+        self._can_charge = True
 
     def _turn(self, chosen: Sequence[Continuation]) -> None:
         """One token for each, or a refusal."""
@@ -132,7 +168,7 @@ class Scheduler:
         """Pieces to their jobs; what is not finished waits for its next turn."""
         end = self._predictor.ensemble.public.end_token
         pieces: list[Delivery] = []
-        going_on = []
+        going_on, finished = [], []
         for continuation, token in zip(live, tokens, strict=True):
             try:
                 piece = continuation.accept(token, end)
@@ -144,18 +180,23 @@ class Scheduler:
             if piece.finish is None:
                 going_on.append(continuation)
             else:
-                self._leave(continuation)
+                finished.append(continuation)
         with self._wake:
             for continuation in going_on:
                 self._queue.put(continuation)
+            if going_on:
+                self._wake.notify()
+        self._uncount(len(finished))
         self._deliver(pieces)
+        self._close(finished)  # after the pieces: it may have to wait for a look-up of other texts
 
     def _still_wanted(self, chosen: Sequence[Continuation]) -> list[Continuation]:
         """Without the cancelled, which cost nothing from now on, and the late, which are told so."""
         wanted = []
         for continuation in chosen:
             if continuation.job.is_cancelled:
-                self._leave(continuation)
+                self._uncount(1)
+                self._close([continuation])
             elif continuation.job.is_late:
                 self._refuse([continuation], timed_out())
             else:
@@ -182,21 +223,27 @@ class Scheduler:
         """Tell each job once; its other continuations leave at their next turn."""
         told: list[Delivery] = []
         for continuation in continuations:
-            self._leave(continuation)
-            if not continuation.job.is_over:
-                continuation.job.is_over = continuation.job.is_cancelled = True
-                told.append((continuation.job, refusal))
+            with self._wake:  # another thread may hold other texts of the job
+                if not continuation.job.is_over:
+                    continuation.job.is_over = continuation.job.is_cancelled = True
+                    told.append((continuation.job, refusal))
+        self._uncount(len(continuations))
         if told:
             self._deliver(told)
+        self._close(continuations)
 
-    def _leave(self, continuation: Continuation) -> None:
-        """Free what a continuation held."""
-        if continuation.handle is not None:
-            self._predictor.close(continuation.handle)
-            continuation.handle = None
+    def _uncount(self, number: int) -> None:
+        """So many texts are no longer held."""
         with self._wake:
-            self._load -= 1
+            self._load -= number
             self._metrics.load.set(self._load)
+
+    def _close(self, continuations: Sequence[Continuation]) -> None:
+        """Free what the ensemble holds of texts that have ended."""
+        for continuation in continuations:
+            if continuation.handle is not None:
+                self._predictor.close(continuation.handle)
+                continuation.handle = None
 
 
 def _wait_for_grid(begun: float) -> None:

@@ -1,0 +1,130 @@
+"""A fingerprint of the code that a piece of an experiment runs: change the code and the piece is another one.
+
+    the function and what it names in its own module, then every module of the package that those import, whole,
+    within functions too, and so on; of packages also the files that are no code (the embedded model's weights)
+
+Comments, docstrings and layout do not count: what is hashed is the syntax tree. Neither does the rendering of
+results, which stands beside the function that computes them but is not named by it, nor the frame that runs and
+prints. Modules that are found by a string at run time are not seen; other packages count by their versions.
+"""
+
+import ast
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import reticent
+
+_ROOT: Final = Path(reticent.__file__).parent
+_NAME: Final = reticent.__name__
+# The nouns of an experiment: they hold what was computed and compute nothing.
+_FRAME: Final = frozenset({f"{_NAME}.app.experiments.experiment"})
+
+
+@cache
+def source_fingerprint(compute: Callable[..., Any]) -> str:
+    """The fingerprint of a function of a module and of all that it composes."""
+    nodes = _reachable(_tree(Path(str(sys.modules[compute.__module__].__file__))), compute.__qualname__)
+    modules = _closure(module for node in nodes for module in _imported(node))
+    own = [ast.dump(node) for node in nodes]
+    return _hashed([*own, *(_module_fingerprint(module) for module in sorted(modules))])
+
+
+def _hashed(parts: Iterable[str]) -> str:
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def _reachable(tree: ast.Module, name: str) -> list[ast.stmt]:
+    """Statements of a module, in order, that define `name` (`Class.method` is its class) or what it names."""
+    defined: dict[str, list[ast.stmt]] = {}
+    for node in tree.body:
+        for each in _bound(node):
+            defined.setdefault(each, []).append(node)
+    wanted, seen = [name.partition(".")[0]], set[str]()
+    kept: list[ast.stmt] = []
+    while wanted:
+        one = wanted.pop()
+        if one not in seen:
+            seen.add(one)
+            for node in defined.get(one, ()):
+                kept.append(node)
+                wanted += [inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)]
+    return [node for node in tree.body if any(node is other for other in kept)]
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """Names that a statement of a module binds; those under `if TYPE_CHECKING` do nothing at run time."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+    else:
+        yield from (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    """Modules of the package that are imported anywhere within a node."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.ImportFrom) and inner.module:
+            names = [inner.module, *(f"{inner.module}.{alias.name}" for alias in inner.names)]
+        elif isinstance(inner, ast.Import):
+            names = [alias.name for alias in inner.names]
+        else:
+            continue
+        yield from (name for name in names if name.partition(".")[0] == _NAME and _file(name) is not None)
+
+
+def _closure(modules: Iterable[str]) -> set[str]:
+    """The modules and all that they import, with the packages that hold them."""
+    waiting, found = list(modules), set[str]()
+    while waiting:
+        module = waiting.pop()
+        if module not in found and module not in _FRAME:
+            found.add(module)
+            waiting += [*_imports(module), module.rpartition(".")[0] or module]
+    return found
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    path = _file(module)
+    return frozenset() if path is None else frozenset(_imported(_tree(path)))
+
+
+@cache
+def _module_fingerprint(module: str) -> str:
+    path = _file(module)
+    assert path is not None
+    beside: list[Path] = []
+    if path.name == "__init__.py":
+        beside = [
+            one for one in sorted(path.parent.iterdir()) if one.is_file() and one.suffix not in (".py", ".md")
+        ]
+    digests = [f"{one.name} {hashlib.blake2b(one.read_bytes(), digest_size=8).hexdigest()}" for one in beside]
+    return _hashed([module, ast.dump(_tree(path)), *digests])
+
+
+def _file(module: str) -> Path | None:
+    """The file of a module of the package; None where the name is none."""
+    path = _ROOT.joinpath(*module.split(".")[1:])
+    candidates = (path / "__init__.py", path.with_suffix(".py"))
+    return next((one for one in candidates if one.is_file()), None)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    """The syntax tree without docstrings."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:]
+    return tree
