@@ -58,10 +58,9 @@ class Pull:
         self._parts = parts.reshape(-1, count, size)  # [n, k, V]
         self._public = public.reshape(-1, 1, size)  # [n, 1, V]
         self.parts = len(self._parts) * count
-        self.chi_square: Floats = np.empty(self.parts)  # the excess at order 2 is θ² times this
+        self.chi_square: Floats = np.zeros(self.parts)  # the excess at order 2 is θ² times this
         self._moments: Floats | None = None
         self._pieces: list[tuple[slice, Floats, Floats]] = []  # which of the n·k, u and d [rows, columns]
-        self.chi_square[:] = 0.0
         for texts, columns in _pieces(*self._parts.shape):
             r = self._public[texts, :, columns]
             root = np.reciprocal(np.sqrt(r))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reticent.app.update_regimes import Update
+from reticent.core.estimate import mean_per_token
 
 CONFIDENCE = 0.95
 
@@ -41,15 +42,10 @@ class Spread:
 
 def spread(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Spread:
     """The mean of one number a repetition; of one repetition nothing is known but its value."""
-    from scipy.stats import t
-
-    if not values or not 0.0 < confidence < 1.0:
-        raise ValueError("a spread needs values, and a confidence between 0 and 1")
-    mean = float(np.mean(values))
-    if len(values) == 1:
-        return Spread(mean, -np.inf, np.inf, 1)
-    half = float(t.ppf(0.5 + confidence / 2.0, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5)
-    return Spread(mean, mean - half, mean + half, len(values))
+    if not values:
+        raise ValueError("a spread needs values")
+    found = mean_per_token(values, [1] * len(values), confidence=confidence)
+    return Spread(found.value, found.low, found.high, len(values))
 
 
 def class_spread(updates: Sequence[Update], beginning: str = "", *, confidence: float = CONFIDENCE) -> Spread:

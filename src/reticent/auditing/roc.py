@@ -16,24 +16,15 @@ Scores may be ±∞ but never NaN. Independent targets are assumed; of several r
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.intervals import normal_quantile, rate_lower, rate_upper
+from reticent.core.estimate import Estimate as Estimate
 
 Floats = NDArray[np.float64]
 _BISECTIONS = 80
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its two-sided interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 def as_scores(scores: ArrayLike, *, name: str) -> Floats:

@@ -26,7 +26,7 @@ from reticent.models.batched_decoder import BatchedDecoder
 from reticent.models.batching import LOGIT_BYTES
 from reticent.models.decoder_weights import read_decoder
 from reticent.models.huggingface import HuggingFaceModel, unwrap
-from reticent.models.scoring import finite, public_is_finite
+from reticent.models.scoring import public_is_finite
 
 T = TypeVar("T", bound=np.floating)
 
@@ -160,8 +160,7 @@ class AdapterStreams:
             hidden = self._decoder.read(
                 column, cache=self._cache, slots=[_slot(text) for text in ordered], starts=starts
             )
-            found = of_hidden(hidden[:, :, 0])  # [n, R, V]
-        finite(found[:, 0].astype(np.float64))  # a broken private row is left to the mechanism
+            found = public_is_finite(of_hidden(hidden[:, :, 0]))  # [n, R, V]
         for text in texts:
             text.read = len(text.tokens)
         if order == list(range(len(texts))):

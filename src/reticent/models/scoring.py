@@ -7,7 +7,7 @@ chosen token alone and a few rows at a time. Long rows are read in pieces throug
 one forward stay within `batching.LOGIT_BYTES`.
 """
 
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from reticent.models.batching import LOGIT_BYTES
 from reticent.models.stream import Stream
 
 Floats = NDArray[np.float64]
+T = TypeVar("T", bound=np.floating)
 
 _PIECE: Final = 2**21  # logits per log-softmax: a piece that stays in a processor's cache
 
@@ -53,7 +54,7 @@ def score(stream: Stream, inputs: torch.Tensor, targets: torch.Tensor, *, vocabu
     return finite(result)
 
 
-def finite(log_probs: Floats) -> Floats:
+def finite(log_probs: NDArray[T]) -> NDArray[T]:
     """The array itself, refused where the model computed NaN: a score that is not one must not travel on."""
     if np.isnan(log_probs).any():
         raise ModelError(
@@ -63,7 +64,7 @@ def finite(log_probs: Floats) -> Floats:
     return log_probs
 
 
-def public_is_finite(log_probs: Floats) -> Floats:
+def public_is_finite(log_probs: NDArray[T]) -> NDArray[T]:
     """Look-ups [..., 1 + rows, V] themselves, refused where the public row is not made of numbers.
 
     A private row that is broken is left as it is: to refuse it would tell something of that part. Mechanisms put

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
 
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
@@ -159,10 +158,8 @@ def over_seeds(scores: Sequence[Score], *, confidence: float = 0.95) -> Spread:
         return Spread(_exp(mean), _exp(low), _exp(high), 1)
     if not np.isfinite(losses).all():
         return Spread(_exp(mean), 0.0, math.inf, len(losses))
-    width = float(
-        student.ppf(0.5 + 0.5 * confidence, len(losses) - 1) * losses.std(ddof=1) / math.sqrt(len(losses))
-    )
-    return Spread(_exp(mean), _exp(mean - width), _exp(mean + width), len(losses))
+    found = mean_per_token(losses.tolist(), [1] * len(losses), confidence=confidence)
+    return Spread(_exp(mean), _exp(found.low), _exp(found.high), len(losses))
 
 
 def paired_ratio(ours: Sequence[Score], theirs: Sequence[Score], *, confidence: float = 0.95) -> Spread:

@@ -83,10 +83,11 @@ class Reproduction:
 def reproduce(experiment: Experiment, course: Course, *, observe: Observe = lambda _, __: None) -> Reproduction:
     """Compute the pieces that the folder lacks, then render all; `observe(piece, was cached)` after each."""
     pieces = _pieces(experiment, course)
-    paths = {piece.name: _path(course.folder, _content(experiment, piece, course)) for piece in pieces}
+    contents = {piece.name: _content(experiment, piece, course) for piece in pieces}
+    paths = {name: _path(course.folder, content) for name, content in contents.items()}
     missing = []
     for piece in pieces:
-        if _cached(paths[piece.name], _content(experiment, piece, course)) is None:
+        if _cached(paths[piece.name], contents[piece.name]) is None:
             missing.append(piece)
         else:
             observe(piece.name, True)
