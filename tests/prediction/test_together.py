@@ -72,6 +72,29 @@ def test_a_turn_of_submix_f_is_its_texts_one_by_one(order):
     assert free > 50
 
 
+def test_while_the_horizon_is_far_a_text_gets_at_most_a_fiftieth_less_than_one_by_one():
+    shorter = 0
+    for rows, moment in turns(6, 40):
+        far = dataclasses.replace(moment, left=400)
+        mechanisms = [SubMixF(Layout.single(3), 4.0, 0.6)] * len(rows)
+        expected = one_by_one(mechanisms, rows, far)
+        for found, slow in zip(together(mechanisms, rows, far), expected, strict=True):
+            assert (found.costs <= slow.costs * (1.0 + 1e-7) + 1e-11).all()
+            assert (found.costs >= slow.costs * (1.0 - 0.02) - 1e-11).all()
+            shorter += (found.costs < slow.costs * (1.0 - 1e-5)).sum()
+    assert shorter > 20  # the look ahead was spared
+
+
+def test_wide_texts_are_mixed_one_by_one():
+    rng = np.random.default_rng(8)
+    rows = np.stack([random_pmfs(rng, 4, 60_000, scale=0.5) for _ in range(2)])
+    mechanisms = [SubMixF(Layout.single(3), 4.0, 0.6)] * 2
+    moment = Moment(remaining=np.full(3, 0.05), left=400)
+    for found, slow in zip(together(mechanisms, rows, moment), one_by_one(mechanisms, rows, moment), strict=True):
+        np.testing.assert_array_equal(found.costs, slow.costs)
+        np.testing.assert_array_equal(found.pmf, slow.pmf)
+
+
 def test_texts_shaped_each_in_their_own_way_are_mixed_together():
     for rows, moment in turns(2, 10, texts=8):
         mechanisms = [SubMixF(Layout.single(3), 4.0, 0.6, SHAPINGS[i // 2]) for i in range(8)]

@@ -45,6 +45,11 @@ def columns_at_once(rows: int) -> int:
     return max(256, PIECE // max(rows, 1))
 
 
+def texts_at_once(rows: int, size: int) -> int:
+    """How many texts of so many rows and columns are worth working on together: one where a row alone is long."""
+    return max(1, 4 * columns_at_once(rows) // size)
+
+
 class Pull:
     """How far parts h_i [k, V] pull from the public model r [V]: G = r + θ (h_i − r) against r, for any θ < 1.
 
@@ -60,6 +65,7 @@ class Pull:
         self.parts = len(self._parts) * count
         self.chi_square: Floats = np.zeros(self.parts)  # the excess at order 2 is θ² times this
         self._moments: Floats | None = None
+        self._shortfall: Floats | None = None
         self._pieces: list[tuple[slice, Floats, Floats]] = []  # which of the n·k, u and d [rows, columns]
         for texts, columns in _pieces(*self._parts.shape):
             r = self._public[texts, :, columns]
@@ -99,6 +105,16 @@ class Pull:
                             last = power
             self._moments = found
         return self._moments
+
+    def shortfall(self) -> Floats:
+        """Σ (h−r)²/r·|u| of each part [k] over the tokens that it says less than the public model: u < 0."""
+        if self._shortfall is None:
+            found = np.zeros(self.parts)
+            for rows, tilt, pulled in self._pieces:
+                below = np.minimum(pulled, 0.0, out=self._spare(0, tilt.shape))
+                found[rows] += np.vecdot(below, np.multiply(pulled, tilt, out=self._spare(1, tilt.shape)))
+            self._shortfall = -found
+        return self._shortfall
 
     def reverse(self, theta: Floats) -> Curve:
         """I_a(r‖G) − 1 at weights θ [k] with its slope, for a whole order.
@@ -292,6 +308,23 @@ def _from_sums(sums: Floats, weights: Floats) -> Curve:
     slopes = 1.0 + ((j + 1) * sums[:, 1]).sum(axis=1) / np.maximum(excess, _TINY)
     worst = np.where(np.isnan(excess), np.inf, excess)
     return np.maximum(worst[0], worst[1]), np.where(worst[0] > worst[1], slopes[0], slopes[1])
+
+
+def reverse_ceiling(pull: Pull, theta: Floats) -> Curve:
+    """A bound on I_a(r‖G) − 1 at weights θ < 1 [k], for a whole order a, with its slope: no pass over a vocabulary.
+
+    I_a(r‖G) − 1 = θ² Σ (h−r)²/r·f(θu), f(x) = Σ_j (a−j) (1+x)^−j, j = 1..a−1, falls and is convex. So f(θu) ≤ f(0)
+    where u ≥ 0, and below 0, where u ≥ −1, f lies under its chord: f(θu) ≤ f(0) + (f(−θ) − f(0))·|u|.
+    """
+    order = int(pull.order)
+    j = np.arange(1, order)[:, None]
+    with np.errstate(over="ignore"):
+        terms = (order - j) * (1.0 - theta) ** -j  # [a − 1, k], of f(−θ)
+        rise = terms.sum(axis=0) - order * (order - 1) / 2.0
+        grown = theta * (j * terms).sum(axis=0) / (1.0 - theta)
+        total = order * (order - 1) / 2.0 * pull.chi_square + rise * pull.shortfall()
+        slope = 2.0 + grown * pull.shortfall() / np.maximum(total, _TINY)
+        return theta**2 * total, slope
 
 
 def forward_curve(moments: Floats, theta: Floats) -> Curve:

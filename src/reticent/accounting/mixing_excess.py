@@ -130,6 +130,11 @@ def _add_excesses(sums: Floats, p: Floats, q: Floats, space: Floats, degree: int
 
 
 def mixture_pmf(parts: Floats, public: Floats, weights: Floats, *, common: bool) -> Floats:
-    """(1/k) Σ λ_i h_i + (1−λ_i) r as a pmf [V]; `common` mixes the mean of the parts with the mean weight."""
-    shares = np.full(len(weights), weights.mean()) if common else weights
-    return np.asarray((shares / len(shares)) @ parts + (1.0 - shares.mean()) * public)
+    """(1/k) Σ λ_i h_i + (1−λ_i) r as pmfs [..., V], of parts [..., k, V], public [..., V] and weights [..., k].
+
+    `common` mixes the mean of the parts with the mean weight.
+    """
+    count = weights.shape[-1]
+    mean = weights.sum(axis=-1, keepdims=True) / count  # [..., 1]
+    shares = np.repeat(mean, count, axis=-1) if common else weights
+    return np.asarray(np.vecmat(shares / count, parts) + (1.0 - mean) * public)

@@ -19,7 +19,14 @@ from collections.abc import Callable
 import numpy as np
 
 from reticent.accounting.mixing_charge import common_share
-from reticent.accounting.mixing_curves import Curve, Halves, Pull, forward_curve, is_polynomial
+from reticent.accounting.mixing_curves import (
+    Curve,
+    Halves,
+    Pull,
+    forward_curve,
+    is_polynomial,
+    reverse_ceiling,
+)
 from reticent.accounting.mixing_excess import symmetric_divergence
 from reticent.core.model import Floats
 
@@ -117,15 +124,42 @@ def _logistic(z: Floats) -> Floats:
 
 
 def filtered_weights(pull: Pull, caps: Floats, *, parts: int, weight_limit: float) -> Floats:
-    """SubMix-F: the largest λ_i ≤ λmax [k] whose charge (`filtered_pmf_charges`) is at most its cap [k]."""
+    """SubMix-F: a λ_i ≤ λmax [k] whose charge (`filtered_pmf_charges`) is at most its cap [k], and hardly less.
+
+    With many parts, hence small θ, and a whole order it is the largest at which the exact I_a(G‖r) and a ceiling of
+    I_a(r‖G) (`reverse_ceiling`) keep the cap, which needs no pass over the vocabulary; else the largest at which
+    the charge itself does. A cap paces the spending, and what a token leaves is there for the next; what is charged
+    is computed afresh, exactly.
+    """
     share = common_share(parts, weight_limit)
     scale = parts * share  # θ = λ/(k w)
     if pull.order == math.inf:
         return np.minimum(scale * _ratio_weights(pull, caps), weight_limit)
     target = np.expm1(np.minimum((pull.order - 1.0) * caps, 700.0)) / share
-    # A cap paces the spending: within 1e-9 of it is near enough, and what is charged is computed afresh.
-    theta = _pulled_weights(pull, target, upper=weight_limit / scale, verified=False)
+    upper = weight_limit / scale
+    if is_polynomial(pull.order) and upper <= _SMALL:
+        theta = _ceiling_weights(pull, target, upper=upper)
+    else:
+        theta = _pulled_weights(pull, target, upper=upper, verified=False)
     return np.minimum(theta * scale, weight_limit)
+
+
+def _ceiling_weights(pull: Pull, target: Floats, *, upper: float) -> Floats:
+    """Largest θ ≤ upper [k] with the forward excess and the ceiling of the reverse one at most the target [k]."""
+    moments = pull.moments()
+
+    def curve(theta: Floats) -> Curve:
+        forward, reverse = forward_curve(moments, theta), reverse_ceiling(pull, theta)
+        is_forward = forward[0] > reverse[0]
+        return np.maximum(forward[0], reverse[0]), np.where(is_forward, forward[1], reverse[1])
+
+    return solve(
+        curve,
+        target,
+        guess=_quadratic(target, pull.chi_square, pull.order),
+        upper=np.full_like(target, upper),
+        steps=_ceiling_steps(pull.order, upper),
+    )
 
 
 def radius_weights(pull: Pull, radius: float) -> Floats:
@@ -165,10 +199,15 @@ def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
         return np.asarray(np.sqrt(target / (0.5 * order * (order - 1.0) * np.maximum(chi_square, _TINY))))
 
 
+_SMALL = 0.25  # θ up to which the ceiling is tight: its weights were at most a tenth below the largest
 _SINGLE_ORDERS = 4.0  # above which powers of a ratio may leave the range of single precision
 
 # Steps to 1e-9, found on rows that differ by up to e^±30: public numbers alone decide how many.
 _ROUGH_STEPS = 12
+
+
+def _ceiling_steps(order: float, upper: float) -> int:
+    return _forward_steps(order, upper) + 1
 
 
 def _forward_steps(order: float, upper: float) -> int:

@@ -134,11 +134,11 @@ class Shaping:
 
 def _normalised(masses: NDArray[np.floating]) -> Shaped:
     """Float64 pmfs of masses [1 + rows, V], on the tokens that the public model gives any mass."""
-    if masses.ndim != 2 or not np.isfinite(masses[0]).all():
+    if masses.ndim != 2 or not -np.inf < (least := masses[0].min()) <= (top := masses[0].max()) < np.inf:
         raise ValueError("a look-up is a [rows, V] array whose public row is made of numbers")
     support: NDArray[np.int64] | None = None
-    if masses[0].min() <= masses[0].max() * math.exp(_FLOOR):
-        support = np.flatnonzero(masses[0] > masses[0].max() * math.exp(_FLOOR))
+    if least <= top * math.exp(_FLOOR):
+        support = np.flatnonzero(masses[0] > top * math.exp(_FLOOR))
     kept = masses if support is None else masses[:, support]
     pmfs = kept.astype(np.float64)
     total = pmfs.sum(axis=1, keepdims=True)

@@ -9,11 +9,13 @@ the mean λ* (`common`) or with each λ_i. Charges are leave-one-out. A token wh
 budget (strictly, as printed) is not charged, the protocol STOPs, and from then on the public model answers. Its
 promise is instance-level; the stopping time, charges and weights are private.
 
-Several texts of one turn are mixed by SubMix-F together, since with a small vocabulary most of the time goes into
-calls and not into numbers. They mean what they mean one by one: a text may spend what those before it leave. As a
-charge only grows with its weight, a text costs its cap, or what λmax costs where that is less; so one look at λmax
-gives everybody's cap ahead, and one search all weights. What is really charged is then held against what is really
-left, text by text, in whole units of the ledger: a charge never passes what remains, whatever the search did.
+Several texts of one turn are mixed by SubMix-F together where the vocabulary is small, since there most of the time
+goes into calls and not into numbers. They mean what they mean one by one: a text may spend what those before it
+leave. As a charge only grows with its weight, a text costs its cap, or what λmax costs where that is less; so one
+look at λmax gives everybody's cap ahead, and one search all weights. While the horizon is far that look is spared:
+all before a text are taken to spend their caps, which gives it at most a fiftieth less. What is really charged is
+then held against what is really left, text by text, in whole units of the ledger: a charge never passes what
+remains, whatever the search did.
 
 Spent and healthy parts take the same arithmetic. Does not charge or draw: see `reticent.prediction.predictor`.
 """
@@ -23,9 +25,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.accounting.mixing_charge import common_share
-from reticent.accounting.mixing_curves import Pull
+from reticent.accounting.mixing_curves import Pull, texts_at_once
 from reticent.accounting.mixing_excess import filtered_pmf_charges, leave_one_out_charges, mixture_pmf
 from reticent.core.errors import ConfigError
 from reticent.core.event import FilteredCharge, RealisedCharge
@@ -38,6 +41,7 @@ from reticent.prediction.shaping import Rows, Shaped, Shaping
 HASTE = 1.5  # how much faster than evenly a part may spend what remains
 _LEAST_CAP = 2.0**-40  # the ledger's unit: a smaller charge cannot be paid exactly
 _MARGIN = 1.0 - 1e-9  # aim below the cap by more than the solver's rounding
+_NEGLIGIBLE = 0.02  # of what remains: what the texts of a turn may spend while the horizon is far
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +94,15 @@ class SubMixF:
         return isinstance(other, SubMixF) and replace(other, shaping=self.shaping) == self
 
     def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
-        """One token for each of n texts; those with as many tokens to choose from are mixed together.
+        """One token for each of n texts; those with as many, and few, tokens to choose from are mixed together.
 
         Guarantee: that of `release` for every one of them, where what remains is what the texts before it leave.
         """
         found: list[Release] = []
-        for _, group in groupby(shaped, key=lambda each: len(each.public)):
-            found += self._mix(list(group), _after(moment, found))
+        for size, group in groupby(shaped, key=lambda each: len(each.public)):
+            texts, at_once = list(group), texts_at_once(self.layout.parts, size)
+            for start in range(0, len(texts), at_once):
+                found += self._mix(texts[start : start + at_once], _after(moment, found))
         return found
 
     def _mix(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
@@ -107,21 +113,19 @@ class SubMixF:
         pull = Pull(parts, public, self.order)
         remaining = np.maximum(np.asarray(moment.remaining, dtype=np.float64), 0.0)
         highest = np.full(parts.shape[:2], np.inf)  # of a single text nobody needs to know
-        if len(shaped) > 1:
+        if len(shaped) > 1 and HASTE * len(shaped) > _NEGLIGIBLE * moment.left:
             most = np.full(pull.parts, limit)
             highest = filtered_pmf_charges(pull, most, parts=count, weight_limit=limit).reshape(highest.shape)
         caps = _caps(remaining, HASTE / np.maximum(moment.left - np.arange(len(shaped)), 1), highest)
         found = filtered_weights(pull, caps.reshape(-1), parts=count, weight_limit=limit)
         charges = filtered_pmf_charges(pull, found, parts=count, weight_limit=limit).reshape(caps.shape)
-        weights = found.reshape(caps.shape)
-        releases = []
-        for number, each in enumerate(shaped):
-            fits = (caps[number] >= _LEAST_CAP) & (in_units(charges[number]) <= remaining)
-            own, costs = np.where(fits, weights[number], 0.0), np.where(fits, charges[number], 0.0)
-            remaining = remaining - in_units(costs)
-            pmf = mixture_pmf(parts[number], public[number], own, common=False)
-            releases.append(Release(each.spread(pmf), costs, FilteredCharge(self.order, largest_cost(costs))))
-        return releases
+        fits = _paid(in_units(charges), caps >= _LEAST_CAP, remaining)  # [n, k]
+        costs = np.where(fits, charges, 0.0)
+        pmfs = mixture_pmf(parts, public, np.where(fits, found.reshape(caps.shape), 0.0), common=False)  # [n, S]
+        return [
+            Release(each.spread(pmf), own, FilteredCharge(self.order, largest_cost(own)))
+            for each, pmf, own in zip(shaped, pmfs, costs, strict=True)
+        ]
 
 
 def _stacked(arrays: Sequence[Floats]) -> Floats:
@@ -140,6 +144,15 @@ def _caps(remaining: Floats, paces: Floats, highest: Floats) -> Floats:
         costs = np.where(caps[number] >= _LEAST_CAP, np.minimum(highest[number], caps[number] / _MARGIN), 0.0)
         remaining = np.maximum(remaining - in_units(costs), 0.0)
     return caps
+
+
+def _paid(units: Floats, is_enough: NDArray[np.bool_], remaining: Floats) -> NDArray[np.bool_]:
+    """Which charges [n, k], in the ledger's units, are made: what is left after the texts before can pay them."""
+    paid = np.empty_like(is_enough)
+    for number, own in enumerate(units):
+        paid[number] = is_enough[number] & (own <= remaining)
+        remaining = remaining - np.where(paid[number], own, 0.0)  # whole units: exact
+    return paid
 
 
 @dataclass(frozen=True, slots=True)

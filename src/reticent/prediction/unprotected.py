@@ -6,8 +6,8 @@ trained, and drawing from it is post-processing. The ensemble's mean protects no
 passes it, the refusals themselves tell members from others, and it has **no guarantee**. Its event is `NonPrivate`.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from reticent.core.errors import ConfigError
 from reticent.core.event import Composed, NonPrivate
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
-from reticent.prediction.mechanism import ANSWERS, Layout, Moment, Release, uniform_costs
-from reticent.prediction.shaping import Shaping
+from reticent.prediction.mechanism import ANSWERS, Layout, Mechanism, Moment, Release, uniform_costs
+from reticent.prediction.shaping import Masses, Rows, Shaped, Shaping
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,19 @@ class PublicModel:
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:  # noqa: ARG002
         """The public model's token."""
-        shaped = self.shaping.shape(rows[:1])
-        return Release(shaped.spread(shaped.public), np.zeros(self.layout.parts), Composed(()))
+        return self.release_shaped([self.shape(rows)], moment)[0]
+
+    def shape(self, rows: Rows) -> Shaped:
+        """The public pmf of a look-up [1 + rows, V]."""
+        return self.shaping.shape(Masses(rows.values[:1]) if isinstance(rows, Masses) else rows[:1])
+
+    def is_like(self, other: Mechanism) -> bool:
+        """Whether the other differs in its shaping at most."""
+        return isinstance(other, PublicModel) and replace(other, shaping=self.shaping) == self
+
+    def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:  # noqa: ARG002
+        """The public model's token for each of n texts."""
+        return [Release(each.spread(each.public), np.zeros(self.layout.parts), Composed(())) for each in shaped]
 
 
 @dataclass(frozen=True, slots=True)

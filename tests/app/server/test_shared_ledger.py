@@ -15,7 +15,6 @@ from reticent.app import cli
 from reticent.app.ensemble_prediction import answers_given
 from reticent.app.run_ledger import LedgerPlace
 from reticent.app.server.launching import Serving
-from reticent.app.server.scheduler import LANES
 from reticent.core.errors import ConfigError, LedgerError
 from tests.accounting.conftest import postgres  # noqa: F401
 from tests.accounting.postgres_server import PASSWORD, USER
@@ -275,7 +274,7 @@ def test_no_received_token_is_uncharged_when_servers_and_database_are_killed(tmp
     print(f"{fleet.received()} tokens received, {charged[0]} charged, {3 * rounds} kills")
     assert charged[0] == charged[1]
     # Of each kill, at most what was under way was charged and never received: a token a client and turn.
-    assert fleet.received() <= charged[0] <= fleet.received() + (3 * rounds + 1) * 2 * CLIENTS * LANES
+    assert fleet.received() <= charged[0] <= fleet.received() + (3 * rounds + 1) * 2 * CLIENTS
     with place.open(fleet.runs[0]) as ledger:
         assert max(ledger.spent().values()) > 0.9 * ledger.budget.limit  # the budget was met, and held
 

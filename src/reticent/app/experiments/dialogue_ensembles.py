@@ -105,8 +105,13 @@ def dialogue_ensemble(
     training, held_out = dialogue_texts(settings, randomness=randomness)
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
         ensemble = train_ensemble(training, settings, Path(name), randomness=randomness)
+    return ensemble, read_passages(ensemble, held_out, answers=answers)
+
+
+def read_passages(ensemble: AdapterEnsemble, held_out: Corpus, *, answers: int) -> list[Passage]:
+    """Held-out texts with all look-ups, cut after so many tokens in all."""
     texts = ensemble.public.encode(held_out.texts)
-    return ensemble, list(passages(ensemble, (text[:_LENGTH] for text in texts), answers=answers))
+    return list(passages(ensemble, (text[:_LENGTH] for text in texts), answers=answers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

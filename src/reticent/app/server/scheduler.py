@@ -3,9 +3,9 @@
     take up to `batch` texts, fairly → drop the cancelled and the late → one look-up, one durable charge, one draw
     each (`Predictor.step`) → hand the pieces out → put back what goes on
 
-Two threads take turns side by side: while the texts of one are looked up, those of the other are mixed, charged and
-drawn, so that neither the processor waits for the disk nor the ensemble for the mixing. Look-ups and charges are
-each made one at a time. With few texts one turn takes them all: half of them would not be looked up much faster.
+One thread takes the turns. Two of them, one looking up while the other mixes, were measured and dropped: on a small
+model they spend more on handing the interpreter to each other than they save, on a larger one they halve the batch
+and compete for the memory.
 
 A text joins at the next turn and leaves when it is done; nobody waits for a whole batch to finish. A continuation
 that was cancelled before its turn is not looked up, so it costs nothing. A piece is handed out only after `step`
@@ -37,8 +37,6 @@ from reticent.prediction.predictor import Predictor
 LOG: Final = logging.getLogger("reticent.serve")
 
 GRAIN: Final = 0.002  # seconds
-LANES: Final = 2  # threads that take turns
-_SHARED: Final = 8  # texts from which on the threads share them
 _RETRY: Final = 1.0  # seconds between two looks at a ledger that failed
 
 Delivery = tuple[Job, Item]
@@ -46,7 +44,7 @@ Deliver = Callable[[Sequence[Delivery]], None]
 
 
 class Scheduler:
-    """The threads that draw tokens. `deliver` is called in them, with the pieces of a turn."""
+    """The thread that draws tokens. `deliver` is called in it, with the pieces of a turn."""
 
     def __init__(
         self, predictor: Predictor, deliver: Deliver, *, batch: int, capacity: int, metrics: Metrics
@@ -61,10 +59,7 @@ class Scheduler:
         self._wake = threading.Condition()
         self._is_stopping = False
         self._can_charge = True
-        self._threads = [
-            threading.Thread(target=self._run, name=f"reticent-ensemble-{lane}", daemon=True)
-            for lane in range(LANES)
-        ]
+        self._thread = threading.Thread(target=self._run, name="reticent-ensemble", daemon=True)
 
     @property
     def load(self) -> int:
@@ -73,22 +68,20 @@ class Scheduler:
 
     @property
     def is_ready(self) -> bool:
-        """Whether answers can be given: the threads live and the last charge reached the disk."""
-        return all(thread.is_alive() for thread in self._threads) and self._can_charge and not self._is_stopping
+        """Whether answers can be given: the thread lives and the last charge reached the disk."""
+        return self._thread.is_alive() and self._can_charge and not self._is_stopping
 
     def start(self) -> None:
         """Begin to take turns."""
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Refuse what waits, finish the turns and end the threads."""
+        """Refuse what waits, finish the turn and end the thread."""
         with self._wake:
             self._is_stopping = True
             self._wake.notify_all()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join(timeout)
+        if self._thread.is_alive():
+            self._thread.join(timeout)
 
     def submit(self, job: Job) -> None:
         """Take a job in, all of its continuations or none: 429 by load alone."""
@@ -127,8 +120,7 @@ class Scheduler:
                     return []
             if self._is_stopping:
                 return self._queue.take(len(self._queue))
-            share = self._load if self._load < _SHARED else -(-self._load // LANES)
-            return self._queue.take(min(self._batch, share))
+            return self._queue.take(self._batch)
 
     def _look_again(self) -> None:
         """Whether the ledger can be used again, though nobody asks for anything."""
@@ -184,11 +176,9 @@ class Scheduler:
         with self._wake:
             for continuation in going_on:
                 self._queue.put(continuation)
-            if going_on:
-                self._wake.notify()
         self._uncount(len(finished))
         self._deliver(pieces)
-        self._close(finished)  # after the pieces: it may have to wait for a look-up of other texts
+        self._close(finished)
 
     def _still_wanted(self, chosen: Sequence[Continuation]) -> list[Continuation]:
         """Without the cancelled, which cost nothing from now on, and the late, which are told so."""
@@ -223,10 +213,9 @@ class Scheduler:
         """Tell each job once; its other continuations leave at their next turn."""
         told: list[Delivery] = []
         for continuation in continuations:
-            with self._wake:  # another thread may hold other texts of the job
-                if not continuation.job.is_over:
-                    continuation.job.is_over = continuation.job.is_cancelled = True
-                    told.append((continuation.job, refusal))
+            if not continuation.job.is_over:
+                continuation.job.is_over = continuation.job.is_cancelled = True
+                told.append((continuation.job, refusal))
         self._uncount(len(continuations))
         if told:
             self._deliver(told)
