@@ -141,9 +141,9 @@ def _normalised(masses: NDArray[np.floating]) -> Shaped:
         support = np.flatnonzero(masses[0] > top * math.exp(_FLOOR))
     kept = masses if support is None else masses[:, support]
     pmfs = kept.astype(np.float64)
-    total = pmfs.sum(axis=1, keepdims=True)
-    broken = ~((total > 0.0) & (total < np.inf))[:, 0]  # as above; or no mass on the public support
-    if broken.any():
+    total = pmfs.sum(axis=1)
+    if not 0.0 < total.min() <= total.max() < np.inf:  # a broken part, as above; or no mass on the public support
+        broken = ~((total > 0.0) & (total < np.inf))
         pmfs[broken], total[broken] = pmfs[0], total[0]
-    pmfs /= total
+    pmfs /= total[:, None]
     return Shaped(pmfs[0], pmfs[1:], support, int(masses.shape[1]))
