@@ -58,6 +58,8 @@ class HuggingFaceModel:
         )
         self._start_token, self._end_token = special_tokens(base.config, tokenizer, self._vocabulary_size)
         self._token_budget = token_budget or choose_budget(self._vocabulary_size, self.device)
+        limit = getattr(self._core.config.get_text_config(), "max_position_embeddings", None)
+        self._context_length = None if limit is None else int(limit)
         self._marked: tuple[object, str] | None = None
         self._can_pack: bool | None = None
 
@@ -82,8 +84,7 @@ class HuggingFaceModel:
     @property
     def context_length(self) -> int | None:
         """Longest sequence, start token included; None for recurrent and other models without position limit."""
-        limit = getattr(self._core.config.get_text_config(), "max_position_embeddings", None)
-        return None if limit is None else int(limit)
+        return self._context_length
 
     @property
     def start_token(self) -> int:
