@@ -8,8 +8,8 @@ Each verb runs as a user would run it, in a process of its own. Its memory is th
 workers held together, looked at twenty times a second; its time is the processor time of all of them, so that other
 work on the machine does not count. Peers work on the same texts in turns, on one core by processor time: Presidio
 with the same patterns, datasketch's MinHash (128 permutations, the same shingles of eight bytes) beside our
-signatures. Records are generated dialogues, one in ten an exact and one in ten a near copy of an earlier one; the
-corpus is written as a stream.
+signatures, and text-dedup's where it is installed, which has fewer shingles to hash. Records are generated
+dialogues, one in ten an exact and one in ten a near copy of an earlier one; the corpus is written as a stream.
 """
 
 import json
@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import psutil
 from rich.console import Console
 from rich.table import Table
@@ -37,6 +38,7 @@ MEGABYTES = int(os.environ.get("RETICENT_BENCH_MB", "40"))
 ROUNDS = 3
 TEXTS = 300
 WORKERS = int(os.environ.get("RETICENT_BENCH_WORKERS", "1"))
+TEXT_DEDUP = "text-dedup, its shingles of five words"
 _LOOK = 0.05  # seconds between two looks at memory
 
 
@@ -147,6 +149,31 @@ def datasketch_signatures(texts: list[str]) -> list[object]:
     return made
 
 
+def text_dedup_signatures(texts: list[str]) -> list[object] | None:
+    """Signatures of text-dedup, as its command computes them, of its own shingles of five words; None without it.
+
+    It wants packages that this project does not (Spark, a data set library), so it is not in the lock.
+    """
+    try:
+        from text_dedup import minhash
+    except ImportError:
+        return None
+    largest, prime = np.uint32((1 << 32) - 1), np.uint64((1 << 61) - 1)  # its default, 64 bits
+    draw = np.random.RandomState(42).randint
+    settings = {
+        "num_perm": 128,
+        "ngram_size": 5,
+        "min_length": 5,
+        "hashranges": [(start, start + 8) for start in range(0, 128, 8)],
+        "permutations": tuple(draw(low, prime, 128, dtype=np.uint64) for low in (1, 0)),
+        "hash_func": minhash.sha1_hash,
+        "dtype": np.uint64,
+        "max_hash": largest,
+        "modulo_prime": prime,
+    }
+    return [minhash.embed_func(text, number, **settings) for number, text in enumerate(texts)]
+
+
 def peers() -> dict[str, float]:
     """Megabytes a second on one core, by processor time; medians, turns alternate."""
     texts = [record.text for record in generate_dialogues(TEXTS, randomness=Randomness.seeded(9))]
@@ -158,6 +185,8 @@ def peers() -> dict[str, float]:
         "signatures": lambda: signatures(texts),
         "datasketch MinHash, the same shingles": lambda: datasketch_signatures(texts),
     }
+    if text_dedup_signatures(texts[:1]) is not None:
+        contenders[TEXT_DEDUP] = lambda: text_dedup_signatures(texts)
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(ROUNDS):
         for name, work in contenders.items():
@@ -184,12 +213,16 @@ def main() -> None:
     beside = Table(title="One core, processor time", box=None)
     for column in ("", "MB/s", "ratio"):
         beside.add_column(column, justify="left" if not column else "right")
-    for ours, theirs in (
+    for ours, *rivals in (
         ("patterns", "presidio-analyzer, the same patterns"),
-        ("signatures", "datasketch MinHash, the same shingles"),
+        ("signatures", "datasketch MinHash, the same shingles", TEXT_DEDUP),
     ):
-        beside.add_row(ours, f"{speeds[ours]:.2f}", f"{speeds[ours] / speeds[theirs]:.1f}×")
-        beside.add_row(theirs, f"{speeds[theirs]:.2f}", "")
+        beside.add_row(ours, f"{speeds[ours]:.2f}", "")
+        for rival in rivals:
+            if rival in speeds:
+                beside.add_row(f"  {rival}", f"{speeds[rival]:.2f}", f"1/{speeds[ours] / speeds[rival]:.1f}")
+            else:
+                beside.add_row(f"  {rival}", "–", "not installed")
     console.print(beside)
 
 
