@@ -220,7 +220,7 @@ def main() -> None:
         beside.add_row(ours, f"{speeds[ours]:.2f}", "")
         for rival in rivals:
             if rival in speeds:
-                beside.add_row(f"  {rival}", f"{speeds[rival]:.2f}", f"1/{speeds[ours] / speeds[rival]:.1f}")
+                beside.add_row(f"  {rival}", f"{speeds[rival]:.2f}", f"{speeds[rival] / speeds[ours]:.3f}×")
             else:
                 beside.add_row(f"  {rival}", "–", "not installed")
     console.print(beside)

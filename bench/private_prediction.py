@@ -39,6 +39,7 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from reticent.app.experiments.dialogue_ensembles import (  # noqa: E402
+    LENGTH,
     EnsembleSettings,
     PrivateRecipe,
     assemble,
@@ -131,7 +132,8 @@ def setups_of(ensemble: AdapterEnsemble, training: Corpus, *, halves: bool) -> d
     if halves:
         return {kind.value: set_up(kind, TARGET, layout) for kind in OF_HALVES}
     setups = {}
-    options = Options(index=NGramIndex(ensemble.public.encode(training.texts), NGRAM))
+    learnt = (text[:LENGTH] for text in ensemble.public.encode(training.texts))
+    options = Options(index=NGramIndex(learnt, NGRAM))
     for kind in KINDS:
         for limit in WEIGHT_LIMITS if kind is Kind.SUBMIX_F else (None,):
             name = f"{kind.value}, λ ≤ {limit}" if limit else kind.value
@@ -204,7 +206,7 @@ def missed(parts: int, scores: Sequence[Scores]) -> list[str]:
         f"k = {parts}: SubMix-F is not better than {name}" for name in BEATEN if not paired(name, scores).high < 1.0
     ]
     shares = gaps(OURS, scores)[0]
-    if not sum(shares) >= LEAST_GAP * len(shares) > 0:
+    if len(shares) < len(scores) or sum(shares) < LEAST_GAP * len(shares):
         found.append(f"k = {parts}: SubMix-F realises {_mean(shares)} of the gap")
     return found
 

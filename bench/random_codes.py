@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +27,13 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from reticent.accounting.parts import extraction_success  # noqa: E402
+from reticent.app.experiments.dialogue_ensembles import (  # noqa: E402
+    BASE,
+    LENGTH,
+    EnsembleSettings,
+    assemble,
+    train_members,
+)
 from reticent.auditing.codes import (  # noqa: E402
     CodeHits,
     PlantedCodes,
@@ -38,9 +46,8 @@ from reticent.core.guarantee import Unit  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.core.secret import CodeSpace, Secret  # noqa: E402
 from reticent.data.generators.codes import TEMPLATE, generate_codes  # noqa: E402
-from reticent.models.ensemble import AdapterEnsemble, Member  # noqa: E402
+from reticent.data.splits import part_of  # noqa: E402
 from reticent.models.huggingface import HuggingFaceModel  # noqa: E402
-from reticent.models.loading import load_model  # noqa: E402
 from reticent.prediction.budgets import (  # noqa: E402
     Kind,
     Target,
@@ -62,46 +69,28 @@ from reticent.training.ensemble import (  # noqa: E402
 from reticent.training.gradient_source import Computation  # noqa: E402
 from reticent.training.loop import Schedule  # noqa: E402
 from reticent.training.optimiser import Decay, OptimiserSettings  # noqa: E402
-from reticent.training.release import release_model  # noqa: E402
 from reticent.training.starting_model import Start, starting_model  # noqa: E402
 
-BASE = "embedded"
-RANK = 8
-LENGTH = 96  # tokens read of a text
 TARGET = Target(epsilon=8.0, delta=1e-5, answers=1024, unit=Unit.PART)
 CODES = 16
 CODE_LENGTHS = (2, 3, 4, 5)
 LEAST_UNDEFENDED = 0.9
 
 
-def recipe(*, epochs: float, batch: int, rate: float, decay: Decay = Decay.CONSTANT) -> MemberRecipe:
-    """How every member is trained."""
-    return MemberRecipe(
-        epochs=epochs,
-        batch=batch,
-        optimiser=OptimiserSettings(learning_rate=rate, decay=decay),
+def train_undefended(corpus: Corpus, folder: Path, *, seed: int) -> HuggingFaceModel:
+    """One model on all codes, all of its weights."""
+    how = MemberRecipe(
+        epochs=150,
+        batch=16,
+        optimiser=OptimiserSettings(learning_rate=2e-3, decay=Decay.LINEAR),
         schedule=Schedule(seconds=1e9),
         computation=Computation(token_budget=4096),
         max_length=LENGTH,
     )
-
-
-def train_one(share: Share, how: MemberRecipe, folder: Path, *, seed: int, rank: int = RANK) -> HuggingFaceModel:
-    """One adapter on one share; rank 0 trains the model itself."""
-    own = member_seed(seed, share)
-    model = starting_model(Start(source=BASE, lora_rank=rank), seed=own)
-    train_member(model, share, how, folder=folder / f"{share.name}.checkpoints", seed=own, observe=lambda _: True)
+    share = Share(0, None, corpus)
+    model = starting_model(Start(source=BASE), seed=member_seed(seed, share))
+    train_member(model, share, how, folder=folder, seed=member_seed(seed, share), observe=lambda _: True)
     return model
-
-
-def train_ensemble(corpus: Corpus, parts: int, how: MemberRecipe, folder: Path, *, seed: int) -> AdapterEnsemble:
-    """An ensemble of so many parts, its owners split by a key of the seed."""
-    shares = split_owners(corpus, parts, halves=False, key=split_key(Randomness.seeded(seed).child("key")))
-    members = []
-    for share in shares:
-        release_model(train_one(share, how, folder, seed=seed), folder / share.name, guarantee=None)
-        members.append(Member(share.part, folder / share.name))
-    return AdapterEnsemble(load_model(BASE, dtype="float32"), members, parts=[share.name for share in shares])
 
 
 def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits, CodeHits]:
@@ -114,14 +103,14 @@ def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits
     generations = TARGET.answers // (length + 2)
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
         folder = Path(name)
-        long = recipe(epochs=150, batch=16, rate=2e-3, decay=Decay.LINEAR)
-        # A folder of its own: the first part would take up the checkpoint of a share with its name.
-        whole = train_one(Share(0, None, corpus), long, folder / "undefended", seed=seed, rank=0)
+        whole = train_undefended(corpus, folder / "undefended", seed=seed)
         undefended = attack_codes(
             answers_of(whole, planted, randomness=randomness.child("undefended")), planted, generations=generations
         )
-        how = recipe(epochs=60, batch=4, rate=5e-3)
-        ensemble = train_ensemble(_spread(corpus, parts, seed), parts, how, folder, seed=seed)
+        settings = EnsembleSettings(dialogues=0, parts=parts, epochs=60, batch=4, learning_rate=5e-3)
+        key = split_key(randomness.child("key"))
+        shares = split_owners(_spread(corpus, parts, key), parts, halves=False, key=key)
+        ensemble = assemble(train_members(shares, settings, folder, randomness=randomness), settings)
     setup = set_up(Kind.SUBMIX_F, TARGET, Layout(ensemble.rows))
     assert setup.budget is not None
     predictor = Predictor(
@@ -142,13 +131,8 @@ def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits
     return undefended, private, attack_codes(guessing, planted, generations=generations)
 
 
-def _spread(corpus: Corpus, parts: int, seed: int) -> Corpus:
+def _spread(corpus: Corpus, parts: int, key: bytes) -> Corpus:
     """The codes, their holders renamed until every part has somebody: sixteen owners may leave a part empty."""
-    from dataclasses import replace
-
-    from reticent.data.splits import part_of
-
-    key = split_key(Randomness.seeded(seed).child("key"))
     names = iter(range(10**6))
     records = []
     for place, record in enumerate(corpus):

@@ -174,16 +174,16 @@ def test_scores_grow_with_copies_and_phrases_that_begin_with_frequent_words_are_
     assert first >= 0.8 * PER_CLASS * len(ORDER_SEEDS)
 
 
-RARE_SEEDS = tuple(range(31, 43))
+RARE_SEEDS = tuple(range(31, 49))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_phrases_of_rare_words_are_exposed_first(public):
-    """Table 1 at 16 copies, where phrases are half learnt: twelve seeds, six phrases a class.
+    """Table 1 at 16 copies, where phrases are half learnt: eighteen seeds, six phrases a class.
 
-    Without a difference an interval of 95 % lies above 0 in one of 40 tests. The difference is 0.17, its deviation
-    from seed to seed 0.23: tests with other twelve seeds would fail in about three of ten, these do not.
+    Without a difference an interval of 95 % lies above 0 in one of 40 tests. Twelve of the seeds, run first, had a
+    difference of 0.17 and a deviation of 0.23: tests with eighteen others would fail in about one of seven.
     """
     updates = []
     for seed in RARE_SEEDS:

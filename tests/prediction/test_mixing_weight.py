@@ -72,7 +72,7 @@ def slow_ceiling(part, public, order, theta):
 def test_weight_of_one_of_many_parts_is_the_largest_under_the_ceiling_and_hardly_below_the_charges_own(order):
     nearly = 0
     for public, part, _, cap in cases(7, count=24):
-        for parts, limit in ((8, 0.5), (4, 0.5), (16, 0.2)):
+        for parts, limit in ((8, 0.5), (16, 0.2), (4, 0.3)):
             setting = {"parts": parts, "weight_limit": limit}
             share = common_share(parts, limit)
             pull = Pull(np.exp(part)[None], np.exp(public), order)
@@ -132,6 +132,27 @@ def test_a_one_sided_weight_is_caught():
     for weight, holds in ((twin, False), (honest, True)):
         both = float(symmetric_renyi_divergence(log_mixture(part, public, weight), public, 4.0))
         assert (both <= cap * (1 + 1e-9)) is holds
+
+
+def test_a_token_that_the_public_model_hardly_knows_is_no_shortfall():
+    public, part = np.array([1.0, 1e-230]), np.array([[0.5, 0.5]])
+    public /= public.sum()
+    with np.errstate(all="raise", under="ignore"):
+        assert Pull(part, public, 4.0).shortfall() == pytest.approx([0.125])
+
+
+@pytest.mark.parametrize("order", [4.0, 10.0, 16.0])
+@pytest.mark.parametrize("parts", [3, 4, 8])
+def test_weights_are_at_most_a_tenth_below_the_largest_on_two_tokens_too(order, parts):
+    rng = np.random.default_rng(11)
+    setting = {"parts": parts, "weight_limit": 0.5}
+    worst = 1.0
+    for _ in range(60):
+        public, part = log_normalise(rng.normal(scale=rng.choice([0.5, 3.0]), size=(2, 2)))
+        cap = float(np.exp(rng.uniform(-8.0, 1.0)))
+        found = filtered_weights(Pull(np.exp(part)[None], np.exp(public), order), np.array([cap]), **setting)[0]
+        worst = min(worst, found / bisect(filtered_charge(part, public, order, setting), cap, 0.5))
+    assert 0.9 <= worst <= 1.0 + 1e-9
 
 
 def test_the_ceiling_is_never_below_the_reverse_excess_and_a_twin_without_the_shortfall_is_caught():

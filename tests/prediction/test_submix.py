@@ -79,6 +79,25 @@ def test_submix_f_equals_its_slow_oracle(order):
         assert (release.costs <= remaining).all()
 
 
+@pytest.mark.parametrize("order", [2.0, 4.0])
+def test_submix_f_of_many_parts_charges_exactly_what_it_releases_and_little_less_than_it_may(order):
+    rng = np.random.default_rng(5)
+    setting = {"parts": 8, "weight_limit": 0.5}
+    for _ in range(6):
+        left = int(rng.integers(1, 9))
+        rows = random_pmfs(rng, 9, 6, scale=1.5)
+        remaining = rng.uniform(0.01, 1.0, size=8)
+        release = SubMixF(Layout.single(8), order, 0.5).release(rows, moment(remaining, left), randomness=SEED)
+        caps = np.minimum(remaining, 1.5 * remaining / left)
+        # The weights that were charged are those that the released pmf is made of.
+        charge = [filtered_charge(row, rows[0], order, setting) for row in rows[1:]]
+        weights = [bisect(own, cost, 0.5) for own, cost in zip(charge, release.costs, strict=True)]
+        assert release.log_pmf == pytest.approx(fixed_mixture(rows[1:], rows[0], weights), abs=1e-7)
+        largest = [bisect(own, cap, 0.5) for own, cap in zip(charge, caps, strict=True)]
+        assert (release.costs <= caps).all()
+        assert (np.array(weights) >= 0.9 * np.array(largest)).all()
+
+
 @pytest.mark.parametrize("common", [True, False])
 @pytest.mark.parametrize("order", [2.0, 5.0, math.inf])
 def test_submix_equals_its_slow_oracle(order, common):

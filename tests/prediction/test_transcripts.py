@@ -58,13 +58,20 @@ def worst_ratio(mechanism, table, *, budget, horizon, order):
     "shaping", [Shaping(), Shaping(0.6), Shaping(1.4, top_k=2)], ids=["plain", "cold", "top-2"]
 )
 @pytest.mark.parametrize(
-    ("parts", "vocabulary", "horizon", "order"),
-    [(2, 2, 5, 2.0), (3, 2, 4, 4.0), (2, 3, 4, 2.5), (2, 3, 4, math.inf)],
+    ("parts", "vocabulary", "horizon", "order", "limit"),
+    [
+        (2, 2, 5, 2.0, 0.8),
+        (3, 2, 4, 4.0, 0.8),
+        (2, 3, 4, 2.5, 0.8),
+        (2, 3, 4, math.inf, 0.8),
+        (2, 2, 5, 4.0, 0.3),  # by the ceiling of the charge
+        (3, 3, 3, 2.0, 0.3),
+    ],
 )
-def test_submix_f_never_passes_its_budget(parts, vocabulary, horizon, order, shaping):
+def test_submix_f_never_passes_its_budget(parts, vocabulary, horizon, order, limit, shaping):
     for seed in range(2):
         table = RandomTable(seed, rows=parts, vocabulary=vocabulary, scale=3.0)
-        mechanism = SubMixF(Layout.single(parts), order, 0.8, shaping)
+        mechanism = SubMixF(Layout.single(parts), order, limit, shaping)
         ratio = worst_ratio(mechanism, table, budget=0.4 + seed, horizon=horizon, order=order)
         assert ratio <= 1.0 + 1e-9
 

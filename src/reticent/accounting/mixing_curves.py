@@ -112,7 +112,7 @@ class Pull:
             found = np.zeros(self.parts)
             for rows, tilt, pulled in self._pieces:
                 below = np.minimum(pulled, 0.0, out=self._spare(0, tilt.shape))
-                found[rows] += np.vecdot(below, np.multiply(pulled, tilt, out=self._spare(1, tilt.shape)))
+                found[rows] += np.vecdot(below, np.multiply(below, tilt, out=self._spare(1, tilt.shape)))
             self._shortfall = -found
         return self._shortfall
 
@@ -311,7 +311,8 @@ def _from_sums(sums: Floats, weights: Floats) -> Curve:
 
 
 def reverse_ceiling(pull: Pull, theta: Floats) -> Curve:
-    """A bound on I_a(r‖G) − 1 at weights θ < 1 [k], for a whole order a, with its slope: no pass over a vocabulary.
+    """A bound on I_a(r‖G) − 1 at weights θ < 1 [k], for a whole order a, with its slope: no pass over
+    the vocabulary a weight.
 
     I_a(r‖G) − 1 = θ² Σ (h−r)²/r·f(θu), f(x) = Σ_j (a−j) (1+x)^−j, j = 1..a−1, falls and is convex. So f(θu) ≤ f(0)
     where u ≥ 0, and below 0, where u ≥ −1, f lies under its chord: f(θu) ≤ f(0) + (f(−θ) − f(0))·|u|.

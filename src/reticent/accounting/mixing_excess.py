@@ -137,4 +137,4 @@ def mixture_pmf(parts: Floats, public: Floats, weights: Floats, *, common: bool)
     count = weights.shape[-1]
     mean = weights.sum(axis=-1, keepdims=True) / count  # [..., 1]
     shares = np.repeat(mean, count, axis=-1) if common else weights
-    return np.asarray(np.vecmat(shares / count, parts) + (1.0 - mean) * public)
+    return np.asarray(((shares / count)[..., None, :] @ parts)[..., 0, :] + (1.0 - mean) * public)

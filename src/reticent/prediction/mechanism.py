@@ -97,7 +97,7 @@ class TogetherMechanism(Mechanism, Protocol):
     def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
         """Releases of n texts; `moment` is that of the first.
 
-        Each is what `release` gives against what those before it leave, up to the search's precision.
+        Each is what `release` gives against what those before it leave, or a little less of the private parts.
         """
         ...
 

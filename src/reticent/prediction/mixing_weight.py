@@ -124,12 +124,12 @@ def _logistic(z: Floats) -> Floats:
 
 
 def filtered_weights(pull: Pull, caps: Floats, *, parts: int, weight_limit: float) -> Floats:
-    """SubMix-F: a λ_i ≤ λmax [k] whose charge (`filtered_pmf_charges`) is at most its cap [k], and hardly less.
+    """SubMix-F: a λ_i ≤ λmax [k] whose charge (`filtered_pmf_charges`) is at most its cap [k], near the largest.
 
     With many parts, hence small θ, and a whole order it is the largest at which the exact I_a(G‖r) and a ceiling of
-    I_a(r‖G) (`reverse_ceiling`) keep the cap, which needs no pass over the vocabulary; else the largest at which
-    the charge itself does. A cap paces the spending, and what a token leaves is there for the next; what is charged
-    is computed afresh, exactly.
+    I_a(r‖G) (`reverse_ceiling`) keep the cap, which needs no pass over the vocabulary a step; else the largest at
+    which the charge itself does. A cap paces the spending, and what a token leaves is there for the next; what is
+    charged is computed afresh, exactly.
     """
     share = common_share(parts, weight_limit)
     scale = parts * share  # θ = λ/(k w)
@@ -137,7 +137,7 @@ def filtered_weights(pull: Pull, caps: Floats, *, parts: int, weight_limit: floa
         return np.minimum(scale * _ratio_weights(pull, caps), weight_limit)
     target = np.expm1(np.minimum((pull.order - 1.0) * caps, 700.0)) / share
     upper = weight_limit / scale
-    if is_polynomial(pull.order) and upper <= _SMALL:
+    if is_polynomial(pull.order) and upper < min(_SMALL, 2.0 / pull.order):
         theta = _ceiling_weights(pull, target, upper=upper)
     else:
         theta = _pulled_weights(pull, target, upper=upper, verified=False)
@@ -199,7 +199,7 @@ def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
         return np.asarray(np.sqrt(target / (0.5 * order * (order - 1.0) * np.maximum(chi_square, _TINY))))
 
 
-_SMALL = 0.25  # θ up to which the ceiling is tight: its weights were at most a tenth below the largest
+_SMALL = 0.25  # θ up to which, and to 2/a, the ceiling is tight: weights at most a tenth below the largest
 _SINGLE_ORDERS = 4.0  # above which powers of a ratio may leave the range of single precision
 
 # Steps to 1e-9, found on rows that differ by up to e^±30: public numbers alone decide how many.

@@ -189,6 +189,22 @@ def test_stopping_refuses_what_waits():
         bench.job()
 
 
+def test_a_stop_between_the_choice_and_the_turn_refuses_those_that_were_not_chosen_too():
+    bench = Bench(batch=2)
+    jobs = [bench.job(str(number)) for number in range(5)]
+    plain = bench.scheduler._chosen
+
+    def chosen_before_the_stop():
+        chosen = plain()
+        bench.scheduler._is_stopping = True
+        return chosen
+
+    bench.scheduler._chosen = chosen_before_the_stop
+    bench.scheduler._run()
+    assert [job for job, item in bench.delivered if isinstance(item, Refusal)] == jobs
+    assert bench.scheduler.load == 0
+
+
 def test_the_end_token_is_charged_counted_and_has_no_text():
     bench = Bench(end=True, capacity=64, batch=64)
     bench.job(count=20, max_tokens=40)

@@ -35,7 +35,7 @@ from reticent.training.starting_model import Start, starting_model
 
 BASE: Final = "embedded"
 _RANK: Final = 8
-_LENGTH: Final = 96  # tokens read of a dialogue
+LENGTH: Final = 96  # tokens read of a dialogue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def train_members(
         optimiser=OptimiserSettings(learning_rate=settings.learning_rate),
         schedule=Schedule(seconds=1e9),
         computation=Computation(token_budget=4096),
-        max_length=_LENGTH,
+        max_length=LENGTH,
     )
     seed = randomness.child("members").fresh_seed()
     members = []
@@ -111,7 +111,7 @@ def dialogue_ensemble(
 def read_passages(ensemble: AdapterEnsemble, held_out: Corpus, *, answers: int) -> list[Passage]:
     """Held-out texts with all look-ups, cut after so many tokens in all."""
     texts = ensemble.public.encode(held_out.texts)
-    return list(passages(ensemble, (text[:_LENGTH] for text in texts), answers=answers))
+    return list(passages(ensemble, (text[:LENGTH] for text in texts), answers=answers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def private_losses(settings: EnsembleSettings, recipe: PrivateRecipe, *, randomn
     """Losses in nats of one model trained by DP-SGD, token by token, of the held-out passages of an ensemble."""
     training, held_out = dialogue_texts(settings, randomness=randomness)
     model = starting_model(Start(source=settings.source, device="cpu"), seed=0)
-    units = Units(encode_texts(model, training, max_length=_LENGTH))
+    units = Units(encode_texts(model, training, max_length=LENGTH))
     plan = PrivatePlan.for_target(
         recipe.epsilon,
         recipe.delta,
@@ -154,7 +154,7 @@ def private_losses(settings: EnsembleSettings, recipe: PrivateRecipe, *, randomn
         kept = Checkpoints(Path(name) / "checkpoints")
         train(learner, source, checkpoints=kept, schedule=Schedule(seconds=1e9), seed=0)
     model.module.eval()
-    texts = [text[:_LENGTH] for text in model.encode(held_out.texts)]
+    texts = [text[:LENGTH] for text in model.encode(held_out.texts)]
     return -np.concatenate(model.token_log_probs(texts))
 
 

@@ -1,6 +1,6 @@
 """What the scheduler works on: a job is one request, a continuation one of the texts that it asks for.
 
-Both belong to the scheduler once submitted, a continuation to one of its threads at a time. `Job.is_cancelled`
+Both belong to the scheduler once submitted, whose thread alone works on them. `Job.is_cancelled`
 alone is set from outside.
 """
 

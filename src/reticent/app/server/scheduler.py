@@ -105,6 +105,8 @@ class Scheduler:
         while True:
             chosen = self._chosen()
             if self._is_stopping:
+                with self._wake:  # what came between the choice and the stop waits as well
+                    chosen += self._queue.take(len(self._queue))
                 self._refuse(chosen, unavailable())
                 return
             if chosen:
