@@ -158,7 +158,8 @@ def _ceiling_weights(pull: Pull, target: Floats, *, upper: float) -> Floats:
         target,
         guess=_quadratic(target, pull.chi_square, pull.order),
         upper=np.full_like(target, upper),
-        steps=_ceiling_steps(pull.order, upper),
+        steps=_forward_steps(pull.order, upper),
+        verified=False,
     )
 
 
@@ -204,10 +205,6 @@ _SINGLE_ORDERS = 4.0  # above which powers of a ratio may leave the range of sin
 
 # Steps to 1e-9, found on rows that differ by up to e^±30: public numbers alone decide how many.
 _ROUGH_STEPS = 12
-
-
-def _ceiling_steps(order: float, upper: float) -> int:
-    return _forward_steps(order, upper) + 1
 
 
 def _forward_steps(order: float, upper: float) -> int:
