@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,7 @@ from reticent.app.experiments.dialogue_ensembles import (  # noqa: E402
     train_members,
 )
 from reticent.core.corpus import Corpus  # noqa: E402
+from reticent.core.errors import ConfigError  # noqa: E402
 from reticent.core.guarantee import Unit  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.models.ensemble import AdapterEnsemble  # noqa: E402
@@ -100,8 +102,11 @@ def utility(parts: int, seed: int, *, dialogues: int) -> Scores:
     settings = EnsembleSettings(dialogues=dialogues, parts=parts, epochs=3.0)
     training, held_out = dialogue_texts(settings, randomness=randomness)
     found: Scores = {}
+    key = key_without_empty_halves(training, parts, randomness=randomness)
     for halves in (False, True):
-        ensemble = trained(training, settings, halves=halves, randomness=randomness)
+        shares = split_owners(training, parts, halves=halves, key=key)
+        with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
+            ensemble = assemble(train_members(shares, settings, Path(name), randomness=randomness), settings)
         setups = setups_of(ensemble, training, halves=halves)
         scores = evaluate(
             list(setups.values()),
@@ -117,13 +122,14 @@ def utility(parts: int, seed: int, *, dialogues: int) -> Scores:
     return found
 
 
-def trained(
-    training: Corpus, settings: EnsembleSettings, *, halves: bool, randomness: Randomness
-) -> AdapterEnsemble:
-    """An ensemble of the same parts, with one adapter each or two."""
-    shares = split_owners(training, settings.parts, halves=halves, key=split_key(randomness.child("key")))
-    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
-        return assemble(train_members(shares, settings, Path(name), randomness=randomness), settings)
+def key_without_empty_halves(training: Corpus, parts: int, *, randomness: Randomness) -> bytes:
+    """The first key that leaves no half of a part without an owner: a hundred owners in 32 halves may."""
+    for attempt in range(1000):
+        key = split_key(randomness.child(f"key {attempt}" if attempt else "key"))
+        with suppress(ConfigError):
+            split_owners(training, parts, halves=True, key=key)
+            return key
+    raise RuntimeError(f"too few owners for {parts} parts")
 
 
 def setups_of(ensemble: AdapterEnsemble, training: Corpus, *, halves: bool) -> dict[str, Setup]:
