@@ -8,7 +8,7 @@ SubMix-F is at its limit, where the naive way stops after one look. Ours never s
 tell, and so gains less there. Times are processor seconds of this process, so that busy neighbours count less,
 medians over rounds; the durable charge of the ledger is wall time, since it waits for the disk. Both ways run as a
 server does, with freed memory kept (`models.allocator`). Ends with code 1 where the fast way takes more than a
-tenth of the naive time, or mixes other chances.
+tenth of the naive time, or mixes other chances (SubMix-F: chances that differ by more than a tenth).
 """
 
 import statistics
@@ -49,6 +49,7 @@ WEIGHT_LIMIT = 0.5
 NOISES = (1.0, 0.5)  # caps that bind, caps that do not
 MOST_SHARE = 0.1  # what the fast way may take of the naive time
 SAME = 1e-6  # relative difference of a chance that two searches of λ to 1e-9 may make
+NEARLY = 0.1  # the same for SubMix-F, whose weights may lie a tenth below the largest; its charges are exact
 SMALL, TEXTS = 2_000, 16  # a small vocabulary, and texts of one turn
 
 
@@ -198,8 +199,8 @@ def run() -> list[Result]:
     return [measure(*setting, noise=noise) for noise in NOISES for setting in settings]
 
 
-def main() -> None:
-    """Print the table and the ledger's share."""
+def main() -> int:
+    """Print the table and the ledger's share; 1 where something is missed."""
     table = Table(title=f"mixing one token, |V| = {VOCABULARY:,}, k = {PARTS}")
     for column in ("mechanism", "ms a token", "naive ms", "share of naive", "greatest difference"):
         table.add_column(column, justify="left" if column == "mechanism" else "right")
@@ -225,7 +226,10 @@ def main() -> None:
     )
     above = [result.name for result in results if result.share > MOST_SHARE]
     console.print(f"above a tenth of the naive time: {'; '.join(above) or 'none'}")
-    apart = [result.name for result in results if not result.difference < SAME]
+    apart = [
+        result.name
+        for result in results
+        if not result.difference < (NEARLY if result.name.startswith(Kind.SUBMIX_F) else SAME)
+    ]
     console.print(f"other chances than the naive way's: {'; '.join(apart) or 'none'}")
-    if above or apart:
-        sys.exit(1)
+    return 1 if above or apart else 0
