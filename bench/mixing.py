@@ -12,7 +12,6 @@ tenth of the naive time, or mixes other chances (SubMix-F: chances that differ b
 """
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
