@@ -20,8 +20,9 @@ def main(names: list[str]) -> None:
     if unknown:
         sys.exit(f"no such measurement: {', '.join(unknown)}; there are {', '.join(known)}")
     sys.argv[1:] = []  # some measurements read a model's directory there, not these names
-    if any([measured(name) for name in names or known]):  # a gate was missed; the others are measured all the same
-        sys.exit(1)
+    missed = [name for name in names or known if measured(name)]
+    if missed:  # the others were measured all the same
+        sys.exit(f"missed a limit: {', '.join(missed)}")
 
 
 def measured(name: str) -> bool:
