@@ -29,11 +29,11 @@ from rich.table import Table  # noqa: E402
 from reticent.accounting.parts import extraction_success  # noqa: E402
 from reticent.app.experiments.dialogue_ensembles import (  # noqa: E402
     BASE,
-    LENGTH,
     EnsembleSettings,
     assemble,
     train_members,
 )
+from reticent.app.experiments.submix_extraction import train_unprotected  # noqa: E402
 from reticent.auditing.codes import (  # noqa: E402
     CodeHits,
     PlantedCodes,
@@ -47,7 +47,6 @@ from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.core.secret import CodeSpace, Secret  # noqa: E402
 from reticent.data.generators.codes import TEMPLATE, generate_codes  # noqa: E402
 from reticent.data.splits import part_of  # noqa: E402
-from reticent.models.huggingface import HuggingFaceModel  # noqa: E402
 from reticent.prediction.budgets import (  # noqa: E402
     Kind,
     Target,
@@ -59,38 +58,14 @@ from reticent.prediction.mechanism import Layout  # noqa: E402
 from reticent.prediction.predictor import Predictor  # noqa: E402
 from reticent.prediction.tally import Tally  # noqa: E402
 from reticent.training.ensemble import (  # noqa: E402
-    MemberRecipe,
-    Share,
-    member_seed,
     split_key,
     split_owners,
-    train_member,
 )
-from reticent.training.gradient_source import Computation  # noqa: E402
-from reticent.training.loop import Schedule  # noqa: E402
-from reticent.training.optimiser import Decay, OptimiserSettings  # noqa: E402
-from reticent.training.starting_model import Start, starting_model  # noqa: E402
 
 TARGET = Target(epsilon=8.0, delta=1e-5, answers=1024, unit=Unit.PART)
 CODES = 16
 CODE_LENGTHS = (2, 3, 4, 5)
 LEAST_UNDEFENDED = 0.9
-
-
-def train_undefended(corpus: Corpus, folder: Path, *, seed: int) -> HuggingFaceModel:
-    """One model on all codes, all of its weights."""
-    how = MemberRecipe(
-        epochs=150,
-        batch=16,
-        optimiser=OptimiserSettings(learning_rate=2e-3, decay=Decay.LINEAR),
-        schedule=Schedule(seconds=1e9),
-        computation=Computation(token_budget=4096),
-        max_length=LENGTH,
-    )
-    share = Share(0, None, corpus)
-    model = starting_model(Start(source=BASE), seed=member_seed(seed, share))
-    train_member(model, share, how, folder=folder, seed=member_seed(seed, share), observe=lambda _: True)
-    return model
 
 
 def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits, CodeHits]:
@@ -103,7 +78,7 @@ def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits
     generations = TARGET.answers // (length + 2)
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
         folder = Path(name)
-        whole = train_undefended(corpus, folder / "undefended", seed=seed)
+        whole = train_unprotected(corpus, BASE, steps=150, folder=folder / "undefended", randomness=randomness)
         undefended = attack_codes(
             answers_of(whole, planted, randomness=randomness.child("undefended")), planted, generations=generations
         )

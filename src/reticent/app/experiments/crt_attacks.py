@@ -42,7 +42,7 @@ SIZES: Final[dict[Scale, Values]] = {
 
 
 RECURRENT: Final[dict[Scale, Values]] = {
-    Scale.SMALL: {"recurrent": "lstm:1x200", "recurrent_epochs": 8},
+    Scale.SMALL: {"recurrent": "lstm:1x200", "recurrent_epochs": 20},
     Scale.MEDIUM: {"recurrent": "lstm:1x200", "recurrent_epochs": 20},
     Scale.PAPER: {"recurrent": "lstm:1x200", "recurrent_epochs": 50},
 }
@@ -198,8 +198,10 @@ def _unprotected(rows: Mapping[float, Values]) -> Judgement:
         return Judgement(
             claim, ClaimVerdict.NOT_TESTABLE, f"{reason} The LSTM learns too little to tell from chance."
         )
-    held = found[0.0] < chance_limit(10) and len(loud) == len(found) - 1
-    return Judgement.of(claim, held, reason=f"{reason} By chance below {chance_limit(10):.1f} in 95 of 100.")
+    quiet = chance_limit(50)  # of ten, 99 times of a hundred
+    held = found[0.0] < quiet and len(loud) == len(found) - 1
+    limits = f"By chance below {chance_limit(10):.1f} in 95 and below {quiet:.1f} in 99 of 100."
+    return Judgement.of(claim, held, reason=f"{reason} {limits}")
 
 
 def _render_membership(name: str, column: str, what: str, results: Mapping[str, Values]) -> Rendering:

@@ -11,7 +11,6 @@ at every ε of the figure. Algorithm 2 promises even that of the actual data alo
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -32,8 +31,12 @@ from reticent.app.experiments.experiment import (
 from reticent.core.randomness import Randomness
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from reticent.auditing.codes import Answer, PlantedCodes
+    from reticent.core.corpus import Corpus
     from reticent.models.ensemble import AdapterEnsemble
+    from reticent.models.huggingface import HuggingFaceModel
 
 LENGTHS: Final = (2, 3, 4, 5)
 EPSILONS: Final = (10.0, 100.0, 1000.0, 10_000.0, 100_000.0)
@@ -41,8 +44,8 @@ ORDER: Final = 2.0
 DELTA: Final = 1e-5
 _TOKENS: Final = 4  # that an answer may have beyond its digits, as the attack on a model asks for
 SIZES: Final[dict[Scale, Values]] = {
-    Scale.SMALL: {"parts": 3, "generations": 100, "steps": 150.0, "open_steps": 500.0, "learning_rate": 1e-2},
-    Scale.MEDIUM: {"parts": 8, "generations": 1000, "steps": 200.0, "open_steps": 1000.0, "learning_rate": 1e-2},
+    Scale.SMALL: {"parts": 3, "generations": 100, "steps": 150.0, "open_steps": 300.0, "learning_rate": 1e-2},
+    Scale.MEDIUM: {"parts": 8, "generations": 1000, "steps": 200.0, "open_steps": 300.0, "learning_rate": 1e-2},
     Scale.PAPER: {"parts": 3, "generations": 100, "steps": 1000.0, "open_steps": 1000.0, "learning_rate": 1e-3}
     | {"model": "gpt2"},
 }
@@ -58,7 +61,6 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
     from reticent.core.corpus import Corpus
     from reticent.core.secret import CodeSpace, Secret
     from reticent.data.generators.codes import TEMPLATE, generate_codes
-    from reticent.models.loading import load_model
     from reticent.training.ensemble import Share, verify_disjoint
 
     parts, length = parameters["parts"], parameters["length"]
@@ -81,9 +83,9 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
         folder = Path(name)
         ensemble = assemble(train_members(shares, settings, folder, randomness=randomness), settings)
-        longer = replace(settings, epochs=parameters["open_steps"])
-        (whole,) = train_members([Share(0, None, corpus)], longer, folder / "open", randomness=randomness)
-        open_model = load_model(whole.path, device="cpu", dtype="float32")
+        open_model = train_unprotected(
+            corpus, settings.source, steps=parameters["open_steps"], folder=folder / "open", randomness=randomness
+        )
     draws = randomness.child("attack")
     plain = attack_codes(answers_of(open_model, planted, randomness=draws), planted, generations=generations)
     found = {}
@@ -102,6 +104,32 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
         "guess": plain.guess_rate,
         "submix": found,
     }
+
+
+def train_unprotected(
+    corpus: "Corpus", source: str, *, steps: float, folder: "Path", randomness: Randomness
+) -> "HuggingFaceModel":
+    """One model on all codes at once, all of its weights: an adapter learns three of four by heart."""
+    from reticent.app.experiments.dialogue_ensembles import LENGTH
+    from reticent.training.ensemble import MemberRecipe, Share, train_member
+    from reticent.training.gradient_source import Computation
+    from reticent.training.loop import Schedule
+    from reticent.training.optimiser import Decay, OptimiserSettings
+    from reticent.training.starting_model import Start, starting_model
+
+    how = MemberRecipe(
+        epochs=steps,
+        batch=len(corpus),
+        optimiser=OptimiserSettings(learning_rate=2e-3, decay=Decay.LINEAR),
+        schedule=Schedule(seconds=1e9),
+        computation=Computation(token_budget=4096),
+        max_length=LENGTH,
+    )
+    seed = randomness.child("unprotected").fresh_seed()
+    model = starting_model(Start(source=source, device="cpu"), seed=seed)
+    train_member(model, Share(0, None, corpus), how, folder=folder, seed=seed, observe=lambda _: True)
+    model.module.eval()
+    return model
 
 
 def _member_chances(ensemble: "AdapterEnsemble", planted: "PlantedCodes") -> list[float]:
