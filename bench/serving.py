@@ -6,14 +6,15 @@ The real server on a loopback port, an ensemble of eight LoRA adapters of rank 8
 this disk. The same requests are sent one after the other and by all clients at once. A second server answers all at
 once by the public model alone, from the same look-ups of the same rows, without mixing and without a ledger: what
 it is faster by is what mixing and ledger add to a token. Rounds take turns, as the machine may be busy; what is
-added is taken pair by pair, the median of nine. The horizon is far: near its end texts of one turn are mixed with
-one more look at the vocabulary. Below, where the processor's time of a token goes; of the ledger's
-this leaves out the wait for the disk, which the figure above holds.
+added is taken pair by pair, the median of twenty-five. The horizon is far: near its end texts of one turn are mixed
+with one more look at the vocabulary. Below, where the processor's time of a token goes; of the ledger's this leaves
+out the wait for the disk, which the figure above holds.
 
 Mixing costs the vocabulary times the parts, whatever the model; a look-up costs its weights times the parts. So the
-share depends on the model: the embedded one and stories15m have 1 and 15 million weights, hundreds of times fewer
-than what is served in earnest, and are the hard case. Models: the embedded one, and stories15m of the folder
-`shared` beside the checkout (or RETICENT_SHARED) where it is there.
+share depends on the model. Ends with code 1 where the embedded one (1 million weights, 1,024 tokens) misses a
+limit. Others are shown beside it: stories15m of the folder `shared` beside the checkout (or RETICENT_SHARED) where
+it is there, with 32,000 tokens and 15 million weights, most of them its vocabulary's, the hardest of cases; and
+whatever `--model` names.
 """
 
 import argparse
@@ -27,7 +28,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,8 @@ from reticent.models.embedded import embedded_model_path  # noqa: E402
 from reticent.prediction.budgets import Kind  # noqa: E402
 from reticent.prediction.predictor import Predictor  # noqa: E402
 
-ROUNDS = 3
-PAIRS = 3  # of private and public answers in a round
+ROUNDS = 5
+PAIRS = 5  # of private and public answers in a round
 LEAST_GAIN = 3.0
 MOST_ADDED = 0.15
 
@@ -179,39 +179,37 @@ def run(source: Path, load: Load) -> Rounds:
         clock.seconds = dict.fromkeys(clock.seconds, 0.0)
         for _ in range(ROUNDS):
             found.alone.append(load.asked(url, at_once=False)[0])
-            for _ in range(PAIRS):
-                asked = {"private": partial(_timed, found, clock, load, url), "public": partial(load.asked, public)}
-                first = len(found.public) % 2  # the machine may warm up or be taken away
-                for name in list(asked)[:: 1 if first else -1]:
-                    speed, seconds = asked[name](at_once=True)
-                    if name == "private":
-                        found.together.append(speed)
-                        found.latencies += seconds
-                    else:
-                        found.public.append(speed)
+            for number in range(PAIRS):
+                if number % 2:  # the machine may warm up or be taken away: neither is always first
+                    _ask_private(found, clock, load, url)
+                found.public.append(load.asked(public, at_once=True)[0])
+                if not number % 2:
+                    _ask_private(found, clock, load, url)
     return found
 
 
-def _timed(found: Rounds, clock: Clock, load: Load, url: str, *, at_once: bool) -> tuple[float, list[float]]:
+def _ask_private(found: Rounds, clock: Clock, load: Load, url: str) -> None:
     """One round of private answers, the pieces of their time added up."""
     begun = dict(clock.seconds)
-    answered = load.asked(url, at_once=at_once)
+    speed, seconds = load.asked(url, at_once=True)
+    found.together.append(speed)
+    found.latencies += seconds
     for piece, total in clock.seconds.items():
         spent = 1e3 * (total - begun[piece]) / (load.clients * load.tokens)
         found.milliseconds[piece] = found.milliseconds.get(piece, 0.0) + spent / (ROUNDS * PAIRS)
-    return answered
 
 
-def shown(source: Path, load: Load, found: Rounds) -> Table:
+def shown(source: Path, load: Load, found: Rounds, *, is_limited: bool) -> Table:
     """The table of one model."""
+    gain, added = (f"≥ {LEAST_GAIN:g} ×", f"≤ {100 * MOST_ADDED:g} %") if is_limited else ("", "")
     table = Table(title=f"{source.name}, k = {PARTS}, {load.clients} clients, top_p {load.top_p:g}")
     for column in ("measured", "value", "limit"):
         table.add_column(column, justify="left" if column == "measured" else "right")
     table.add_row("one request at a time, tokens/s", f"{statistics.median(found.alone):.1f}", "")
     table.add_row("all at once, tokens/s", f"{statistics.median(found.together):.1f}", "")
     table.add_row("the public model alone, all at once, tokens/s", f"{statistics.median(found.public):.1f}", "")
-    table.add_row("gain of batching", f"{found.gain:.2f} ×", f"≥ {LEAST_GAIN:g} ×")
-    table.add_row("mixing and ledger, of a token", f"{100 * found.added:.1f} %", f"≤ {100 * MOST_ADDED:g} %")
+    table.add_row("gain of batching", f"{found.gain:.2f} ×", gain)
+    table.add_row("mixing and ledger, of a token", f"{100 * found.added:.1f} %", added)
     ordered = sorted(found.latencies)
     table.add_row("median and longest answer, s", f"{statistics.median(ordered):.2f}, {ordered[-1]:.2f}", "")
     whole = sum(found.milliseconds.values())
@@ -233,8 +231,10 @@ def main(arguments: Sequence[str] = ()) -> int:
     load = Load(chosen.clients, chosen.tokens, chosen.top_p)
     missed = []
     for source in chosen.model or dict.fromkeys((embedded_model_path(), default_model())):
-        found = run(source, load)
-        Console(width=100).print(shown(source, load, found))
+        found, is_limited = run(source, load), source == embedded_model_path()
+        Console(width=100).print(shown(source, load, found, is_limited=is_limited))
+        if not is_limited:
+            continue
         if found.gain < LEAST_GAIN:
             missed.append(f"{source.name}: gain of batching {found.gain:.2f} ×")
         if found.added > MOST_ADDED:

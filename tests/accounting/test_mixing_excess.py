@@ -12,7 +12,7 @@ from reticent.accounting.mixing_charge import (
     submix_charges,
     submix_mixture,
 )
-from reticent.accounting.mixing_curves import Halves, Pull, forward_curve
+from reticent.accounting.mixing_curves import Halves, Pull
 from reticent.accounting.mixing_excess import (
     filtered_pmf_charges,
     leave_one_out_charges,
@@ -73,7 +73,7 @@ def test_curves_are_cores_moments_and_their_slopes(order):
         halves = Halves(np.exp(parts), np.exp(parts[::-1]), np.exp(public), order)
         mixed, other = (log_mixture(rows, public, weights) for rows in (parts, parts[::-1]))
         pairs = {
-            "forward": (lambda x, pull=pull: forward_curve(pull.moments(), x), log_moment(mixed, public, order)),
+            "forward": (pull.forward, log_moment(mixed, public, order)),
             "reverse": (pull.reverse, log_moment(public, mixed, order)),
             "rough": (pull.rough, symmetric_renyi_divergence(mixed, public, order) * (order - 1)),
             "halves": (halves.worse, symmetric_renyi_divergence(mixed, other, order) * (order - 1)),

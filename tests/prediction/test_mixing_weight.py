@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from reticent.accounting.mixing_charge import common_share, filtered_charges, log_mixture
-from reticent.accounting.mixing_curves import Halves, Pull, reverse_ceiling
+from reticent.accounting.mixing_charge import filtered_charges, log_mixture
+from reticent.accounting.mixing_curves import Halves, Pull
 from reticent.accounting.mixing_excess import filtered_pmf_charges
 from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
-from reticent.prediction import mixing_weight
 from reticent.prediction.mixing_weight import filtered_weights, half_weights, radius_weights
 
 ORDERS = (2.0, 3.0, 4.0, 7.0, 16.0, 1.5, 2.5, 24.0)
@@ -49,44 +48,11 @@ def half_divergence(first, second, public, order):
 @pytest.mark.parametrize("order", ORDERS)
 def test_weight_of_a_filtered_part_equals_bisection(order):
     for public, part, _, cap in cases(1):
-        for parts, limit in ((1, 0.9), (2, 0.5)):
+        for parts, limit in ((1, 0.9), (2, 0.5), (8, 0.5), (16, 0.2), (4, 0.3)):
             setting = {"parts": parts, "weight_limit": limit}
             found = filtered_weights(Pull(np.exp(part)[None], np.exp(public), order), np.array([cap]), **setting)
             slow = bisect(filtered_charge(part, public, order, setting), cap, limit)
             assert found[0] == pytest.approx(slow, rel=1e-9)
-
-
-def slow_ceiling(part, public, order, theta):
-    """The greater of I_a(G‖r) − 1 and, token by token, the bound on I_a(r‖G) − 1."""
-    r, h = np.exp(public), np.exp(part)
-    bound = 0.0
-    for chance, own in zip(r, h, strict=True):
-        u = own / chance - 1.0
-        at = [sum((order - j) * (1.0 + x) ** -j for j in range(1, int(order))) for x in (0.0, -theta)]
-        bound += theta**2 * chance * u**2 * (at[0] + (at[1] - at[0]) * max(-u, 0.0))
-    forward = math.expm1((order - 1) * float(renyi_divergence(log_mixture(part, public, theta), public, order)))
-    return max(forward, bound)
-
-
-@pytest.mark.parametrize("order", [2.0, 4.0, 16.0])
-def test_weight_of_one_of_many_parts_is_the_largest_under_the_ceiling_and_hardly_below_the_charges_own(order):
-    nearly = 0
-    for public, part, _, cap in cases(7, count=24):
-        for parts, limit in ((8, 0.5), (16, 0.2), (4, 0.3)):
-            setting = {"parts": parts, "weight_limit": limit}
-            share = common_share(parts, limit)
-            pull = Pull(np.exp(part)[None], np.exp(public), order)
-            found = filtered_weights(pull, np.array([cap]), **setting)[0]
-            target = math.expm1((order - 1) * cap) / share
-
-            def ceiling(x, public=public, part=part, scale=parts * share):
-                return slow_ceiling(part, public, order, x / scale)
-
-            assert found == pytest.approx(bisect(ceiling, target, limit), rel=1e-9)
-            largest = bisect(filtered_charge(part, public, order, setting), cap, limit)
-            assert largest * 0.9 <= found <= largest * (1 + 1e-9)
-            nearly += found > largest * 0.99
-    assert nearly > 48  # of 72
 
 
 @pytest.mark.parametrize("order", [*ORDERS, math.inf])
@@ -134,57 +100,15 @@ def test_a_one_sided_weight_is_caught():
         assert (both <= cap * (1 + 1e-9)) is holds
 
 
-def test_a_token_that_the_public_model_hardly_knows_is_no_shortfall():
-    public, part = np.array([1.0, 1e-230]), np.array([[0.5, 0.5]])
-    public /= public.sum()
-    with np.errstate(all="raise", under="ignore"):
-        assert Pull(part, public, 4.0).shortfall() == pytest.approx([0.125])
-
-
-@pytest.mark.parametrize("order", [4.0, 10.0, 16.0])
-@pytest.mark.parametrize("parts", [3, 4, 8])
-def test_weights_are_at_most_a_tenth_below_the_largest_on_two_tokens_too(order, parts):
-    rng = np.random.default_rng(11)
-    setting = {"parts": parts, "weight_limit": 0.5}
-    worst = 1.0
-    for _ in range(60):
-        public, part = log_normalise(rng.normal(scale=rng.choice([0.5, 3.0]), size=(2, 2)))
-        cap = float(np.exp(rng.uniform(-8.0, 1.0)))
-        found = filtered_weights(Pull(np.exp(part)[None], np.exp(public), order), np.array([cap]), **setting)[0]
-        worst = min(worst, found / bisect(filtered_charge(part, public, order, setting), cap, 0.5))
-    assert 0.9 <= worst <= 1.0 + 1e-9
-
-
-def test_the_ceiling_is_never_below_the_reverse_excess_and_a_twin_without_the_shortfall_is_caught():
-    # Twin: f(θu) ≤ f(0) everywhere, which fails where a part says less than the public model.
-    rng = np.random.default_rng(9)
-    passed = 0
-    for order in (2.0, 4.0, 16.0):
-        for _ in range(60):
-            logits = rng.normal(scale=3.0, size=6)
-            rows = log_normalise(np.stack([logits, logits + rng.normal(scale=rng.choice([0.1, 1.0, 6.0]), size=6)]))
-            pull = Pull(np.exp(rows[1:]), np.exp(rows[0]), order)
-            for theta in (1e-6, 0.03, 0.25, 0.9):
-                weights = np.array([theta])
-                exact = pull.reverse(weights)[0][0]
-                assert reverse_ceiling(pull, weights)[0][0] >= exact * (1 - 1e-12)
-                passed += exact > theta**2 * order * (order - 1) / 2 * pull.chi_square[0] * (1 + 1e-9)
-    assert passed > 50
-
-
-@pytest.mark.parametrize("parts", [2, 8])  # by the charge itself, and by its ceiling
+@pytest.mark.parametrize("parts", [2, 8])
 def test_the_number_of_evaluations_does_not_depend_on_the_rows(monkeypatch, parts):
-    counts = []
+    counts, plain = [], Pull.reverse
 
-    def counting(plain):
-        def counted(*arguments):
-            counts[-1] += 1
-            return plain(*arguments)
+    def counted(*arguments):
+        counts[-1] += 1
+        return plain(*arguments)
 
-        return counted
-
-    monkeypatch.setattr(Pull, "reverse", counting(Pull.reverse))
-    monkeypatch.setattr(mixing_weight, "reverse_ceiling", counting(reverse_ceiling))
+    monkeypatch.setattr(Pull, "reverse", counted)
     for public, part, _, cap in cases(5):
         counts.append(0)
         pull = Pull(np.exp(part)[None], np.exp(public), 4.0)
@@ -203,6 +127,16 @@ def far_halves(seed, count):
         halves[rng.integers(2), rng.integers(v)] += rng.choice([-30.0, 0.0, 5.0, 15.0, 30.0])
         rows = log_normalise(np.vstack([public, halves]))
         yield rows[0], rows[1], rows[2], float(np.exp(rng.uniform(-12.0, -3.0)))
+
+
+@pytest.mark.parametrize("order", [2.0, 3.0, 4.0, 8.0, 16.0])
+@pytest.mark.parametrize("parts", [2, 8, 16])
+def test_weight_of_a_filtered_part_far_from_the_public_model_equals_bisection(order, parts):
+    setting = {"parts": parts, "weight_limit": 0.5}
+    for public, part, _, cap in far_halves(10, 12):
+        found = filtered_weights(Pull(np.exp(part)[None], np.exp(public), order), np.array([cap]), **setting)
+        slow = bisect(filtered_charge(part, public, order, setting), cap, 0.5)
+        assert found[0] == pytest.approx(slow, rel=1e-9)
 
 
 @pytest.mark.parametrize("order", [2.0, 3.0, 4.0, 8.0])

@@ -10,11 +10,11 @@ import pytest
 
 from reticent.accounting.fixed_point import amount_down, units_down
 from reticent.accounting.ledger import SqliteLedger
+from reticent.accounting.mixing_curves import Pull
 from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Kind, Options, Target, set_up
 from reticent.prediction.mechanism import Layout
-from reticent.prediction.mixing_weight import solve
 from reticent.prediction.predictor import Exhausted, Predictor
 from reticent.prediction.submix import SubMixF
 from reticent.prediction.tally import Tally
@@ -154,26 +154,26 @@ def test_the_budget_is_never_passed_and_the_public_model_remains():
 
 
 def test_spent_and_healthy_predictors_do_the_same_work(monkeypatch):
-    work = []
+    work, looks = [], (Pull.forward, Pull.reverse)
 
-    def counted(excess, target, **more):
-        def counting(theta):
-            work[-1] += 1
-            return excess(theta)
+    for look in looks:
 
-        return solve(counting, target, **more)
+        def counted(self, theta, look=look):
+            work[-1].append(look.__name__)
+            return look(self, theta)
 
-    monkeypatch.setattr("reticent.prediction.mixing_weight.solve", counted)
+        monkeypatch.setattr(Pull, look.__name__, counted)
     seen = []
     for limit in (1.0, 0.0):
         made, models, ledger = predictor()
         if not limit:
             ledger.charge(ledger.remaining(), None)
-        work.append(0)
+        work.append([])
         made.step([made.open([1])])
         seen.append([*models.calls, ledger._charges - (not limit)])
     assert seen[0] == seen[1]
-    assert work[0] == work[1] > 0
+    assert work[0] == work[1]
+    assert {*work[0]} == {look.__name__ for look in looks}
 
 
 def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path):

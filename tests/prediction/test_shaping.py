@@ -5,7 +5,7 @@ import pytest
 
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanism import Layout, Moment
-from reticent.prediction.shaping import Masses, Shaping
+from reticent.prediction.shaping import Masses, Shaping, shape_together
 from reticent.prediction.submix import SubMixF
 
 PUBLIC = np.log([0.5, 0.3, 0.2])
@@ -73,3 +73,40 @@ def test_broken_masses_become_the_public_ones(nonsense):
     np.testing.assert_allclose(shaped.private[0], np.exp(PRIVATE))
     with pytest.raises(ValueError, match="public"):
         Shaping().shape(Masses(masses[::-1]))
+
+
+def odd_masses():
+    """Look-ups [5, 3, 4] of single precision: whole ones, one with a broken part, one without some public mass."""
+    masses = np.random.default_rng(1).exponential(size=(5, 3, 4)).astype(np.float32)
+    masses[1, 2, 0] = np.nan
+    masses[3, 0, 2] = 0.0
+    masses[4, 1] = 0.0
+    return masses
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "shapings",
+    [
+        [Shaping()] * 5,
+        [Shaping(top_k=2)] * 5,
+        [Shaping(), Shaping(), Shaping(0.5), Shaping(top_k=3), Shaping(top_k=3)],
+    ],
+)
+def test_texts_are_shaped_together_as_they_are_one_by_one(shapings, at_once):
+    masses = odd_masses()
+    found = list(shape_together(Masses(masses), shapings, at_once=lambda size: at_once))
+    assert max(len(each.public) for each in found) <= at_once
+    texts = [each.text(number) for each in found for number in range(len(each.public))]
+    for text, own, shaping in zip(texts, masses, shapings, strict=True):
+        alone = shaping.shape(Masses(own))
+        np.testing.assert_array_equal(text.public, alone.public)
+        np.testing.assert_array_equal(text.private, alone.private)
+        np.testing.assert_array_equal(text.spread(text.public), alone.spread(alone.public))
+    spread = np.concatenate([each.spread(each.public) for each in found])
+    np.testing.assert_array_equal(spread, [text.spread(text.public) for text in texts])
+
+
+def test_whole_texts_are_shaped_in_one_piece():
+    masses = Masses(np.random.default_rng(2).exponential(size=(6, 3, 4)).astype(np.float32))
+    assert [len(each.public) for each in shape_together(masses, [Shaping()] * 6, at_once=lambda size: 4)] == [4, 2]

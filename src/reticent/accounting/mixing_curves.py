@@ -6,7 +6,7 @@ For pmfs P, Q with ratio g = P/Q and a whole order a = n + 1 the centred excess 
 
 (g^a − 1 − a(g−1) = (g−1)² Σ_m (n−m) g^m), so nothing cancels, no logarithm is taken and a = 2 is Σ (P−Q)²/Q. The
 reverse direction has the weights P/Q exchanged: Σ (P−Q)²/Q · s·(n + … + s^(n−1)) with s = 1/g. Sums of the powers
-give the slope in λ as well, and the moments Σ r u^j of a part give I_a(G‖r) at every weight (`forward_curve`).
+give the slope in λ as well, and the moments Σ r u^j of a part give I_a(G‖r) at every weight (`Pull.forward`).
 
 What every weight needs is computed once, in pieces of the arrays that stay in a processor's last cache while they
 are worked on. Does not choose weights: see `prediction.mixing_weight`.
@@ -65,11 +65,11 @@ class Pull:
         self.parts = len(self._parts) * count
         self.chi_square: Floats = np.zeros(self.parts)  # the excess at order 2 is θ² times this
         self._moments: Floats | None = None
-        self._shortfall: Floats | None = None
+        self._terms: Floats | None = None
         self._pieces: list[tuple[slice, Floats, Floats]] = []  # which of the n·k, u and d [rows, columns]
         for texts, columns in _pieces(*self._parts.shape):
             r = self._public[texts, :, columns]
-            root = np.reciprocal(np.sqrt(r))
+            root = 1.0 / np.sqrt(r)  # np.reciprocal takes twice as long
             pulled = self._parts[texts, :, columns] - r
             pulled *= root
             tilt = pulled * root
@@ -106,15 +106,19 @@ class Pull:
             self._moments = found
         return self._moments
 
-    def shortfall(self) -> Floats:
-        """Σ (h−r)²/r·|u| of each part [k] over the tokens that it says less than the public model: u < 0."""
-        if self._shortfall is None:
-            found = np.zeros(self.parts)
-            for rows, tilt, pulled in self._pieces:
-                below = np.minimum(pulled, 0.0, out=self._spare(0, tilt.shape))
-                found[rows] += np.vecdot(below, np.multiply(below, tilt, out=self._spare(1, tilt.shape)))
-            self._shortfall = -found
-        return self._shortfall
+    def forward(self, theta: Floats) -> Curve:
+        """I_a(G‖r) − 1 = Σ_j C(a, j) θ^j Σ r u^j at weights θ [k] with its slope, for a whole order.
+
+        NaN where moments overflow. Odd moments may be negative. As u ≥ −1 a token's terms are at most 2^a/(a − 1)
+        times their sum in all, so at the orders used here four digits of sixteen may go.
+        """
+        if self._terms is None:
+            self._terms = _FORWARD[int(self.order)] * self.moments()  # [2, a − 1, k]
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = self._terms[:, -1]  # [2, k], by Horner: the excess and its derivative
+            for each in range(int(self.order) - 3, -1, -1):
+                sums = sums * theta + self._terms[:, each]
+            return sums[0] * theta**2, sums[1] / np.maximum(sums[0], _TINY)
 
     def reverse(self, theta: Floats) -> Curve:
         """I_a(r‖G) − 1 at weights θ [k] with its slope, for a whole order.
@@ -126,26 +130,23 @@ class Pull:
         sums = np.zeros((order, self.parts))  # A_1 .. A_a
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # θ = 1 where a part has chances of 0
             for rows, tilt, pulled in self._pieces:
-                inverse = np.multiply(tilt, theta[rows, None], out=self._spare(2, tilt.shape))
-                inverse += 1.0
-                np.reciprocal(inverse, out=inverse)
+                ratio = np.multiply(tilt, theta[rows, None], out=self._spare(2, tilt.shape))
+                ratio += 1.0
                 last = pulled  # d s^i, whose products with the next and with itself are A_2i+1 and A_2i
                 for j in range(order):
                     if j % 2 == 0:
-                        power = np.multiply(last, inverse, out=self._spare(j // 2 % 2, tilt.shape))
+                        power = np.divide(last, ratio, out=self._spare(j // 2 % 2, tilt.shape))
                         sums[j, rows] += np.vecdot(last, power)
                     else:
                         sums[j, rows] += np.vecdot(power, power)
                         last = power
-            count = np.arange(1, order)
-            terms = ((order - count)[:, None] * sums[:-1]).sum(axis=0)
-            falls = ((order - count)[:, None] * count[:, None] * (sums[:-1] - sums[1:])).sum(axis=0)
+            terms, falls = _REVERSE[order] @ sums
             return theta**2 * terms, 2.0 - falls / np.maximum(terms, _TINY)
 
     def excess(self, theta: Floats) -> Floats:
         """The greater of I_a(G‖r) − 1 and I_a(r‖G) − 1 at weights θ [k], for a finite order; +inf on overflow."""
         if is_polynomial(self.order):
-            worse = np.maximum(forward_curve(self.moments(), theta)[0], self.reverse(theta)[0])
+            worse = np.maximum(self.forward(theta)[0], self.reverse(theta)[0])
             return np.where(np.isnan(worse), np.inf, worse)
         share = theta.reshape(len(self._parts), -1, 1)
         with np.errstate(divide="ignore"):
@@ -225,7 +226,7 @@ class Halves:
         for start in range(0, len(public), step):
             place = slice(start, start + step)
             p, q, r = first[:, place], second[:, place], public[place]
-            root = np.reciprocal(np.sqrt(r))
+            root = 1.0 / np.sqrt(r)  # np.reciprocal takes twice as long
             square = p - q
             square *= root
             square *= square
@@ -288,7 +289,7 @@ def _add_both(
     ones = np.ones(x.shape[1], dtype=x.dtype)
     for (f, k), over, under in ((sums[0], p, q), (sums[1], q, p)):
         inverse, ratio, term = spare
-        np.reciprocal(under, out=inverse)
+        np.divide(1.0, under, out=inverse)
         np.multiply(square, inverse, out=term)
         f[0] += term @ ones
         k[0] += np.vecdot(term, inverse)
@@ -310,36 +311,19 @@ def _from_sums(sums: Floats, weights: Floats) -> Curve:
     return np.maximum(worst[0], worst[1]), np.where(worst[0] > worst[1], slopes[0], slopes[1])
 
 
-def reverse_ceiling(pull: Pull, theta: Floats) -> Curve:
-    """A bound on I_a(r‖G) − 1 at weights θ < 1 [k], for a whole order a, with its slope: no pass over
-    the vocabulary a weight.
-
-    I_a(r‖G) − 1 = θ² Σ (h−r)²/r·f(θu), f(x) = Σ_j (a−j) (1+x)^−j, j = 1..a−1, falls and is convex. So f(θu) ≤ f(0)
-    where u ≥ 0, and below 0, where u ≥ −1, f lies under its chord: f(θu) ≤ f(0) + (f(−θ) − f(0))·|u|.
-    """
-    order = int(pull.order)
-    j = np.arange(1, order)[:, None]
-    with np.errstate(over="ignore"):
-        terms = (order - j) * (1.0 - theta) ** -j  # [a − 1, k], of f(−θ)
-        rise = terms.sum(axis=0) - order * (order - 1) / 2.0
-        grown = theta * (j * terms).sum(axis=0) / (1.0 - theta)
-        total = order * (order - 1) / 2.0 * pull.chi_square + rise * pull.shortfall()
-        slope = 2.0 + grown * pull.shortfall() / np.maximum(total, _TINY)
-        return theta**2 * total, slope
+def _forward_factors(order: int) -> Floats:
+    """C(a, j), and j times that, j = 2..a, as [2, a − 1, 1]: what moments have in I_a(G‖r) − 1 and in its slope."""
+    binomials = [math.comb(order, j) for j in range(2, order + 1)]
+    return np.array([binomials, [j * each for j, each in enumerate(binomials, start=2)]], dtype=np.float64)[
+        ..., None
+    ]
 
 
-def forward_curve(moments: Floats, theta: Floats) -> Curve:
-    """I_a(G‖r) − 1 = Σ_j C(a, j) θ^j Σ r u^j at weights θ [k], from `Pull.moments` [a − 1, k], with its slope.
+def _reverse_factors(order: int) -> Floats:
+    """What A_1..A_a have in Σ (a−j) A_j, and in Σ j (a−j) (A_j − A_{j+1}), j = 1..a−1, as [2, a]."""
+    j = np.arange(1.0, order + 1)
+    return np.stack([order - j, j * (order - j) - (j - 1.0) * (order - j + 1.0)])
 
-    Odd moments may be negative. As u ≥ −1 a token's terms are at most 2^a/(a − 1) times their sum in all, so at the
-    orders used here four digits of sixteen may go.
-    """
-    order = len(moments) + 1
-    total, grown = np.zeros_like(theta), np.zeros_like(theta)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for j in range(order, 1, -1):
-            term = math.comb(order, j) * moments[j - 2]
-            total, grown = total * theta + term, grown * theta + j * term
-        slope = grown / np.maximum(total, _TINY)
-        total = total * theta**2
-    return np.where(np.isnan(total), np.inf, total), slope
+
+_FORWARD = {order: _forward_factors(order) for order in range(2, WHOLE_ORDERS + 1)}
+_REVERSE = {order: _reverse_factors(order) for order in range(2, WHOLE_ORDERS + 1)}

@@ -44,7 +44,7 @@ def _both_excesses(p: Floats, q: Floats, degree: int) -> Floats:
         ratio = p / q
         np.copyto(ratio, 1.0, where=(p == 0.0) & (q == 0.0))
         square = (p - q) * (ratio - 1.0)
-        inverse = np.reciprocal(ratio)
+        inverse = 1.0 / ratio
         forward, reverse = degree * square.sum(axis=-1), degree * np.vecdot(square, inverse)
         up, down = ratio, inverse
         for j in range(1, degree):
@@ -110,10 +110,10 @@ def _shares_without(weights: Floats, *, common: bool) -> tuple[Floats, Floats]:
 def _add_excesses(sums: Floats, p: Floats, q: Floats, space: Floats, degree: int) -> None:
     """Add I_a(P‖Q) − 1 and I_a(Q‖P) − 1 of positive p [columns], q [k, columns] to sums [2, k]; overwrites q."""
     square, inverse, term = space
-    ones, inverse_p = np.ones_like(p), np.reciprocal(p)
+    ones, inverse_p = np.ones_like(p), 1.0 / p
     np.subtract(p, q, out=square)
     square *= square
-    np.reciprocal(q, out=inverse)
+    np.divide(1.0, q, out=inverse)
     np.multiply(square, inverse, out=term)
     sums[0] += degree * (term @ ones)
     if degree > 1:

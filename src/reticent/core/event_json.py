@@ -11,17 +11,17 @@ from reticent.core.document import number_from_json, number_to_json
 from reticent.core.errors import ConfigError, UnsupportedEvent
 from reticent.core.event import Event
 
-_TYPES: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
+_KINDS: tuple[type, ...] = get_args(Event)
+_TYPES = {kind.__name__: kind for kind in _KINDS}
+_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS}  # a ledger asks for every token
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
     """The event as JSON values, its class name under "type"."""
-    if _TYPES.get(type(event).__name__) is not type(event):
-        raise UnsupportedEvent(f"{type(event).__name__} is not an event")
-    document: dict[str, Any] = {"type": type(event).__name__}
-    for field in fields(event):
-        document[field.name] = _encode(getattr(event, field.name))
-    return document
+    kind = type(event)
+    if kind not in _FIELDS:
+        raise UnsupportedEvent(f"{kind.__name__} is not an event")
+    return {"type": kind.__name__} | {name: _encode(getattr(event, name)) for name in _FIELDS[kind]}
 
 
 def event_from_json(document: dict[str, Any]) -> Event:
@@ -30,8 +30,8 @@ def event_from_json(document: dict[str, Any]) -> Event:
     name = values.pop("type", None)
     if name not in _TYPES:
         raise UnsupportedEvent(f"an event of unknown type, found {name!r}")
-    names = {field.name for field in fields(_TYPES[name])}
-    if set(values) != names:
+    names = _FIELDS[_TYPES[name]]
+    if set(values) != set(names):
         raise ConfigError(
             f"the fields of a {name} event do not fit", found=sorted(values), expected=", ".join(sorted(names))
         )
@@ -42,7 +42,7 @@ def event_from_json(document: dict[str, Any]) -> Event:
 def _encode(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_encode(item) for item in value]
-    if isinstance(value, get_args(Event)):
+    if type(value) in _FIELDS:
         return event_to_json(value)
     return value if value is None or isinstance(value, int) else number_to_json(float(value))
 

@@ -19,7 +19,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.event import Event
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
-from reticent.prediction.shaping import Rows, Shaped
+from reticent.prediction.shaping import Rows, Shaping
 
 ANSWERS = "answers"  # measure of mechanisms whose price is the same for every answer, whatever the data
 
@@ -86,18 +86,20 @@ class Mechanism(Protocol):
 class TogetherMechanism(Mechanism, Protocol):
     """One that mixes the texts of a turn together, each shaped in its own way, from log-pmfs or masses."""
 
-    def shape(self, rows: Rows) -> Shaped:
-        """The pmfs of a look-up [1 + rows, V] that this mechanism mixes."""
+    @property
+    def shaping(self) -> Shaping:
+        """How it shapes a text."""
         ...
 
     def is_like(self, other: Mechanism) -> bool:
         """Whether the other differs in its shaping at most."""
         ...
 
-    def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
-        """Releases of n texts; `moment` is that of the first.
+    def release_together(self, rows: Rows, shapings: Sequence[Shaping], moment: Moment) -> list[Release]:
+        """Releases of n texts from look-ups [n, 1 + rows, V]; `moment` is that of the first.
 
-        Each is what `release` gives against what those before it leave, or a little less of the private parts.
+        Each is what `release` gives, shaped so, against what those before it leave, or a little less of the private
+        parts.
         """
         ...
 
@@ -142,14 +144,15 @@ class Layout:
         return [index for index, owner in enumerate(self.rows) if owner == part]
 
     def part_pmfs(self, private: Floats) -> Floats:
-        """Mean pmf of each part [k, S], from its rows [rows, S]."""
+        """Mean pmf of each part [..., k, S], from its rows [..., rows, S]."""
         if self.rows == tuple(range(self.parts)):
             return private
         if self._is_paired:
-            means = private[0::2] + private[1::2]
+            means = private[..., 0::2, :] + private[..., 1::2, :]
             means *= 0.5
             return means
-        return np.stack([private[self.members(part)].mean(axis=0) for part in range(self.parts)])
+        parts = [private[..., self.members(part), :].mean(axis=-2) for part in range(self.parts)]
+        return np.stack(parts, axis=-2)
 
     def half_pmfs(self, private: Floats) -> tuple[Floats, Floats]:
         """First and second half of each part, [k, S] each."""
@@ -166,8 +169,8 @@ class Layout:
         return private[[first for first, _ in pairs]], private[[second for _, second in pairs]]
 
     def require(self, rows: Rows) -> None:
-        """Refuse a look-up of another shape."""
-        if rows.ndim != 2 or rows.shape[0] != 1 + len(self.rows):
+        """Refuse a look-up [1 + rows, V], or several [n, 1 + rows, V], of another shape."""
+        if rows.ndim not in (2, 3) or rows.shape[-2] != 1 + len(self.rows):
             raise ValueError(f"a look-up needs {1 + len(self.rows)} rows, found shape {rows.shape}")
 
 

@@ -19,14 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from reticent.accounting.mixing_charge import common_share
-from reticent.accounting.mixing_curves import (
-    Curve,
-    Halves,
-    Pull,
-    forward_curve,
-    is_polynomial,
-    reverse_ceiling,
-)
+from reticent.accounting.mixing_curves import Curve, Halves, Pull, is_polynomial
 from reticent.accounting.mixing_excess import symmetric_divergence
 from reticent.core.model import Floats
 
@@ -124,43 +117,17 @@ def _logistic(z: Floats) -> Floats:
 
 
 def filtered_weights(pull: Pull, caps: Floats, *, parts: int, weight_limit: float) -> Floats:
-    """SubMix-F: a λ_i ≤ λmax [k] whose charge (`filtered_pmf_charges`) is at most its cap [k], near the largest.
+    """SubMix-F: the largest λ_i ≤ λmax [k] whose charge (`filtered_pmf_charges`) is at most its cap [k].
 
-    With many parts, hence small θ, and a whole order it is the largest at which the exact I_a(G‖r) and a ceiling of
-    I_a(r‖G) (`reverse_ceiling`) keep the cap, which needs no pass over the vocabulary a step; else the largest at
-    which the charge itself does. A cap paces the spending, and what a token leaves is there for the next; what is
-    charged is computed afresh, exactly.
+    A cap paces the spending; what is charged is computed afresh.
     """
     share = common_share(parts, weight_limit)
     scale = parts * share  # θ = λ/(k w)
     if pull.order == math.inf:
         return np.minimum(scale * _ratio_weights(pull, caps), weight_limit)
     target = np.expm1(np.minimum((pull.order - 1.0) * caps, 700.0)) / share
-    upper = weight_limit / scale
-    if is_polynomial(pull.order) and upper < min(_SMALL, 2.0 / pull.order):
-        theta = _ceiling_weights(pull, target, upper=upper)
-    else:
-        theta = _pulled_weights(pull, target, upper=upper, verified=False)
+    theta = _pulled_weights(pull, target, upper=weight_limit / scale, verified=False)
     return np.minimum(theta * scale, weight_limit)
-
-
-def _ceiling_weights(pull: Pull, target: Floats, *, upper: float) -> Floats:
-    """Largest θ ≤ upper [k] with the forward excess and the ceiling of the reverse one at most the target [k]."""
-    moments = pull.moments()
-
-    def curve(theta: Floats) -> Curve:
-        forward, reverse = forward_curve(moments, theta), reverse_ceiling(pull, theta)
-        is_forward = forward[0] > reverse[0]
-        return np.maximum(forward[0], reverse[0]), np.where(is_forward, forward[1], reverse[1])
-
-    return solve(
-        curve,
-        target,
-        guess=_quadratic(target, pull.chi_square, pull.order),
-        upper=np.full_like(target, upper),
-        steps=_forward_steps(pull.order, upper),
-        verified=False,
-    )
 
 
 def radius_weights(pull: Pull, radius: float) -> Floats:
@@ -176,22 +143,44 @@ def _pulled_weights(pull: Pull, target: Floats, *, upper: float, verified: bool 
     At a whole order I_a(G‖r) − 1 is a polynomial in θ of the moments Σ r u^j: its root costs no pass over the
     vocabulary. It is where the search for the other direction, which is smooth below it, begins.
     """
-    limit = np.full_like(target, upper)
-    guess = _quadratic(target, pull.chi_square, pull.order)
     if not is_polynomial(pull.order):
+        guess, limit = _quadratic(target, pull.chi_square, pull.order), np.full_like(target, upper)
         return solve(pull.rough, target, guess=guess, upper=limit, steps=_ROUGH_STEPS, verified=verified)
-    moments = pull.moments()  # [a − 1, k]
-    forward = solve(
-        lambda theta: forward_curve(moments, theta),
-        target,
-        guess=guess,
-        upper=limit,
-        steps=_forward_steps(pull.order, upper),
-        verified=verified,
-    )
+    forward = _forward_weights(pull, target, upper=upper, verified=verified)
+    steps = _reverse_steps(pull.order, upper)
+    if upper <= _STRAIGHT and not verified:
+        return _descend(pull.reverse, target, start=forward, limit=forward, steps=steps)
     odds = forward / (1.0 - forward)
-    steps = _reverse_steps(upper)
     return solve(pull.reverse, target, guess=odds, upper=forward, steps=steps, verified=verified)
+
+
+def _forward_weights(pull: Pull, target: Floats, *, upper: float, verified: bool) -> Floats:
+    """Largest θ ≤ upper [k] with I_a(G‖r) − 1 at most the target [k], for a whole order.
+
+    The excess is at least its first term and about at least its last: the search begins at the smaller root.
+    """
+    order = int(pull.order)
+    with np.errstate(over="ignore"):
+        last = (target / np.maximum(pull.moments()[-1], _TINY)) ** (1.0 / order)
+    start = np.clip(np.minimum(_quadratic(target, pull.chi_square, order), last), _TINY, upper)
+    found = _descend(pull.forward, target, start=start, limit=upper, steps=_forward_steps(order))
+    if not verified:
+        return found
+    gap, _ = _gap(pull.forward, found, np.log(np.maximum(target, _TINY)))
+    return _back(found, gap)
+
+
+def _descend(curve: Excess, target: Floats, *, start: Floats, limit: Floats | float, steps: int) -> Floats:
+    """Where the excess reaches its target [k], at most `limit`: `solve` in log λ and without a bracket.
+
+    For curves that are nearly straight in logarithms, where no step leads astray.
+    """
+    goal, z, before = np.log(np.maximum(target, _TINY)), np.log(start), None
+    highest = np.log(limit)
+    for _ in range(steps):
+        here = (z, *_gap(curve, np.exp(z), goal))
+        z, before = np.minimum(_aim(before, here), highest), here
+    return np.minimum(np.exp(z), limit)
 
 
 def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
@@ -200,20 +189,22 @@ def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
         return np.asarray(np.sqrt(target / (0.5 * order * (order - 1.0) * np.maximum(chi_square, _TINY))))
 
 
-_SMALL = 0.25  # θ up to which, and to 2/a, the ceiling is tight: weights at most a tenth below the largest
+_STRAIGHT = 0.5  # weights up to which the reverse direction is nearly a square
 _SINGLE_ORDERS = 4.0  # above which powers of a ratio may leave the range of single precision
 
 # Steps to 1e-9, found on rows that differ by up to e^±30: public numbers alone decide how many.
 _ROUGH_STEPS = 12
 
 
-def _forward_steps(order: float, upper: float) -> int:
-    return 32 if order > 8.0 else 4 if upper <= 0.15 else 8
+def _forward_steps(order: int) -> int:
+    return 1 if order == 2 else 3 if order <= 8 else 4
 
 
-def _reverse_steps(upper: float) -> int:
+def _reverse_steps(order: float, upper: float) -> int:
     """The reverse direction is nearly a square for small θ."""
-    return 2 if upper <= 0.15 else 5 if upper <= 0.5 else 9
+    if upper <= 0.15:
+        return 2 if order <= 4.0 else 3
+    return 5 if upper <= _STRAIGHT else 9
 
 
 def _half_steps(leakage: float) -> int:

@@ -14,8 +14,7 @@ What is left is read, the batch mixed and the charge written while all other pro
 and again when another was faster would let what one part has spent decide how the others are mixed. A mechanism
 that stops (SubMix) spends all that is left, so that whoever opens the ledger later finds it stopped.
 
-Does not check texts, keep quotas or log anything. Safe for threads, each with texts of its own: look-ups are made
-one at a time and charges are made one at a time, and a look-up may go on beside the charge of other texts.
+Does not check texts, keep quotas or log anything. Safe for threads, which take turns.
 """
 
 import threading
@@ -75,10 +74,9 @@ class Predictor:
         self._streams = ensemble.streams()
         self._texts: dict[int, list[int]] = {}
         self._mechanisms: dict[int, Mechanism] = {}  # of texts that are shaped in their own way
-        self._unread: dict[int, int] = {}  # the last token of a text, until its next look-up
+        self._unread: dict[int, int] = {}  # the last token of a text: its next look-up, if it comes, reads it
         self._stopped = False
-        self._lock = threading.RLock()  # of the streams
-        self._turn = threading.Lock()  # of charges, and of what was answered and stopped
+        self._lock = threading.Lock()
 
     @property
     def answered(self) -> int:
@@ -132,19 +130,17 @@ class Predictor:
             return []
         with self._lock:
             self._require_open(handles)
+            self._require_budget(len(handles))
             for handle in handles:
                 if handle in self._unread:
                     self._streams.append(handle, self._unread.pop(handle))
-            rows = self._look_up(handles)  # [n, 1 + rows, V]
-        with self._turn:
-            self._require_budget(len(handles))
-            releases = self._charge(handles, rows)
-        # Only now, with the charge on disk, is there a token.
-        tokens = [self._randomness.choice(release.pmf) for release in releases]
-        for handle, token in zip(handles, tokens, strict=True):
-            self._unread[handle] = token  # the streams may be at work for other texts
-            self._texts[handle].append(token)
-        return tokens
+            releases = self._charge(handles, self._look_up(handles))
+            # Only now, with the charge on disk, is there a token.
+            tokens = [self._randomness.choice(release.pmf) for release in releases]
+            for handle, token in zip(handles, tokens, strict=True):
+                self._unread[handle] = token
+                self._texts[handle].append(token)
+            return tokens
 
     def generate(self, context: Tokens, max_tokens: int) -> list[int]:
         """A continuation of `context`, without it, up to the end token, which is not part of it."""
@@ -185,7 +181,7 @@ class Predictor:
             accounts = self._ensemble.parts
             remaining = np.array([left[account] for account in accounts])
             releases[:] = self._mix(handles, rows, remaining=remaining)
-            totals = np.sum([in_units(each.costs) for each in releases], axis=0).tolist()  # exact
+            totals = in_units(np.stack([each.costs for each in releases])).sum(axis=0).tolist()  # exact
             if any(release.stops for release in releases):
                 totals = remaining.tolist()
             return dict(zip(accounts, totals, strict=True)), _event(releases)
@@ -200,8 +196,7 @@ class Predictor:
         together = self._together(handles)
         if together is not None:
             moment = self._moment(handles[0], remaining, number=0, stopped=self._stopped)
-            shaped = [each.shape(rows[place]) for place, each in enumerate(together)]
-            return together[0].release_shaped(shaped, moment)
+            return together[0].release_together(rows, [each.shaping for each in together], moment)
         if isinstance(rows, Masses):
             raise InternalError("masses were looked up for mechanisms that mix log-pmfs")
         releases: list[Release] = []

@@ -11,7 +11,9 @@ no logarithm is taken to be undone. Either way what is mixed, charged and drawn 
 """
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +44,7 @@ class Masses:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, place: int) -> "Masses":
+    def __getitem__(self, place: int | slice | tuple[slice, ...]) -> "Masses":
         return Masses(self.values[place])
 
 
@@ -51,7 +53,10 @@ Rows = Floats | Masses  # a look-up as log-pmfs, or as masses
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shaped:
-    """Float64 pmfs on the support: `public` [S], `private` [rows, S]; `support` [S] are token ids, None for all."""
+    """Float64 pmfs on a support: `public` [..., S], `private` [..., rows, S]; `support` [..., S] holds token ids.
+
+    It is None for all ids. `...` is nothing for one text, or n for texts with as many tokens to choose from.
+    """
 
     public: Floats
     private: Floats
@@ -59,12 +64,17 @@ class Shaped:
     size: int
 
     def spread(self, pmf: Floats) -> Floats:
-        """A pmf on the support [S] as one over the vocabulary [V]."""
+        """A pmf on the support [..., S] as one over the vocabulary [..., V]."""
         if self.support is None:
             return pmf
-        whole = np.zeros(self.size)
-        whole[self.support] = pmf
+        whole = np.zeros((*pmf.shape[:-1], self.size))
+        np.put_along_axis(whole, self.support, pmf, axis=-1)
         return whole
+
+    def text(self, number: int) -> "Shaped":
+        """One of n texts."""
+        support = None if self.support is None else self.support[number]
+        return Shaped(self.public[number], self.private[number], support, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,8 @@ class Shaping:
         """Pmfs of a look-up [1 + rows, V], tempered, on the public model's support, normalised in float64."""
         if isinstance(rows, Masses):
             if self.is_plain:
-                return _normalised(rows.values)
+                (shaped,) = _normalised(rows.values[None])
+                return shaped.text(0)
             with np.errstate(divide="ignore"):
                 rows = np.log(np.asarray(rows.values, dtype=np.float64))
         logits = np.asarray(rows, dtype=np.float64)
@@ -132,18 +143,64 @@ class Shaping:
         return None if kept.all() else np.flatnonzero(kept)
 
 
-def _normalised(masses: NDArray[np.floating]) -> Shaped:
-    """Float64 pmfs of masses [1 + rows, V], on the tokens that the public model gives any mass."""
-    if masses.ndim != 2 or not -np.inf < (least := masses[0].min()) <= (top := masses[0].max()) < np.inf:
+def shape_together(
+    rows: Rows, shapings: Sequence[Shaping], *, at_once: Callable[[int], int] | None = None
+) -> Iterator[Shaped]:
+    """Pmfs of n texts, in order, from look-ups [n, 1 + rows, V], each shaped in its own way.
+
+    Neighbours with as many tokens to choose from, S, come as one `Shaped` of at most `at_once(S)` texts; without
+    it every text comes alone.
+    """
+    most = at_once or (lambda _: 1)
+    if isinstance(rows, Masses) and all(shaping.is_plain for shaping in shapings):
+        several = most(rows.shape[-1])
+        for start in range(0, len(rows), several):
+            yield from _normalised(rows.values[start : start + several])
+        return
+    singles = [shaping.shape(rows[place]) for place, shaping in enumerate(shapings)]
+    for size, group in groupby(singles, key=lambda each: each.public.shape[-1]):
+        texts, several = list(group), most(size)
+        for start in range(0, len(texts), several):
+            yield _joined(texts[start : start + several])
+
+
+def _joined(texts: Sequence[Shaped]) -> Shaped:
+    """Texts of one size as one."""
+    supports = [each.support for each in texts if each.support is not None]
+    return Shaped(
+        np.stack([each.public for each in texts]),
+        np.stack([each.private for each in texts]),
+        np.stack(supports) if supports else None,
+        texts[0].size,
+    )
+
+
+def _normalised(masses: NDArray[np.floating]) -> Iterator[Shaped]:
+    """Float64 pmfs of masses [n, 1 + rows, V], on the tokens that the public model gives any mass.
+
+    All texts at once, or one by one where the public model gives some tokens none.
+    """
+    public = masses[:, 0]
+    least, top = public.min(axis=1), public.max(axis=1)  # [n]
+    if masses.ndim != 3 or not ((least > -np.inf) & (least <= top) & (top < np.inf)).all():
         raise ValueError("a look-up is a [rows, V] array whose public row is made of numbers")
-    support: NDArray[np.int64] | None = None
-    if least <= top * math.exp(_FLOOR):
-        support = np.flatnonzero(masses[0] > top * math.exp(_FLOOR))
-    kept = masses if support is None else masses[:, support]
-    pmfs = kept.astype(np.float64)
-    total = pmfs.sum(axis=1)
+    floor = top * math.exp(_FLOOR)
+    if (least > floor).all():
+        pmfs = _as_pmfs(masses.astype(np.float64))
+        yield Shaped(pmfs[:, 0], pmfs[:, 1:], None, masses.shape[-1])
+        return
+    for text, own in zip(masses, floor, strict=True):
+        support = np.flatnonzero(text[0] > own)
+        pmfs = _as_pmfs(text[None, :, support].astype(np.float64))
+        is_whole = len(support) == masses.shape[-1]
+        yield Shaped(pmfs[:, 0], pmfs[:, 1:], None if is_whole else support[None], masses.shape[-1])
+
+
+def _as_pmfs(masses: Floats) -> Floats:
+    """Masses [n, 1 + rows, S] divided by their sums, in place."""
+    total = masses.sum(axis=2)  # [n, 1 + rows]
     if not 0.0 < total.min() <= total.max() < np.inf:  # a broken part, as above; or no mass on the public support
-        broken = ~((total > 0.0) & (total < np.inf))
-        pmfs[broken], total[broken] = pmfs[0], total[0]
-    pmfs /= total[:, None]
-    return Shaped(pmfs[0], pmfs[1:], support, int(masses.shape[1]))
+        text, row = np.nonzero(~((total > 0.0) & (total < np.inf)))
+        masses[text, row], total[text, row] = masses[text, 0], total[text, 0]
+    masses /= total[..., None]
+    return masses

@@ -1,9 +1,8 @@
 """SubMix (Ginart et al. 2022, Algorithm 2) and SubMix-F, the default: mixtures of parts with the public model.
 
-**SubMix-F**: p_i = λ_i h_i + (1−λ_i) r, λ_i ≤ λmax < 1 public, answer (1/k) Σ p_i. Each part takes a λ_i, the
-largest or close below it, whose charge stays under a rolling cap, 1.5 times its remaining budget over the remaining
-horizon. A part whose budget does not allow anything useful answers as the public model, for this token or for good;
-nobody can see it.
+**SubMix-F**: p_i = λ_i h_i + (1−λ_i) r, λ_i ≤ λmax < 1 public, answer (1/k) Σ p_i. Each part takes the largest λ_i
+whose charge stays under a rolling cap, 1.5 times its remaining budget over the remaining horizon. A part whose
+budget does not allow anything useful answers as the public model, for this token or for good; nobody can see it.
 
 **SubMix**: λ_i is the largest weight at which the two halves of part i differ by at most β; the answer mixes with
 the mean λ* (`common`) or with each λ_i. Charges are leave-one-out. A token whose charge would reach any part's
@@ -24,7 +23,7 @@ Spent and healthy parts take the same arithmetic. Does not charge or draw: see `
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +37,7 @@ from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanism import Layout, Mechanism, Moment, Release, in_units, largest_cost, renyi_measure
 from reticent.prediction.mixing_weight import filtered_weights, half_weights
-from reticent.prediction.shaping import Rows, Shaped, Shaping
+from reticent.prediction.shaping import Rows, Shaped, Shaping, shape_together
 
 HASTE = 1.5  # how much faster than evenly a part may spend what remains
 _LEAST_CAP = 2.0**-40  # the ledger's unit: a smaller charge cannot be paid exactly
@@ -84,55 +83,55 @@ class SubMixF:
         same with that part replaced by the public model, whatever the other parts hold; it is a function of that
         part, the public model and the transcript, and never above what remains on the part's account.
         """
-        return self._mix([self.shape(rows)], moment)[0]
-
-    def shape(self, rows: Rows) -> Shaped:
-        """The pmfs of a look-up [1 + rows, V] that are mixed."""
-        self.layout.require(rows)
-        return self.shaping.shape(rows)
+        return self.release_together(rows[None], [self.shaping], moment)[0]
 
     def is_like(self, other: Mechanism) -> bool:
         """Whether the other differs in its shaping at most."""
         return isinstance(other, SubMixF) and replace(other, shaping=self.shaping) == self
 
-    def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
+    def release_together(self, rows: Rows, shapings: Sequence[Shaping], moment: Moment) -> list[Release]:
         """One token for each of n texts; those with as many, and few, tokens to choose from are mixed together.
 
         Guarantee: that of `release` for every one of them, where what remains is what the texts before it leave.
         """
+        self.layout.require(rows)
         found: list[Release] = []
-        for size, group in groupby(shaped, key=lambda each: len(each.public)):
-            texts, at_once = list(group), texts_at_once(self.layout.parts, size)
-            for start in range(0, len(texts), at_once):
-                found += self._mix(texts[start : start + at_once], _after(moment, found))
+        for shaped in shape_together(rows, shapings, at_once=partial(texts_at_once, self.layout.parts)):
+            new = self._mix(shaped, moment)
+            moment = _after(moment, new)
+            found += new
         return found
 
-    def _mix(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
+    def _mix(self, shaped: Shaped, moment: Moment) -> list[Release]:
         """Releases of texts that have as many tokens to choose from."""
         count, limit = self.layout.parts, self.weight_limit
-        parts = _stacked([self.layout.part_pmfs(each.private) for each in shaped])  # [n, k, S]
-        public = _stacked([each.public for each in shaped])  # [n, S]
+        parts, public = self.layout.part_pmfs(shaped.private), shaped.public  # [n, k, S], [n, S]
         pull = Pull(parts, public, self.order)
         remaining = np.maximum(np.asarray(moment.remaining, dtype=np.float64), 0.0)
-        highest = np.full(parts.shape[:2], np.inf)  # of a single text nobody needs to know
-        if len(shaped) > 1 and HASTE * len(shaped) > _NEGLIGIBLE * moment.left:
+        paces = np.minimum(HASTE / np.maximum(moment.left - np.arange(len(public)), 1), 1.0)
+        if len(public) == 1 or HASTE * len(public) <= _NEGLIGIBLE * moment.left:
+            caps = _even_caps(remaining, paces)
+        else:
             most = np.full(pull.parts, limit)
-            highest = filtered_pmf_charges(pull, most, parts=count, weight_limit=limit).reshape(highest.shape)
-        caps = _caps(remaining, HASTE / np.maximum(moment.left - np.arange(len(shaped)), 1), highest)
+            highest = filtered_pmf_charges(pull, most, parts=count, weight_limit=limit)
+            caps = _caps(remaining, paces, highest.reshape(len(public), count))
         found = filtered_weights(pull, caps.reshape(-1), parts=count, weight_limit=limit)
         charges = filtered_pmf_charges(pull, found, parts=count, weight_limit=limit).reshape(caps.shape)
-        fits = _paid(in_units(charges), caps >= _LEAST_CAP, remaining)  # [n, k]
-        costs = np.where(fits, charges, 0.0)
-        pmfs = mixture_pmf(parts, public, np.where(fits, found.reshape(caps.shape), 0.0), common=False)  # [n, S]
-        return [
-            Release(each.spread(pmf), own, FilteredCharge(self.order, largest_cost(own)))
-            for each, pmf, own in zip(shaped, pmfs, costs, strict=True)
-        ]
+        costs, fits = _paid(charges, caps >= _LEAST_CAP, remaining)  # [n, k]
+        pmfs = shaped.spread(mixture_pmf(parts, public, found.reshape(caps.shape) * fits, common=False))  # [n, V]
+        events = [FilteredCharge(self.order, cost) for cost in costs.max(axis=1).tolist()]
+        return [Release(*each) for each in zip(pmfs, costs, events, strict=True)]
 
 
-def _stacked(arrays: Sequence[Floats]) -> Floats:
-    """As one array, without a copy where there is one."""
-    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+def _even_caps(remaining: Floats, paces: Floats) -> Floats:
+    """What each text of a turn may cost each part [n, k] where those before it spend theirs: hardly less.
+
+    `remaining` [k] is what is left before the first; each charge is rounded up, by less than the ledger's unit.
+    """
+    number = np.arange(len(paces))
+    kept = np.concatenate([[1.0], np.cumprod(1.0 - paces[:-1])])  # [n]
+    left = np.maximum(kept[:, None] * remaining - (number * _LEAST_CAP)[:, None], 0.0)
+    return left * (paces * _MARGIN)[:, None]
 
 
 def _caps(remaining: Floats, paces: Floats, highest: Floats) -> Floats:
@@ -142,19 +141,22 @@ def _caps(remaining: Floats, paces: Floats, highest: Floats) -> Floats:
     """
     caps = np.empty_like(highest)
     for number, pace in enumerate(paces):
-        caps[number] = remaining * min(1.0, pace) * _MARGIN
+        caps[number] = remaining * pace * _MARGIN
         costs = np.where(caps[number] >= _LEAST_CAP, np.minimum(highest[number], caps[number] / _MARGIN), 0.0)
         remaining = np.maximum(remaining - in_units(costs), 0.0)
     return caps
 
 
-def _paid(units: Floats, is_enough: NDArray[np.bool_], remaining: Floats) -> NDArray[np.bool_]:
-    """Which charges [n, k], in the ledger's units, are made: what is left after the texts before can pay them."""
-    paid = np.empty_like(is_enough)
-    for number, own in enumerate(units):
-        paid[number] = is_enough[number] & (own <= remaining)
-        remaining = remaining - np.where(paid[number], own, 0.0)  # whole units: exact
-    return paid
+def _paid(charges: Floats, is_enough: NDArray[np.bool_], remaining: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Costs [n, k] and which charges are made: those that, with all before them, are at most what is left [k].
+
+    In the ledger's units, so that sums are exact. One that would pass what is left with those before it counts for
+    the ones after it nevertheless: whatever the search did, nothing is passed.
+    """
+    units = in_units(charges)
+    alone = is_enough & (units <= remaining)
+    fits = alone & (np.where(alone, units, 0.0).cumsum(axis=0) <= remaining)
+    return np.where(fits, charges, 0.0), fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,25 +198,23 @@ class SubMix:
         Guarantee: before the stop each cost is the divergence this very release has against the removal of that
         part, in the worse direction. Instance-level: nothing is said of other data.
         """
-        return self._mix(self.shape(rows), moment)
-
-    def shape(self, rows: Rows) -> Shaped:
-        """The pmfs of a look-up [1 + rows, V] that are mixed."""
         self.layout.require(rows)
-        return self.shaping.shape(rows)
+        return self._mix(self.shaping.shape(rows), moment)
 
     def is_like(self, other: Mechanism) -> bool:
         """Whether the other differs in its shaping at most."""
         return isinstance(other, SubMix) and replace(other, shaping=self.shaping) == self
 
-    def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:
+    def release_together(self, rows: Rows, shapings: Sequence[Shaping], moment: Moment) -> list[Release]:
         """One token for each of n texts, one after the other.
 
         Guarantee: that of `release` for every one of them; after one that stops all are the public model's.
         """
+        self.layout.require(rows)
         found: list[Release] = []
-        for each in shaped:
-            found.append(self._mix(each, _after(moment, found)))
+        for shaped in shape_together(rows, shapings):
+            found.append(self._mix(shaped.text(0), moment))
+            moment = _after(moment, found[-1:])
         return found
 
     def _mix(self, shaped: Shaped, moment: Moment) -> Release:
@@ -231,10 +231,6 @@ class SubMix:
 
 def _after(moment: Moment, releases: Sequence[Release]) -> Moment:
     """The moment of the text that comes after those."""
-    if not releases:
-        return moment
-    remaining = moment.remaining
-    for release in releases:
-        remaining = remaining - in_units(release.costs)
+    remaining = moment.remaining - in_units(np.stack([release.costs for release in releases])).sum(axis=0)  # exact
     stopped = moment.stopped or any(release.stops for release in releases)
     return replace(moment, remaining=remaining, left=max(1, moment.left - len(releases)), stopped=stopped)

@@ -16,7 +16,7 @@ from reticent.core.event import Composed, NonPrivate
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanism import ANSWERS, Layout, Mechanism, Moment, Release, uniform_costs
-from reticent.prediction.shaping import Masses, Rows, Shaped, Shaping
+from reticent.prediction.shaping import Rows, Shaped, Shaping, shape_together
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,18 @@ class PublicModel:
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:  # noqa: ARG002
         """The public model's token."""
-        return self.release_shaped([self.shape(rows)], moment)[0]
-
-    def shape(self, rows: Rows) -> Shaped:
-        """The public pmf of a look-up [1 + rows, V]."""
-        return self.shaping.shape(Masses(rows.values[:1]) if isinstance(rows, Masses) else rows[:1])
+        return self._release(self.shaping.shape(rows[:1]))
 
     def is_like(self, other: Mechanism) -> bool:
         """Whether the other differs in its shaping at most."""
         return isinstance(other, PublicModel) and replace(other, shaping=self.shaping) == self
 
-    def release_shaped(self, shaped: Sequence[Shaped], moment: Moment) -> list[Release]:  # noqa: ARG002
+    def release_together(self, rows: Rows, shapings: Sequence[Shaping], moment: Moment) -> list[Release]:  # noqa: ARG002
         """The public model's token for each of n texts."""
-        return [Release(each.spread(each.public), np.zeros(self.layout.parts), Composed(())) for each in shaped]
+        return [self._release(each.text(0)) for each in shape_together(rows[:, :1], shapings)]
+
+    def _release(self, shaped: Shaped) -> Release:
+        return Release(shaped.spread(shaped.public), np.zeros(self.layout.parts), Composed(()))
 
 
 @dataclass(frozen=True, slots=True)

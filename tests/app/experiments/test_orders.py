@@ -84,10 +84,15 @@ def test_training_texts_have_a_lower_calibrated_loss(run_folder):
 
 
 def test_redacted_training_keeps_exposure_at_chance_where_redaction_alone_does_not(run_folder):
-    """Exposure of CRT's canaries passes its limit by chance in 1 of 20 runs."""
-    crt, redaction, selective = judged("crt-fig3", run_folder).values()
+    """Exposure of CRT's canaries passes its limit by chance in 1 of 20 runs, and a redacted one's in 1 of 20."""
+    crt, redaction, _ = judged("crt-fig3", run_folder).values()
     assert {crt, redaction} == {ClaimVerdict.HOLDS}
-    assert selective is not ClaimVerdict.FAILS
+
+
+def test_selective_training_exposes_what_the_policy_misses(run_folder):
+    """Canaries that were not learnt are above the limit by chance at one γ in 1 of 20 runs, at both in 1 of 400."""
+    *_, selective = judged("crt-fig3", run_folder).values()
+    assert selective is ClaimVerdict.HOLDS
 
 
 @pytest.mark.parametrize("name", ["crt-fig4", "crt-fig5"])

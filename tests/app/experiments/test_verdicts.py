@@ -172,6 +172,14 @@ def test_crt_verdicts_follow_the_numbers(figure):
     assert verdicts(figure, {name: training(name, leaky=True) for name in names(figure)})[0] is FAILS
 
 
+def test_selective_training_must_expose_at_every_rate_above_zero_and_may_at_zero():
+    name, figure = f"{crt_attacks.SELECTIVE}, γ = {{:g}}", "crt-fig3"
+    plain = {each: training(each, leaky=False) for each in names(figure)}
+    loud, quiet = (training(f"redaction, γ = {rate}", leaky=False) for rate in (0.1, 0.0))
+    assert verdicts(figure, plain | {name.format(0.1): quiet})[2] is FAILS
+    assert verdicts(figure, plain | {name.format(0.0): loud})[2] is HOLDS
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.3, 0.5])
 def test_a_policy_misses_the_share_of_secrets_that_was_asked_for(rate):
     for count in (10, 99, 1000):

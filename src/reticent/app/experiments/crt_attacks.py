@@ -187,21 +187,22 @@ def _sharp(low: float, high: float) -> Judgement:
 
 
 def _unprotected(rows: Mapping[float, Values]) -> Judgement:
-    """The claim on selective DP-SGD: what the policy misses is trained on plainly."""
+    """The claim on selective DP-SGD: what the policy misses is trained on plainly. It says nothing of γ = 0."""
     claim = "Selective DP-SGD exposes canaries as training without noise does, given any γ above 0."
     found = {rate: one["largest"] for rate, one in rows.items()}
+    missing = {rate: bits for rate, bits in found.items() if rate > 0.0}
+    limit = chance_limit(10)
     reason = (
-        "Largest exposure " + ", ".join(f"{bits:.2f} bits at γ = {rate:g}" for rate, bits in found.items()) + "."
+        "Largest exposure "
+        + ", ".join(f"{bits:.2f} bits at γ = {rate:g}" for rate, bits in missing.items())
+        + f"; by chance below {limit:.1f} in 95 of 100. At γ = 0 it is {found[0.0]:.2f}: there ε holds for each of "
+        "the 20 records that a canary stands in, not for the canary."
     )
-    loud = [rate for rate, bits in found.items() if rate > 0.0 and bits > chance_limit(10)]
-    if not loud:
+    if max(missing.values()) < limit:
         return Judgement(
             claim, ClaimVerdict.NOT_TESTABLE, f"{reason} The LSTM learns too little to tell from chance."
         )
-    quiet = chance_limit(50)  # of ten, 99 times of a hundred
-    held = found[0.0] < quiet and len(loud) == len(found) - 1
-    limits = f"By chance below {chance_limit(10):.1f} in 95 and below {quiet:.1f} in 99 of 100."
-    return Judgement.of(claim, held, reason=f"{reason} {limits}")
+    return Judgement.of(claim, min(missing.values()) > limit, reason=reason)
 
 
 def _render_membership(name: str, column: str, what: str, results: Mapping[str, Values]) -> Rendering:
