@@ -179,11 +179,12 @@ def run(source: Path, load: Load) -> Rounds:
         clock.seconds = dict.fromkeys(clock.seconds, 0.0)
         for _ in range(ROUNDS):
             found.alone.append(load.asked(url, at_once=False)[0])
-            for number in range(PAIRS):
-                if number % 2:  # the machine may warm up or be taken away: neither is always first
+            for _ in range(PAIRS):
+                is_first = len(found.public) % 2 == 0  # in turns: the machine may warm up or be taken away
+                if is_first:
                     _ask_private(found, clock, load, url)
                 found.public.append(load.asked(public, at_once=True)[0])
-                if not number % 2:
+                if not is_first:
                     _ask_private(found, clock, load, url)
     return found
 
@@ -231,7 +232,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     load = Load(chosen.clients, chosen.tokens, chosen.top_p)
     missed = []
     for source in chosen.model or dict.fromkeys((embedded_model_path(), default_model())):
-        found, is_limited = run(source, load), source == embedded_model_path()
+        found, is_limited = run(source, load), source.samefile(embedded_model_path())
         Console(width=100).print(shown(source, load, found, is_limited=is_limited))
         if not is_limited:
             continue

@@ -1,6 +1,7 @@
 """The fast λ solve against bisection on core's divergence: equal to 1e-9 at every order."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -98,6 +99,24 @@ def test_a_one_sided_weight_is_caught():
     for weight, holds in ((twin, False), (honest, True)):
         both = float(symmetric_renyi_divergence(log_mixture(part, public, weight), public, 4.0))
         assert (both <= cap * (1 + 1e-9)) is holds
+
+
+@pytest.mark.parametrize("order", [4.0, 9.0, 16.0])
+@pytest.mark.parametrize("chance", [1e-18, 3e-21, 1e-25, 1e-40, 1e-110])
+def test_moments_at_the_edge_of_the_numbers_neither_warn_nor_miss_the_cap(order, chance):
+    """A token that the public model hardly knows and a part is sure of: powers of the ratio overflow."""
+    public, part, cap = np.array([1.0 - chance, chance]), np.array([[1e-12, 1.0 - 1e-12]]), 0.01
+    setting = {"parts": 8, "weight_limit": 0.5}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pull = Pull(part, public, order)
+        found = filtered_weights(pull, np.array([cap]), **setting)
+        charge = filtered_pmf_charges(pull, found, **setting)
+        assert radius_weights(pull, cap) > 0.0
+    if np.isfinite(pull.moments()[-1, 0]) and found[0] > 1e-290:
+        assert charge[0] == pytest.approx(cap, rel=1e-6)
+    else:
+        assert found[0] < 1e-200  # whatever the charge: such a weight is none
 
 
 @pytest.mark.parametrize("parts", [2, 8])

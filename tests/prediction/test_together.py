@@ -12,7 +12,7 @@ from reticent.prediction import submix
 from reticent.prediction.budgets import Kind, Target, set_up
 from reticent.prediction.mechanism import Layout, Moment, TogetherMechanism, in_units
 from reticent.prediction.predictor import Predictor
-from reticent.prediction.shaping import Shaping
+from reticent.prediction.shaping import Masses, Shaping
 from reticent.prediction.submix import SubMix, SubMixF
 from reticent.prediction.tally import Tally
 from reticent.prediction.unprotected import PublicModel
@@ -121,12 +121,37 @@ def test_a_turn_of_submix_is_its_texts_one_by_one_and_stops_with_the_first_that_
         np.testing.assert_array_equal(own.pmf, slow.pmf)
 
 
+@pytest.mark.parametrize(
+    "mechanism", [PublicModel(Layout.halves(2)), SubMix(Layout.halves(2), 0.05), SubMixF(Layout.halves(2), 4.0)]
+)
+def test_masses_are_mixed_as_their_logarithms_are(mechanism):
+    rng = np.random.default_rng(12)
+    rows = np.stack([random_pmfs(rng, 5, 6) for _ in range(4)])
+    moment = Moment(remaining=np.full(2, 9.0), left=400)
+    shapings = [Shaping(), Shaping(), Shaping(0.7), Shaping(top_k=3)]
+    for own in (shapings, shapings[:1] * 4):
+        pairs = (mechanism.release_together(each, own, moment) for each in (Masses(np.exp(rows)), rows))
+        for found, slow in zip(*pairs, strict=True):
+            np.testing.assert_allclose(found.pmf, slow.pmf, rtol=1e-9)
+            np.testing.assert_allclose(found.costs, slow.costs, rtol=1e-7)
+
+
+def test_as_many_ways_to_shape_as_texts_and_look_ups_with_three_axes():
+    mechanism, rows = SubMixF(Layout.single(2)), np.ones((3, 3, 4))
+    moment = Moment(remaining=np.ones(2))
+    with pytest.raises(ValueError, match="2 ways"):
+        mechanism.release_together(Masses(rows), [Shaping()] * 2, moment)
+    with pytest.raises(ValueError, match="needs 3 rows"):
+        mechanism.release_together(Masses(rows[0]), [Shaping()] * 3, moment)
+
+
 def overspent(mechanism):
     """By how much a turn passes what remains on any account, at most, over many turns."""
     worst = -math.inf
-    for rows, moment in turns(4, 60, texts=6, parts=mechanism.layout.parts):
-        spent = sum(in_units(each.costs) for each in together([mechanism] * 6, rows, moment))
-        worst = max(worst, float((spent - moment.remaining).max()))
+    for rows, near in turns(4, 60, texts=6, parts=mechanism.layout.parts):
+        for moment in (near, dataclasses.replace(near, left=400)):
+            spent = sum(in_units(each.costs) for each in together([mechanism] * 6, rows, moment))
+            worst = max(worst, float((spent - moment.remaining).max()))
     return worst
 
 
@@ -143,7 +168,8 @@ def test_texts_that_do_not_know_of_each_other_are_caught(monkeypatch):
 
 def test_what_is_held_against_an_account_is_what_is_really_left(monkeypatch):
     # Whatever the caps: here all texts aim at the whole account, and all but the first that fit fall silent.
-    monkeypatch.setattr(submix, "_caps", lambda remaining, paces, highest: np.tile(remaining, (len(paces), 1)))
+    for name in ("_caps", "_even_caps"):
+        monkeypatch.setattr(submix, name, lambda remaining, paces, *_: np.tile(remaining, (len(paces), 1)))
     assert overspent(SubMixF(Layout.single(3), 4.0, 0.6)) <= 0.0
     assert overspent(SubMixF(Layout.single(8), 4.0, 0.5)) <= 0.0
 

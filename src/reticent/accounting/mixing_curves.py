@@ -112,13 +112,13 @@ class Pull:
         NaN where moments overflow. Odd moments may be negative. As u ≥ −1 a token's terms are at most 2^a/(a − 1)
         times their sum in all, so at the orders used here four digits of sixteen may go.
         """
-        if self._terms is None:
-            self._terms = _FORWARD[int(self.order)] * self.moments()  # [2, a − 1, k]
         with np.errstate(over="ignore", invalid="ignore"):
+            if self._terms is None:
+                self._terms = _FORWARD[int(self.order)] * self.moments()  # [2, a − 1, k]
             sums = self._terms[:, -1]  # [2, k], by Horner: the excess and its derivative
             for each in range(int(self.order) - 3, -1, -1):
                 sums = sums * theta + self._terms[:, each]
-            return sums[0] * theta**2, sums[1] / np.maximum(sums[0], _TINY)
+            return sums[0] * theta**2, self.order * (sums[1] / np.maximum(sums[0], _TINY))
 
     def reverse(self, theta: Floats) -> Curve:
         """I_a(r‖G) − 1 at weights θ [k] with its slope, for a whole order.
@@ -312,9 +312,12 @@ def _from_sums(sums: Floats, weights: Floats) -> Curve:
 
 
 def _forward_factors(order: int) -> Floats:
-    """C(a, j), and j times that, j = 2..a, as [2, a − 1, 1]: what moments have in I_a(G‖r) − 1 and in its slope."""
+    """C(a, j), and j/a times that, j = 2..a, as [2, a − 1, 1]: what moments have in I_a(G‖r) − 1 and in its slope.
+
+    Over a, so that a slope is a number wherever the excess is one.
+    """
     binomials = [math.comb(order, j) for j in range(2, order + 1)]
-    return np.array([binomials, [j * each for j, each in enumerate(binomials, start=2)]], dtype=np.float64)[
+    return np.array([binomials, [j / order * each for j, each in enumerate(binomials, start=2)]], dtype=np.float64)[
         ..., None
     ]
 

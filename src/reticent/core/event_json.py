@@ -5,7 +5,7 @@ word "inf" (`reticent.core.document`). An unknown name is refused: a reader neve
 """
 
 from dataclasses import fields
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from reticent.core.document import number_from_json, number_to_json
 from reticent.core.errors import ConfigError, UnsupportedEvent
@@ -42,8 +42,8 @@ def event_from_json(document: dict[str, Any]) -> Event:
 def _encode(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_encode(item) for item in value]
-    if type(value) in _FIELDS:
-        return event_to_json(value)
+    if isinstance(value, _KINDS):
+        return event_to_json(cast(Event, value))
     return value if value is None or isinstance(value, int) else number_to_json(float(value))
 
 

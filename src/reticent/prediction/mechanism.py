@@ -168,9 +168,9 @@ class Layout:
         pairs = [self.members(part) for part in range(self.parts)]
         return private[[first for first, _ in pairs]], private[[second for _, second in pairs]]
 
-    def require(self, rows: Rows) -> None:
-        """Refuse a look-up [1 + rows, V], or several [n, 1 + rows, V], of another shape."""
-        if rows.ndim not in (2, 3) or rows.shape[-2] != 1 + len(self.rows):
+    def require(self, rows: Rows, *, axes: int = 2) -> None:
+        """Refuse a look-up [1 + rows, V], or with three axes several, of another shape."""
+        if rows.ndim != axes or rows.shape[-2] != 1 + len(self.rows):
             raise ValueError(f"a look-up needs {1 + len(self.rows)} rows, found shape {rows.shape}")
 
 

@@ -157,7 +157,7 @@ def _pulled_weights(pull: Pull, target: Floats, *, upper: float, verified: bool 
 def _forward_weights(pull: Pull, target: Floats, *, upper: float, verified: bool) -> Floats:
     """Largest θ ≤ upper [k] with I_a(G‖r) − 1 at most the target [k], for a whole order.
 
-    The excess is at least its first term and about at least its last: the search begins at the smaller root.
+    The excess is about at least its first term and its last: the search begins at the smaller root.
     """
     order = int(pull.order)
     with np.errstate(over="ignore"):
@@ -167,20 +167,21 @@ def _forward_weights(pull: Pull, target: Floats, *, upper: float, verified: bool
     if not verified:
         return found
     gap, _ = _gap(pull.forward, found, np.log(np.maximum(target, _TINY)))
-    return _back(found, gap)
+    return np.maximum(_back(found, gap), _TINY)
 
 
 def _descend(curve: Excess, target: Floats, *, start: Floats, limit: Floats | float, steps: int) -> Floats:
     """Where the excess reaches its target [k], at most `limit`: `solve` in log λ and without a bracket.
 
-    For curves that are nearly straight in logarithms, where no step leads astray.
+    For curves whose slopes vary little, where no step leads astray. Where moments overflow it ends at `_TINY`.
     """
-    goal, z, before = np.log(np.maximum(target, _TINY)), np.log(start), None
-    highest = np.log(limit)
+    goal, z = np.log(np.maximum(target, _TINY)), np.log(start)
+    before: _Point | None = None
+    least, most = math.log(_TINY), np.log(limit)
     for _ in range(steps):
         here = (z, *_gap(curve, np.exp(z), goal))
-        z, before = np.minimum(_aim(before, here), highest), here
-    return np.minimum(np.exp(z), limit)
+        z, before = np.clip(_aim(before, here), least, most), here
+    return np.clip(np.exp(z), _TINY, limit)
 
 
 def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
@@ -189,7 +190,7 @@ def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
         return np.asarray(np.sqrt(target / (0.5 * order * (order - 1.0) * np.maximum(chi_square, _TINY))))
 
 
-_STRAIGHT = 0.5  # weights up to which the reverse direction is nearly a square
+_STRAIGHT = 0.5  # weights up to which the reverse direction needs no bracket
 _SINGLE_ORDERS = 4.0  # above which powers of a ratio may leave the range of single precision
 
 # Steps to 1e-9, found on rows that differ by up to e^±30: public numbers alone decide how many.
@@ -202,7 +203,7 @@ def _forward_steps(order: int) -> int:
 
 def _reverse_steps(order: float, upper: float) -> int:
     """The reverse direction is nearly a square for small θ."""
-    if upper <= 0.15:
+    if upper <= 0.12:
         return 2 if order <= 4.0 else 3
     return 5 if upper <= _STRAIGHT else 9
 

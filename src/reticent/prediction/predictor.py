@@ -130,11 +130,12 @@ class Predictor:
             return []
         with self._lock:
             self._require_open(handles)
-            self._require_budget(len(handles))
             for handle in handles:
                 if handle in self._unread:
                     self._streams.append(handle, self._unread.pop(handle))
-            releases = self._charge(handles, self._look_up(handles))
+            rows = self._look_up(handles)  # [n, 1 + rows, V]
+            self._require_budget(len(handles))
+            releases = self._charge(handles, rows)
             # Only now, with the charge on disk, is there a token.
             tokens = [self._randomness.choice(release.pmf) for release in releases]
             for handle, token in zip(handles, tokens, strict=True):

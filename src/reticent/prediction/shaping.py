@@ -151,6 +151,8 @@ def shape_together(
     Neighbours with as many tokens to choose from, S, come as one `Shaped` of at most `at_once(S)` texts; without
     it every text comes alone.
     """
+    if len(rows) != len(shapings):
+        raise ValueError(f"{len(rows)} look-ups and {len(shapings)} ways to shape them")
     most = at_once or (lambda _: 1)
     if isinstance(rows, Masses) and all(shaping.is_plain for shaping in shapings):
         several = most(rows.shape[-1])
@@ -182,7 +184,7 @@ def _normalised(masses: NDArray[np.floating]) -> Iterator[Shaped]:
     """
     public = masses[:, 0]
     least, top = public.min(axis=1), public.max(axis=1)  # [n]
-    if masses.ndim != 3 or not ((least > -np.inf) & (least <= top) & (top < np.inf)).all():
+    if not ((least > -np.inf) & (least <= top) & (top < np.inf)).all():
         raise ValueError("a look-up is a [rows, V] array whose public row is made of numbers")
     floor = top * math.exp(_FLOOR)
     if (least > floor).all():

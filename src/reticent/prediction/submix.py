@@ -14,9 +14,9 @@ goes into calls and not into numbers. They mean what they mean one by one: a tex
 leave. As a charge only grows with its weight, a text costs its cap at most, or what λmax costs where that is less;
 so one look at λmax gives everybody's cap ahead, and one search all weights. While the horizon is far that look is
 spared: all before a text are taken to spend their caps, which gives it at most a twentieth less. Either way a text
-never gets more than one by one, and what one leaves of its cap waits for the next turn. What is really charged is
-held against what is really left, text by text, in whole units of the ledger: a charge never passes what remains,
-whatever the search did.
+gets no more than if those mixed with it came one by one, and what they leave of their caps waits for the texts
+after them. What is really charged is held against what is really left, text by text, in whole units of the ledger:
+a charge never passes what remains, whatever the search did.
 
 Spent and healthy parts take the same arithmetic. Does not charge or draw: see `reticent.prediction.predictor`.
 """
@@ -94,7 +94,7 @@ class SubMixF:
 
         Guarantee: that of `release` for every one of them, where what remains is what the texts before it leave.
         """
-        self.layout.require(rows)
+        self.layout.require(rows, axes=3)
         found: list[Release] = []
         for shaped in shape_together(rows, shapings, at_once=partial(texts_at_once, self.layout.parts)):
             new = self._mix(shaped, moment)
@@ -210,7 +210,7 @@ class SubMix:
 
         Guarantee: that of `release` for every one of them; after one that stops all are the public model's.
         """
-        self.layout.require(rows)
+        self.layout.require(rows, axes=3)
         found: list[Release] = []
         for shaped in shape_together(rows, shapings):
             found.append(self._mix(shaped.text(0), moment))

@@ -90,7 +90,10 @@ def test_redacted_training_keeps_exposure_at_chance_where_redaction_alone_does_n
 
 
 def test_selective_training_exposes_what_the_policy_misses(run_folder):
-    """Canaries that were not learnt are above the limit by chance at one γ in 1 of 20 runs, at both in 1 of 400."""
+    """Canaries that were not learnt pass the limit of 7.6 bits at one γ in 1 of 20 runs, at both in 1 of 400.
+
+    The trainings draw from the system; four came out between 15.7 and 18.4 bits.
+    """
     *_, selective = judged("crt-fig3", run_folder).values()
     assert selective is ClaimVerdict.HOLDS
 

@@ -3,7 +3,8 @@
 The paper trains LSTMs and GPT-2 on WikiText-2 and CustomerSim; here the embedded model learns generated dialogues,
 a line each, with 10 canaries "My ID is: <6 digits>" × 20 (`crt_training`). With 10 canaries the area under a
 membership curve has a wide interval, and is printed with it; groups are five of them. Selective DP-SGD, the paper's
-rival, trains an LSTM from nothing: its exposures are to be compared with the others', its perplexity is not.
+rival, trains an LSTM from nothing, at small scale on fewer dialogues and more often, or it would learn nothing by
+heart: its exposures are to be compared with the others', its perplexity is not.
 """
 
 import math
@@ -39,10 +40,8 @@ SIZES: Final[dict[Scale, Values]] = {
     Scale.MEDIUM: {"dialogues": 400, "held_out": 100, "epochs": 8, "copies": 20, "epsilon": 3.0},
     Scale.PAPER: {"dialogues": 9000, "held_out": 1000, "epochs": 10, "copies": 20, "epsilon": 1.0, "model": "gpt2"},
 }
-
-
 RECURRENT: Final[dict[Scale, Values]] = {
-    Scale.SMALL: {"recurrent": "lstm:1x200", "recurrent_epochs": 20},
+    Scale.SMALL: {"recurrent": "lstm:1x200", "recurrent_epochs": 60, "dialogues": 15},
     Scale.MEDIUM: {"recurrent": "lstm:1x200", "recurrent_epochs": 20},
     Scale.PAPER: {"recurrent": "lstm:1x200", "recurrent_epochs": 50},
 }
