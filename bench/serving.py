@@ -1,20 +1,23 @@
 """What serving costs: batched answers against one request at a time, and what mixing and ledger add to a token.
 
-    python bench/serving.py [--clients N] [--tokens N] [--top-p P] [--model DIR …]
+    python bench/serving.py [--clients N] [--prompt N] [--tokens N] [--top-p P] [--model DIR …]
 
 The real server on a loopback port, an ensemble of eight LoRA adapters of rank 8, SubMix-F, the durable ledger on
 this disk. The same requests are sent one after the other and by all clients at once. A second server answers all at
-once by the public model alone, from the same look-ups of the same rows, without mixing and without a ledger: what
-it is faster by is what mixing and ledger add to a token. Rounds take turns, as the machine may be busy; what is
-added is taken pair by pair, the median of twenty-five. The horizon is far: near its end texts of one turn are mixed
-with one more look at the vocabulary. Below, where the processor's time of a token goes; of the ledger's this leaves
-out the wait for the disk, which the figure above holds.
+once by the public model alone, from the same look-ups of the same rows, without mixing and without a ledger.
 
-Mixing costs the vocabulary times the parts, whatever the model; a look-up costs its weights times the parts. So the
-share depends on the model. Ends with code 1 where the embedded one (1 million weights, 1,024 tokens) misses a
-limit. Others are shown beside it: stories15m of the folder `shared` beside the checkout (or RETICENT_SHARED) where
-it is there, with 32,000 tokens and 15 million weights, most of them its vocabulary's, the hardest of cases; and
-whatever `--model` names.
+What mixing and ledger add is the time that a turn spends in them, the wait for the disk included, less what the
+second server spends in the same place on the public model's chances, over the time of a private token. How much
+slower private tokens are than the second server's is shown beside it, pair by pair, the median of twenty-five: it
+holds the same and whatever else differs, and the noise of two look-ups. Rounds take turns, as the machine may be
+busy. The horizon is far: near its end texts of one turn are mixed with one more look at the vocabulary.
+
+Mixing costs the vocabulary times the parts, whatever the model; a look-up costs its weights times the parts, and a
+longer prompt is more to read before the first token. So the share depends on the model and on what is asked, and is
+greatest for short prompts, as by default. Ends with code 1 where the embedded one (1 million weights, 1,024 tokens)
+misses a limit. Others are shown beside it: stories15m of the folder `shared` beside the checkout (or
+RETICENT_SHARED) where it is there, with 32,000 tokens and 15 million weights, most of them its vocabulary's, the
+hardest of cases; and whatever `--model` names.
 """
 
 import argparse
@@ -62,15 +65,19 @@ LEAST_GAIN = 3.0
 MOST_ADDED = 0.15
 
 
+PIECES = ("look-up", "mixing", "ledger")
+
+
 @dataclass(slots=True)
 class Rounds:
-    """Tokens a second of each way, round by round, the answers' seconds, and the processor's time by piece."""
+    """Tokens a second of each way, round by round, the answers' seconds, and the milliseconds a token by piece."""
 
     alone: list[float] = field(default_factory=list)
     together: list[float] = field(default_factory=list)
     public: list[float] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
-    milliseconds: dict[str, float] = field(default_factory=dict)
+    private_pieces: list[dict[str, float]] = field(default_factory=list)
+    public_pieces: list[dict[str, float]] = field(default_factory=list)
 
     @property
     def gain(self) -> float:
@@ -83,28 +90,42 @@ class Rounds:
     @property
     def added(self) -> float:
         """What mixing and ledger add, of a token's time."""
+        of_public = statistics.median(_released(pieces) for pieces in self.public_pieces)
+        return statistics.median(
+            (_released(pieces) - of_public) * speed / 1e3
+            for pieces, speed in zip(self.private_pieces, self.together, strict=True)
+        )
+
+    @property
+    def slower(self) -> float:
+        """How much slower private tokens come than the public model's."""
         return statistics.median(1 - one / other for one, other in zip(self.together, self.public, strict=True))
 
 
+def _released(pieces: dict[str, float]) -> float:
+    """Milliseconds between a look-up and the draw."""
+    return pieces["mixing"] + pieces["ledger"]
+
+
 class Clock:
-    """The processor's time in the pieces of a turn, of the threads that take them."""
+    """The time in the pieces of a predictor's turns."""
 
     def __init__(self, predictor: Predictor) -> None:
-        self.seconds = {"look-up": 0.0, "mixing": 0.0, "ledger": 0.0}
+        self.seconds = dict.fromkeys(PIECES, 0.0)
         self._time(predictor, "_look_up", {"look-up": 1.0})
         # The charge is written around the mixing: what it takes by itself is the rest.
-        self._time(predictor._ledger, "charge_decided", {"ledger": 1.0})
+        self._time(predictor, "_charge", {"ledger": 1.0})
         self._time(predictor, "_mix", {"ledger": -1.0, "mixing": 1.0})
 
     def _time(self, owner: Any, name: str, pieces: dict[str, float]) -> None:
         plain: Callable[..., Any] = getattr(owner, name)
 
         def timed(*arguments: Any, **named: Any) -> Any:
-            begun = time.thread_time()
+            begun = time.perf_counter()
             try:
                 return plain(*arguments, **named)
             finally:
-                taken = time.thread_time() - begun
+                taken = time.perf_counter() - begun
                 for piece, sign in pieces.items():
                     self.seconds[piece] += sign * taken
 
@@ -129,9 +150,10 @@ def served(backend: Backend) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What clients ask for: `tokens` each."""
+    """What clients ask for: `tokens` each, after a prompt of so many."""
 
     clients: int
+    prompt: int
     tokens: int
     top_p: float
 
@@ -145,7 +167,8 @@ class Load:
 
             async def one(number: int) -> int:
                 begun = time.perf_counter()
-                body = {"model": "bench", "prompt": [5 + number, 9, 30, 31], "max_tokens": tokens}
+                prompt = [5 + number, *range(30, 29 + self.prompt)]
+                body = {"model": "bench", "prompt": prompt, "max_tokens": tokens}
                 answer = (await http.post("/v1/completions", json=body | {"top_p": self.top_p})).json()
                 latencies.append(time.perf_counter() - begun)
                 return int(answer["usage"]["completion_tokens"])
@@ -171,39 +194,47 @@ def run(source: Path, load: Load) -> Rounds:
             settings = PredictionSettings(mechanism=kind, epsilon=8.0, delta=1e-5, horizon=10_000)
             return stack.enter_context(open_ensemble(directory.path, settings, name="bench", ensemble=ensemble))
 
-        private = opened(Kind.SUBMIX_F)
-        clock = Clock(private.predictor)
-        url, public = (stack.enter_context(served(each)) for each in (private, opened(Kind.PUBLIC)))
-        for each in (url, public):
-            load.asked(each, at_once=True, tokens=4)
-        clock.seconds = dict.fromkeys(clock.seconds, 0.0)
+        backends = [opened(kind) for kind in (Kind.SUBMIX_F, Kind.PUBLIC)]
+        private, public = (Server(stack.enter_context(served(each)), Clock(each.predictor)) for each in backends)
+        for each in (private, public):
+            load.asked(each.url, at_once=True, tokens=4)
         for _ in range(ROUNDS):
-            found.alone.append(load.asked(url, at_once=False)[0])
+            found.alone.append(load.asked(private.url, at_once=False)[0])
             for _ in range(PAIRS):
                 is_first = len(found.public) % 2 == 0  # in turns: the machine may warm up or be taken away
-                if is_first:
-                    _ask_private(found, clock, load, url)
-                found.public.append(load.asked(public, at_once=True)[0])
-                if not is_first:
-                    _ask_private(found, clock, load, url)
+                for own in (private, public) if is_first else (public, private):
+                    speed, seconds, pieces = own.asked(load)
+                    if own is private:
+                        found.together.append(speed)
+                        found.private_pieces.append(pieces)
+                        found.latencies += seconds
+                    else:
+                        found.public.append(speed)
+                        found.public_pieces.append(pieces)
     return found
 
 
-def _ask_private(found: Rounds, clock: Clock, load: Load, url: str) -> None:
-    """One round of private answers, the pieces of their time added up."""
-    begun = dict(clock.seconds)
-    speed, seconds = load.asked(url, at_once=True)
-    found.together.append(speed)
-    found.latencies += seconds
-    for piece, total in clock.seconds.items():
-        spent = 1e3 * (total - begun[piece]) / (load.clients * load.tokens)
-        found.milliseconds[piece] = found.milliseconds.get(piece, 0.0) + spent / (ROUNDS * PAIRS)
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server and the clock in it."""
+
+    url: str
+    clock: Clock
+
+    def asked(self, load: Load) -> tuple[float, list[float], dict[str, float]]:
+        """Tokens a second of all clients at once, each one's seconds, and milliseconds a token by piece."""
+        begun = dict(self.clock.seconds)
+        speed, seconds = load.asked(self.url, at_once=True)
+        tokens = load.clients * load.tokens
+        spent = {piece: 1e3 * (self.clock.seconds[piece] - begun[piece]) / tokens for piece in PIECES}
+        return speed, seconds, spent
 
 
 def shown(source: Path, load: Load, found: Rounds, *, is_limited: bool) -> Table:
     """The table of one model."""
     gain, added = (f"≥ {LEAST_GAIN:g} ×", f"≤ {100 * MOST_ADDED:g} %") if is_limited else ("", "")
-    table = Table(title=f"{source.name}, k = {PARTS}, {load.clients} clients, top_p {load.top_p:g}")
+    asked = f"{load.clients} clients, {load.tokens} tokens after {load.prompt}, top_p {load.top_p:g}"
+    table = Table(title=f"{source.name}, k = {PARTS}, {asked}")
     for column in ("measured", "value", "limit"):
         table.add_column(column, justify="left" if column == "measured" else "right")
     table.add_row("one request at a time, tokens/s", f"{statistics.median(found.alone):.1f}", "")
@@ -211,11 +242,13 @@ def shown(source: Path, load: Load, found: Rounds, *, is_limited: bool) -> Table
     table.add_row("the public model alone, all at once, tokens/s", f"{statistics.median(found.public):.1f}", "")
     table.add_row("gain of batching", f"{found.gain:.2f} ×", gain)
     table.add_row("mixing and ledger, of a token", f"{100 * found.added:.1f} %", added)
+    table.add_row("slower than the public model alone", f"{100 * found.slower:.1f} %", "")
     ordered = sorted(found.latencies)
     table.add_row("median and longest answer, s", f"{statistics.median(ordered):.2f}, {ordered[-1]:.2f}", "")
-    whole = sum(found.milliseconds.values())
-    for piece, spent in found.milliseconds.items():
-        table.add_row(f"{piece}, processor's ms a token", f"{spent:.2f} ({100 * spent / whole:.0f} %)", "")
+    token = 1e3 / statistics.median(found.together)
+    for piece in PIECES:
+        spent = statistics.median(pieces[piece] for pieces in found.private_pieces)
+        table.add_row(f"{piece}, ms a token", f"{spent:.2f} ({100 * spent / token:.0f} %)", "")
     return table
 
 
@@ -223,13 +256,14 @@ def main(arguments: Sequence[str] = ()) -> int:
     """Print the tables; 1 where a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--prompt", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--model", type=Path, action="append")
     chosen = parser.parse_args(list(arguments))
     torch.set_num_threads(1)
     keep_freed_memory()
-    load = Load(chosen.clients, chosen.tokens, chosen.top_p)
+    load = Load(chosen.clients, chosen.prompt, chosen.tokens, chosen.top_p)
     missed = []
     for source in chosen.model or dict.fromkeys((embedded_model_path(), default_model())):
         found, is_limited = run(source, load), source.samefile(embedded_model_path())
