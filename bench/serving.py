@@ -13,11 +13,10 @@ machine may be busy. The horizon is far: near its end texts of one turn are mixe
 vocabulary.
 
 Mixing costs the vocabulary times the parts, whatever the model; a look-up costs its weights times the parts, and a
-longer prompt is more to read before the first token. So the share depends on the model and on what is asked: by
-default a short question, and two dozen tokens of an answer. Ends with code 1 where the embedded model (1 million
-weights, 1,024 tokens) misses a limit. Others are shown beside it: stories15m of the folder `shared` beside the
-checkout (or RETICENT_SHARED) where it is there, with 32,000 tokens and 15 million weights, most of them its
-vocabulary's, the hardest of cases; and whatever `--model` names.
+longer prompt is more to read before the first token. So the share depends on the model and on what is asked. Short
+prompts, as by default, and small models are the hard case: the embedded one has 1 million weights and 1,024 tokens,
+stories15m of the folder `shared` beside the checkout (or RETICENT_SHARED), where it is there, 15 million, most of
+them for its 32,000 tokens. Ends with code 1 where a limit is missed.
 """
 
 import argparse
@@ -63,8 +62,6 @@ ROUNDS = 5
 PAIRS = 5  # of private and public answers in a round
 LEAST_GAIN = 3.0
 MOST_TAKEN = 0.15
-
-
 PIECES = ("look-up", "mixing", "ledger")
 
 
@@ -214,9 +211,8 @@ def _ask_private(found: Rounds, clock: Clock, load: Load, url: str) -> None:
     found.pieces.append({piece: 1e3 * (clock.seconds[piece] - begun[piece]) / tokens for piece in PIECES})
 
 
-def shown(source: Path, load: Load, found: Rounds, *, is_limited: bool) -> Table:
+def shown(source: Path, load: Load, found: Rounds) -> Table:
     """The table of one model."""
-    gain, taken = (f"≥ {LEAST_GAIN:g} ×", f"≤ {100 * MOST_TAKEN:g} %") if is_limited else ("", "")
     asked = f"{load.clients} clients, {load.tokens} tokens after {load.prompt}, top_p {load.top_p:g}"
     table = Table(title=f"{source.name}, k = {PARTS}, {asked}")
     for column in ("measured", "value", "limit"):
@@ -224,8 +220,8 @@ def shown(source: Path, load: Load, found: Rounds, *, is_limited: bool) -> Table
     table.add_row("one request at a time, tokens/s", f"{statistics.median(found.alone):.1f}", "")
     table.add_row("all at once, tokens/s", f"{statistics.median(found.together):.1f}", "")
     table.add_row("the public model alone, all at once, tokens/s", f"{statistics.median(found.public):.1f}", "")
-    table.add_row("gain of batching", f"{found.gain:.2f} ×", gain)
-    table.add_row("mixing and ledger, of a token", f"{100 * found.taken:.1f} %", taken)
+    table.add_row("gain of batching", f"{found.gain:.2f} ×", f"≥ {LEAST_GAIN:g} ×")
+    table.add_row("mixing and ledger, of a token", f"{100 * found.taken:.1f} %", f"≤ {100 * MOST_TAKEN:g} %")
     table.add_row("slower than the public model alone", f"{100 * found.slower:.1f} %", "")
     ordered = sorted(found.latencies)
     table.add_row("median and longest answer, s", f"{statistics.median(ordered):.2f}, {ordered[-1]:.2f}", "")
@@ -240,7 +236,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     """Print the tables; 1 where a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--prompt", type=int, default=16)
+    parser.add_argument("--prompt", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--top-p", type=float, default=1.0)
     parser.add_argument("--model", type=Path, action="append")
@@ -250,10 +246,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     load = Load(chosen.clients, chosen.prompt, chosen.tokens, chosen.top_p)
     missed = []
     for source in chosen.model or dict.fromkeys((embedded_model_path(), default_model())):
-        found, is_limited = run(source, load), source.samefile(embedded_model_path())
-        Console(width=100).print(shown(source, load, found, is_limited=is_limited))
-        if not is_limited:
-            continue
+        found = run(source, load)
+        Console(width=100).print(shown(source, load, found))
         if found.gain < LEAST_GAIN:
             missed.append(f"{source.name}: gain of batching {found.gain:.2f} ×")
         if found.taken > MOST_TAKEN:

@@ -89,7 +89,8 @@ def test_an_edited_file_is_refused(path, statements):
 
 def test_the_edits_themselves_are_what_is_caught(any_path, ledgers):
     ledgers.edit(any_path, "SELECT 1")
-    ledgers.open(any_path).close()
+    with ledgers.open(any_path) as ledger:
+        assert ledger.verify() == ledger.head()
 
 
 def test_rows_cannot_be_changed_by_accident(path):

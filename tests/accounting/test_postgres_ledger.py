@@ -429,4 +429,7 @@ def test_a_ledger_in_a_file_never_imports_the_driver():
 
 
 def test_a_server_is_found_and_answers(postgres: PostgresServer):
-    postgres.execute("SELECT 1")
+    import psycopg
+
+    with psycopg.connect(postgres.url) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
