@@ -147,21 +147,3 @@ def test_many_texts_at_once_are_each_alone(order, vocabulary):
         curve = together.rough(weights.reshape(-1))
         assert curve[0] == pytest.approx(np.concatenate([each[0] for each in alone_curves]), rel=1e-9)
         assert curve[1] == pytest.approx(np.concatenate([each[1] for each in alone_curves]), rel=1e-9)
-
-
-@pytest.mark.parametrize("order", [2.0, 4.0])
-def test_single_precision_finds_the_way(order):
-    for parts, public, weights in ensembles(8, 12):
-        halves = Halves(np.exp(parts), np.exp(parts[::-1]), np.exp(public), order)
-        exact, near = halves.worse(weights), halves.nearly_worse(weights)
-        seen = exact[0] > 1e-12
-        assert near[0][seen] == pytest.approx(exact[0][seen], rel=1e-4)
-        assert near[1][seen] == pytest.approx(exact[1][seen], rel=1e-4)
-
-
-def test_public_chances_below_single_precision_do_not_break_the_way():
-    public = np.array([1.0 - 1e-200, 1e-200])
-    first, second = np.array([[0.5, 0.5]]), np.array([[0.9, 0.1]])
-    excess, slope = Halves(first, second, public, 2.0).nearly_worse(np.array([1e-9]))
-    assert np.isfinite(excess).all()
-    assert (slope >= 1.0).all()

@@ -87,7 +87,7 @@ def test_while_the_horizon_is_far_a_text_gets_at_most_a_twentieth_less_than_one_
 
 def test_wide_texts_are_mixed_one_by_one():
     rng = np.random.default_rng(8)
-    rows = np.stack([random_pmfs(rng, 4, 60_000, scale=0.5) for _ in range(2)])
+    rows = np.stack([random_pmfs(rng, 4, 200_000, scale=0.5) for _ in range(2)])
     mechanisms = [SubMixF(Layout.single(3), 4.0, 0.6)] * 2
     moment = Moment(remaining=np.full(3, 0.05), left=400)
     for found, slow in zip(together(mechanisms, rows, moment), one_by_one(mechanisms, rows, moment), strict=True):

@@ -155,7 +155,7 @@ def test_one_sided_charges_are_caught(monkeypatch):
     setting = {"budget": 3.0, "horizon": 6, "order": 4.0}
     mechanism = SubMixF(Layout.single(1), 4.0, 0.95)
     assert worst_ratio(mechanism, table, **setting) <= 1.0 + 1e-9
-    monkeypatch.setattr(Pull, "reverse", lambda self, theta: (np.zeros(self.parts), np.full(self.parts, 2.0)))
+    monkeypatch.setattr(Pull, "reverse", lambda self, theta, **_: (np.zeros(self.parts), np.full(self.parts, 2.0)))
     assert worst_ratio(mechanism, table, **setting) > 1.5
 
 

@@ -11,7 +11,8 @@ import math
 import numpy as np
 
 from reticent.accounting.mixing_charge import common_share
-from reticent.accounting.mixing_curves import Floats, Pull, columns_at_once, is_polynomial
+from reticent.accounting.mixing_curves import Floats, Pull, is_polynomial
+from reticent.accounting.vocabulary_loops import PartRows, pair_excesses
 from reticent.core.divergence import symmetric_renyi_divergence
 
 
@@ -24,35 +25,15 @@ def symmetric_divergence(p: Floats, q: Floats, order: float) -> Floats:
     if not is_polynomial(order):
         with np.errstate(divide="ignore"):
             return symmetric_renyi_divergence(np.log(p), np.log(q), order)
-    sums = np.zeros((2, *p.shape[:-1]))
-    step = columns_at_once(p[..., 0].size)
-    for start in range(0, p.shape[-1], step):
-        place = (..., slice(start, start + step))
-        sums += _both_excesses(p[place], q[place], int(order) - 1)
-    return _worse(sums, order)
+    size = p.shape[-1]
+    return _worse(p.reshape(-1, size), q.reshape(-1, size), order).reshape(p.shape[:-1])
 
 
-def _worse(sums: Floats, order: float) -> Floats:
-    """The divergence of the greater of two excesses [2, ...]."""
+def _worse(p: Floats, q: Floats, order: float) -> Floats:
+    """The greater divergence of pmfs p [m, V], or one [1, V] for all, and q [m, V], as [m], for a whole order."""
+    sums = pair_excesses(p, q, int(order))
     # Where one has mass and the other none a direction is infinite, or infinity times nothing.
     return np.asarray(np.log1p(np.where(np.isnan(sums), np.inf, sums).max(axis=0)) / (order - 1.0))
-
-
-def _both_excesses(p: Floats, q: Floats, degree: int) -> Floats:
-    """I_a − 1 in both directions [2, ...] of one block, a = degree + 1; infinite or NaN where supports differ."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = p / q
-        np.copyto(ratio, 1.0, where=(p == 0.0) & (q == 0.0))
-        square = (p - q) * (ratio - 1.0)
-        inverse = 1.0 / ratio
-        forward, reverse = degree * square.sum(axis=-1), degree * np.vecdot(square, inverse)
-        up, down = ratio, inverse
-        for j in range(1, degree):
-            down = down * inverse
-            forward = forward + (degree - j) * np.vecdot(square, up)
-            reverse = reverse + (degree - j) * np.vecdot(square, down)
-            up = up * ratio if j + 1 < degree else up
-    return np.stack([forward, reverse])
 
 
 def filtered_pmf_charges(pull: Pull, weights: Floats, *, parts: int, weight_limit: float) -> Floats:
@@ -77,21 +58,10 @@ def leave_one_out_charges(parts: Floats, public: Floats, weights: Floats, *, ord
     """
     mixture = mixture_pmf(parts, public, weights, common=common)  # [V]
     of_parts, of_public = _shares_without(weights, common=common)  # [k, k], [k]
-    if not is_polynomial(order) or not (weights < 1.0).all():
-        without = of_parts @ parts + of_public[:, None] * public  # [k, V]
+    without = of_parts @ parts + of_public[:, None] * public  # [k, V]
+    if not is_polynomial(order):
         return symmetric_divergence(mixture, without, order)
-    # The public model has a share in both, so both are positive and no support needs to be looked at.
-    sums = np.zeros((2, len(weights)))
-    step = columns_at_once(len(weights))
-    space = np.empty((4, len(weights), min(step, len(public))))
-    with np.errstate(over="ignore"):
-        for start in range(0, len(public), step):
-            place = slice(start, start + step)
-            own = space[..., : len(public[place])]
-            without = np.matmul(of_parts, parts[:, place], out=own[0])
-            without += np.multiply(of_public[:, None], public[place], out=own[1])
-            _add_excesses(sums, mixture[place], without, own[1:], int(order) - 1)
-    return _worse(sums, order)
+    return _worse(mixture[None], without, order)
 
 
 def _shares_without(weights: Floats, *, common: bool) -> tuple[Floats, Floats]:
@@ -107,34 +77,14 @@ def _shares_without(weights: Floats, *, common: bool) -> tuple[Floats, Floats]:
     return others * (mean[:, None] if common else weights), 1.0 - mean
 
 
-def _add_excesses(sums: Floats, p: Floats, q: Floats, space: Floats, degree: int) -> None:
-    """Add I_a(P‖Q) − 1 and I_a(Q‖P) − 1 of positive p [columns], q [k, columns] to sums [2, k]; overwrites q."""
-    square, inverse, term = space
-    ones, inverse_p = np.ones_like(p), 1.0 / p
-    np.subtract(p, q, out=square)
-    square *= square
-    np.divide(1.0, q, out=inverse)
-    np.multiply(square, inverse, out=term)
-    sums[0] += degree * (term @ ones)
-    if degree > 1:
-        inverse *= p  # P/Q
-    for j in range(1, degree):
-        term *= inverse
-        sums[0] += (degree - j) * (term @ ones)
-    sums[1] += degree * (square @ inverse_p)
-    if degree > 1:
-        q *= inverse_p
-    for j in range(1, degree):
-        square *= q
-        sums[1] += (degree - j) * (square @ inverse_p)
-
-
-def mixture_pmf(parts: Floats, public: Floats, weights: Floats, *, common: bool) -> Floats:
+def mixture_pmf(parts: Floats | PartRows, public: Floats, weights: Floats, *, common: bool) -> Floats:
     """(1/k) Σ λ_i h_i + (1−λ_i) r as pmfs [..., V], of parts [..., k, V], public [..., V] and weights [..., k].
 
-    `common` mixes the mean of the parts with the mean weight.
+    `common` mixes the mean of the parts with the mean weight. `...` is nothing for one text, or n.
     """
+    rows = parts if isinstance(parts, PartRows) else PartRows.of(parts)
     count = weights.shape[-1]
-    mean = weights.sum(axis=-1, keepdims=True) / count  # [..., 1]
-    shares = np.repeat(mean, count, axis=-1) if common else weights
-    return np.asarray(((shares / count)[..., None, :] @ parts)[..., 0, :] + (1.0 - mean) * public)
+    of_texts = weights.reshape(-1, count)  # [n, k]
+    mean = of_texts.mean(axis=1)  # [n]
+    shares = np.repeat(mean[:, None], count, axis=1) if common else of_texts
+    return rows.mixed(shares / count, public.reshape(len(mean), -1), 1.0 - mean).reshape(public.shape)

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from reticent.accounting.fixed_point import UNIT
+from reticent.accounting.vocabulary_loops import PartRows
 from reticent.core.errors import ConfigError
 from reticent.core.event import Event
 from reticent.core.model import Floats, Tokens
@@ -142,6 +143,12 @@ class Layout:
     def members(self, part: int) -> list[int]:
         """Indices of a part's private rows."""
         return [index for index, owner in enumerate(self.rows) if owner == part]
+
+    def part_rows(self, rows: PartRows) -> PartRows:
+        """One row a part."""
+        if self.rows == tuple(range(self.parts)):
+            return rows
+        return PartRows.of(self.part_pmfs(rows.pmfs()))
 
     def part_pmfs(self, private: Floats) -> Floats:
         """Mean pmf of each part [..., k, S], from its rows [..., rows, S]."""

@@ -5,16 +5,14 @@ and both arguments are affine in λ. So log E against log λ is increasing with 
 near λ = 1 it grows like a power of 1/(1−λ). Newton's steps on log E against the logit of λ, where both ends are
 nearly straight, kept inside a bracket that the slope gives for free, need two to seven steps to the last digit.
 Slopes come exact from the pass that gives E (`mixing_curves.Curve`); from the second step on the two last points
-and their slopes make a cubic (inverse interpolation, order 1 + √3 where Newton's is 2). Where two halves are
-compared all steps but the last are in single precision, to about 1e-6, and one in float64 squares that error.
-
+and their slopes make a cubic (inverse interpolation, order 1 + √3 where Newton's is 2).
 The number of steps is fixed, since time must not depend on private rows. Where the cap is a promise and not a pace,
 a last step back by the whole remaining error, safe as the slope is at least 1, makes the result never pass it but
 for rounding.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -40,14 +38,12 @@ def solve(
     guess: Floats,
     steps: int,
     verified: bool = True,
-    last: Excess | None = None,
 ) -> Floats:
     """Largest λ ≤ `upper` < 1 with excess(λ) ≤ target, elementwise [k], after so many evaluations and steps.
 
-    `last` is the same curve exactly, where `curve` is a rough one: one more step is taken on it. `verified` spends
-    one more evaluation on the result, to step back where it passes the target by an error that is left; without it
-    the target is met within the square of the last step, from either side. `guess` is taken for the odds λ/(1−λ):
-    a small λ as it is, and a guess above 1 stays inside.
+    `verified` spends one more evaluation on the result, to step back where it passes the target by an error that is
+    left; without it the target is met within the square of the last step, from either side. `guess` is taken for
+    the odds λ/(1−λ): a small λ as it is, and a guess above 1 stays inside.
     """
     goal = np.log(np.maximum(target, _TINY))
     limit = _logit(upper)
@@ -55,17 +51,14 @@ def solve(
     is_above = np.zeros(limit.shape, dtype=bool)  # whether `high` is known to lie above the root
     z = np.minimum(np.log(np.maximum(guess, _TINY)), limit)
     before: _Point | None = None
-    for each in [curve] * steps + ([] if last is None else [last]):
+    for _ in range(steps):
         weights = np.where(z >= limit, upper, _logistic(z))
-        gap, slope = _gap(each, weights, goal)
+        gap, slope = _gap(curve, weights, goal)
         low = np.maximum(low, _logit(np.maximum(_back(weights, gap), _TINY)))
         passes = gap > 0.0
         high, is_above = np.where(passes, np.minimum(high, z), high), is_above | passes
         here = (z, gap, np.maximum(slope * (1.0 - weights), _TINY))
         new = _aim(before, here)
-        if each is last:  # the bracket is the rough curve's
-            z = np.minimum(new, limit)
-            break
         # A step that leaves the bracket is replaced by its middle; one that is right within rounding stays.
         outside = (new < low - 1e-12) | ((new > high + 1e-12) & is_above)
         z = np.where(outside, 0.5 * (low + high), np.clip(new, low, high))
@@ -149,7 +142,8 @@ def _pulled_weights(pull: Pull, target: Floats, *, upper: float, verified: bool 
     forward = _forward_weights(pull, target, upper=upper, verified=verified)
     steps = _reverse_steps(pull.order, upper)
     if upper <= _STRAIGHT and not verified:
-        return _descend(pull.reverse, target, start=forward, limit=forward, steps=steps)
+        curves = [pull.nearly_reverse] + [pull.reverse] * (steps - 1)
+        return _descend(curves, target, start=forward, limit=forward)
     odds = forward / (1.0 - forward)
     return solve(pull.reverse, target, guess=odds, upper=forward, steps=steps, verified=verified)
 
@@ -163,22 +157,23 @@ def _forward_weights(pull: Pull, target: Floats, *, upper: float, verified: bool
     with np.errstate(over="ignore"):
         last = (target / np.maximum(pull.moments()[-1], _TINY)) ** (1.0 / order)
     start = np.clip(np.minimum(_quadratic(target, pull.chi_square, order), last), _TINY, upper)
-    found = _descend(pull.forward, target, start=start, limit=upper, steps=_forward_steps(order))
+    found = _descend([pull.forward] * _forward_steps(order), target, start=start, limit=upper)
     if not verified:
         return found
     gap, _ = _gap(pull.forward, found, np.log(np.maximum(target, _TINY)))
     return np.maximum(_back(found, gap), _TINY)
 
 
-def _descend(curve: Excess, target: Floats, *, start: Floats, limit: Floats | float, steps: int) -> Floats:
+def _descend(curves: Sequence[Excess], target: Floats, *, start: Floats, limit: Floats | float) -> Floats:
     """Where the excess reaches its target [k], at most `limit`: `solve` in log λ and without a bracket.
 
-    For curves whose slopes vary little, where no step leads astray. Where moments overflow it ends at `_TINY`.
+    One step on each of `curves`: the same curve, the first time maybe roughly. For such whose slopes vary little,
+    where no step leads astray. Where moments overflow it ends at `_TINY`.
     """
     goal, z = np.log(np.maximum(target, _TINY)), np.log(start)
     before: _Point | None = None
     least, most = math.log(_TINY), np.log(limit)
-    for _ in range(steps):
+    for curve in curves:
         here = (z, *_gap(curve, np.exp(z), goal))
         z, before = np.clip(_aim(before, here), least, most), here
     return np.clip(np.exp(z), _TINY, limit)
@@ -191,7 +186,6 @@ def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
 
 
 _STRAIGHT = 0.5  # weights up to which the reverse direction needs no bracket
-_SINGLE_ORDERS = 4.0  # above which powers of a ratio may leave the range of single precision
 
 # Steps to 1e-9, found on rows that differ by up to e^±30: public numbers alone decide how many.
 _ROUGH_STEPS = 12
@@ -208,9 +202,11 @@ def _reverse_steps(order: float, upper: float) -> int:
     return 5 if upper <= _STRAIGHT else 9
 
 
-def _half_steps(leakage: float) -> int:
-    """In single precision; one in float64 follows. A great leakage is reached near λ = 1 only, past a plateau."""
-    return 5 if leakage <= 0.05 else 7
+def _half_steps(order: float, leakage: float) -> int:
+    """A great leakage is reached near λ = 1 only, past a plateau."""
+    if order > 4.0:
+        return 24
+    return 6 if leakage <= 0.05 else 8
 
 
 def half_weights(first: Floats, second: Floats, public: Floats, *, order: float, leakage: float) -> Floats:
@@ -226,17 +222,8 @@ def half_weights(first: Floats, second: Floats, public: Floats, *, order: float,
     target = np.full(len(first), math.expm1(min((order - 1.0) * leakage, 700.0)))
     guess = _quadratic(target, halves.chi_square, order)
     limit = np.full_like(target, _NEARLY_ONE)
-    if order > _SINGLE_ORDERS:
-        return solve(halves.worse, target, guess=guess, upper=limit, steps=24, verified=False)
-    return solve(
-        halves.nearly_worse,
-        target,
-        guess=guess,
-        upper=limit,
-        steps=_half_steps(leakage),
-        verified=False,
-        last=halves.worse,
-    )
+    steps = _half_steps(order, leakage)
+    return solve(halves.worse, target, guess=guess, upper=limit, steps=steps, verified=False)
 
 
 def _half_bisection(first: Floats, second: Floats, public: Floats, *, order: float, leakage: float) -> Floats:

@@ -18,6 +18,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.accounting.vocabulary_loops import PartRows, row_totals
 from reticent.core.errors import ConfigError
 from reticent.core.model import Floats
 from reticent.core.sampling import Sampling
@@ -53,15 +54,21 @@ Rows = Floats | Masses  # a look-up as log-pmfs, or as masses
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shaped:
-    """Float64 pmfs on a support: `public` [..., S], `private` [..., rows, S]; `support` [..., S] holds token ids.
+    """Float64 pmfs on a support: `public` [..., S] and the private `rows`; `support` [..., S] holds token ids.
 
     It is None for all ids. `...` is nothing for one text, or n for texts with as many tokens to choose from.
     """
 
     public: Floats
-    private: Floats
+    rows: PartRows
     support: NDArray[np.int64] | None
     size: int
+
+    @property
+    def private(self) -> Floats:
+        """The private rows [..., rows, S]."""
+        pmfs = self.rows.pmfs()
+        return pmfs if self.public.ndim == 2 else np.asarray(pmfs[0])
 
     def spread(self, pmf: Floats) -> Floats:
         """A pmf on the support [..., S] as one over the vocabulary [..., V]."""
@@ -74,7 +81,7 @@ class Shaped:
     def text(self, number: int) -> "Shaped":
         """One of n texts."""
         support = None if self.support is None else self.support[number]
-        return Shaped(self.public[number], self.private[number], support, self.size)
+        return Shaped(self.public[number], self.rows.text(number), support, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +139,7 @@ class Shaping:
         if empty.any():
             pmfs[empty] = pmfs[0]
         pmfs /= pmfs.sum(axis=1, keepdims=True)
-        return Shaped(pmfs[0], pmfs[1:], support, int(rows.shape[1]))
+        return Shaped(pmfs[0], PartRows.of(pmfs[1:]), support, int(rows.shape[1]))
 
     def _support(self, public: Floats) -> NDArray[np.int64] | None:
         """Token ids of the support, None where it is the whole vocabulary."""
@@ -171,7 +178,7 @@ def _joined(texts: Sequence[Shaped]) -> Shaped:
     supports = [each.support for each in texts if each.support is not None]
     return Shaped(
         np.stack([each.public for each in texts]),
-        np.stack([each.private for each in texts]),
+        PartRows.of(np.stack([each.private for each in texts])),
         np.stack(supports) if supports else None,
         texts[0].size,
     )
@@ -188,21 +195,21 @@ def _normalised(masses: NDArray[np.floating]) -> Iterator[Shaped]:
         raise ValueError("a look-up is a [rows, V] array whose public row is made of numbers")
     floor = top * math.exp(_FLOOR)
     if (least > floor).all():
-        pmfs = _as_pmfs(masses.astype(np.float64))
-        yield Shaped(pmfs[:, 0], pmfs[:, 1:], None, masses.shape[-1])
+        yield Shaped(*_as_pmfs(masses), None, masses.shape[-1])
         return
     for text, own in zip(masses, floor, strict=True):
         support = np.flatnonzero(text[0] > own)
-        pmfs = _as_pmfs(text[None, :, support].astype(np.float64))
         is_whole = len(support) == masses.shape[-1]
-        yield Shaped(pmfs[:, 0], pmfs[:, 1:], None if is_whole else support[None], masses.shape[-1])
+        yield Shaped(*_as_pmfs(text[None, :, support]), None if is_whole else support[None], masses.shape[-1])
 
 
-def _as_pmfs(masses: Floats) -> Floats:
-    """Masses [n, 1 + rows, S] divided by their sums, in place."""
-    total = masses.sum(axis=2)  # [n, 1 + rows]
-    if not 0.0 < total.min() <= total.max() < np.inf:  # a broken part, as above; or no mass on the public support
-        text, row = np.nonzero(~((total > 0.0) & (total < np.inf)))
-        masses[text, row], total[text, row] = masses[text, 0], total[text, 0]
-    masses /= total[..., None]
-    return masses
+def _as_pmfs(masses: NDArray[np.floating]) -> tuple[Floats, PartRows]:
+    """The public pmfs [n, S] and the private rows of masses [n, 1 + rows, S]."""
+    masses = np.ascontiguousarray(masses)
+    totals = row_totals(masses)  # [n, 1 + rows]
+    if not 0.0 < totals.min() <= totals.max() < np.inf:  # a broken part, as above; or no mass on the public support
+        text, row = np.nonzero(~((totals > 0.0) & (totals < np.inf)))
+        masses = masses.copy()
+        masses[text, row], totals[text, row] = masses[text, 0], totals[text, 0]
+    scale = 1.0 / totals
+    return masses[:, 0] * scale[:, :1], PartRows(masses, scale[:, 1:], first=1)

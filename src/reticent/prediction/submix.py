@@ -105,7 +105,7 @@ class SubMixF:
     def _mix(self, shaped: Shaped, moment: Moment) -> list[Release]:
         """Releases of texts that have as many tokens to choose from."""
         count, limit = self.layout.parts, self.weight_limit
-        parts, public = self.layout.part_pmfs(shaped.private), shaped.public  # [n, k, S], [n, S]
+        parts, public = self.layout.part_rows(shaped.rows), shaped.public  # public [n, S]
         pull = Pull(parts, public, self.order)
         remaining = np.maximum(np.asarray(moment.remaining, dtype=np.float64), 0.0)
         paces = np.minimum(HASTE / np.maximum(moment.left - np.arange(len(public)), 1), 1.0)
