@@ -37,11 +37,12 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from reticent.accounting.ledger import SqliteLedger  # noqa: E402
+from reticent.models.adapter_streams import AdapterStreams  # noqa: E402
 from reticent.models.allocator import keep_freed_memory  # noqa: E402
 from reticent.models.batched_decoder import BatchedDecoder  # noqa: E402
 from reticent.models.decoder_weights import read_decoder  # noqa: E402
 from reticent.models.embedded import embedded_model_path  # noqa: E402
-from reticent.models.ensemble import AdapterEnsemble, AdapterStreams, Member  # noqa: E402
+from reticent.models.ensemble import AdapterEnsemble, Member  # noqa: E402
 from reticent.models.loading import load_model  # noqa: E402
 from reticent.prediction.budgets import Kind, Target, set_up  # noqa: E402
 from reticent.prediction.mechanism import Layout  # noqa: E402

@@ -124,27 +124,45 @@ def test_choice_refuses_what_is_not_a_pmf(bad):
         Randomness.seeded(1).choice(np.array(bad))
 
 
-def sorted_choice(pmf, drawn):
-    """Oracle: the entry at which the sum from the least chance to the greatest passes the draw."""
-    order = np.argsort(pmf, kind="stable")
-    cumulative = np.cumsum(pmf[order])
-    return order[np.searchsorted(cumulative, drawn * cumulative[-1], side="right")]
+def middles(masses):
+    """Where each entry lies in the sum from the least to the greatest, as a part of the whole."""
+    order = np.argsort(masses, kind="stable")
+    ends = np.cumsum(masses[order])
+    found = np.empty(len(masses))
+    found[order] = (ends - 0.5 * masses[order]) / ends[-1]
+    return found
 
 
 @pytest.mark.parametrize("spread", [0.1, 3.0, 40.0, 150.0])
-def test_choice_from_a_long_row_is_that_of_the_whole_row_sorted(monkeypatch, spread):
-    logits = np.random.default_rng(0).normal(scale=spread, size=20_000)
+def test_every_entry_of_a_long_row_can_be_drawn(monkeypatch, spread):
+    logits = np.random.default_rng(0).normal(scale=spread, size=20_001)
     pmf = np.exp(logits - logits.max())
     pmf[::7] = 0.0
     pmf[:5] = -0.0
     pmf /= pmf.sum()
-    draws = [*np.random.default_rng(1).uniform(size=300), *np.logspace(-300, -1, 300), np.nextafter(1.0, 0.0)]
-    source = Randomness.seeded(1)
-    for drawn in draws:
-        monkeypatch.setattr(source, "_fine_uniform", lambda drawn=drawn: drawn)
-        assert source.choice(pmf) == sorted_choice(pmf, drawn)
-    # Twin: classed in the order of the row, the small chances would drown in the sums of the great ones.
-    assert [np.searchsorted(np.cumsum(pmf), drawn) for drawn in draws] != [sorted_choice(pmf, d) for d in draws]
+    blocks = np.array([pmf[start : start + 256].sum() for start in range(0, len(pmf), 256)])
+    of_blocks, source = middles(blocks), Randomness.seeded(1)
+    for entry in np.random.default_rng(1).permutation(np.flatnonzero(pmf > 1e-290))[:600]:
+        block = entry // 256
+        draws = [of_blocks[block], middles(pmf[256 * block : 256 * (block + 1)])[entry - 256 * block]]
+        monkeypatch.setattr(source, "_fine_uniform", lambda draws=draws: draws.pop(0))
+        assert source.choice(pmf) == entry
+    # Twin: one sum in the order of the row, where the small chances drown in the great ones.
+    if spread > 10.0:
+        assert (np.diff(np.cumsum(pmf))[pmf[1:] > 0.0] == 0.0).sum() > 1000
+
+
+def test_a_long_row_is_drawn_by_its_chances():
+    rng = np.random.default_rng(2)
+    pmf = rng.dirichlet(np.full(5000, 0.2))
+    source = Randomness.seeded(3)
+    drawn = np.array([source.choice(pmf) for _ in range(20_000)])
+    assert (pmf[drawn] > 0.0).all()
+    # Cells of about a hundredth each, made of entries from all over the row.
+    cells = np.searchsorted(np.arange(0.01, 1.0, 0.01), np.cumsum(pmf[rng.permutation(5000)]))
+    expected = np.bincount(cells, weights=pmf, minlength=100) * 20_000
+    counts = np.bincount(cells[drawn], minlength=100)
+    assert stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > LEVEL
 
 
 def test_choice_reaches_every_entry_however_small():

@@ -6,29 +6,38 @@ import sys
 import pytest
 
 PROGRAM = """
-import resource, sys
+import resource, sys, threading
 import numpy as np
 from reticent.models.allocator import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 def token():
-    blocks = [np.ones(200_000) for _ in range(6)]
+    blocks = [np.ones(2_000_000) for _ in range(6)]
     return sum(block[-1] for block in blocks)
-for _ in range(3):
-    token()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(10):
-    token()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+def tokens():
+    for _ in range(3):
+        token()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        token()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+if sys.argv[2] == "thread":
+    worker = threading.Thread(target=tokens)
+    worker.start()
+    worker.join()
+else:
+    tokens()
 """
 
 
-def faults(choice):
-    done = subprocess.run([sys.executable, "-c", PROGRAM, choice], capture_output=True, text=True, check=True)
+def faults(choice, where):
+    command = [sys.executable, "-c", PROGRAM, choice, where]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(done.stdout)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the GNU C library's allocator")
-def test_memory_of_a_token_is_kept_for_the_next():
-    assert faults("keep") < 200  # 10 tokens of 2,300 pages each
-    assert faults("default") > 2_000
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_memory_of_a_token_is_kept_for_the_next(where):
+    assert faults("keep", where) < 200  # 10 tokens of 23,000 pages each
+    assert faults("default", where) > 2_000

@@ -2,8 +2,8 @@
 
 Numpy goes over an array once an operation. Here a token's numbers stay in registers from the division to the last
 sum, which is three to six times as fast (`bench/mixing.py`), needs no space to work in and lets other threads run.
-A loop for an order, where all its powers are written out, is compiled once and kept on disk beside this file, or in
-NUMBA_CACHE_DIR.
+Each order has a loop of its own, in which all its powers are written out; what is compiled is kept on disk, beside
+this file or in NUMBA_CACHE_DIR.
 
 Every token takes the same instructions: nothing branches on a chance. Sums may be taken in any order, but numbers
 that are infinite or not numbers stay so. Arrays are float64 and contiguous; pmfs of the public model are positive.
@@ -29,12 +29,12 @@ _MOMENTS = 3  # at once
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function as machine code that holds no lock, kept on disk where there is a place to write."""
+    """The function as machine code that holds no lock."""
     # No "nnan" and no "ninf": what overflows must be seen to overflow.
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
     try:
         found = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither beside the source nor in the home of this user
+    except RuntimeError:  # no place to write, neither beside the source nor in the home of this user
         found = numba.njit(**options)(function)
     return cast(Callable[_P, _R], found)
 

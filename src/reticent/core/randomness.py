@@ -22,6 +22,7 @@ Shape = int | Sequence[int]
 _GAUSSIAN_TERMS: Final = 2
 _BLOCK: Final = 1 << 16  # Gaussians made at once: what fits the processor's cache
 _SORTED: Final = 4096  # the longest row of chances that is sorted as a whole
+_DRAWN_BLOCK: Final = 256  # neighbours of which one is drawn, in a longer row
 
 
 class _Bits(Protocol):
@@ -158,33 +159,26 @@ class Randomness:
         return np.flatnonzero(self.uniform(n) < rate)
 
     def choice(self, probabilities: Floats) -> int:
-        """An index drawn from a float64 pmf, by the cumulative sum of the very array that is given.
+        """An index drawn from a float64 pmf, by cumulative sums of the very array that is given.
 
-        The sum goes from the least chance to the greatest, and the draw is fine near 0: every entry above 0 can be
-        drawn, with its chance up to the rounding of float64, however small it is.
+        Sums go from the least chance to the greatest, and draws are fine near 0: every entry above 0 can be drawn,
+        with its chance up to the rounding of float64, however small it is. Of a long row first a block is drawn.
         """
         pmf = np.asarray(probabilities, dtype=np.float64)
-        if pmf.ndim != 1 or not np.isfinite(pmf).all() or (pmf < 0).any() or abs(pmf.sum() - 1.0) > 1e-9:
+        if pmf.ndim != 1 or not len(pmf) or not (pmf.min() >= 0.0 and abs(pmf.sum() - 1.0) <= 1e-9):
             raise ValueError("choice needs one finite, non-negative row that sums to 1")
-        if len(pmf) > _SORTED:
-            return self._choice_by_classes(pmf)
-        order = np.argsort(pmf)
-        cumulative = np.cumsum(pmf[order])
+        if len(pmf) <= _SORTED:
+            return self._choice_from(pmf)
+        start = _DRAWN_BLOCK * self._choice_from(np.add.reduceat(pmf, np.arange(0, len(pmf), _DRAWN_BLOCK)))
+        return start + self._choice_from(pmf[start : start + _DRAWN_BLOCK])
+
+    def _choice_from(self, masses: Floats) -> int:
+        """An index of a row of masses, drawn in proportion to them."""
+        order = np.argsort(masses)
+        cumulative = np.cumsum(masses[order])
         drawn = self._fine_uniform() * cumulative[-1]
         place = int(np.searchsorted(cumulative, drawn, side="right"))
         return int(order[min(place, len(order) - 1)])  # a product that rounds up to the whole sum
-
-    def _choice_by_classes(self, pmf: Floats) -> int:
-        """`choice` for long rows: chances are classed by their leading bits; the class that is hit is sorted."""
-        leading = (pmf + 0.0).view(np.int64) >> 48  # [V]: sign, exponent and 4 bits, ordered as the chances are
-        classes = np.cumsum(np.bincount(leading, weights=pmf))
-        drawn = self._fine_uniform() * classes[-1]
-        hit = min(int(np.searchsorted(classes, drawn, side="right")), len(classes) - 1)
-        below = float(classes[hit - 1]) if hit else 0.0
-        members = np.flatnonzero(leading == hit)
-        order = members[np.argsort(pmf[members])]
-        place = int(np.searchsorted(below + np.cumsum(pmf[order]), drawn, side="right"))
-        return int(order[min(place, len(order) - 1)])
 
     def _fine_uniform(self) -> float:
         """Uniform on (0, 1) with 52 bits below its leading one: a coin for each halving says how small it is."""

@@ -1,9 +1,11 @@
 """Memory that one token used is kept for the next.
 
 A token of an ensemble takes some megabytes and frees them again. The GNU C library gives such blocks back to the
-system and gets them anew for the next token, zeroed page by page, which costs about as much as mixing does. Raising
-two thresholds of its allocator (mallopt(3): M_TRIM_THRESHOLD, M_MMAP_THRESHOLD) keeps them. Elsewhere this does
-nothing. It concerns the whole process, so applications call it, not the library.
+system and gets them anew for the next token, zeroed page by page, which costs more than mixing does. Raising two
+thresholds of its allocator (mallopt(3): M_TRIM_THRESHOLD, M_MMAP_THRESHOLD) keeps them, for the main heap alone: a
+thread's own heap is given back whenever it is empty, so threads, too, take from the main one (M_ARENA_MAX).
+Elsewhere this does nothing. It concerns the whole process, and threads that start after it, so applications call
+it, early, not the library.
 """
 
 import ctypes
@@ -12,6 +14,7 @@ from typing import Final
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
+_ARENA_MAX: Final = -8
 _KEPT: Final = 256 * 2**20  # bytes at the top of the heap that are not given back
 _LARGEST: Final = 32 * 2**20  # the greatest block that comes from the heap: the library's own limit
 
@@ -24,4 +27,5 @@ def keep_freed_memory() -> bool:
         adjust = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # another C library
         return False
-    return bool(adjust(_TRIM_THRESHOLD, _KEPT)) and bool(adjust(_MMAP_THRESHOLD, _LARGEST))
+    wanted = ((_TRIM_THRESHOLD, _KEPT), (_MMAP_THRESHOLD, _LARGEST), (_ARENA_MAX, 1))
+    return all(adjust(name, value) for name, value in wanted)

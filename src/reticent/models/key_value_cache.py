@@ -45,9 +45,14 @@ class KeyValueCache:
         L is the end of the longest text: shorter ones must be masked by whoever attends.
         """
         keep, have, columns = self._keys[layer], self._values[layer], keys.shape[3]
-        for place, (slot, start) in enumerate(zip(slots, starts, strict=True)):
-            keep[:, slot, :, start : start + columns] = keys[:, place]
-            have[:, slot, :, start : start + columns] = values[:, place]
+        if len(slots) == 1:
+            keep[:, slots[0], :, starts[0] : starts[0] + columns] = keys[:, 0]
+            have[:, slots[0], :, starts[0] : starts[0] + columns] = values[:, 0]
+        else:
+            own = torch.tensor(slots, device=keep.device)[:, None]  # [n, 1]
+            places = torch.tensor(starts, device=keep.device)[:, None] + torch.arange(columns, device=keep.device)
+            keep[:, own, :, places] = keys.permute(1, 3, 0, 2, 4)  # [n, t, R, H, D]
+            have[:, own, :, places] = values.permute(1, 3, 0, 2, 4)
         length = max(starts) + columns
         return self._read(keep, slots, length), self._read(have, slots, length)
 
@@ -55,6 +60,13 @@ class KeyValueCache:
         """The first columns of one slot to another: a beginning that two texts share is read once."""
         for buffer in (*self._keys, *self._values):
             buffer[:, target, :, :columns] = buffer[:, source, :, :columns]
+
+    def swap(self, first: int, second: int, *, columns: int) -> None:
+        """Exchange the first columns of two slots."""
+        for buffer in (*self._keys, *self._values):
+            kept = buffer[:, first, :, :columns].clone()
+            buffer[:, first, :, :columns] = buffer[:, second, :, :columns]
+            buffer[:, second, :, :columns] = kept
 
     def _read(self, buffer: Tensor, slots: Sequence[int], length: int) -> Tensor:
         first = slots[0]

@@ -12,7 +12,8 @@ import torch
 from reticent.core.ensemble import Streams
 from reticent.core.errors import ModelError
 from reticent.core.model import Floats, Tokens
-from reticent.models.ensemble import Member, check_members, check_text, ensemble_fingerprint
+from reticent.models.adapter_streams import check_text
+from reticent.models.ensemble import Member, check_members, ensemble_fingerprint
 from reticent.models.huggingface import HuggingFaceModel, unwrap
 from reticent.models.loading import load_model
 from reticent.models.scoring import exact_log_softmax, public_is_finite

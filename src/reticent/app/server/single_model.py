@@ -5,9 +5,9 @@ import numpy as np
 from reticent.core.ensemble import Ensemble, Streams
 from reticent.core.errors import ModelError
 from reticent.core.model import Floats, Tokens
+from reticent.models.adapter_streams import AdapterStreams
 from reticent.models.batched_decoder import BatchedDecoder
 from reticent.models.decoder_weights import read_decoder
-from reticent.models.ensemble import AdapterStreams
 from reticent.models.huggingface import HuggingFaceModel, unwrap
 from reticent.models.separate_ensemble import SeparateEnsemble
 
