@@ -12,11 +12,9 @@ import ctypes
 import sys
 from typing import Final
 
-_TRIM_THRESHOLD: Final = -1
-_MMAP_THRESHOLD: Final = -3
-_ARENA_MAX: Final = -8
 _KEPT: Final = 256 * 2**20  # bytes at the top of the heap that are not given back
 _LARGEST: Final = 32 * 2**20  # the greatest block that comes from the heap: the library's own limit
+_WANTED: Final = ((-1, _KEPT), (-3, _LARGEST), (-8, 1))  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX
 
 
 def keep_freed_memory() -> bool:
@@ -27,5 +25,4 @@ def keep_freed_memory() -> bool:
         adjust = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # another C library
         return False
-    wanted = ((_TRIM_THRESHOLD, _KEPT), (_MMAP_THRESHOLD, _LARGEST), (_ARENA_MAX, 1))
-    return all(adjust(name, value) for name, value in wanted)
+    return all(adjust(name, value) for name, value in _WANTED)
