@@ -124,17 +124,74 @@ def test_a_known_beginning_is_copied_and_gives_the_same(pair, monkeypatch):
     streams.append(first, 3)
     streams.look_up([first])
     streams.close(first)
-    columns = []
-    read = type(batched.decoder).read
-    monkeypatch.setattr(
-        type(batched.decoder),
-        "read",
-        lambda self, tokens, **k: columns.append(tokens.shape[1]) or read(self, tokens, **k),
-    )
+    shapes = readings(monkeypatch, batched)
     second = streams.open([*text[:20], 7, 8])
     found = streams.look_up([second])[0]
-    assert columns == [1, 1]  # 21 of 23 tokens were known, start token included; the last is the look-up itself
+    assert shapes == [
+        (1, 1),
+        (1, 1),
+    ]  # 21 of 23 tokens were known, start token included; the last is the look-up itself
     assert np.abs(found - separate.position_log_probs([*text[:20], 7, 8, 3])[-1]).max() < CLOSE
+
+
+def readings(monkeypatch, ensemble):
+    """The shape [n, t] of the tokens of every forward from now on."""
+    shapes, read = [], type(ensemble.decoder).read
+    monkeypatch.setattr(
+        type(ensemble.decoder),
+        "read",
+        lambda self, tokens, **k: shapes.append(tuple(tokens.shape)) or read(self, tokens, **k),
+    )
+    return shapes
+
+
+def test_prompts_that_arrive_together_are_read_together(pair, monkeypatch):
+    batched, separate = pair
+    shapes = readings(monkeypatch, batched)
+    texts = [text[:length] for text, length in zip(ragged(8, 4, shortest=20), (12, 9, 12, 6), strict=True)]
+    streams = batched.streams()
+    found = streams.look_up([streams.open(text) for text in texts])
+    # As far as the shortest goes, then the others; the start token is known after none. The last is the look-up.
+    assert shapes == [(4, 6), (3, 3), (2, 3), (4, 1)]
+    for row, text in zip(found, texts, strict=True):
+        assert np.abs(row - separate.position_log_probs([*text, 1])[-1]).max() < CLOSE
+
+
+def test_a_prompt_that_several_texts_share_is_read_once(pair, monkeypatch):
+    batched, separate = pair
+    shapes = readings(monkeypatch, batched)
+    text = ragged(9, 1, shortest=20)[0][:16]
+    streams = batched.streams()
+    found = streams.look_up([streams.open([*text, *end]) for end in ([], [], [3], [4])])
+    assert shapes == [(1, 16), (1, 1), (4, 1)]  # the fourth has all before its end from the third
+    for row, end in zip(found, ([], [], [3], [4]), strict=True):
+        assert np.abs(row - separate.position_log_probs([*text, *end, 1])[-1]).max() < CLOSE
+
+
+def test_texts_that_are_looked_up_together_come_to_stand_side_by_side(pair):
+    batched, separate = pair
+    streams = batched.streams()
+    texts = ragged(10, 12, shortest=12)
+    handles = [streams.open(text[:5]) for text in texts]
+    streams.look_up(handles)
+    for gone in (1, 4, 5, 9, 10):
+        streams.close(handles[gone])  # four are remembered, one slot is free
+    left = [number for number in range(12) if number not in (1, 4, 5, 9, 10)]
+    remembered = {tuple(prompt) for prompt in streams._closed.values()}
+    for number in left:
+        streams.append(handles[number], texts[number][5])
+    found = streams.look_up([handles[number] for number in left])
+    slots = sorted(streams._texts[handles[number]].slot for number in left)
+    assert slots == list(range(slots[0], slots[0] + len(left)))
+    for row, number in zip(found, left, strict=True):
+        assert np.abs(row - separate.position_log_probs(texts[number][:7])[-1]).max() < CLOSE
+    # Whatever was in their way is where they were, and still good.
+    assert {tuple(prompt) for prompt in streams._closed.values()} == remembered
+    taken = [text.slot for text in streams._texts.values()]
+    assert sorted([*taken, *streams._closed, *streams._free]) == list(range(12))
+    again = streams.open(texts[9][:6])
+    expected = separate.position_log_probs(texts[9][:7])[-1]
+    assert np.abs(streams.look_up([again])[0] - expected).max() < CLOSE
 
 
 def test_closed_texts_are_forgotten_when_nothing_is_remembered(tmp_path):

@@ -176,6 +176,16 @@ def test_spent_and_healthy_predictors_do_the_same_work(monkeypatch):
     assert {*work[0]} == {look.__name__ for look in looks}
 
 
+@pytest.mark.parametrize("kind", [Kind.SUBMIX_F, Kind.PMIXED, Kind.CLIPPED_DIFFERENCES, Kind.GNMAX])
+def test_a_rehearsal_charges_and_releases_nothing(kind):
+    made, models, ledger = predictor(kind)
+    before = ledger.remaining()
+    made.rehearse()
+    assert models.calls == []
+    assert made.answered == 0
+    assert ledger.remaining() == before
+
+
 def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path):
     """Two processes on one file: each mixes from exactly what its own charge is taken from, and none is refused."""
     models = ensemble()

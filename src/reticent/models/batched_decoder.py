@@ -74,7 +74,8 @@ class BatchedDecoder:
 
     def masses(self, hidden: Tensor) -> NDArray[np.floating]:
         """Softmax [n, R, V] of hidden states [R, n, d] in the model's precision, float32 at least."""
-        return np.asarray(torch.softmax(self._logits(hidden), dim=-1).cpu().numpy())
+        logits = self._logits(hidden)
+        return np.asarray(torch.softmax(logits, dim=-1, out=logits).cpu().numpy())  # in place: it is large
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """Logits [n, R, V] of hidden states [R, n, d]."""

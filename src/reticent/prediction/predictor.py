@@ -121,6 +121,18 @@ class Predictor:
         if self._ledger is not None:
             self._ledger.remaining()
 
+    def rehearse(self) -> None:
+        """Mix a made-up look-up, which is neither charged nor drawn from: the first answer then waits for nobody.
+
+        What mixing needs is compiled when it is first used.
+        """
+        masses = np.full((1, 1 + len(self._ensemble.rows), 2), 0.5, dtype=np.float32)  # of two tokens
+        moment = Moment(remaining=np.zeros(len(self._ensemble.parts)), left=self._horizon)
+        mechanism = self._mechanism
+        mechanism.release(np.log(masses[0], dtype=np.float64), moment, randomness=Randomness.seeded(0))
+        if isinstance(mechanism, TogetherMechanism) and isinstance(self._streams, MassStreams):
+            mechanism.release_together(Masses(masses), [mechanism.shaping], moment)
+
     def step(self, handles: Sequence[int]) -> list[int]:
         """One token for each of the texts, charged together, released together and appended to them.
 

@@ -88,6 +88,7 @@ def open_ensemble(
     """
     with answering(run, settings, ensemble=ensemble, place=place) as opened:
         models = opened.predictor.ensemble
+        opened.predictor.rehearse()
         yield Backend(
             name=name,
             predictor=opened.predictor,
