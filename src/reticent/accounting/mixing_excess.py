@@ -58,7 +58,9 @@ def leave_one_out_charges(parts: Floats, public: Floats, weights: Floats, *, ord
     """
     mixture = mixture_pmf(parts, public, weights, common=common)  # [V]
     of_parts, of_public = _shares_without(weights, common=common)  # [k, k], [k]
-    without = of_parts @ parts + of_public[:, None] * public  # [k, V]
+    rows, r = PartRows.of(parts), public[None]
+    pairs = zip(of_parts, of_public, strict=True)
+    without = np.concatenate([rows.mixed(each[None], r, np.array([rest])) for each, rest in pairs])  # [k, V]
     if not is_polynomial(order):
         return symmetric_divergence(mixture, without, order)
     return _worse(mixture[None], without, order)

@@ -1,7 +1,7 @@
 """Loops over a vocabulary, compiled when they are first called: what mixing asks of every token of every part.
 
 Numpy goes over an array once an operation. Here a token's numbers stay in registers from the division to the last
-sum, which is three to six times as fast (`bench/mixing.py`), needs no space to work in and lets other threads run.
+sum, which is several times as fast (`bench/mixing.py`), needs no space to work in and lets other threads run.
 Each order has a loop of its own, in which all its powers are written out; what is compiled is kept on disk, beside
 this file or in NUMBA_CACHE_DIR.
 
@@ -62,7 +62,9 @@ class PartRows:
 
     def pmfs(self) -> Floats:
         """In float64 [n, k, V]."""
-        return np.asarray(self.masses[:, self.first :].astype(np.float64) * self.scale[..., None])
+        found = self.masses[:, self.first :].astype(np.float64)
+        found *= self.scale[..., None]
+        return found
 
     def mixed(self, shares: Floats, public: Floats, rest: Floats) -> Floats:
         """Σ_i shares_i h_i + rest·r as [n, V], of shares [n, k], public r [n, V] and rest [n]."""

@@ -218,8 +218,9 @@ class SubMix:
         return found
 
     def _mix(self, shaped: Shaped, moment: Moment) -> Release:
-        parts = self.layout.part_pmfs(shaped.private)  # [k, S]
-        first, second = self.layout.half_pmfs(shaped.private)
+        private = shaped.private  # [2k, S]
+        parts = self.layout.part_pmfs(private)  # [k, S]
+        first, second = self.layout.half_pmfs(private)
         weights = half_weights(first, second, shaped.public, order=self.order, leakage=self.leakage)
         costs = leave_one_out_charges(parts, shaped.public, weights, order=self.order, common=self.common)
         mixture = mixture_pmf(parts, shaped.public, weights, common=self.common)
