@@ -109,6 +109,14 @@ def test_a_part_that_dominates_a_token_does_not_cancel_the_others():
     assert fast == pytest.approx(slow, rel=1e-9)
 
 
+@pytest.mark.parametrize("order", [2.0, 3.0, 8.0])
+def test_chances_whose_squares_are_below_the_least_number_count(order):
+    q, p = np.array([[9.23745351e-208, 1.0]]), np.array([[4.65301627e-164, 1.0]])
+    expected = symmetric_renyi_divergence(np.log(p), np.log(q), order)
+    assert symmetric_divergence(p, q, order) == pytest.approx(expected, rel=1e-9, abs=1e-100)
+    assert leave_one_out_charges(p, q[0], np.ones(1), order=order, common=True) == pytest.approx(expected, rel=1e-9)
+
+
 def test_order_infinity_covers_every_token_whatever_the_other_parts_hold():
     rng = np.random.default_rng(6)
     tightest = 0.0

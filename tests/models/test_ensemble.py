@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from reticent.core.ensemble import MassStreams
 from reticent.core.errors import ModelError
 from reticent.models.adapter_stack import StackedFactors, read_adapter
+from reticent.models.adapter_streams import AdapterStreams
 from reticent.models.ensemble import AdapterEnsemble, Member
 from reticent.models.huggingface import HuggingFaceModel
 from reticent.models.packed_product import packed_product
@@ -192,6 +193,22 @@ def test_texts_that_are_looked_up_together_come_to_stand_side_by_side(pair):
     again = streams.open(texts[9][:6])
     expected = separate.position_log_probs(texts[9][:7])[-1]
     assert np.abs(streams.look_up([again])[0] - expected).max() < CLOSE
+
+
+def test_what_overflowed_in_one_text_does_not_reach_the_next_in_its_slot(pair):
+    batched, separate = pair
+    streams = AdapterStreams(batched.decoder, batched.public, remembered=0)
+    long, short = ragged(11, 2, shortest=30)
+    first, second = streams.open(long[:20]), streams.open(short[:3])
+    streams.look_up([first, second])
+    with torch.inference_mode():
+        for buffer in (*streams._cache._keys, *streams._cache._values):
+            buffer[:, streams._texts[first].slot, :, 10:] = np.nan
+    streams.close(first)
+    third, fourth = streams.open(short[:4]), streams.open(long[5:25])
+    found = streams.look_up([second, third, fourth])
+    for row, text in zip(found, (short[:3], short[:4], long[5:25]), strict=True):
+        assert np.abs(row - separate.position_log_probs([*text, 1])[-1]).max() < CLOSE
 
 
 def test_closed_texts_are_forgotten_when_nothing_is_remembered(tmp_path):

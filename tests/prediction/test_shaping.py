@@ -1,5 +1,7 @@
 """Shaping of look-ups: a part whose model computes nonsense answers as the public model, and nobody is told."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -45,6 +47,22 @@ def test_masses_are_shaped_as_their_logarithms_are(shaping):
     np.testing.assert_allclose(found.public, expected.public, rtol=1e-12)
     np.testing.assert_allclose(found.private, expected.private, rtol=1e-12)
     np.testing.assert_array_equal(found.support, expected.support)
+
+
+@pytest.mark.parametrize("least", [0.0, 1e-310, 1e-40])
+@pytest.mark.parametrize("order", [2.0, 2.5, 4.0, np.inf])
+def test_a_part_with_hardly_any_mass_on_the_public_support_answers_as_the_public_model(least, order):
+    masses = np.array([[0.6, 0.4, 0.0], [0.0, least, 1.0], [0.3, 0.7, 0.0]])
+    before = masses.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mechanism = SubMixF(Layout.single(2), order)
+        moment = Moment(remaining=np.full(2, 0.5), left=3)
+        (release,) = mechanism.release_together(Masses(masses[None]), [Shaping()], moment)
+    np.testing.assert_array_equal(masses, before)
+    assert release.pmf.sum() == pytest.approx(1.0)
+    assert release.costs[0] < 1e-30
+    assert release.costs[1] > 1e-3
 
 
 def test_masses_of_single_precision_become_pmfs_of_float64():

@@ -2,8 +2,7 @@
 
 Numpy goes over an array once an operation. Here a token's numbers stay in registers from the division to the last
 sum, which is several times as fast (`bench/mixing.py`), needs no space to work in and lets other threads run.
-Each order has a loop of its own, in which all its powers are written out; what is compiled is kept on disk, beside
-this file or in NUMBA_CACHE_DIR.
+Each order has a loop of its own, in which all its powers are written out; compiling it takes half a second.
 
 Every token takes the same instructions: nothing branches on a chance. Sums may be taken in any order, but numbers
 that are infinite or not numbers stay so. Arrays are float64 and contiguous; pmfs of the public model are positive.
@@ -28,15 +27,13 @@ _BLOCK = 512  # numbers whose sum is taken by itself, so that the error of a lon
 _MOMENTS = 3  # at once
 
 
-def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function as machine code that holds no lock."""
-    # No "nnan" and no "ninf": what overflows must be seen to overflow.
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
-    try:
-        found = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no place to write, neither beside the source nor in the home of this user
-        found = numba.njit(**options)(function)
-    return cast(Callable[_P, _R], found)
+def compiled(*, reorders: bool = True) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """The function as machine code that holds no lock; `reorders` where sums and products may come in any order."""
+    # No "nnan" and no "ninf": what overflows must be seen to overflow. No cache=True: numba's files say nothing of
+    # what is in them, and after a crash, or two processes at once, the loop of one order is run for another.
+    flags = {"contract", "nsz"} | ({"reassoc"} if reorders else set())
+    found = numba.njit(nogil=True, error_model="numpy", fastmath=flags)
+    return cast("Callable[[Callable[_P, _R]], Callable[_P, _R]]", found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +70,7 @@ class PartRows:
         return found
 
 
-@compiled
+@compiled()
 def _mix_rows(masses: Masses, first: int, shares: Floats, public: Floats, rest: Floats, found: Floats) -> None:
     texts, count = shares.shape
     size = masses.shape[2]
@@ -90,7 +87,7 @@ def _mix_rows(masses: Masses, first: int, shares: Floats, public: Floats, rest: 
                     chance[x] += share * np.float64(mass[x])
 
 
-@compiled
+@compiled()
 def _add_rows(masses: Masses, totals: Floats) -> None:
     texts, count, size = masses.shape
     for text in range(texts):
@@ -116,7 +113,7 @@ def row_totals(masses: Masses) -> Floats:
 def _moments_from(first: int) -> Callable[[Masses, int, Floats, Floats, Floats, Floats], None]:
     """Loop for Σ (h−r) u^j of parts h, public r [n, V] and 1/r, j = first, first + 1, first + 2."""
 
-    @compiled
+    @compiled()
     def moments(
         masses: Masses, skipped: int, scales: Floats, public: Floats, inverse: Floats, found: Floats
     ) -> None:
@@ -158,7 +155,7 @@ def _reverse_at(
 ) -> Callable[[Masses, int, Floats, Masses, Masses, Floats, Floats], None]:
     """Loop for `reverse_sums` at one order and in one precision, with or without the second sum."""
 
-    @compiled
+    @compiled()
     def sums(
         masses: Masses, first: int, scales: Floats, public: Masses, inverse: Masses, weights: Floats, found: Floats
     ) -> None:
@@ -208,7 +205,7 @@ def _halves_at(order: int) -> Callable[[Floats, Floats, Floats, Floats, Floats],
     """Loop for `half_sums` at one order."""
     degree = order - 1
 
-    @compiled
+    @compiled()
     def sums(first: Floats, second: Floats, inverse: Floats, shift: Floats, found: Floats) -> None:
         count, size = first.shape
         for part in range(count):
@@ -253,7 +250,7 @@ def _pairs_at(order: int) -> Callable[[Floats, Floats, Floats], None]:
     """Loop for `pair_excesses` at one order."""
     degree = order - 1
 
-    @compiled
+    @compiled(reorders=False)  # a square by itself would fall below the least number
     def sums(first: Floats, second: Floats, found: Floats) -> None:
         count, size = second.shape
         for row in range(count):
@@ -267,9 +264,9 @@ def _pairs_at(order: int) -> Callable[[Floats, Floats, Floats], None]:
                 up = down = 1.0
                 for j in range(degree - 2, -1, -1):  # by Horner
                     up, down = up * g + (degree - j), down * s + (degree - j)
-                square = (one - other) * (one - other)
-                there += square * under_other * up
-                back += square * under_one * down
+                apart = one - other
+                there += apart * (apart * under_other) * up
+                back += apart * (apart * under_one) * down
             found[0, row], found[1, row] = there, back
 
     return sums

@@ -175,6 +175,7 @@ class AdapterStreams:
             if source != text.slot:
                 self._cache.copy(source, text.slot, columns=shared)
             text.read = shared
+        self._cache.clear(text.slot, start=text.read)
 
     def _bring_together(self, texts: Sequence[_Text]) -> None:
         """Move texts to neighbouring slots, as few as possible, by changing places with whatever is there."""
@@ -198,9 +199,11 @@ class AdapterStreams:
         else:
             there = len(self._closed[slot]) if other is None else other.read
             self._cache.swap(old, slot, columns=max(text.read, there))
+            self._cache.clear(old, start=there)
             if other is not None:
                 other.slot = old
             self._closed = {old if each == slot else each: prompt for each, prompt in self._closed.items()}
+        self._cache.clear(slot, start=text.read)
         text.slot = slot
 
     def _forget_oldest(self) -> int:

@@ -61,6 +61,11 @@ class KeyValueCache:
         for buffer in (*self._keys, *self._values):
             buffer[:, target, :, :columns] = buffer[:, source, :, :columns]
 
+    def clear(self, slot: int, *, start: int) -> None:
+        """Forget a slot from a column on: a mask multiplies what it hides by 0, which leaves NaN as it is."""
+        for buffer in (*self._keys, *self._values):
+            buffer[:, slot, :, start:] = 0.0
+
     def swap(self, first: int, second: int, *, columns: int) -> None:
         """Exchange the first columns of two slots."""
         for buffer in (*self._keys, *self._values):

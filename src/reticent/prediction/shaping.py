@@ -23,6 +23,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.model import Floats
 from reticent.core.sampling import Sampling
 
+_LEAST_MASS = 1e-30  # of a row: with less, of single precision, its chances would be noise
 _FLOOR = -600.0  # nats below the likeliest token: no token with that chance is ever drawn
 
 
@@ -207,9 +208,10 @@ def _as_pmfs(masses: NDArray[np.floating]) -> tuple[Floats, PartRows]:
     """The public pmfs [n, S] and the private rows of masses [n, 1 + rows, S]."""
     masses = np.ascontiguousarray(masses)
     totals = row_totals(masses)  # [n, 1 + rows]
-    if not 0.0 < totals.min() <= totals.max() < np.inf:  # a broken part, as above; or no mass on the public support
-        text, row = np.nonzero(~((totals > 0.0) & (totals < np.inf)))
+    if not _LEAST_MASS < totals.min() <= totals.max() < np.inf:
+        # A broken part, as above; or none that counts on the public support.
+        text, row = np.nonzero(~((totals > _LEAST_MASS) & (totals < np.inf)))
         masses = masses.copy()
         masses[text, row], totals[text, row] = masses[text, 0], totals[text, 0]
     scale = 1.0 / totals
-    return masses[:, 0] * scale[:, :1], PartRows(masses, scale[:, 1:], first=1)
+    return masses[:, 0] * scale[:, :1], PartRows(masses, np.ascontiguousarray(scale[:, 1:]), first=1)
