@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from reticent.accounting import vocabulary_loops
 from reticent.accounting.mixing_charge import (
     filtered_charges,
     fixed_mixture,
@@ -115,6 +116,18 @@ def test_chances_whose_squares_are_below_the_least_number_count(order):
     expected = symmetric_renyi_divergence(np.log(p), np.log(q), order)
     assert symmetric_divergence(p, q, order) == pytest.approx(expected, rel=1e-9, abs=1e-100)
     assert leave_one_out_charges(p, q[0], np.ones(1), order=order, common=True) == pytest.approx(expected, rel=1e-9)
+
+
+def test_compiled_loops_are_not_kept_on_disk():
+    """numba's files do not say which order they are of: after a crash one would be run for another."""
+    loops = [
+        vocabulary_loops._add_rows,
+        vocabulary_loops._moments_from(1),
+        vocabulary_loops._reverse_at(4, np.float64, has_falls=True),
+        vocabulary_loops._halves_at(2),
+        vocabulary_loops._pairs_at(2),
+    ]
+    assert [loop.stats.cache_path for loop in loops] == [None] * len(loops)
 
 
 def test_order_infinity_covers_every_token_whatever_the_other_parts_hold():
