@@ -136,6 +136,11 @@ class Layout:
         return all(self.rows.count(part) == 2 for part in range(self.parts))
 
     @property
+    def _is_single(self) -> bool:
+        """Whether every part has one row, so that rows and parts are the same."""
+        return self.rows == tuple(range(self.parts))
+
+    @property
     def _is_paired(self) -> bool:
         """Whether the halves of each part stand side by side, so that they are views."""
         return self.rows == tuple(part for part in range(self.parts) for _ in range(2))
@@ -146,13 +151,13 @@ class Layout:
 
     def part_rows(self, rows: PartRows) -> PartRows:
         """One row a part."""
-        if self.rows == tuple(range(self.parts)):
+        if self._is_single:
             return rows
         return PartRows.of(self.part_pmfs(rows.pmfs()))
 
     def part_pmfs(self, private: Floats) -> Floats:
         """Mean pmf of each part [..., k, S], from its rows [..., rows, S]."""
-        if self.rows == tuple(range(self.parts)):
+        if self._is_single:
             return private
         if self._is_paired:
             means = private[..., 0::2, :] + private[..., 1::2, :]

@@ -69,7 +69,7 @@ class PMixED:
         """
         self.layout.require(rows)
         shaped = self.shaping.shape(rows)
-        parts = self.layout.part_pmfs(shaped.private)
+        parts = self.layout.part_rows(shaped.rows)
         weights = radius_weights(Pull(parts, shaped.public, self.order), self.order * self.beta)
         drawn = influence(self.event) * self.layout.parts  # chance that anyone is drawn
         pays = can_pay(moment, 1.0)
