@@ -90,9 +90,7 @@ def require_derivable(guarantee: Guarantee, *, where: str) -> Guarantee:
     Guarantee: what is returned was computed from the event here and now.
     """
     anew = derived(guarantee)
-    stated = (guarantee.epsilon, guarantee.delta, guarantee.order or 0.0)
-    found = (anew.epsilon, anew.delta, anew.order or 0.0)
-    if not all(_agrees(*pair) for pair in zip(stated, found, strict=True)):
+    if not agrees(guarantee, anew):
         raise GuaranteeError(
             f"{where}: the stated ε does not follow from what was done",
             found=f"ε = {guarantee.epsilon:.6g} at δ = {guarantee.delta:.6g}",
@@ -102,5 +100,8 @@ def require_derivable(guarantee: Guarantee, *, where: str) -> Guarantee:
     return anew
 
 
-def _agrees(stated: float, found: float) -> bool:
-    return stated == found or math.isclose(stated, found, rel_tol=_AGREE, abs_tol=1e-15)
+def agrees(guarantee: Guarantee, other: Guarantee) -> bool:
+    """Whether two guarantees state the same ε, δ and order, up to the last digits of an accountant."""
+    pairs = ((guarantee.epsilon, other.epsilon), (guarantee.delta, other.delta))
+    is_close = all(one == two or math.isclose(one, two, rel_tol=_AGREE, abs_tol=1e-15) for one, two in pairs)
+    return is_close and guarantee.order == other.order

@@ -10,12 +10,14 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from reticent.accounting.ledger import DurableLedger
 from reticent.accounting.ledger_chain import Row
+from reticent.app.ancestry import ANCESTRY, Ancestry, answers_together
+from reticent.app.corpus_ledger import CorpusLedger
 from reticent.app.ensemble_manifest import Manifest
 from reticent.app.run_directory import RunDirectory
 from reticent.app.run_ledger import LedgerPlace
@@ -133,10 +135,13 @@ def answering(
 ) -> Iterator[Answering]:
     """A predictor on a run's ensemble and ledger, which is made at the first use; `place` is ledger.db if None."""
     loaded = ensemble or _loaded(run)
-    setup = settings.set_up(loaded, shaping)
+    alone = settings.set_up(loaded, shaping)
+    setup = with_base(run, alone)
     if setup.budget is None:
         yield Answering(Predictor(loaded, setup.mechanism, ledger=None, horizon=settings.horizon), settings, None)
         return
+    if alone.budget is not None and not (run / SETTINGS).is_file():
+        _enter_release(run, alone.budget.guarantee)
     with _ledger(run, settings, setup, ensemble=loaded, place=place or LedgerPlace()) as ledger:
         predictor = Predictor(
             loaded,
@@ -147,6 +152,14 @@ def answering(
             answered=answers_given(ledger),
         )
         yield Answering(predictor, settings, ledger.budget.guarantee)
+
+
+def with_base(run: Path, setup: Setup) -> Setup:
+    """The setup whose guarantee counts what the ensemble's base model has released of the same text."""
+    if setup.budget is None or not (run / ANCESTRY).is_file():
+        return setup
+    whole = answers_together(setup.budget.guarantee, Ancestry.read(run).before_last)
+    return replace(setup, budget=replace(setup.budget, guarantee=whole))
 
 
 def _loaded(run: Path) -> Ensemble:
@@ -175,6 +188,13 @@ def _ledger(
         ledger.close()
         raise LedgerError(f"{ledger.name}: made for another budget than {SETTINGS} asks for")
     return ledger
+
+
+def _enter_release(run: Path, guarantee: Guarantee) -> None:
+    """Write the answers into the ledger of the corpus, where the ensemble's training named one."""
+    kept = RunDirectory.open(run).information()["config"].get("data", {}).get("corpus_ledger")
+    if kept is not None:
+        CorpusLedger(Path(kept)).enter(run.resolve().name, guarantee)
 
 
 def ledger_identity(ensemble: Ensemble, settings: PredictionSettings) -> str:

@@ -16,6 +16,7 @@ from typing import Final
 
 import torch
 
+from reticent.app.ancestry import Ancestry, ancestry_of
 from reticent.app.config import validate
 from reticent.app.engine import EngineSettings
 from reticent.app.ensemble_manifest import (
@@ -38,6 +39,7 @@ from reticent.core.certificate import model_digest
 from reticent.core.corpus import Corpus
 from reticent.core.document import write_atomically, write_document
 from reticent.core.errors import ConfigError, DataError, InternalError
+from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.training.batches import choose_token_budget
 from reticent.training.ensemble import (
@@ -103,7 +105,9 @@ def preview(config: TrainConfig) -> EnsemblePreview:
     """What a run would do. Reads the corpus, writes nothing."""
     config = resolved(config)
     seed = config.seed or 0
-    shares = _split(config, read_corpus(config.data), split_key(_key_source(config, seed)))
+    corpus = read_corpus(config.data)
+    ancestry_of(config.model.source).compared_with(corpus).overlapping(Unit.OWNER)
+    shares = _split(config, corpus, split_key(_key_source(config, seed)))
     recipe = _recipe(config, vocabulary_size=1)
     steps = sum(recipe.plan(share, seed=0).steps for share in shares)
     assert config.training.parts is not None
@@ -119,6 +123,8 @@ def start(
     key = split_key(_key_source(config, seed))
     corpus = read_corpus(config.data)
     shares = _split(config, corpus, key)
+    ancestry = ancestry_of(config.model.source).compared_with(corpus)
+    ancestry.overlapping(Unit.OWNER)  # refuses a base that was trained plainly on this text
     public = starting_model(_base(config), seed=seed)
     starting_model(
         config.model.start(), seed=seed
@@ -139,7 +145,7 @@ def start(
         corpus=corpus.fingerprint,
     )
     ready = _Ready(config, manifest, shares, _recipe(config, vocabulary_size=public.vocabulary_size))
-    run = _create(out, ready, key)
+    run = _create(out, ready, key, ancestry.followed_by(out.name, None, corpus))
     return _carry_on(run, ready, observe=observe, engine=engine)
 
 
@@ -223,7 +229,7 @@ def _recipe(config: TrainConfig, *, vocabulary_size: int) -> MemberRecipe:
     )
 
 
-def _create(out: Path, ready: _Ready, key: bytes) -> RunDirectory:
+def _create(out: Path, ready: _Ready, key: bytes, ancestry: Ancestry) -> RunDirectory:
     """The run directory with manifest and key, made under another name and renamed when complete."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out}: not an empty directory", hint="go on with --resume, or choose another --out")
@@ -237,6 +243,7 @@ def _create(out: Path, ready: _Ready, key: bytes) -> RunDirectory:
         write_atomically(staging / KEY, key, mode=0o600)
         (staging / MEMBERS).mkdir(mode=0o700)
         ready.manifest.write(staging)
+        ancestry.write(staging)
         staging.replace(out)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)

@@ -114,6 +114,7 @@ class DataSection(Section):
     owner_field: str = "owner"
     format: Annotated[Format | None, Field(strict=False)] = None
     max_length: int | None = Field(None, ge=1)
+    corpus_ledger: str | None = None
 
 
 class ModelSection(Section):
@@ -317,7 +318,11 @@ class TrainConfig(Section):
     def located(self) -> "TrainConfig":
         """The same with absolute paths, so that a run can be resumed from anywhere."""
         holdout = None if self.data.holdout is None else _absolute(self.data.holdout)
-        data = self.data.model_copy(update={"file": _absolute(self.data.file), "holdout": holdout})
+        kept = self.data.corpus_ledger
+        ledger = None if kept is None else str(Path(kept).expanduser().resolve())
+        data = self.data.model_copy(
+            update={"file": _absolute(self.data.file), "holdout": holdout, "corpus_ledger": ledger}
+        )
         model = self.model.model_copy(update={"source": _absolute(self.model.source)})
         asked = self.training
         training = asked.model_copy(

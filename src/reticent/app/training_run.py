@@ -18,8 +18,10 @@ from typing import Any, Final
 import torch
 
 from reticent.accounting.ledger import SqliteLedger
+from reticent.app.ancestry import Ancestry, ancestry_of, together
 from reticent.app.certificates import proved_of, stated
 from reticent.app.config import validate
+from reticent.app.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.app.launch import launched
 from reticent.app.options import corpus_at
 from reticent.app.run_directory import RunDirectory
@@ -49,6 +51,8 @@ from reticent.training.starting_model import starting_model
 
 SCHEMA_VERSION: Final = 1
 TRAINING: Final = "training.json"
+ALONE: Final = "this run alone"
+RELEASES: Final = "all releases of the corpus"
 
 # What a run tells while it works: how far it is and ε so far (None without privacy). False asks it to stop.
 Observer = Callable[[Progress, float | None], bool]
@@ -98,8 +102,34 @@ def preview(config: TrainConfig) -> Preview:
     _check_owners(config)
     corpus = read_corpus(config.data)
     course = plan_course(config, corpus, seed=config.seed or 0)
-    proof = course.proof()
+    ancestry = ancestry_of(config.model.source).compared_with(corpus)
+    proof = _with_releases(_proof(course, ancestry), _corpus_ledger(config))
     return Preview(course.plan, proof.headline, proof.beside)
+
+
+def _proof(course: Course, ancestry: Ancestry, *, is_seeded: bool = False) -> Proof:
+    """What the run proves, together with the trainings behind its starting model; its own part beside it."""
+    alone = course.proof(is_seeded=is_seeded)
+    if alone.headline is None:
+        return alone
+    whole = together(alone.headline, ancestry)
+    beside = {name: together(each, ancestry) for name, each in alone.beside.items()}
+    if ancestry.overlapping(alone.headline.unit):
+        beside[ALONE] = alone.headline
+    return Proof(whole, beside)
+
+
+def _corpus_ledger(config: TrainConfig) -> CorpusLedger | None:
+    return None if config.data.corpus_ledger is None else CorpusLedger(Path(config.data.corpus_ledger))
+
+
+def _with_releases(proof: Proof, ledger: CorpusLedger | None, entries: tuple[Entry, ...] | None = None) -> Proof:
+    """The proof with what all releases of the corpus prove together; without `entries`, as if this were made."""
+    if ledger is None or proof.headline is None:
+        return proof
+    alone = proof.beside.get(ALONE, proof.headline)
+    listed = (*ledger.entries(), Entry("", "", alone)) if entries is None else entries
+    return Proof(proof.headline, proof.beside | {RELEASES: all_together(listed, alone)})
 
 
 def start(config: TrainConfig, out: Path, *, observe: Observer, randomness: Randomness | None = None) -> Result:
@@ -116,8 +146,11 @@ def _start(config: TrainConfig, out: Path, ranks: Ranks, *, observe: Observer, s
     _check_owners(config)
     if config.data.holdout is not None:
         read_corpus(config.data, holdout=True)  # an error in it shall not wait until the end of the run
-    ready = _prepare(config, plan_course(config, corpus, seed=seed), seed, corpus=corpus, ranks=ranks)
-    proof = ranks.first(lambda: _create(out, ready, is_seeded=not source.protects))
+    ancestry = ancestry_of(config.model.source).compared_with(corpus)
+    course = plan_course(config, corpus, seed=seed)
+    planned = _proof(course, ancestry, is_seeded=not source.protects)
+    ready = _prepare(config, course, seed, corpus=corpus, ranks=ranks)
+    proof = ranks.first(lambda: _create(out, ready, planned, ancestry))
     return _carry_on(RunDirectory(out), ready, proof or Proof(None), observe=observe, randomness=source)
 
 
@@ -209,14 +242,17 @@ def _check_owners(config: TrainConfig) -> None:
         )
 
 
-def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> Proof:
+def _create(out: Path, ready: _Ready, proof: Proof, ancestry: Ancestry) -> Proof:
     """The run directory with plan, guarantee and ledger, made under another name and renamed when complete."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(
             f"{out}: not an empty directory",
             hint="go on with --resume, choose another --out, or remove the old run yourself",
         )
-    course, proof = ready.course, ready.course.proof(is_seeded=is_seeded)
+    course = ready.course
+    alone = proof.beside.get(ALONE, proof.headline)
+    if (ledger := _corpus_ledger(ready.config)) is not None:  # before anything that it pays for exists
+        proof = _with_releases(proof, ledger, ledger.enter(out.name, alone))
     out.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
@@ -236,6 +272,7 @@ def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> Proof:
             "guarantees": {name: each.to_json() for name, each in proof.beside.items()},
         }
         write_document(staging / TRAINING, document)
+        ancestry.followed_by(out.name, alone, ready.corpus).write(staging)
         budget = proof.budget(course.charged_steps)
         if budget is not None:
             Certificate(budget.guarantee).write(staging)

@@ -1,9 +1,10 @@
 """`reticent bound`: guarantees and leakage bounds from parameters alone: no model, no data, no torch."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from reticent.app.console import Output
 from reticent.app.options import AsJson, Relation
@@ -12,8 +13,18 @@ from reticent.core.errors import ConfigError
 if TYPE_CHECKING:
     from reticent.app.bounds import Training
 
+
+class _BoundGroup(typer.core.TyperGroup):
+    """`reticent bound RUN` beside `reticent bound dp-sgd …`: what is no bound's name is a path."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The named bound, or the re-derivation of a run."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["run", *args])
+
+
 bound = typer.Typer(
-    help="Guarantee and leakage bounds from parameters alone: no model, no data.",
+    cls=_BoundGroup,
+    help="Guarantee and leakage bounds from parameters alone; `bound RUN` derives a run's numbers again.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -23,6 +34,21 @@ Noise = Annotated[float | None, typer.Option("--noise-multiplier", help="Noise r
 Rate = Annotated[float | None, typer.Option("--sampling-rate", help="Chance of a record to be in a batch.")]
 Steps = Annotated[int | None, typer.Option("--steps", help="Number of noisy steps.")]
 Delta = Annotated[float, typer.Option("--delta", help="δ at which ε is stated; well below 1/records.")]
+
+
+@bound.command("run")
+def run(
+    path: Annotated[Path, typer.Argument(help="Run directory, model folder or guarantee.json.", metavar="RUN")],
+    as_json: AsJson = False,
+) -> int:
+    """Derive a run's ε again and check its weights and ledger; `reticent bound RUN` for short."""
+    from reticent.app.rederivation import rederive, sentences
+
+    output = Output(as_json=as_json)
+    found = rederive(path)
+    output.document(found.to_json())
+    output.show(*sentences(found))
+    return 0 if found.agrees else 1
 
 
 @bound.command("dp-sgd")

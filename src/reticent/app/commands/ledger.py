@@ -85,6 +85,47 @@ def export(
     write_atomically(out, content.encode("utf8"), mode=0o600)
 
 
+@ledger.command("corpus")
+def corpus(
+    file: Annotated[Path, typer.Argument(help="Corpus ledger, as `train --corpus-ledger` writes it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Every release of a corpus, and what they prove together."""
+    from reticent.app.corpus_ledger import CorpusLedger, Entry, all_together
+
+    output = Output(as_json=as_json)
+    entries = CorpusLedger(file).entries()
+    if not entries:
+        raise ConfigError(f"{file}: no corpus ledger", hint="reticent train … --corpus-ledger FILE writes one")
+    promised = [entry.guarantee for entry in entries if entry.guarantee is not None]
+    whole = all_together(entries, promised[-1]) if promised else None
+    output.document(
+        {
+            "schema_version": 1,
+            "releases": [
+                {"time": one.time, "run": one.run, "guarantee": one.guarantee and one.guarantee.to_json()}
+                for one in entries
+            ],
+            "together": None if whole is None else whole.to_json(),
+        }
+    )
+
+    def row(entry: Entry) -> tuple[str, ...]:
+        if entry.guarantee is None:
+            return (entry.time, entry.run, "plain training", "–", "∞", "–")
+        one = entry.guarantee
+        return (entry.time, entry.run, one.mechanism, one.unit.value, f"{one.epsilon:.4g}", f"{one.delta:.3g}")
+
+    output.show(table("Releases", ("time", "run", "mechanism", "for one", "ε", "δ"), [row(one) for one in entries]))
+    if whole is None or whole.epsilon == float("inf"):
+        output.show("Together they prove nothing: a plain release, or promises of different kinds, are among them.")
+    else:
+        output.show(
+            f"Whoever sees all {len(entries)} of them is held by ε = {whole.epsilon:.4g} at δ = {whole.delta:.3g}"
+            f" for one {whole.unit.value} ({whole.neighbours.value})."
+        )
+
+
 def _is_url(run: str) -> bool:
     return run.startswith(("http://", "https://"))
 

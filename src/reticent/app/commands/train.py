@@ -187,6 +187,15 @@ def train(
     max_length: Annotated[
         int | None, typer.Option("--max-length", help="Tokens kept of a text.", rich_help_panel=_CORPUS)
     ] = None,
+    corpus_ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--corpus-ledger",
+            help="Record this release with all others of the corpus, and print what they prove together.",
+            metavar="FILE",
+            rich_help_panel=_CORPUS,
+        ),
+    ] = None,
     text_field: Annotated[str | None, typer.Option("--text-field", rich_help_panel=_CORPUS)] = None,
     id_field: Annotated[str | None, typer.Option("--id-field", rich_help_panel=_CORPUS)] = None,
     owner_field: Annotated[str | None, typer.Option("--owner-field", rich_help_panel=_CORPUS)] = None,
@@ -203,6 +212,7 @@ def train(
             "file": data if data is None else str(data),
             "holdout": holdout if holdout is None else str(holdout),
             "max_length": max_length,
+            "corpus_ledger": corpus_ledger if corpus_ledger is None else str(corpus_ledger),
             "text_field": text_field,
             "id_field": id_field,
             "owner_field": owner_field,

@@ -1,6 +1,7 @@
 """What a server would promise, without loading a model: for `--dry-run` and for the first lines it prints."""
 
 from reticent.app.ensemble_manifest import Manifest
+from reticent.app.ensemble_prediction import with_base
 from reticent.app.server.backend import sentences
 from reticent.app.server.launching import Serving
 from reticent.app.server.weights import weights_guarantee, weights_notes
@@ -21,7 +22,7 @@ def promised(serving: Serving) -> tuple[Guarantee | None, list[str]]:
     layout = Layout.halves(manifest.parts) if manifest.halves else Layout.single(manifest.parts)
     target = Target(epsilon=settings.epsilon, delta=settings.delta, answers=settings.horizon, unit=settings.unit)
     options = Options(order=settings.order, weight_limit=settings.weight_limit)
-    budget = set_up(settings.mechanism, target, layout, options=options).budget
+    budget = with_base(serving.run, set_up(settings.mechanism, target, layout, options=options)).budget
     notes = ("the public model answers alone",) if settings.mechanism is Kind.PUBLIC else ()
     promise = None if budget is None else budget.guarantee
     return promise, sentences(promise, notes)

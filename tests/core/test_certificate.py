@@ -1,0 +1,56 @@
+"""`guarantee.json`: bound to the files it was written beside."""
+
+from pathlib import Path
+
+import pytest
+
+from reticent.core.certificate import GUARANTEE, Certificate, model_digest
+from reticent.core.errors import GuaranteeError
+from reticent.core.ledger import Receipt
+from tests.claims import claim
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("anything")
+    return tmp_path
+
+
+def test_a_certificate_is_read_as_it_was_written(folder: Path) -> None:
+    written = Certificate(claim(2.0), model_digest(folder), Receipt(7, "abc"))
+    written.write(folder)
+    assert Certificate.read(folder) == written
+    Certificate.read(folder).require_weights(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_changed_weights_or_settings_are_not_what_was_certified(folder: Path, name: str) -> None:
+    Certificate(claim(2.0), model_digest(folder)).write(folder)
+    (folder / name).write_bytes(b"other")
+    with pytest.raises(GuaranteeError, match="not written for the weights"):
+        Certificate.read(folder).require_weights(folder)
+
+
+def test_added_removed_and_renamed_weights_are_noticed(folder: Path) -> None:
+    before = model_digest(folder)
+    (folder / "more.safetensors").write_bytes(b"")
+    assert model_digest(folder) != before
+    (folder / "more.safetensors").unlink()
+    assert model_digest(folder) == before
+    (folder / "config.json").rename(folder / "settings.json")
+    assert model_digest(folder) != before
+
+
+def test_neither_the_certificate_itself_nor_notes_count_as_weights(folder: Path) -> None:
+    before = model_digest(folder)
+    (folder / GUARANTEE).write_text("{}")
+    (folder / "notes.txt").write_text("something else")
+    assert model_digest(folder) == before
+
+
+def test_a_promise_without_weights_is_no_certificate_of_weights(folder: Path) -> None:
+    Certificate(claim(2.0)).write(folder)
+    with pytest.raises(GuaranteeError, match="no weights named"):
+        Certificate.read(folder).require_weights(folder)
