@@ -1,0 +1,123 @@
+"""Several releases of one text, and guarantees that somebody moved or edited, through the command line."""
+
+import json
+import shutil
+
+import pytest
+
+from reticent.app import cli
+from reticent.core.certificate import Certificate
+
+CODES = {"Ann Dorn": 48213, "Bob Hale": 90121, "Cid Mann": 33817, "Dee Park": 72645, "Eve Ruth": 15590}
+DP = ["--method", "dp-sgd", "--target-epsilon", "2", "--delta", "1e-3", "--batch", "3", "--unit", "owner"]
+
+
+def run(*words):
+    return cli.run([str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A corpus of five owners, a model trained plainly on it and one trained privately."""
+    folder = tmp_path_factory.mktemp("releases")
+    lines = [
+        json.dumps({"id": str(i), "owner": name, "text": f"The code of {name} is {code}."})
+        for i, (name, code) in enumerate(CODES.items())
+    ]
+    (folder / "codes.jsonl").write_text("\n".join(lines) + "\n")
+    train = ["train", "--data", folder / "codes.jsonl", "--model", "embedded"]
+    assert run(*train, "--method", "sgd", "--batch", 3, "--out", folder / "plain") == 0
+    ledger = ["--corpus-ledger", folder / "codes.ledger"]
+    assert run(*train, *DP, *ledger, "--out", folder / "private") == 0
+    return folder
+
+
+@pytest.fixture
+def private(place, tmp_path):
+    shutil.copytree(place / "private", tmp_path / "private")
+    return tmp_path / "private"
+
+
+@pytest.mark.parametrize("method", [DP, ["--method", "submix", "--parts", "2"]], ids=["dp-sgd", "submix"])
+@pytest.mark.parametrize("named", ["plain", "plain/model"])
+def test_a_model_trained_plainly_on_the_text_is_no_public_model(place, tmp_path, capsys, method, named):
+    words = ["train", *method, "--data", place / "codes.jsonl", "--model", place / named, "--out", tmp_path / "out"]
+    assert run(*words) == 2
+    error = capsys.readouterr().err
+    assert "trained plainly on text of this corpus" in error
+    assert "48213" not in error
+    assert not (tmp_path / "out").exists()
+    assert run(*words[:-2], "--dry-run") == 2
+
+
+def test_a_second_private_training_states_the_sum_and_its_own_part(place, tmp_path, capsys):
+    words = ["train", *DP, "--data", place / "codes.jsonl", "--model", place / "private" / "model", "--json"]
+    ledger = ["--corpus-ledger", place / "codes.ledger"]
+    assert run(*words, *ledger, "--out", tmp_path / "second") == 0
+    document = json.loads(capsys.readouterr().out)
+    alone = document["guarantees"]["this run alone"]["epsilon"]
+    assert 1.9 < alone <= 2.0 < document["guarantee"]["epsilon"] <= 4.0
+    stored = json.loads((tmp_path / "second" / "model" / "guarantee.json").read_text())
+    assert stored["epsilon"] == document["guarantee"]["epsilon"]
+    together = document["guarantees"]["all releases of the corpus"]
+    assert together["epsilon"] == pytest.approx(document["guarantee"]["epsilon"], rel=1e-6)  # it saw these two
+    assert run("bound", tmp_path / "second", "--json") == 0
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert {check["check"] for check in checks} >= {"epsilon", "this run alone", "weights", "ledger"}
+    assert all(check["holds"] for check in checks)
+    assert run("ledger", "corpus", place / "codes.ledger", "--json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [release["run"] for release in listed["releases"]] == ["private", "second"]
+    assert run("ledger", "corpus", tmp_path / "none") == 2
+
+
+def readers(run_path, place, out):
+    """Every verb that reads a guarantee."""
+    corpus = place / "codes.jsonl"
+    audit = ["audit", run_path, "--train", corpus, "--holdout", corpus, "--attacks", "membership", "--out", out]
+    return [audit, ["serve", run_path, "--dry-run"], ["report", run_path, "--out", out.with_suffix(".html")]]
+
+
+def test_a_guarantee_with_an_edited_epsilon_is_believed_by_nobody(private, place, tmp_path, capsys):
+    stored = private / "model" / "guarantee.json"
+    document = json.loads(stored.read_text())
+    stored.write_text(json.dumps(document | {"epsilon": 0.1}))
+    assert Certificate.read(stored.parent).guarantee.epsilon == 0.1  # the twin that believes what it reads
+    for words in readers(private, place, tmp_path / "out"):
+        assert run(*words) == 2
+        assert "does not follow from what was done" in capsys.readouterr().err
+    assert run("bound", private) == 1
+    assert "DO NOT AGREE" in capsys.readouterr().out
+
+
+def test_a_guarantee_beside_other_weights_is_believed_by_nobody(private, place, tmp_path, capsys):
+    shutil.copy(place / "plain" / "model" / "model.safetensors", private / "model" / "model.safetensors")
+    for words in readers(private, place, tmp_path / "out"):
+        assert run(*words) == 2
+        assert "not written for the weights beside it" in capsys.readouterr().err
+    assert run("bound", private) == 1
+    assert "NOT the ones" in capsys.readouterr().out
+
+
+def test_an_event_that_the_ledger_did_not_pay_for_is_noticed(private, capsys):
+    """Edited consistently, ε and event agree; the ledger beside them does not."""
+    stored = private / "model" / "guarantee.json"
+    edited = json.loads(stored.read_text().replace('"count": 2', '"count": 1'))
+    stored.write_text(json.dumps(edited))
+    assert run("bound", private, "--json") == 1
+    derived = json.loads(capsys.readouterr().out)["derived"]["epsilon"]
+    stored.write_text(json.dumps(edited | {"epsilon": derived}))
+    assert run("bound", private) == 1
+    assert "ANOTHER event" in capsys.readouterr().out
+
+
+def test_a_third_party_derives_epsilon_from_the_file_alone(private, tmp_path, capsys):
+    shutil.copy(private / "model" / "guarantee.json", tmp_path / "guarantee.json")
+    assert run("bound", tmp_path / "guarantee.json", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["agrees"]
+    assert document["derived"]["epsilon"] == pytest.approx(document["stated"]["epsilon"])
+    unseen = {check["check"] for check in document["checks"] if check["holds"] is None}
+    assert unseen == {"weights", "ledger"}
+    assert run("bound", tmp_path / "nothing") == 2
+    assert "nothing here states a guarantee" in capsys.readouterr().err
