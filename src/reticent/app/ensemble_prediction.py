@@ -140,7 +140,8 @@ def answering(
     if setup.budget is None:
         yield Answering(Predictor(loaded, setup.mechanism, ledger=None, horizon=settings.horizon), settings, None)
         return
-    if alone.budget is not None and not (run / SETTINGS).is_file():
+    is_joined = place is not None and place.joins  # whoever made that ledger has entered it
+    if alone.budget is not None and not is_joined and not (run / SETTINGS).is_file():
         _enter_release(run, alone.budget.guarantee)
     with _ledger(run, settings, setup, ensemble=loaded, place=place or LedgerPlace()) as ledger:
         predictor = Predictor(
@@ -192,7 +193,7 @@ def _ledger(
 
 def _enter_release(run: Path, guarantee: Guarantee) -> None:
     """Write the answers into the ledger of the corpus, where the ensemble's training named one."""
-    kept = RunDirectory.open(run).information()["config"].get("data", {}).get("corpus_ledger")
+    kept = RunDirectory.open(run).information().get("config", {}).get("data", {}).get("corpus_ledger")
     if kept is not None:
         CorpusLedger(Path(kept)).enter(run.resolve().name, guarantee)
 
