@@ -198,7 +198,7 @@ def test_the_measured_miss_rate_is_the_upper_end_of_its_interval():
     assert found.both == found.policy  # every record with a missed secret is public
     caught = measure_misses(sample, POLICY, conservative=CONSERVATIVE)
     assert caught.both == pytest.approx(0.01828, abs=1e-5)  # 0 of 200 is not a rate of zero
-    assert "of 200 labelled secrets the policy missed 20, and both policies 0" in caught.origin
+    assert "of 200 labelled secrets the policy missed 20, and 0 of these the conservative" in caught.origin
     assert measure_misses(sample, POLICY).both == 0.0  # all private: by construction, not by measurement
     assert "333" not in caught.origin
 
