@@ -3,9 +3,10 @@
     public part     shuffled epochs, ordinary gradients, no charge
     private part    Poisson samples, clipped and noised: PrivatePlan under **replace-one**
 
-Masking a secret that both policies treat as `redacted` says replaces part of one private record, so the noise is
-calibrated under replace-one. Four statements follow (`accounting.confidentiality`). The headline is the *worst case* over secrets:
-its ε is infinite as soon as both policies may miss one. The average one never stands alone.
+Masking a secret that the conservative policy catches replaces part of one private record (`redacted` says why), so
+the noise is calibrated under replace-one. Four statements follow (`accounting.confidentiality`). The headline is
+the *worst case* over secrets: its ε is infinite as soon as both policies may miss one. The average one never stands
+alone.
 """
 
 import hashlib
@@ -42,8 +43,8 @@ _EVERYWHERE: Final = (
     "same characters wherever it stands"
 )
 _CAUGHT: Final = (
-    "the conservative policy catches a secret if it finds it whole, with the same characters wherever it stands, in "
-    "what the policy left; a secret that it finds in part, or with more around it, may change more records than one"
+    "the conservative policy catches a secret if it finds it whole, with the same characters wherever it stands, "
+    "in what the policy left; a secret that it finds in part, or with more around it, may change several records"
 )
 _NOT_LOCAL: Final = (
     'a policy reads what stands around or within a span ("ID" in "ID 123"), so what it finds may change where a '
