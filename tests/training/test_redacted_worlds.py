@@ -83,7 +83,8 @@ def test_the_comparison_of_worlds_catches_a_conservative_policy_that_reads_the_o
 
 
 @pytest.mark.slow
-def test_masking_one_secret_changes_what_is_proved_in_twelve_thousand_random_worlds():
-    tally = compare(route, seed=20, count=12_000)
+@pytest.mark.parametrize("seed", [20, 30, 40, 50])
+def test_masking_one_secret_changes_what_is_proved_in_twelve_thousand_random_worlds(seed):
+    tally = compare(route, seed=seed, count=3_000)
     assert tally.broken == []
-    assert min(tally.found, tally.caught) > 5_000
+    assert min(tally.found, tally.caught) > 1_250
