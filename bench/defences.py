@@ -52,6 +52,7 @@ from reticent.core.secret import Canary, CodeSpace  # noqa: E402
 from reticent.data.canaries import make_canaries, plant  # noqa: E402
 from reticent.data.generators import generate_dialogues  # noqa: E402
 from reticent.data.policies import GoldLabels, RandomMiss  # noqa: E402
+from reticent.data.redaction import redact_records  # noqa: E402
 from reticent.models.huggingface import HuggingFaceModel  # noqa: E402
 from reticent.training.batches import Units, encode_texts  # noqa: E402
 from reticent.training.checkpoint import Checkpoints  # noqa: E402
@@ -90,7 +91,7 @@ class Setup:
     held_out: Corpus
     canaries: tuple[Canary, ...]
     policy: Policy  # misses MISS_RATE of the secrets, one canary among them
-    perfect: Policy
+    perfect: Policy  # finds every secret that the policy leaves
     missed: int  # the canary that the policy misses
     epochs: int
     seed: int
@@ -160,7 +161,8 @@ def make_setup(dialogues: int, epochs: int, source_name: str, seed: int) -> Setu
         missed = [at for at, found in enumerate(policy.find([canary.text() for canary in canaries])) if not found]
         if len(missed) == round(MISS_RATE * CANARIES):
             held_out = Corpus(exchanges(generated[dialogues:]))
-            return Setup(planted, held_out, canaries, policy, perfect, missed[0], epochs, seed)
+            rest = GoldLabels(redact_records(planted, policy))
+            return Setup(planted, held_out, canaries, policy, rest, missed[0], epochs, seed)
     raise SystemExit("no key misses one canary")
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from reticent.core.corpus import Policy
 from reticent.data.capitals import LEGAL_WORDS, CapitalRuns
 from reticent.data.circumstances import Circumstances
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Union
+from reticent.data.policies import Dictionary, Union
 from tests.data.locality import broken_locality
 
 PIECES = [
@@ -63,7 +62,13 @@ def test_words_of_law_alone_are_left_and_with_a_name_are_not():
         CapitalRuns(),
         CapitalRuns(ordinary=LEGAL_WORDS),
         Circumstances(),
-        Union([PatternPolicy(context=False), Circumstances(), CapitalRuns(ordinary=LEGAL_WORDS)]),
+        Union(
+            [
+                CapitalRuns(),
+                Circumstances(),
+                Dictionary({"Byron": "NAME", "seven": "WORD", "12": "NUMBER", "x": "WORD"}),
+            ]
+        ),
     ],
     ids=lambda policy: policy.name,
 )
@@ -72,6 +77,8 @@ def test_words_of_law_alone_are_left_and_with_a_name_are_not():
 @example(text="80 euros (EUR)seven years")
 @example(text="“Ada” “Byron”")
 @example(text="Ada of 12 Byron.A.”")
+@example(text="in 1999.2004.1926")
+@example(text="80 euros (twenty-five years and nine months EUR)")
 def test_masking_a_span_leaves_the_others(policy, text):
     assert policy.is_local
     assert broken_locality(policy, text) == []

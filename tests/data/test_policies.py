@@ -5,9 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Policy, Record, Span
+from reticent.data.capitals import CapitalRuns
+from reticent.data.circumstances import Circumstances
 from reticent.data.patterns import PatternPolicy
 from reticent.data.policies import Dictionary, GoldLabels, RandomMiss, Union
 from reticent.data.redaction import MASK, merge_spans
+from tests.data.locality import broken_locality
 
 WORDS = ["New", "York", "Times", "Ada", "ada", "O'Brien", "von", "Ada-Lee", "x"]
 phrases = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
@@ -101,7 +104,7 @@ def test_union_merges_and_is_local_only_where_no_part_reads_what_another_may_mas
     text = "Ada: 555-123-4567"
     assert both.find([text]) == [(Span(0, 3, "NAME"), Span(5, 17, "PHONE"))]
     assert not both.is_local
-    assert Union([names, PatternPolicy(context=False)]).is_local
+    assert Union([names, CapitalRuns()]).is_local
     assert Union([PatternPolicy()]).is_local
     # Why: masking the word that announces the code hides the code from the patterns.
     announced = "tracking number MBUQBNGDNM"
@@ -109,6 +112,24 @@ def test_union_merges_and_is_local_only_where_no_part_reads_what_another_may_mas
     assert both.find([announced.replace("tracking", MASK)]) == [()]
     with pytest.raises(ValueError):
         Union([])
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ([Dictionary({"12": "N"}), PatternPolicy(context=False)], "555-010-0199:12"),
+        ([PatternPolicy(context=False), Circumstances()], "2004:192.168.0.1"),
+        ([PatternPolicy(context=False), Circumstances(), CapitalRuns()], "at 10:30 to 14 May"),
+        (
+            [Dictionary({"Ada": "N"}), RandomMiss(Dictionary({"Ada Lee": "N", "Lee": "N"}), 0.5, key=b"d")],
+            "Ada Lee",
+        ),
+    ],
+)
+def test_a_union_whose_parts_read_what_another_masks_is_not_local(parts, text):
+    union = Union(parts)
+    assert broken_locality(union, text)
+    assert not union.is_local
 
 
 def contextual() -> Policy:

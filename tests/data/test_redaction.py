@@ -61,7 +61,6 @@ def test_redaction_equals_the_slow_version(case):
 @example("<PHONE> 555-123-4567 MASK", MaskStyle.KIND)
 @example("Ada <MASK> Byron", MaskStyle.UNIFORM)
 def test_redacting_twice_is_redacting_once(text, style):
-    assert POLICY.is_local
     (once,) = redact_records([Record("r", text)], POLICY, style=style)
     (twice,) = redact_records([once], POLICY, style=style)
     assert twice.text == once.text

@@ -14,7 +14,8 @@ from reticent.core.errors import ConfigError, ModelError
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
 from reticent.core.randomness import Randomness
-from reticent.data.policies import Dictionary, RandomMiss, Union
+from reticent.data.patterns import PatternPolicy
+from reticent.data.policies import Dictionary, RandomMiss
 from reticent.data.redaction import MASK
 from reticent.training.batches import TokenTexts, Units
 from reticent.training.checkpoint import Checkpoints
@@ -268,12 +269,26 @@ def test_the_headline_is_infinite_as_soon_as_both_policies_may_miss_a_secret():
 
 
 def test_policies_that_read_the_context_are_confessed():
-    announced = Dictionary({"7": "CODE"})
-    union = Union([announced, RandomMiss(announced, 0.0, key=b"k", unit="mention")])
-    facts = PolicyFacts.of(union, announced)
+    listed = Dictionary({"7": "CODE", "ID": "WORD"})
+    facts = PolicyFacts.of(RandomMiss(listed, 0.0, key=b"k", unit="mention"), listed)
     assert not facts.is_local
-    assert any("reads the words around" in line for line in plan(policies=facts).guarantee().assumes)
-    assert not any("reads the words around" in line for line in plan().guarantee().assumes)
+    assert any("reads what stands around" in line for line in plan(policies=facts).guarantee().assumes)
+    assert not any("reads what stands around" in line for line in plan().guarantee().assumes)
+    # Local each, and not together: masking "ID" hides the code from the patterns.
+    assert PatternPolicy().is_local
+    assert not PolicyFacts.of(PatternPolicy(), listed).is_local
+    assert PolicyFacts.of(PatternPolicy(), None).is_local
+    assert PolicyFacts.of(listed, listed).is_local
+
+
+def test_what_it_means_to_catch_a_secret_stands_in_every_statement():
+    proved = plan().confidentiality()
+    for each in (proved.missed, proved.worst_case, proved.group, proved.bayesian):
+        assert any("in part, or with more around it" in line for line in each.assumes)
+    half = plan().private
+    alone = PolicyFacts(is_local=True, has_conservative=False)
+    without = RedactedPlan(public=None, private=half, misses=MISSES, policies=alone).confidentiality()
+    assert not any("in part, or with more around it" in line for line in without.missed.assumes)
 
 
 def test_without_a_conservative_policy_nothing_may_be_public():

@@ -4,8 +4,9 @@ Neighbours are a corpus with the secret and the same corpus with `<MASK>` in its
 CRT): part of a record is **replaced**, so DP-SGD is priced under replace-one adjacency, not add-remove. With (ε, δ)
 for one replaced record, and redaction before deduplication:
 
-- a secret the policy π finds: both worlds are one, (0, 0);
-- a secret π misses and the conservative policy π_c catches: trained with DP-SGD, (ε, δ);
+- a secret the policy π finds, whole, wherever it stands: both worlds are one, (0, 0);
+- a secret π misses and the conservative policy π_c catches: trained with DP-SGD, (ε, δ); `training.redacted` says
+  what it means to catch one;
 - a secret both miss: trained plainly, no bound;
 - k missed secrets together: (kε, δ (e^{kε} − 1)/(e^ε − 1)), the geometric sum, not the printed k e^{kε} δ;
 - on average over secrets drawn from a distribution that π misses at rate γ and π_c at rate δ2, for an attacker who

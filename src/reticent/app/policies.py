@@ -9,7 +9,7 @@ spacy[:PIPELINE]    named entities of an installed spaCy pipeline
 presidio            Microsoft Presidio's analyser
 classifier:FOLDER   a local Hugging Face token classifier
 union               patterns, circumstances, and capitals but for words of law: masks most of a court case's
-                    identifiers; chosen on labelled cases, local
+                    identifiers; chosen on labelled cases
 conservative        patterns without context, circumstances and capitals: to route records, not to read them
 A+B or A,B          what any of them finds
 """
@@ -83,7 +83,7 @@ def _single(name: str) -> Policy:
 
 
 def union_policy() -> Union:
-    """The union that measured best on labelled court cases; every part is local and none reads context."""
+    """The union that measured best on labelled court cases; no part needs announcing words."""
     parts: list[Policy] = [PatternPolicy(context=False), Circumstances(), CapitalRuns(ordinary=LEGAL_WORDS)]
     return Union(parts, name="union")
 

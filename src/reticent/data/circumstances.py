@@ -8,7 +8,7 @@ occupation, health. The quasi identifiers of the Text Anonymization Benchmark th
 
 The word lists are short and English: what they leave out is missed, and `measurement` says how much that is. Local:
 every match starts with a sign (€) or where no word character stands before it, ends at the end of a word (and
-perhaps a closing bracket after it), and reads nothing beyond its own characters.
+perhaps a closing bracket after it), holds no mask, and reads nothing beyond its own characters.
 """
 
 import re
@@ -36,7 +36,7 @@ _CURRENCY = (
 )
 _ISO = "(?:EUR|USD|GBP|TRY|TRL|YTL|ATS|DEM|PLN|PLZ|CHF|FRF|ITL|CYP|SEK|NOK|DKK|CZK|SKK|HUF|RON|BGN|UAH|RUB|FIM|NLG)"
 _SUM = rf"(?:(?:{_ISO}|[€$£]){_GAP}?{_NUMBER}(?!\w)|{_NUMBER}{_GAP}{_CURRENCY}|{_NUMBER}{_GAP}{_ISO}\b)"
-_NOTE = rf"(?:{_GAP}?[([](?:[^()\[\]\n]{{0,20}}\b)?(?:{_ISO}|{_SUM}|euros?)(?:{_GAP}?\({_ISO}\))?[)\]]){{0,2}}"
+_NOTE = rf"(?:{_GAP}?[([](?:[^()\[\]\n<]{{0,20}}\b)?(?:{_ISO}|{_SUM}|euros?)(?:{_GAP}?\({_ISO}\))?[)\]]){{0,2}}"
 
 _DEMONYM = r"[A-Z][a-z]{1,20}(?:ish|ian|an|ese|ch|ek|ot|iot|sh|ss|i|k|o|e|d|n)\b"
 _BELONGS = r"(?:nationals?|citizens?|subjects?|origin|descent|nationality|citizenship)\b"
@@ -95,7 +95,8 @@ def _rules() -> list[tuple[str, str]]:
     occupations, qualifiers = (_any_of(_either_case(words)) for words in (_OCCUPATION, _QUALIFIER))
     joined = rf"{_PART}(?:(?:,{_GAP}|{_GAP}and{_GAP}|{_GAP}){_PART}){{0,4}}"
     return [
-        ("YEAR", r"(?:1[6-9]|20)\d\d(?:s|[-–](?:\d\d|\d{4}))?(?!\w)(?![.,]\d)"),
+        # A year within "1999.2004" counts: were it refused for the digits beside it, masking those would reveal it.
+        ("YEAR", r"(?:1[6-9]|20)\d\d(?:s|[-–](?:\d\d|\d{4}))?(?!\w)"),
         ("DURATION", rf"{joined}(?:[-‑]old\b|{_GAP}old\b|(?<=s)['’]|['’]s\b)?"),
         ("DURATION", rf"(?:aged|age{_GAP}of|aged{_GAP}about){_GAP}{_NUMBER}(?!\w)"),
         ("AMOUNT", rf"\(?(?:approximately{_GAP}|approx\.{_GAP})?{_SUM}{_NOTE}\)?"),

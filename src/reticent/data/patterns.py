@@ -6,13 +6,15 @@ dates, tracking numbers, codes that a word announces ("My ID is: 123456"), phone
 Why it is local (masking a span never changes what is found elsewhere):
 
 - Rules run in a fixed order; what one finds is blanked, so that later rules see it as they would see a mask.
-- A match starts with a letter, a digit, "+" or "(" with no letter, digit or blank directly before it, and ends
-  with a letter or digit with no other directly after it: no two findings touch.
+- A match starts with "+" or "(", or with a letter or digit with no other directly before it, and ends with a letter
+  or digit with no other directly after it. So what stands before a finding decides nothing if it is masked, as no
+  finding, of this policy or another, ends within a word.
 - A number joined by one of "-./:" to another digit is part of something longer: no rule takes a piece of it.
 - A candidate that fails its checksum does not hide one that starts within it. Runs of spaced digits are taken or
   refused as wholes, after every rule that could cut them; a code that a word announces is never part of one.
 
-Words that announce a code are never found themselves. Another policy may mask them, though: `reads_context`.
+Words that announce a code, and numbers joined to another, are not always found themselves. Another policy may mask
+them, though, and then more or less is found beside them: `reads_context`.
 Bare years, amounts and short numbers without announcement are not found.
 """
 
@@ -37,7 +39,7 @@ from reticent.data.redaction import MASK, mask_for
 
 KINDS = ("EMAIL", "IP", "IBAN", "CARD", "SSN", "ORDER", "APPLICATION", "DATE", "TRACKING", "PHONE", "CODE")
 
-_BLANK = "\ue000"  # private use: in no pattern, and treated as a letter before a match
+_BLANK = "\ue000"  # private use: in no pattern, and no character of a word
 _END = r"(?<=\w)(?!\w)(?!(?<=\d)[-./:]\d)"
 _GAP = "[ \u00a0]"
 _CONTEXT = 40  # characters before a code in which its announcement lies; none is longer than 34
@@ -56,13 +58,13 @@ _CLOCK = r"(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?"
 def _start(first: str, ahead: str = "") -> str:
     # The first character is consumed, not looked at, since the search can then skip to it: four times as fast.
     # The lookbehinds are one character wider for it.
-    return rf"{first}(?<![\w{_BLANK}].)(?<!\d[-./:]\d){ahead}"
+    return rf"{first}(?:(?<!\w.)|(?<=[+(]))(?<!\d[-./:]\d){ahead}"
 
 
 class Start(Enum):
     """Places where matches may start; each text is searched once for each of them."""
 
-    ADDRESS = r"\w(?<![\w\ue000].)(?=[\w.+%'-]{0,63}@)"
+    ADDRESS = r"\w(?<!\w.)(?=[\w.+%'-]{0,63}@)"
     NUMBER = _start(r"[+(\d]")
     HEXADECIMAL = _start("[0-9A-Fa-f]", "(?=[0-9A-Fa-f]{0,3}:)")
     IBAN = _start("[A-Za-z]", r"(?=[A-Za-z]\d\d)")
@@ -89,7 +91,7 @@ class Rule:
 def _announcement(words: str) -> str:
     """Words that announce a code, with "is", a colon or the like after them."""
     between = rf"(?:[ \u00a0,:#=]{{0,3}}(?:which{_GAP})?(?:is|was)\b)?[ \u00a0,:#=]{{0,3}}"
-    return rf"(?<![\w{_BLANK}])(?i:{words}){between}\Z"
+    return rf"(?<!\w)(?i:{words}){between}\Z"
 
 
 _GROUPS_OF_FOUR = r"\d{4}(?P<gap>[ -])\d{4}(?P=gap)\d{4}(?P=gap)\d{4}"
@@ -156,7 +158,8 @@ class PatternPolicy:
         chosen = [rule for rule in _RULES if rule.kind in kinds and (context or not rule.announced)]
         self._rules = [(rule, _compiled(rule.pattern + _END), _compiled(rule.announced)) for rule in chosen]
         self.kinds = tuple(kind for kind in KINDS if kind in kinds)
-        self.reads_context = any(rule.announced for rule in chosen)
+        self.reads_context = True  # the digits joined to a number, and with `context` the words before a code
+        self._has_announced = any(rule.announced for rule in chosen)
         self.name = "patterns" if self.kinds == KINDS else "patterns " + ", ".join(self.kinds)
 
     def __repr__(self) -> str:
@@ -165,7 +168,7 @@ class PatternPolicy:
     @property
     def fingerprint(self) -> str:
         """Names what decides the findings, together with the version of the code."""
-        return f"patterns {','.join(self.kinds)} {self.reads_context}"
+        return f"patterns {','.join(self.kinds)} {self._has_announced}"
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text.
@@ -176,7 +179,7 @@ class PatternPolicy:
 
     def _find(self, text: str) -> tuple[Span, ...]:
         blanked = _compiled(_MASKS).sub(lambda mask: _BLANK * len(mask.group()), text) if "<" in text else text
-        # No finding touches another, so blanking never makes or moves a start: one search for each kind will do.
+        # No finding ends within a word, so blanking never makes or moves a start: one search for each kind will do.
         starts: dict[Start, list[int]] = {}
         spans: list[Span] = []
         for rule, pattern, announced in self._rules:

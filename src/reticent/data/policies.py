@@ -106,8 +106,9 @@ class GoldLabels:
 class Union:
     """Finds what any of several policies finds; overlapping spans are merged.
 
-    Local if all parts are, unless one reads the words around a span (`reads_context`): another part may mask
-    just those words.
+    Local if all parts are, unless one reads what stands around a span or what lies within it (`reads_context`):
+    another part may mask just that. "10:30 to 14 May" is a date from "14" on for patterns, as "30" is joined to
+    "10", and from "30" on once runs of digits have masked "10".
     """
 
     def __init__(self, policies: Sequence[Policy], *, name: str | None = None) -> None:
@@ -115,7 +116,7 @@ class Union:
             raise ValueError("a union needs at least one policy")
         self._policies = tuple(policies)
         self.name = name or " + ".join(policy.name for policy in policies)
-        self.reads_context = any(_reads_context(policy) for policy in policies)
+        self.reads_context = any(reads_context(policy) for policy in policies)
         alone = len(policies) == 1
         self.is_local = all(policy.is_local for policy in policies) and (alone or not self.reads_context)
 
@@ -145,6 +146,7 @@ class RandomMiss:
     With `unit="secret"` the hash takes kind and characters: all mentions of one string are missed together, which
     keeps the policy local and is what a systematic blind spot looks like. With "mention" it takes the whole text
     and the position: mentions in different texts are missed independently, equal texts alike, and it is not local.
+    Another policy may mask a part of a span that is missed, and then the rest is another secret: `reads_context`.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class RandomMiss:
         self._unit = unit
         self.miss_rate = miss_rate
         self.name = f"{policy.name} missing {miss_rate:g}"
-        self.reads_context = _reads_context(policy)
+        self.reads_context = miss_rate > 0.0 or reads_context(policy)
         self.is_local = policy.is_local and unit == "secret"
 
     def __repr__(self) -> str:
@@ -179,7 +181,8 @@ class RandomMiss:
         return int.from_bytes(digest, "big") < self.miss_rate * 2.0**64
 
 
-def _reads_context(policy: Policy) -> bool:
+def reads_context(policy: Policy) -> bool:
+    """Whether what a policy finds may change where another policy masks something that this one does not find."""
     return bool(getattr(policy, "reads_context", False))
 
 

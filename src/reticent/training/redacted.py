@@ -1,36 +1,60 @@
 """What confidentially redacted training reads: redact → deduplicate → route (Zhao, Li and Wang 2022, Algorithm 1).
 
-    redact         what the policy π finds becomes `<MASK>`; so does what the conservative policy π_c finds if an
-                   earlier record held the same characters: a secret that π misses stands in one record at most
+    redact         what the policy π finds becomes `<MASK>`. The conservative policy π_c reads the text that π left,
+                   never the original. A finding of π_c that shares characters with a mask becomes a part of that
+                   mask; any other is masked if an earlier record held a finding of the same characters
     deduplicate    of equal redacted texts the first stays; the others go, or become the text `<MASK>` if private
     route          a text that holds `<MASK>`, or in which π_c finds anything, is private; every other is public
 
 The paper prints deduplication first. Then ["my ssn is 111", "my ssn is 222"] are two texts that become one when
 redacted, trained twice, and masking both secrets beforehand leaves one: neighbours differ although π is perfect.
 
-**Why neighbours stay neighbours.** Let x be a secret in the corpus D, and D' the same with `<MASK>` wherever x
-stands. Where π finds x nothing differs once redacted. Where π misses it and π_c finds it, D keeps x in the first
-such record alone: D and D' differ in one redacted text, r against r' = r with a mask. Both are private, and who is
-private depends on the redacted text alone, so the public parts are equal, in order. Deduplication turns the n
+**Neighbours.** D' is the corpus D with `<MASK>` at every place of one secret x. For a text t let u(t) be t with
+the findings of π masked, w(t) be u(t) with those findings of π_c(u) masked that share characters with a mask, and
+C(t) the other findings of π_c(u). Everything below `_read` is a function of the sequence of pairs (w, C).
+
+**A secret that π finds changes nothing.** Here each place of x is a whole finding of π. If π is local, masking it
+beforehand leaves the other findings as they are, and adjacent masks collapse, so u is the same in D and D', hence
+w and C, hence all that is trained on. Had π_c read t instead, findings inside x, or around it, would be remembered
+in D and not in D', and each could mask a place in another record.
+
+**A secret that π misses and π_c catches replaces one private record at most.** Here each place of x is a whole
+finding of π, or one of C that holds the characters x, and x has every place where C holds them. Three conditions:
+masking x changes nothing of what π finds elsewhere, so u' is u with x masked; π_c is local, so C' is C without x,
+and the findings that share characters with masks are the same, so w' is w with x masked; records are read one by
+one. What is remembered differs in the string x alone, so every other string is masked in the same places. In D
+the first record f that holds x keeps it, and later ones mask it, as D' does, where masks collapse alike. So D and
+D' differ in one redacted text, r against r' = r with x masked. Both are private: C held x in D, and r' holds a
+mask. Whether a text is private follows from the text alone (without a mask, it is what π_c has read), and where
+else x stood there is a mask in both worlds, so the public parts are equal, in order. Deduplication turns the n
 private texts into their distinct ones and as many masks as make n again, so changing one text replaces one element
 of that multiset, or none: r by r', r by `<MASK>` where r' was there already, or `<MASK>` by r' where r was there
 twice. That is what DP-SGD under replace-one is priced for. Were private duplicates dropped, the number of private
 records, and with it the sampling rate, would depend on the secret. A record that is nothing but a mask teaches
 nothing and is trained as an empty text: it keeps its place in the sampling and adds zero.
 
+**What is not covered.** A secret that π_c finds in part, or with more around it ("Ann" in "Ann Lee"): masking it
+changes what is remembered ("Lee" for "Ann Lee"), and each such string may change one more record. A secret that a
+policy reads to find something else, as `patterns` reads "ID" in "ID 48213": where "ID" is masked beforehand, π
+finds no code in any record. The code itself is masked all the same, as π reads first. `measure_misses` counts
+both kinds as missed by both policies; `redacted_plan` states them as assumptions. Without a conservative policy
+nothing is remembered: each text depends on its own record alone, and any secret that stands in one record replaces
+one private record at most, whatever the policy reads.
+
 Records are whole texts and stay whole: what is split here is split before anybody looks for secrets, or not at
-all. Both policies read the text as it came, before masks. Near duplicates are not found. Nothing is trained here.
+all. Near duplicates are not found. Nothing is trained here.
 """
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
 from reticent.data.deduplication import TextCounter
-from reticent.data.measurement import Rate, is_covered
-from reticent.data.redaction import MASK, find_in, merge_spans, redact_record
+from reticent.data.measurement import Rate
+from reticent.data.redaction import MASK, find_in, move_labels, redact, redact_record, redact_records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +87,20 @@ def redact_and_route(
 ) -> RedactedCorpus:
     """The public and the private part of a corpus. Without a conservative policy every record is private.
 
-    Guarantee: masking one secret that `policy` finds, wherever it stands, changes nothing; masking one that it
-    misses and `conservative` finds with the same characters wherever it stands changes nothing public and replaces
-    one private record. Both for policies that are local, up to collisions of 256-bit digests.
+    Guarantee: masking whole findings of `policy` beforehand changes nothing, if `policy` is local. Masking one
+    secret that it misses and `conservative` finds with the same characters wherever it stands changes nothing
+    public and replaces one private record at most, if masking it changes nothing of what either policy finds
+    elsewhere. Both up to collisions of 256-bit digests.
     """
     public: list[Record] = []
     private: list[Record] = []
     texts = TextCounter()
     spans = _SeenSpans()
     masked = repeated = dropped = 0
-    for record, found, doubtful in _found(records, policy, conservative):
-        again = spans.repeated(record, found, doubtful)
+    for record, doubtful in _read(records, policy, conservative):
+        again = spans.repeated(record, doubtful)
         repeated += len(again)
-        redacted = redact_record(record, [*found, *again])
+        redacted = redact_record(record, again)
         # A function of the redacted text: where that holds no mask, it is the text that π_c has read.
         is_private = conservative is None or bool(doubtful) or MASK in redacted.text
         if is_empty(redacted) or texts.add(redacted.text):
@@ -103,7 +128,7 @@ def is_empty(record: Record) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissRates:
-    """How often secrets are missed: by π (γ), and by both policies so that they are trained on plainly (δ2).
+    """How often secrets are missed: by π (γ), and by both policies so that no ε is proved of them (δ2).
 
     `origin` says in words where the two numbers come from; it becomes an assumption of the guarantee.
     """
@@ -126,57 +151,86 @@ def measure_misses(
 ) -> MissRates:
     """Miss rates on records whose spans are complete labels: the **upper ends** of their intervals.
 
-    A secret is one labelled string of one record, and missed if any character of any mention is left. It is
-    missed by both if its record would be public.
+    A secret is one labelled string of one record. It is found if masking it beforehand, wherever the record holds
+    it, leaves what is read of the record as it is; any character that is left is a miss. A missed secret is caught
+    if masking it beforehand masks it there and changes nothing else: what the proof asks of each record.
 
     Guarantee: both true rates are at most the returned ones with `confidence` together, for labelled secrets drawn
     independently from the distribution that is spoken of. Zero misses in n are not a rate of zero: 3.7/n.
     """
     missed = lost = trials = 0
-    for record, found, doubtful in _found(labelled, policy, conservative):
-        cover = merge_spans(found)
-        is_public = conservative is not None and not found and not doubtful and MASK not in record.text
-        secrets: dict[str, bool] = {}  # characters -> found wherever they stand
-        for span in record.spans:
-            if span.identifier != "none":
-                value = record.text[span.start : span.end]
-                secrets[value] = secrets.get(value, True) and is_covered(span, cover, record.text)
-        trials += len(secrets)
-        missed += sum(not is_found for is_found in secrets.values())
-        lost += len(secrets) if is_public else 0
+    kept = list(labelled)
+    for record, here in zip(kept, _read(kept, policy, conservative), strict=True):
+        secrets = _secrets(record)
+        masked = [redact_record(record, places) for places in secrets.values()]
+        for value, there in zip(secrets, _read(masked, policy, conservative), strict=True):
+            is_found = _strings(*here) == _strings(*there) and here[0].text == there[0].text
+            trials += 1
+            missed += not is_found
+            lost += not is_found and conservative is not None and not _is_caught(value, here, there)
     # Each upper end fails with chance (1 − confidence)/2, so both hold together with `confidence`.
     of_policy = Rate(missed, trials, confidence).interval[1]
     of_both = 0.0 if conservative is None else Rate(lost, trials, confidence).interval[1]
     origin = (
         f"the miss rates are upper ends of {confidence:.0%} intervals: of {trials} labelled secrets the policy "
-        f"missed {missed}, and both policies {lost}"
+        f"missed {missed}"
     )
+    if conservative is not None:
+        origin += f", and {lost} of these the conservative policy did not find with the same characters"
     return MissRates(policy=of_policy, both=of_both, origin=origin)
 
 
-Found = tuple[Record, tuple[Span, ...], tuple[Span, ...]]
+def _secrets(record: Record) -> dict[str, list[Span]]:
+    """The labelled strings of a record, each with its places."""
+    places: dict[str, list[Span]] = {}
+    for span in record.spans:
+        if span.identifier != "none":
+            places.setdefault(record.text[span.start : span.end], []).append(span)
+    return places
 
 
-def _found(records: Iterable[Record], policy: Policy, conservative: Policy | None) -> Iterable[Found]:
-    """Each record with what π and what π_c find in it."""
+def _is_caught(value: str, here: "Read", there: "Read") -> bool:
+    """Whether masking the secret beforehand (`there`) does nothing but mask and forget the findings that are it."""
+    record, doubtful = here
+    own = [span for span in doubtful if record.text[span.start : span.end] == value]
+    is_forgotten = _strings(*there) == _strings(*here) - {value}
+    return bool(own) and is_forgotten and there[0].text == redact(record.text, own).text
+
+
+def _strings(record: Record, spans: Iterable[Span]) -> set[str]:
+    return {record.text[span.start : span.end] for span in spans}
+
+
+Read = tuple[Record, tuple[Span, ...]]
+
+
+def _read(records: Iterable[Record], policy: Policy, conservative: Policy | None) -> Iterator[Read]:
+    """Each record as π and the masks leave it, with what π_c finds in the rest of it.
+
+    Nothing else of a record is read: what π finds is masked before π_c sees the text.
+    """
+    redacted = redact_records(records, policy)
     if conservative is None:
-        yield from ((record, found, ()) for record, found in find_in(records, policy))
+        yield from ((record, ()) for record in redacted)
         return
-    kept = Corpus(records)  # both policies read the stream
-    both = zip(find_in(kept, policy), find_in(kept, conservative), strict=True)
-    yield from ((record, found, doubtful) for (record, found), (_, doubtful) in both)
+    for record, found in find_in(redacted, conservative):
+        masks = [Span(match.start(), match.end(), "") for match in re.finditer(re.escape(MASK), record.text)]
+        apart = [span for span in found if not any(mask.overlaps(span) for mask in masks)]
+        redaction = redact(record.text, set(found) - set(apart))
+        moved = (Span(*redaction.to_redacted(span.start, span.end), span.kind) for span in apart)
+        yield move_labels(record, redaction), tuple(moved)
 
 
 class _SeenSpans:
-    """Characters that a policy found in earlier records, as digests."""
+    """Characters that the conservative policy found in earlier records, as digests."""
 
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
 
-    def repeated(self, record: Record, found: Iterable[Span], doubtful: Iterable[Span]) -> list[Span]:
-        """Those of the doubtful spans that earlier records held; this record's own count from the next one on."""
-        keys = {span: self._digest(record.text[span.start : span.end]) for span in (*found, *doubtful)}
-        again = [span for span in doubtful if keys[span] in self._seen and span not in set(found)]
+    def repeated(self, record: Record, doubtful: Iterable[Span]) -> list[Span]:
+        """Those of the spans that earlier records held; this record's own count from the next one on."""
+        keys = {span: self._digest(record.text[span.start : span.end]) for span in doubtful}
+        again = [span for span, key in keys.items() if key in self._seen]
         self._seen.update(keys.values())
         return again
 

@@ -3,9 +3,10 @@
     public part     shuffled epochs, ordinary gradients, no charge
     private part    Poisson samples, clipped and noised: PrivatePlan under **replace-one**
 
-Masking a secret replaces part of one private record (`redacted` says why), so the noise is calibrated under
-replace-one. Four statements follow (`accounting.confidentiality`). The headline is the *worst case* over secrets:
-its ε is infinite as soon as both policies may miss one. The average one never stands alone.
+Masking a secret that the conservative policy catches replaces part of one private record (`redacted` says why), so
+the noise is calibrated under replace-one. Four statements follow (`accounting.confidentiality`). The headline is
+the *worst case* over secrets: its ε is infinite as soon as both policies may miss one. The average one never stands
+alone.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
+from reticent.data.policies import reads_context
 from reticent.training.plan import (
     MEASURE,
     NO_TUNING,
@@ -32,7 +34,7 @@ from reticent.training.plan import (
 from reticent.training.redacted import MissRates, RedactedCorpus
 from reticent.training.sampler import PoissonSampler
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2  # 2: the conservative policy reads what the policy left
 KIND: Final = "redacted"
 GROUP: Final = 10  # secrets that the group statement speaks of, unless another number is asked for
 
@@ -40,16 +42,24 @@ _EVERYWHERE: Final = (
     "one secret, masked wherever it stands, that the policy misses and the conservative policy finds with the "
     "same characters wherever it stands"
 )
+_CAUGHT: Final = (
+    "the conservative policy catches a secret if it finds it whole, with the same characters wherever it stands, "
+    "in what the policy left; a secret that it finds in part, or with more around it, may change several records"
+)
 _NOT_LOCAL: Final = (
-    "a policy reads the words around a span, so what it finds may change where a secret is masked: assumed not to, "
-    "and not checked"
+    'a policy reads what stands around or within a span ("ID" in "ID 123"), so what it finds may change where a '
+    "secret is masked: assumed not to, and not checked"
 )
 _ALL_PRIVATE: Final = "without a conservative policy every record is trained with noise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFacts:
-    """What a guarantee must say of the policies: whether all are local, and whether there is a conservative one."""
+    """What a guarantee must say of the policies: whether they are local together, and whether one is conservative.
+
+    Together: masking what either finds changes nothing of what either finds elsewhere. A secret that the policy
+    misses and the conservative one finds is nothing to the policy but text, and this may read it.
+    """
 
     is_local: bool
     has_conservative: bool
@@ -57,8 +67,10 @@ class PolicyFacts:
     @classmethod
     def of(cls, policy: Policy, conservative: Policy | None) -> "PolicyFacts":
         """The facts about these policies."""
-        chosen = [policy] if conservative is None else [policy, conservative]
-        return cls(is_local=all(each.is_local for each in chosen), has_conservative=conservative is not None)
+        if conservative is None:
+            return cls(is_local=policy.is_local, has_conservative=False)
+        is_local = policy.is_local and conservative.is_local and not reads_context(policy)
+        return cls(is_local=is_local, has_conservative=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +120,7 @@ class RedactedPlan:
         assumes = [*missed.assumes, NO_TUNING, self.misses.origin]
         if not self.policies.is_local:
             assumes.append(_NOT_LOCAL)
-        if not self.policies.has_conservative:
-            assumes.append(_ALL_PRIVATE)
+        assumes.append(_CAUGHT if self.policies.has_conservative else _ALL_PRIVATE)
         if is_seeded:
             assumes.append(SEEDED)
         covers = _EVERYWHERE if self.policies.has_conservative else missed.covers

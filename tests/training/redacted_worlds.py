@@ -1,0 +1,230 @@
+"""Whole worlds for redacted training: random corpora and policies, and the same corpus with one secret masked.
+
+Everything here is written from the definitions, apart from `training.redacted`: what a secret is, where it stands,
+and when the proof speaks of it. `conservative_reads_the_original` is the broken twin.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from reticent.app.policies import conservative_policy, union_policy
+from reticent.core.corpus import Corpus, Policy, Record, Span
+from reticent.data.capitals import LEGAL_WORDS, CapitalRuns
+from reticent.data.circumstances import Circumstances
+from reticent.data.patterns import PatternPolicy
+from reticent.data.policies import Dictionary, RandomMiss, Union
+from reticent.data.redaction import MASK, Redaction, redact
+from reticent.training.redacted_plan import PolicyFacts
+
+Parts = tuple[list[str], list[str]]  # public and private texts, in order
+Router = Callable[[Corpus, Policy, Policy], Parts]
+
+WORDS = [
+    "anna", "smith", "lee", "Anna", "Lee", "Anna Smith", "ID", "Pin", "pin", "no.", "12", "5", "1999", "48213",
+    "rains", "anna.smith.lee@example.com", "a@b.com", "ID 48213", "Pin: 4821", "555-010-0199", "(555) 010-0199",
+    "192.168.0.1", "460-89-9847", "5 years", "three months", "80 euros", "(EUR)", "14 May 1999", "AB12CD34EF",
+    "teacher", "of the", "de", "to", "is", "Court", "Article", "(", ")", MASK,
+]  # fmt: skip
+JOINTS = ["", " ", " ", " ", " ", ", ", ". ", "\n", "-", ".", ":", "/"]
+LISTED = (
+    "anna",
+    "smith",
+    "lee",
+    "Anna",
+    "Lee",
+    "Anna Smith",
+    "ID",
+    "12",
+    "5",
+    "1999",
+    "48213",
+    "rains",
+    "of",
+    "May",
+)
+
+
+@dataclass(frozen=True)
+class World:
+    """A corpus and the two policies that read it."""
+
+    records: Corpus
+    policy: Policy
+    conservative: Policy
+
+
+def worlds(seed: int, count: int) -> Iterator[World]:
+    """So many random worlds; texts of few words, so that records share them."""
+    random = Random(seed)
+    for _ in range(count):
+        words = random.sample(WORDS, random.randint(3, 12))
+        texts = [_text(random, words) for _ in range(random.randint(2, 12))]
+        records = Corpus(Record(f"r{i}", text) for i, text in enumerate(texts))
+        yield World(records, _policy(random), _policy(random))
+
+
+def _text(random: Random, words: list[str]) -> str:
+    return "".join(random.choice(words) + random.choice(JOINTS) for _ in range(random.randint(1, 5)))
+
+
+def _policy(random: Random, depth: int = 0) -> Policy:
+    match random.choice(("listed", "listed", "patterns", "capitals", "other", "shipped", "union", "missing")):
+        case "patterns":
+            return PatternPolicy(context=random.random() < 0.7)
+        case "capitals":
+            return CapitalRuns(digits=random.random() < 0.7)
+        case "other":
+            return random.choice((Circumstances(), CapitalRuns(ordinary=LEGAL_WORDS)))
+        case "shipped":
+            return random.choice((union_policy(), conservative_policy()))
+        case "union" if depth < 2:
+            return Union([_policy(random, depth + 1), _policy(random, depth + 1)])
+        case "missing" if depth < 2:
+            return RandomMiss(_policy(random, depth + 1), random.choice((0.0, 0.3, 0.7)), key=random.randbytes(8))
+    return Dictionary(dict.fromkeys(random.sample(LISTED, random.randint(1, 6)), "LISTED"))
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """The same records with a mask at each place of one secret."""
+
+    records: Corpus
+    secret: str
+    is_spoken_of: bool  # by the proof: the policies say that they are local, or were seen to be on these records
+
+
+def with_a_found_secret_masked(world: World, random: Random) -> Neighbour | None:
+    """One of the strings that π finds is masked wherever π finds it; None where it finds nothing."""
+    found = [world.policy.find([record.text])[0] for record in world.records]
+    secret = _draw(random, zip(world.records.texts, found, strict=True))
+    if secret is None:
+        return None
+    places = [_holding(text, spans, secret) for text, spans in zip(world.records.texts, found, strict=True)]
+    masked = _masked(world.records, places)
+    same = all(left(a, world.policy).text == left(b, world.policy).text for a, b in _texts(world.records, masked))
+    return Neighbour(masked, secret, world.policy.is_local or same)
+
+
+def with_a_caught_secret_masked(world: World, random: Random) -> Neighbour | None:
+    """One of the strings that π_c finds in what π left is masked wherever it does, and perhaps where π finds it."""
+    redactions = [left(record.text, world.policy) for record in world.records]
+    doubtful = [_outside_masks(each.text, world.conservative) for each in redactions]
+    secret = _draw(random, zip((each.text for each in redactions), doubtful, strict=True))
+    if secret is None:
+        return None
+    where_found = random.random() < 0.5
+    places = []
+    for record, redaction, spans in zip(world.records, redactions, doubtful, strict=True):
+        own = [redaction.to_original(s.start, s.end) for s in _holding(redaction.text, spans, secret)]
+        found = world.policy.find([record.text])[0] if where_found else ()
+        places.append([Span(*each, "") for each in own] + _holding(record.text, found, secret))
+    masked = _masked(world.records, places)
+    is_local = PolicyFacts.of(world.policy, world.conservative).is_local
+    same = all(_only_masks(a, b, secret, world) for a, b in _texts(world.records, masked))
+    return Neighbour(masked, secret, is_local or same)
+
+
+def left(text: str, policy: Policy) -> Redaction:
+    """What the policy leaves of a text."""
+    return redact(text, policy.find([text])[0])
+
+
+def _only_masks(here: str, there: str, secret: str, world: World) -> bool:
+    """Whether masking the secret beforehand does nothing to what both policies read but mask it."""
+    before, after = left(here, world.policy).text, left(there, world.policy).text
+    (found,) = world.conservative.find([before])
+    own = _holding(before, _outside_masks(before, world.conservative), secret)
+    redaction = redact(before, own)
+    others = [redaction.to_redacted(span.start, span.end) for span in found if span not in own]
+    return redaction.text == after and others == [(s.start, s.end) for s in world.conservative.find([after])[0]]
+
+
+def _outside_masks(text: str, policy: Policy) -> list[Span]:
+    masks = [Span(*match.span(), "") for match in re.finditer(MASK, text)]
+    return [span for span in policy.find([text])[0] if not any(span.overlaps(mask) for mask in masks)]
+
+
+def _holding(text: str, spans, secret: str) -> list[Span]:
+    return [span for span in spans if text[span.start : span.end] == secret]
+
+
+def _draw(random: Random, found) -> str | None:
+    strings = sorted({text[span.start : span.end] for text, spans in found for span in spans})
+    return random.choice(strings) if strings else None
+
+
+def _masked(records: Corpus, places: list[list[Span]]) -> Corpus:
+    """A mask at each place, character for character: nothing collapses yet."""
+    masked = []
+    for record, spans in zip(records, places, strict=True):
+        text = record.text
+        for start, end in sorted({(span.start, span.end) for span in spans}, reverse=True):
+            text = text[:start] + MASK + text[end:]
+        masked.append(Record(record.id, text))
+    return Corpus(masked)
+
+
+def _texts(first: Corpus, second: Corpus):
+    return zip(first.texts, second.texts, strict=True)
+
+
+def replaced(first: list[str], second: list[str]) -> int:
+    """How many texts of one must be replaced to get the other as a multiset; many where their numbers differ."""
+    here, there = Counter(first), Counter(second)
+    return max((here - there).total(), (there - here).total())
+
+
+@dataclass
+class Tally:
+    """How many neighbours of either kind were compared, and which of them differed more than is proved."""
+
+    found: int = 0
+    caught: int = 0
+    outside: int = 0  # neighbours that the proof does not speak of
+    broken: list[tuple[World, Neighbour]] = field(default_factory=list)
+
+    def add(self, world: World, neighbour: Neighbour | None, *, limit: int, router: Router) -> None:
+        """Compare the two worlds: equal public texts in order; for `limit` 0 equal private ones, too."""
+        if neighbour is None or not neighbour.is_spoken_of:
+            self.outside += neighbour is not None
+            return
+        self.found += limit == 0
+        self.caught += limit == 1
+        public, private = router(world.records, world.policy, world.conservative)
+        public_too, private_too = router(neighbour.records, world.policy, world.conservative)
+        changed = replaced(private, private_too) if limit else int(private != private_too)
+        if public != public_too or changed > limit:
+            self.broken.append((world, neighbour))
+
+
+def compare(router: Router, *, seed: int, count: int) -> Tally:
+    """So many worlds, each with a found secret masked beforehand and with a caught one."""
+    tally = Tally()
+    random = Random(seed + 1)
+    for world in worlds(seed, count):
+        tally.add(world, with_a_found_secret_masked(world, random), limit=0, router=router)
+        tally.add(world, with_a_caught_secret_masked(world, random), limit=1, router=router)
+    return tally
+
+
+def conservative_reads_the_original(records: Corpus, policy: Policy, conservative: Policy) -> Parts:
+    """The broken twin: π_c reads the text as it came, so findings inside what π masks are remembered as seen."""
+    public: list[str] = []
+    private: list[str] = []
+    seen: set[str] = set()
+    texts: set[str] = set()
+    for record in records:
+        (found,), (doubtful,) = policy.find([record.text]), conservative.find([record.text])
+        strings = {span: record.text[span.start : span.end] for span in (*found, *doubtful)}
+        again = [span for span in doubtful if strings[span] in seen and span not in set(found)]
+        seen.update(strings.values())
+        text = redact(record.text, [*found, *again]).text
+        if text != MASK and text in texts:
+            private += [MASK] if doubtful or MASK in text else []
+            continue
+        texts.add(text)
+        (private if doubtful or MASK in text else public).append(text)
+    return public, private
