@@ -23,6 +23,7 @@ from reticent.core.ledger import Budget
 from reticent.training.plan import (
     MEASURE,
     NO_TUNING,
+    ROUNDING,
     SEEDED,
     PlainPlan,
     PrivatePlan,
@@ -105,7 +106,7 @@ class RedactedPlan:
         neighbours differ in one private record); the rest follows in `accounting.confidentiality`.
         """
         missed = missed_secret_of(self.private.event, self.private.delta)
-        assumes = [*missed.assumes, NO_TUNING, self.misses.origin]
+        assumes = [*missed.assumes, NO_TUNING, ROUNDING, self.misses.origin]
         if not self.policies.is_local:
             assumes.append(_NOT_LOCAL)
         if not self.policies.has_conservative:
