@@ -3,8 +3,12 @@
 A text is its tokens and the end token, where the model has one; of longer texts the **first** `max_length` tokens
 are kept and the rest, end token included, is left out. The start token is put in front by `record_loss`.
 
-A micro-batch is padded to its largest unit, so units are sorted by size and packed within a budget of padded
-tokens. How a step is cut into micro-batches changes neither its clipped sum nor what it proves.
+A step is cut into micro-batches in one of two ways. How it is cut changes its clipped sum by rounding alone:
+
+    micro_batches        packed closely, padded to the largest unit: a unit's rounding depends on the others'
+    own_size_batches     each unit padded to a size that follows from its own texts, with its likes alone
+
+`gradients.rounding` decides which of them private steps may use.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -166,11 +170,53 @@ def micro_batches(
         yield _batch(groups, batch, start_token, device)
 
 
+def own_size_batches(
+    groups: Sequence[Sequence[TokenArray]],
+    start_token: int,
+    *,
+    token_budget: int,
+    longest: int | None = None,
+    device: str = "cpu",
+) -> Iterator[TokenBatch]:
+    """The groups as batches of one size each, of 1, 2, 4, 8 … units within `token_budget` padded tokens.
+
+    `longest` is the most tokens that the model reads in a row.
+
+    Guarantee: how a unit is padded follows from its own texts alone. Few numbers of units occur, so that each
+    shape of a batch can be tested once.
+    """
+    alike: dict[tuple[int, int], list[int]] = {}
+    for index, group in enumerate(groups):
+        alike.setdefault(own_size(group, longest=longest), []).append(index)
+    for size, chosen in sorted(alike.items(), reverse=True):
+        most = _power_of_two_within(max(1, token_budget // (size[0] * size[1])))
+        while chosen:
+            count = min(most, _power_of_two_within(len(chosen)))
+            yield _batch(groups, chosen[:count], start_token, device, size)
+            chosen = chosen[count:]
+
+
+def own_size(group: Sequence[TokenArray], *, longest: int | None = None) -> tuple[int, int]:
+    """Rows and width that a unit is padded to: the next power of two of its texts, and at most 1/8 more tokens."""
+    texts, tokens = max(1, len(group)), max((len(text) for text in group), default=1)
+    step = max(8, _power_of_two_within(max(1, tokens - 1)) // 8)
+    width = step * -(-tokens // step)
+    return 1 << (texts - 1).bit_length(), max(1, tokens, width if longest is None else min(width, longest))
+
+
+def _power_of_two_within(count: int) -> int:
+    return 1 << (count.bit_length() - 1)
+
+
 def _batch(
-    groups: Sequence[Sequence[TokenArray]], chosen: Sequence[int], start_token: int, device: str
+    groups: Sequence[Sequence[TokenArray]],
+    chosen: Sequence[int],
+    start_token: int,
+    device: str,
+    shape: tuple[int, int] = (1, 1),
 ) -> TokenBatch:
     tokens = [[text.tolist() for text in groups[index]] for index in chosen]
-    return TokenBatch.of_groups(tokens, start_token, device=device)
+    return TokenBatch.of_groups(tokens, start_token, shape=shape, device=device)
 
 
 def _blocks(records: Iterable[Record]) -> Iterator[list[Record]]:

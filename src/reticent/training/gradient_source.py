@@ -10,6 +10,9 @@ that was charged and lost is never repeated: the ledger decides how many are lef
 fresh for every charge; where an experiment draws it from a seed, the charge's own number is part of that seed, so
 no noise is ever laid over two different sums.
 
+Through the layout of micro-batches one record may change how others are rounded, by no more than the noise has room
+for: `gradients.rounding` tests it, at the start and again as the weights move.
+
 Private steps are taken without dropout: its masks depend on how a batch is laid out, so one record more would
 change what all the others contribute, by several times the clip norm.
 
@@ -30,15 +33,17 @@ from torch import Tensor, nn
 from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
 from reticent.core.ledger import Ledger, Receipt
 from reticent.core.randomness import Randomness
-from reticent.training.batches import TokenArray, Units, micro_batches
+from reticent.training.batches import TokenArray, Units, micro_batches, own_size_batches
 from reticent.training.clipping import NonFiniteGradient, add_noise
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.recomputation import Recomputation
-from reticent.training.plan import MEASURE, SEEDED, PlainPlan, PrivatePlan
+from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
+from reticent.training.plan import MEASURE, ROUNDING_ROOM, SEEDED, PlainPlan, PrivatePlan
 from reticent.training.receipts import receipt_state, restored_receipt
 from reticent.training.record_loss import TokenBatch, record_losses, token_losses
 
 ACCOUNT: Final = "training"
+_STEPS_PER_TEST: Final = 256  # rounding is tested again after so many steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,8 @@ class PrivateGradients:
         self._computation = computation
         self._receipt: Receipt | None = None
         self._meter = _LossMeter()
+        self._tested_at: int | None = None
+        self._packs_closely = False
         self._engine = PerRecordGradients(
             module,
             plan.clip_norm,
@@ -216,15 +223,24 @@ class PrivateGradients:
 
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
-        self._module.eval()  # no dropout: a record may change no other record's contribution
         groups = self._sample()
-        self._meter.clear()
-        for batch in self._batches(groups):
-            self._accumulate(batch)
-        total = self._total(self._engine.take().gradients)
+        total = self._total(self._clipped_sum(groups))
         self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
         values = self._release(total, self._receipt)
         return Gradient(values, self._meter.mean(), sum(len(text) for group in groups for text in group))
+
+    def _clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
+        """The clipped sum of these units.
+
+        Guarantee: one unit more moves it by at most the clip norm × (1 + ROUNDING_ROOM), as far as rounding behaves
+        on these units as on the made-up ones of `gradients.rounding`.
+        """
+        self._module.eval()  # no dropout: a record may change no other record's contribution
+        self._test_rounding()
+        self._meter.clear()
+        for batch in self._batches(groups):
+            self._accumulate(batch)
+        return self._engine.take().gradients
 
     def _sample(self) -> list[list[TokenArray]]:
         """The texts of the units that take part in this step."""
@@ -236,8 +252,28 @@ class PrivateGradients:
         return self._units.choose(self._plan.sampler.draw(source).tolist(), source)
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
-        """The sample in micro-batches."""
-        return _micro_batches(self._units, groups, self._computation, _device(self._module))
+        """The sample in micro-batches in which no record rounds another one differently."""
+        if self._packs_closely:
+            yield from _micro_batches(self._units, groups, self._computation, _device(self._module))
+            return
+        read, budget = self._rounding.readable, self._computation.token_budget
+        for batch in own_size_batches(
+            groups, read.start_token, token_budget=budget, longest=read.longest, device=read.device
+        ):
+            count = len(batch)
+            while not self._rounding.allows(batch.split(count)[0]):
+                count //= 2
+            yield from batch.split(count)
+
+    def _test_rounding(self) -> None:
+        """Decide how batches are laid out, now and then; the weights are public and the test reads no text."""
+        if self._tested_at is not None and self.position < self._tested_at + _STEPS_PER_TEST:
+            return
+        self._tested_at = self.position
+        limit = ROUNDING_ROOM / (SHARE * self._plan.sampler.batch)
+        readable = Readable.by(self._module, self._units.start_token)
+        self._rounding = RoundingTest(self._engine, readable, self._plan.clip_norm, limit)
+        self._packs_closely = self._rounding.allows_close_packing()
 
     def _total(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         """The clipped sum of the whole step, from that of this process: the same where it is alone."""

@@ -55,11 +55,19 @@ class TokenBatch:
 
     @classmethod
     def of_groups(
-        cls, groups: Sequence[Sequence[Tokens]], start_token: int, *, device: str = "cpu"
+        cls,
+        groups: Sequence[Sequence[Tokens]],
+        start_token: int,
+        *,
+        shape: tuple[int, int] = (1, 1),
+        device: str = "cpu",
     ) -> "TokenBatch":
-        """As many rows per unit as the largest unit has texts; smaller units get empty rows."""
-        rows = max((len(group) for group in groups), default=1) or 1
-        width = max((len(text) for group in groups for text in group), default=1) or 1
+        """As many rows per unit as the largest unit has texts; smaller units get empty rows.
+
+        `shape` is the least number of rows per unit and of tokens per row.
+        """
+        rows = max(shape[0], max((len(group) for group in groups), default=1))
+        width = max(shape[1], max((len(text) for group in groups for text in group), default=1))
         inputs = torch.zeros(len(groups) * rows, width, dtype=torch.long)
         targets = torch.full_like(inputs, IGNORED)
         inputs[:, 0] = start_token
@@ -77,18 +85,31 @@ class TokenBatch:
         scored = (self.targets != IGNORED).sum(1)  # [R]
         return scored.view(len(self), self.rows_per_record).sum(1)
 
-    def select(self, records: Sequence[int]) -> "TokenBatch":
-        """The batch of these records alone, in this order, as wide as the longest of them."""
-        rows = [record * self.rows_per_record + k for record in records for k in range(self.rows_per_record)]
+    def select(self, records: Sequence[int], *, width: int | None = None) -> "TokenBatch":
+        """The batch of these records alone, in this order, as wide as the longest of them unless told."""
+        rows = self._rows_of(records)
         inputs, targets = self.inputs[rows], self.targets[rows]
-        width = max(1, int((targets != IGNORED).sum(1).max())) if rows else 1
+        width = width or _longest(targets)
         return TokenBatch(inputs[:, :width], targets[:, :width], self.rows_per_record)
 
+    def _rows_of(self, records: Sequence[int]) -> list[int]:
+        return [record * self.rows_per_record + k for record in records for k in range(self.rows_per_record)]
+
     def split(self, records: int) -> "list[TokenBatch]":
-        """Micro-batches of at most so many records each; none for an empty batch."""
+        """Micro-batches of at most so many records each, as wide as this one; none for an empty batch.
+
+        The width stays, since a record's rounding depends on it.
+        """
+        width = self.inputs.shape[1]
         return [
-            self.select(range(start, min(start + records, len(self)))) for start in range(0, len(self), records)
+            self.select(range(start, min(start + records, len(self))), width=width)
+            for start in range(0, len(self), records)
         ]
+
+
+def _longest(targets: Tensor) -> int:
+    """Scored tokens of the longest row [R, T], at least 1."""
+    return max(1, int((targets != IGNORED).sum(1).max())) if len(targets) else 1
 
 
 def token_losses(module: nn.Module, batch: TokenBatch) -> Tensor:

@@ -25,6 +25,7 @@ from reticent.data.policies import reads_context
 from reticent.training.plan import (
     MEASURE,
     NO_TUNING,
+    ROUNDING,
     SEEDED,
     PlainPlan,
     PrivatePlan,
@@ -117,7 +118,7 @@ class RedactedPlan:
         neighbours differ in one private record); the rest follows in `accounting.confidentiality`.
         """
         missed = self.private.stated(missed_secret_of(self.private.event, self.private.delta))
-        assumes = [*missed.assumes, NO_TUNING, self.misses.origin]
+        assumes = [*missed.assumes, NO_TUNING, ROUNDING, self.misses.origin]
         if not self.policies.is_local:
             assumes.append(_NOT_LOCAL)
         assumes.append(_CAUGHT if self.policies.has_conservative else _ALL_PRIVATE)

@@ -38,7 +38,7 @@ from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
 from reticent.data.redaction import find_in, merge_spans
 from reticent.training.batches import Encoder, TokenArray, longest_text
-from reticent.training.plan import MEASURE, NO_TUNING, PUBLIC_MAKING, SEEDED
+from reticent.training.plan import MEASURE, NO_TUNING, PUBLIC_MAKING, ROUNDING, SEEDED, noise_deviation
 from reticent.training.sampler import ShuffledEpochs
 
 SCHEMA_VERSION: Final = 1
@@ -179,6 +179,10 @@ class SelectivePlan:
         """Gaussian releases that depend on one record's marked tokens, over the whole run."""
         return self.epochs * (self.sensitive_runs + 1)
 
+    def deviation(self, norm: float) -> float:
+        """Standard deviation of the noise on what is clipped to `norm`."""
+        return noise_deviation(self.noise_multiplier, norm)
+
     @property
     def step_event(self) -> Repeated:
         """What one step releases of a record that takes part in it: its states and its gradient."""
@@ -196,7 +200,7 @@ class SelectivePlan:
         distribution of all Gaussian releases under replace-one; no amplification by sampling is claimed.
         """
         profile = privacy_profile(self.event, Neighbours.REPLACE)
-        assumes = [_MARKS, PUBLIC_MAKING, NO_TUNING]
+        assumes = [_MARKS, PUBLIC_MAKING, NO_TUNING, ROUNDING]
         if not self.is_local:
             assumes.append(_LOCAL)
         if is_seeded:

@@ -70,12 +70,11 @@ class RunBatch(TokenBatch):
         assert self.cell is not None
         return LSTMState(self.hidden, self.cell, 0)
 
-    def select(self, records: Sequence[int]) -> "RunBatch":
-        """The batch of these records alone, in this order, as wide as the longest run of theirs."""
-        rows = [record * self.rows_per_record + k for record in records for k in range(self.rows_per_record)]
-        inputs, targets, state = self.inputs[rows], self.targets[rows], self.state
-        width = max(1, int((targets != IGNORED).sum(1).max())) if rows else 1
-        parts = inputs[:, :width], targets[:, :width]
+    def select(self, records: Sequence[int], *, width: int | None = None) -> "RunBatch":
+        """The batch of these records alone, in this order, as wide as the longest run of theirs unless told."""
+        rows, state = self._rows_of(records), self.state
+        chosen = TokenBatch.select(self, records, width=width)
+        parts = chosen.inputs, chosen.targets
         return RunBatch(*parts, self.rows_per_record, state.hidden[:, rows], state.cell[:, rows])
 
 
@@ -169,7 +168,7 @@ class SelectiveGradients:
         fresh = self._randomness.child(f"noise {self._receipt.sequence}")
         starts = self._starts(drawn, fresh.child("states"))
         values, loss, tokens = self._plain(starts)
-        noisy = add_noise(self._clipped(starts), self._plan.noise_multiplier * self._plan.clip_norm, fresh)
+        noisy = add_noise(self._clipped(starts), self._plan.deviation(self._plan.clip_norm), fresh)
         for name, gradient in noisy.items():
             values[name] += gradient / self._plan.batch
         return Gradient(values, loss, tokens)
@@ -199,7 +198,7 @@ class SelectiveGradients:
                     states[0][:, private],
                     states[1][:, private],
                     norm=self._plan.state_norm,
-                    deviation=self._plan.noise_multiplier * self._plan.state_norm,
+                    deviation=self._plan.deviation(self._plan.state_norm),
                     randomness=randomness.child(f"turn {turn}"),
                 )
         return starts

@@ -92,6 +92,16 @@ class ShardedGradients(RankedGradients):
         PrivateGradients.__enter__(self)
         return self
 
+    def _test_rounding(self) -> None:
+        """Closely packed batches alone: the test of a shape would need all ranks to try the same one."""
+        super()._test_rounding()
+        if not self._packs_closely:
+            raise ConfigError(
+                "sharded weights need float32: in this precision one record would round the others differently",
+                found=f"more than the noise of a batch of {self._plan.sampler.batch} has room for",
+                hint="leave the computation's dtype out, or train without sharding",
+            )
+
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         mine = list(super()._batches(groups))
         yield from mine

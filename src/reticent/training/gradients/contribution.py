@@ -26,6 +26,9 @@ _ENTRY = 60.0
 # and this much more where the buffer is so large that the allocator maps new pages for it at every step.
 _FRESH_ENTRY = 180.0
 _FRESH_BYTES = 32 << 20
+# Records are counted as a full micro-batch of this many positions, however many there are: the choice rounds a norm
+# differently, so it must not depend on who else was drawn.
+_POSITIONS = 4096
 # Written-out gradients may hold at most so many times the entries of the two factors they replace.
 _MEMORY = 3.0
 _BLOCKS = 2  # a Gram matrix is symmetric: row blocks up to the diagonal, 3/4 of the product
@@ -57,9 +60,12 @@ class Dense:
 Contribution = Outer | Rows | Dense
 
 
-def is_written_out(batch: int, length: int, *, p: int, q: int) -> bool:
-    """Whether per-record gradients [B, p, q] are cheaper than a ghost norm over T positions, within memory."""
-    entries = float(p * q)
+def is_written_out(length: int, *, p: int, q: int) -> bool:
+    """Whether per-record gradients [B, p, q] are cheaper than a ghost norm over T positions, within memory.
+
+    Guarantee: a function of the record's own shape, never of the batch that it is in.
+    """
+    entries, batch = float(p * q), max(1, _POSITIONS // length)
     entry = _ENTRY + (_FRESH_ENTRY if 4 * batch * entries > _FRESH_BYTES else 0.0)
     ghost = 2.0 * length * length * (p + q) * (_BLOCKS + 1) / (2 * _BLOCKS)
     return entry * entries < ghost and entries <= _MEMORY * length * (p + q)
@@ -161,8 +167,8 @@ class ParameterGradient:
             self._rows = [Rows(ids, torch.cat([use.values for use in self._rows], dim=1))]
 
     def _is_cheaper_dense(self) -> bool:
-        batch, length, p = self._outer[0].left.shape
-        return is_written_out(batch, length, p=p, q=self._outer[0].right.shape[-1])
+        _, length, p = self._outer[0].left.shape
+        return is_written_out(length, p=p, q=self._outer[0].right.shape[-1])
 
     def _write_out(self) -> None:
         (outer,) = self._outer

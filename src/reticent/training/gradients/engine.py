@@ -14,7 +14,7 @@ gradients, so a backward of one's own finds none.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 import torch
@@ -85,11 +85,31 @@ class PerRecordGradients:
         if self._awaits_check:
             self._check(batch)
         try:
-            norms, _ = self._pass(batch, self._clip_norm, into=self._sums)
+            squares, losses = self._pass(batch, self._clip_norm, into=self._sums)
         finally:
             tape.reset()
+        norms = _norms(squares, losses)
         self._norms.append(norms)
         return norms
+
+    @property
+    def is_full_precision(self) -> bool:
+        """Whether forward and backward are computed in float32 or better, products included."""
+        tape = self._attached()
+        weights = {parameter.dtype for parameter in tape.module.parameters()}
+        is_narrowed = self._compute_dtype is not None or torch.get_float32_matmul_precision() != "highest"
+        return not is_narrowed and weights <= {torch.float32, torch.float64}
+
+    def try_out(self, batch: TokenBatch, *, among: Sequence[int]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Squared norms [B] in float64 of a batch, and the clipped sum of some of its records, added to nothing."""
+        chosen = torch.zeros(len(batch), device=batch.inputs.device)
+        chosen[list(among)] = 1.0
+        sums: dict[str, Tensor] = {}
+        try:
+            squares, _ = self._pass(batch, self._clip_norm, into=sums, weights=chosen)
+        finally:
+            self._attached().reset()
+        return squares, sums
 
     def take(self) -> ClippedSum:
         """The sum over all batches since the last call, zeros where there was none; starts a new one."""
@@ -113,8 +133,13 @@ class PerRecordGradients:
             raise UsageError("the engine is not attached", hint="use it in a with statement")
         return self._tape
 
-    def _pass(self, batch: TokenBatch, clip_norm: float, *, into: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Norms [B] and losses [B] of a batch, its clipped sum added to `into`."""
+    def _pass(
+        self, batch: TokenBatch, clip_norm: float, *, into: dict[str, Tensor], weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Squared norms [B] in float64 and losses [B] of a batch, its clipped sum added to `into`.
+
+        Micro-batches are added up in float64, so that the rounding of a step does not grow with their number.
+        """
         tape = self._attached()
         tape.reset()
         device, dtype = batch.inputs.device.type, self._compute_dtype
@@ -124,11 +149,11 @@ class PerRecordGradients:
             shape = tuple(losses.shape)
             raise UsageError("one loss per record is needed", found=shape, expected=f"({len(batch)},)")
         squares = tape.backward(losses, rows_per_record=batch.rows_per_record)
-        norms = squares.sqrt().to(torch.float64 if losses.dtype is torch.float64 else torch.float32)
-        factors = clip_factors(norms, clip_norm)
+        factors = clip_factors(_norms(squares, losses), clip_norm)
+        factors = factors if weights is None else factors * weights
         for name, summed in tape.clipped_sums(factors):
-            into[name] = into[name].add_(summed) if name in into else summed
-        return norms, losses.detach()
+            into[name] = into[name].double().add_(summed) if name in into else summed
+        return squares, losses.detach()
 
     def _check(self, batch: TokenBatch) -> None:
         """Compare a few records with plain autograd, until a batch was large enough to show mixing."""
@@ -141,10 +166,10 @@ class PerRecordGradients:
         self._compute_dtype = None
         try:
             sums: dict[str, Tensor] = {}
-            norms, losses = self._pass(few, math.inf, into=sums)
+            squares, losses = self._pass(few, math.inf, into=sums)
             tape.reset()
             with tape.plain():
-                ours = Unclipped(losses, norms, sums)
+                ours = Unclipped(losses, squares.sqrt(), sums)
                 compare_with_plain_autograd(self._module, self._losses, few, ours=ours, parameters=tape.parameters)
         finally:
             tape.reset()
@@ -152,6 +177,11 @@ class PerRecordGradients:
             for layer, mode in modes.items():
                 layer.training = mode
         self._awaits_check = len(few) < 2
+
+
+def _norms(squares: Tensor, losses: Tensor) -> Tensor:
+    """Norms [B] in the precision that sums are made in."""
+    return squares.sqrt().to(torch.float64 if losses.dtype is torch.float64 else torch.float32)
 
 
 def _zeros(parameter: nn.Parameter, dtype: torch.dtype) -> Tensor:
