@@ -158,7 +158,7 @@ def test_without_a_null_nothing_is_said_to_lie_above_it_and_one_record_is_no_cer
         length=5,
         test=test,
         update=record_gains(pair, update),
-        untouched=RecordGains(("a",), np.zeros(1), np.ones(1)),
+        untouched=RecordGains(("a",), ("a",), np.zeros(1), np.ones(1)),
     )
     found = {one.metric: one for one in update_findings(evidence, randomness=Randomness.seeded(0))}
     largest = found["largest_relative_differential_score"]

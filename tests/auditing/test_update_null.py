@@ -1,4 +1,4 @@
-"""Null snapshots: the p-value is exact, too few decide nothing, and null worlds are alarmed about as rarely as said."""
+"""Null snapshots: the p-value is exact, too few decide nothing, and null worlds raise as few alarms as said."""
 
 import numpy as np
 import pytest

@@ -65,8 +65,8 @@ class DiffSettings:
 class Known:
     """What the operator knows: the update's records, untouched text, snapshots without the update's text.
 
-    `nulls` are made from the snapshot before as the one after was, from other seeds, without the update's text. They
-    are read once, one at a time, so that a generator keeps one of them in memory.
+    `nulls` are made from the snapshot before as the one after was, from other seeds, without the update's text.
+    They are read once, one at a time, so that a generator keeps one of them in memory.
     """
 
     update: Corpus | None = None

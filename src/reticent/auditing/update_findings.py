@@ -9,9 +9,9 @@
 
 Phrases are judged by null snapshots (`update_null`), one test for all phrases of a search; with too few null
 snapshots the largest score has no null and cannot be said to lie above it. The verdicts of a comparison hold
-together (Bonferroni, weighted): where records are judged as well, phrases have four fifths of the error, since their
-p-value cannot fall below 1/(1 + m), and the two findings on records a tenth each. Nothing here says that an update
-gives nothing away.
+together (Bonferroni, weighted): where records are judged as well, phrases have four fifths of the error, since
+their p-value cannot fall below 1/(1 + m), and the two findings on records a tenth each. Nothing here says that an
+update gives nothing away.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,14 @@ from typing import Final
 import numpy as np
 
 from reticent.auditing.differential import PhraseScore, Score
-from reticent.auditing.intervals import bootstrap, clopper_pearson
-from reticent.auditing.roc import auc_interval
+from reticent.auditing.intervals import bootstrap
+from reticent.auditing.roc import Owners, auc_interval
 from reticent.auditing.update_matching import RecordGains
 from reticent.auditing.update_null import Highest, NullTest
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access
+from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 
 ATTACK: Final = "differential score"
@@ -169,16 +170,18 @@ def _exposed(evidence: Evidence, update: RecordGains) -> Finding:
     # Without a verdict the value is the share of records with any reported phrase of their own, and says no more.
     shown = [one for one in evidence.phrases if (not one.is_untouched if void else one.is_exposed)]
     exposed = {holder for one in shown for holder in one.holders or ()}
-    low, high = (0.0, 1.0) if void else clopper_pearson(len(exposed), total, confidence=confidence)
-    values = (len(exposed) / total, low, high)
-    return _finding("exposed_records", values, confidence=confidence, n=total, null=0.0, void=void)
+    share = Share.of([name in exposed for name in update.ids], update.owners)
+    low, high = (0.0, 1.0) if void else share.interval(confidence=confidence)
+    values = (share.hits / total, low, high)
+    notes = (share.note,)
+    return _finding("exposed_records", values, confidence=confidence, n=total, null=0.0, void=void, notes=notes)
 
 
 def _gained(evidence: Evidence, update: RecordGains, randomness: Randomness) -> Finding:
     mean = float(update.per_token.mean())
     low, high = _mean_interval(evidence, update, randomness.child("update"))
     null, notes = None, ()
-    if evidence.untouched is not None and len(evidence.untouched.ids) >= _FEWEST:
+    if evidence.untouched is not None and len(set(evidence.untouched.owners)) >= _FEWEST:
         # The upper limit, so that few untouched records cannot make chance look like memory.
         null = _mean_interval(evidence, evidence.untouched, randomness.child("untouched"))[1]
         untouched = float(evidence.untouched.per_token.mean())
@@ -189,17 +192,28 @@ def _gained(evidence: Evidence, update: RecordGains, randomness: Randomness) -> 
 
 
 def _mean_interval(evidence: Evidence, gains: RecordGains, randomness: Randomness) -> tuple[float, float]:
-    """Interval of the mean bits per token; one record says nothing of the others."""
-    if len(gains.ids) < _FEWEST:
+    """Interval of the mean bits per token; one owner says nothing of the others."""
+    if len(set(gains.owners)) < _FEWEST:
         return -float("inf"), float("inf")
     confidence = evidence.record_confidence
-    return bootstrap([gains.per_token], lambda x: float(np.mean(x)), randomness=randomness, confidence=confidence)
+    return bootstrap(
+        [gains.per_token],
+        lambda x: float(np.mean(x)),
+        randomness=randomness,
+        confidence=confidence,
+        owners=[gains.owners],
+    )
 
 
 def _told_apart(evidence: Evidence, update: RecordGains, untouched: RecordGains) -> Finding:
     confidence = evidence.record_confidence
-    area = auc_interval(update.per_token, untouched.per_token, confidence=confidence)
     n = len(update.ids) + len(untouched.ids)
-    notes = ("text of another kind than the update's is told apart by its kind as well",)
+    owners = Owners.of([*update.owners, *untouched.owners], np.arange(n) < len(update.ids))
+    area = auc_interval(update.per_token, untouched.per_token, confidence=confidence, owners=owners)
+    independent = "records" if owners is None else f"{owners.count} owners"
+    notes = (
+        "text of another kind than the update's is told apart by its kind as well",
+        f"{independent} are taken as independent",
+    )
     values = (area.value, area.low, area.high)
     return _finding("auc", values, confidence=confidence, n=n, null=0.5, notes=notes)

@@ -6,11 +6,12 @@ and keeps each one's highest score. If the update's text left no trace, the snap
 
     p = (1 + #{null ≥ observed}) / (1 + m)
 
-is at most α with chance at most α. Since each null is the *highest* score of a whole search, p holds for all phrases
-of the search together (Westfall and Young's single-step maximum): no further correction over phrases is needed.
+is at most α with chance at most α. Since each null is the *highest* score of a whole search, p holds for all
+phrases of the search together (Westfall and Young's single-step maximum): no further correction over phrases is
+needed.
 
-p is never below 1/(1 + m). With fewer than 1/α − 1 null snapshots nothing can be decided at level α, and nothing is:
-`NullTest.is_above` is None. The highest of a single null pair, for one, is passed every second time by chance.
+p is never below 1/(1 + m). With fewer than 1/α − 1 null snapshots nothing can be decided at level α, and nothing
+is: `NullTest.is_above` is None. The highest of a single null pair, for one, is passed every second time by chance.
 
 Phrases of **untouched text**, scored between the two snapshots, show how far ordinary phrases drift. They are a
 sample, whereas a search picks the best of |T|^n: they are shown as a scale and decide nothing.
