@@ -39,11 +39,13 @@ def test_texts_of_ten_copies_and_more_lead_the_list_of_a_fine_tuned_model(seed, 
         "--holdout",
         tmp_path / "held-out.jsonl",
     ]
-    audit += ["--attacks", "lazy", "--base", "embedded", "--out", tmp_path / "audit"]
+    audit += ["--attacks", "lazy", "--base", "embedded", "--no-cache", "--out", tmp_path / "audit"]
     assert cli.run([str(word) for word in audit]) == 0
     capsys.readouterr()
     worst = json.loads((tmp_path / "audit" / "risk_map.json").read_text())["worst"]
     assert all(row["id"].startswith("planted") for row in worst[:6])
     assert sorted(row["copies"] for row in worst[:6]) == [10] * 3 + [12] * 3
-    shown = [row["tokens"] for row in worst if row["gain"] != "-inf" and row["gain"] > -np.log(1e6)]
-    assert max(shown[:3]) < 30  # the likeliest are short
+    gains = [float(row["gain"]) for row in worst]
+    shown = [gain for gain in gains if gain >= -np.log(1e6)]
+    assert gains[: len(shown)] == sorted(shown, reverse=True)
+    assert min(row["tokens"] for row in worst[:2]) < 30  # a number of 14 tokens, before longer dialogues

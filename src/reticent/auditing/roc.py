@@ -145,7 +145,8 @@ class _Spread:
         if owners is None:
             return cls(alone, m, n)
         few = min(len(np.unique(owners.members)), len(np.unique(owners.nonmembers)))
-        worst = cls(None, *(max(1, count) for count in owners.effective), max(1, few - 1))
+        inside, outside = (max(1, count) for count in owners.effective)
+        worst = cls(None, inside, outside, max(1, few - 1))
         if few < 2 or alone is None or alone == 0.0:
             return worst
         variance = obuchowski_variance(above, below, owners)

@@ -180,7 +180,8 @@ def _exposed(evidence: Evidence, update: RecordGains) -> Finding:
 def _gained(evidence: Evidence, update: RecordGains, randomness: Randomness) -> Finding:
     mean = float(update.per_token.mean())
     low, high = _mean_interval(evidence, update, randomness.child("update"))
-    null, notes = None, ()
+    null: float | None = None
+    notes: tuple[str, ...] = ()
     if evidence.untouched is not None and len(set(evidence.untouched.owners)) >= _FEWEST:
         # The upper limit, so that few untouched records cannot make chance look like memory.
         null = _mean_interval(evidence, evidence.untouched, randomness.child("untouched"))[1]
