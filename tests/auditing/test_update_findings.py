@@ -7,7 +7,7 @@ from reticent.auditing.differential import Score, Snapshots
 from reticent.auditing.differential_search import BeamSettings, score_beam, search_phrases
 from reticent.auditing.update_findings import Evidence, FoundPhrase, update_findings
 from reticent.auditing.update_matching import RecordGains, match_phrases, record_gains
-from reticent.auditing.update_null import Null, highest, sample_phrases, seed_null, text_null
+from reticent.auditing.update_null import Highest, NullTest
 from reticent.core.corpus import Record
 from reticent.core.randomness import Randomness
 from reticent.models.ngram import NGramModel
@@ -44,34 +44,13 @@ def test_gains_are_the_bits_of_every_record():
     assert gains.ids == ("r0", "r1", "r2")
 
 
-def test_a_null_of_other_seeds_is_the_best_that_the_same_search_finds():
-    pair = updated()
-    settings = BeamSettings(length=3)
-    null = seed_null(pair.before, pair.after, settings=settings)
-    beam = search_phrases(pair, settings)
-    assert (null.highest, null.phrases) == (beam.scores[0], len(beam.scores))
+def decided(limit: float, *, level: float = 0.05) -> NullTest:
+    """As many null snapshots as a verdict needs, the highest of which scored `limit`."""
+    needed = NullTest((), level).needed
+    return NullTest(tuple(Highest(limit - place, 10) for place in range(needed)), level)
 
 
-def test_a_null_of_untouched_text_is_the_highest_score_of_its_phrases():
-    pair = updated()
-    settings = BeamSettings(length=3)
-    null = text_null(pair, records(OLD), settings=settings, randomness=Randomness.seeded(0))
-    windows = {text[start : start + 3] for text in OLD for start in range(len(text) - 2)}
-    scores = [one.score for one in pair.score(pair.before.encode(sorted(windows)))]
-    assert null.highest == pytest.approx(max(scores))
-    assert null.phrases == len(windows)
-    assert text_null(pair, records(["ab"]), settings=settings, randomness=Randomness.seeded(0)) is None
-    few = sample_phrases(pair.before, records(OLD), length=3, most=4, randomness=Randomness.seeded(0))
-    assert len(set(few)) == 4
-
-
-def test_a_phrase_must_pass_every_null_and_zero():
-    assert highest([]) == 0.0
-    assert highest([Null("a", -1.0, 3)]) == 0.0
-    assert highest([Null("a", 0.5, 3), None, Null("b", 0.75, 3)]) == 0.75
-
-
-def found_phrases(pair, *, limit, update, untouched) -> list[FoundPhrase]:
+def found_phrases(pair, *, test, update, untouched) -> list[FoundPhrase]:
     beam = search_phrases(pair, BeamSettings(length=5))
     places = np.arange(len(beam.scores))
     scores = score_beam(pair, beam, places)
@@ -83,7 +62,8 @@ def found_phrases(pair, *, limit, update, untouched) -> list[FoundPhrase]:
             scores=one,
             group=0,
             least_rank=place,
-            is_above_null=one.score > limit,
+            p_value=test.p_value(one.score),
+            is_above_null=test.is_above(one.score),
             holders=tuple(in_update[place]),
             is_untouched=bool(elsewhere[place]),
         )
@@ -101,13 +81,14 @@ def planted(copies: int) -> Snapshots:
 def test_an_update_is_exposed_and_text_without_one_is_not():
     pair = planted(40)
     update, untouched = records(["zyxwv"] * 4 + ["jihgfedcba"], "u"), records(["abcdefghij", "acegibdfhj"])
-    phrases = found_phrases(pair, limit=1.0, update=update, untouched=untouched)
+    test = decided(1.0)
+    phrases = found_phrases(pair, test=test, update=update, untouched=untouched)
     evidence = Evidence(
         phrases=phrases,
         searched=len(phrases),
         score=Score.ABSOLUTE,
         length=5,
-        nulls=[Null("two models of the same data", 1.0, 10)],
+        test=test,
         update=record_gains(pair, update),
         untouched=record_gains(pair, untouched),
     )
@@ -125,14 +106,15 @@ def test_nothing_is_exposed_where_nothing_passes_the_null_or_untouched_text_has_
     pair = planted(40)
     update = records(["zyxwv"] * 4)
     for limit, untouched in ((5.0, records(["abc"])), (1.0, records(["a", "zyxwv"]))):
-        phrases = found_phrases(pair, limit=limit, update=update, untouched=untouched)
+        test = decided(limit)
+        phrases = found_phrases(pair, test=test, update=update, untouched=untouched)
         assert not any(one.is_exposed for one in phrases)
         evidence = Evidence(
             phrases=phrases,
             searched=9,
             score=Score.ABSOLUTE,
             length=5,
-            nulls=[Null("n", limit, 1)],
+            test=test,
             update=record_gains(pair, update),
         )
         found = {one.metric: one for one in update_findings(evidence, randomness=Randomness.seeded(0))}
@@ -140,18 +122,43 @@ def test_nothing_is_exposed_where_nothing_passes_the_null_or_untouched_text_has_
         assert not found["exposed_records"].beats_null
 
 
+@pytest.mark.parametrize("nulls", [0, 1, 18])
+def test_with_too_few_nulls_nothing_is_exposed_and_no_verdict_is_given(nulls):
+    pair = planted(40)
+    update = records(["zyxwv"] * 4)
+    test = NullTest((Highest(0.1, 5),) * nulls, 0.05)
+    phrases = found_phrases(pair, test=test, update=update, untouched=[])
+    assert not any(one.is_exposed for one in phrases)
+    evidence = Evidence(
+        phrases=phrases,
+        searched=9,
+        score=Score.ABSOLUTE,
+        length=5,
+        test=test,
+        update=record_gains(pair, update),
+    )
+    found = {one.metric: one for one in update_findings(evidence, randomness=Randomness.seeded(0))}
+    assert found["largest_differential_score"].null is None
+    assert any("at least 19 needed" in note for note in found["largest_differential_score"].notes)
+    exposed = found["exposed_records"]
+    assert "at least 19 needed" in exposed.void
+    assert (exposed.low, exposed.high) == (0.0, 1.0)
+    assert not any(one.beats_null for one in found.values())
+
+
 def test_without_a_null_nothing_is_said_to_lie_above_it_and_one_record_is_no_certainty():
     pair = planted(2)
     update = records(["zyxwv"])
-    phrases = found_phrases(pair, limit=0.0, update=update, untouched=[])
+    test = NullTest((), 0.05)
+    phrases = found_phrases(pair, test=test, update=update, untouched=[])
     evidence = Evidence(
         phrases=phrases,
         searched=9,
         score=Score.RELATIVE,
         length=5,
-        nulls=[],
+        test=test,
         update=record_gains(pair, update),
-        untouched=RecordGains(("a",), np.zeros(1), np.ones(1)),
+        untouched=RecordGains(("a",), ("a",), np.zeros(1), np.ones(1)),
     )
     found = {one.metric: one for one in update_findings(evidence, randomness=Randomness.seeded(0))}
     largest = found["largest_relative_differential_score"]
@@ -165,5 +172,5 @@ def test_without_a_null_nothing_is_said_to_lie_above_it_and_one_record_is_no_cer
 
 def test_no_repr_shows_a_phrase():
     pair = planted(2)
-    phrases = found_phrases(pair, limit=0.0, update=[], untouched=[])
+    phrases = found_phrases(pair, test=NullTest((), 0.05), update=[], untouched=[])
     assert str(phrases[0].scores.tokens)[1:-1] not in repr(phrases)

@@ -14,10 +14,12 @@ from reticent.data.writing import write_corpus
 from reticent.training.release import release_model
 from tests.app.update_stories import PHRASE, RARE, canary, experiment, sentences
 
+NULLS = 24  # as many as a verdict needs where records are judged as well
+
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
-    """Snapshots before and after an update with one phrase, a later one without it, and one of another seed."""
+    """Snapshots before and after an update with one phrase, a later one, and updates without the phrase."""
     folder = tmp_path_factory.mktemp("diff")
     work = experiment()
     after = work.after(Regime.CONTINUED, [canary(12)], share=0.5)
@@ -25,8 +27,9 @@ def story(tmp_path_factory):
         "before": work.before,
         "after": after,
         "later": work.trained(after, work.data.later, "later"),
-        "other": work.trained(work.fresh("other"), work.data.original, "other"),
     }
+    for number in range(NULLS):
+        models[f"null-{number}"] = work.trained(work.before, work.data.extra[:40], f"null {number}")
     for name, model in models.items():
         release_model(model, folder / name, certificate=None)
     copies = [Record(f"secret-{place}", PHRASE) for place in range(12)]
@@ -39,8 +42,13 @@ def diff(story, *arguments) -> list[str]:
     return ["diff", str(story / "before"), str(story / "after"), *map(str, arguments)]
 
 
+def nulls(story, numbers) -> list[object]:
+    return [word for number in numbers for word in ("--null", story / f"null-{number}")]
+
+
 def known(story) -> list[object]:
-    return ["--data", story / "update.jsonl", "--untouched", story / "untouched.jsonl", "--null", story / "other"]
+    corpora = ["--data", story / "update.jsonl", "--untouched", story / "untouched.jsonl"]
+    return [*corpora, *nulls(story, range(NULLS))]
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +65,8 @@ def test_the_phrase_is_found_above_the_null_with_the_records_that_hold_it(story,
     assert first["differential_score"] > 2.0
     assert first["rank_at_least"] == 0
     assert first["above_null"] is True
+    assert first["p_value"] == pytest.approx(1 / 25)
+    assert document["updates"][0]["null"]["needed"] == NULLS
     assert first["in_update"] is True
     assert first["in_untouched"] is False
     assert first["records"] == [f"secret-{place}" for place in range(12)]
@@ -95,7 +105,7 @@ def test_no_word_of_the_phrase_stands_in_any_file_or_on_the_screen_unless_asked(
     assert cli.run(diff(story, "--out", tmp_path / "shown", "--reveal")) == 0
     shown = capsys.readouterr().out
     assert RARE[0] in shown
-    assert "No null was given" in shown
+    assert "No verdict: too few null snapshots" in shown
     assert PHRASE in (tmp_path / "shown" / "phrases.json").read_text()
 
 
@@ -156,11 +166,34 @@ def test_what_was_removed_is_found_with_the_roles_swapped(story, tmp_path, capsy
     assert PHRASE in phrases
 
 
-def test_two_models_that_differ_in_their_seed_alone_show_nothing_above_the_null(story, tmp_path, capsys):
-    """The null is a third model of the same data; with the same one it holds by definition."""
-    words = ["diff", story / "before", story / "other", "--null", story / "other", "--out", tmp_path / "run"]
+def test_an_update_without_the_phrase_shows_nothing_above_the_null(story, tmp_path, capsys):
+    words = ["diff", story / "before", story / "null-0", *nulls(story, range(1, 20)), "--out", tmp_path / "run"]
     assert cli.run([str(word) for word in words]) == 0
-    assert "Nothing above the null." in capsys.readouterr().out
+    assert "Nothing above the null at 95% for all phrases together." in capsys.readouterr().out
+
+
+def test_with_too_few_nulls_scores_are_shown_and_no_verdict(story, tmp_path, capsys):
+    """The best of one null pair was once called the null, and passed every second time by chance."""
+    data = ["--data", story / "update.jsonl"]
+    assert cli.run(diff(story, *nulls(story, [0]), *data, "--out", tmp_path / "shown")) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "No verdict: too few null snapshots for a verdict at 95%: 1 given, at least 19 needed" in shown
+    assert "exposed_records: no verdict." in shown
+    assert "above" not in shown
+    assert cli.run(diff(story, *nulls(story, [0]), *data, "--json", "--out", tmp_path / "json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["updates"][0]["above_null"] is None
+    assert {(one["above_null"], one["p_value"]) for one in found["updates"][0]["phrases"]} == {(None, None)}
+    assert not any(Finding.from_json(one).beats_null for one in found["findings"])
+    records = json.loads((tmp_path / "json" / "records.json").read_text())["records"]
+    assert not any(record["phrases"] for record in records)
+
+
+def test_a_null_that_is_the_update_itself_or_given_twice_is_refused(story, tmp_path, capsys):
+    for place, names in enumerate((["after"], ["before"], ["null-0", "null-0"])):
+        words = [word for name in names for word in ("--null", story / name)]
+        assert cli.run(diff(story, *words, "--out", tmp_path / str(place))) == 2
+        assert "the same model" in capsys.readouterr().err
 
 
 def test_identical_snapshots_and_foreign_vocabularies_are_refused_in_one_line(story, tmp_path, capsys):

@@ -84,7 +84,7 @@ def point(place: int, **changes) -> RiskPoint:
         "emission": -30.0 - place,
         "log_chance": -15.0 - place,
         "calibrated": -place / 10.0,
-        "standing": 0.5,
+        "rank": place + 1,
     }
     return RiskPoint(**(chosen | changes))
 
@@ -92,11 +92,9 @@ def point(place: int, **changes) -> RiskPoint:
 def risk_map() -> RiskMap:
     """Forty records of either side; the first training record stands out in both directions."""
     facts = RecordFacts(copies=3, kinds=("phone",), masked="•••: •• <phone>.")
-    worst = point(
-        99, id="worst-record", emission=-5.0, log_chance=-0.1, calibrated=-90.0, standing=1.0, facts=facts
-    )
+    worst = point(99, id="worst-record", emission=-5.0, log_chance=-0.1, calibrated=-90.0, rank=0, facts=facts)
     training = RiskGroup("training", (worst, *(point(place) for place in range(39))))
-    held_out = RiskGroup("held-out", tuple(point(place, id=f"other-{place}", standing=None) for place in range(40)))
+    held_out = RiskGroup("held-out", tuple(point(place, id=f"other-{place}") for place in range(40)))
     return RiskMap((training, held_out), 1_000_000, "a model", "its base")
 
 

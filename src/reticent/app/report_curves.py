@@ -14,10 +14,11 @@ from reticent.accounting.ceiling import is_comparable
 from reticent.accounting.fixed_point import amount_up
 from reticent.accounting.leakage import leakage_of_guarantee
 from reticent.accounting.ledger import SqliteLedger
-from reticent.auditing.intervals import clopper_pearson, shared_confidence
+from reticent.auditing.intervals import shared_confidence
 from reticent.auditing.lazy import log_chance_in_samples
 from reticent.core.document import number_from_json
 from reticent.core.guarantee import Guarantee, Notion
+from reticent.core.proportion import Share
 from reticent.reporting.report import BudgetUse, LeakagePoint, Series
 
 _SAMPLES: Final = tuple(10.0**power for power in np.arange(0.0, 12.25, 0.25).tolist())
@@ -60,13 +61,16 @@ def extraction_curves(document: dict[str, Any], *, confidence: float) -> tuple[S
             continue
         emission = np.array([number_from_json(value) for value in group["emission"]])
         n = len(emission)
-        seen = [int((log_chance_in_samples(emission, draws) >= np.log(0.5)).sum()) for draws in _SAMPLES]
-        ends = [clopper_pearson(hits, n, confidence=each) for hits in seen]
+        shares = [
+            Share.of((log_chance_in_samples(emission, draws) >= np.log(0.5)).tolist(), group["owners"])
+            for draws in _SAMPLES
+        ]
+        ends = [share.interval(confidence=each) for share in shares]
         curves.append(
             Series(
                 group["name"],
                 _SAMPLES,
-                tuple(hits / n for hits in seen),
+                tuple(share.hits / n for share in shares),
                 tuple(low for low, _ in ends),
                 tuple(high for _, high in ends),
                 n,

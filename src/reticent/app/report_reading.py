@@ -18,6 +18,7 @@ from reticent.app.certificates import believed, proved_of, read_certificate, sta
 from reticent.app.report_command import command_of
 from reticent.app.report_curves import budget_use, extraction_curves, leakage_points, roc_curves
 from reticent.app.run_directory import RunDirectory
+from reticent.auditing.risk_map import SCHEMA_VERSION as RISK_MAP_VERSION
 from reticent.core.certificate import GUARANTEE
 from reticent.core.document import check_schema, number_from_json, read_document
 from reticent.core.errors import ConfigError, LedgerError
@@ -88,7 +89,8 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
     leakage, why_no_leakage = leakage_points(guarantee)
     absent["leakage"] = why_no_leakage
     findings, comparisons = _findings(found, guarantee)
-    risk_map, exposures = _document(run, "risk_map.json"), _document(run, "exposure.json")
+    risk_map = _document(run, "risk_map.json", version=RISK_MAP_VERSION)
+    exposures = _document(run, "exposure.json")
     membership = _document(run, "membership.json")
     results = {} if trained is None else trained.information().get("results", {})
     budget = None
@@ -127,13 +129,13 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
     )
 
 
-def _document(run: RunDirectory, name: str) -> dict[str, Any]:
+def _document(run: RunDirectory, name: str, *, version: int = SCHEMA_VERSION) -> dict[str, Any]:
     """A document of the run, empty where there is none; one of an unknown version is refused."""
     path = run.path / name
     if not path.is_file():
         return {}
     document = read_document(path)
-    check_schema(document, SCHEMA_VERSION, kind=name)
+    check_schema(document, version, kind=name)
     return document
 
 
@@ -250,13 +252,10 @@ def _gate_line(line: dict[str, Any]) -> GateLine:
 
 
 def _risk_map(document: dict[str, Any], facts: Facts) -> RiskMap:
-    """The map; standings of the training records are worked out as the audit does."""
+    """The map, as the audit drew it."""
     groups = []
     for group in document["groups"]:
         columns = [[number_from_json(v) for v in group[key]] for key in ("emission", "log_chance", "calibrated")]
-        standings = (
-            _standings(columns[0], columns[2]) if group["name"] == "training" else [None] * len(group["ids"])
-        )
         points = tuple(
             RiskPoint(
                 id=name,
@@ -264,28 +263,15 @@ def _risk_map(document: dict[str, Any], facts: Facts) -> RiskMap:
                 emission=emission,
                 log_chance=log_chance,
                 calibrated=calibrated,
-                standing=standing,
+                rank=rank,
                 facts=facts.get(name),
             )
-            for name, tokens, emission, log_chance, calibrated, standing in zip(
-                group["ids"], group["tokens"], *columns, standings, strict=True
+            for name, rank, tokens, emission, log_chance, calibrated in zip(
+                group["ids"], group["rank"], group["tokens"], *columns, strict=True
             )
         )
         groups.append(RiskGroup(group["name"], points, group["skipped"], group["cut"]))
     return RiskMap(tuple(groups), document["samples"], document["model"], document["reference"])
-
-
-def _standings(emission: list[float], calibrated: list[float]) -> list[float | None]:
-    """Place in the worst corner, by the definition of `auditing.risk_map`: the lesser of two shares."""
-    import numpy as np
-
-    def shares(values: list[float]) -> Any:
-        array = np.array(values)
-        below = np.searchsorted(np.sort(array), array, side="right") - 1
-        return np.where(np.isneginf(array), 0.0, below / max(1, len(array) - 1))
-
-    lesser = np.minimum(shares(emission), shares([-value for value in calibrated]))
-    return [float(value) for value in lesser]
 
 
 def _exposure(one: dict[str, Any]) -> CanaryExposure:

@@ -26,7 +26,7 @@ from reticent.core.document import read_document, write_document
 from reticent.core.errors import ConfigError
 from reticent.core.secret import Canary, CodeSpace
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2  # of what attacks measure: intervals by owner, ranks of the risk map
 _KEY: Final = "key"
 _KEY_BYTES: Final = 32
 

@@ -20,9 +20,9 @@ from reticent.app.run_directory import RunDirectory
 from reticent.auditing.differential import Score, Snapshots, timeline
 from reticent.auditing.differential_bounded import find_phrases
 from reticent.auditing.differential_search import Beam, BeamSettings, score_beam
-from reticent.auditing.update_findings import Evidence, FoundPhrase, update_findings
+from reticent.auditing.update_findings import Evidence, FoundPhrase, phrase_level, update_findings
 from reticent.auditing.update_matching import RecordGains, match_phrases, record_gains
-from reticent.auditing.update_null import Null, highest, seed_null, text_null
+from reticent.auditing.update_null import Highest, NullTest, null_scores, untouched_scores
 from reticent.core.corpus import Corpus
 from reticent.core.document import number_to_json, write_document
 from reticent.core.errors import ConfigError, ModelError
@@ -63,11 +63,20 @@ class DiffSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the operator knows: the update's records, untouched text, a model of the old data by another seed."""
+    """What the operator knows: the update's records, untouched text, snapshots without the update's text.
+
+    `nulls` are made from the snapshot before as the one after was, from other seeds, without the update's text.
+    They are read once, one at a time, so that a generator keeps one of them in memory.
+    """
 
     update: Corpus | None = None
     untouched: Corpus | None = None
-    null: LanguageModel | None = None
+    nulls: Iterable[LanguageModel] = ()
+
+    @property
+    def judges_records(self) -> bool:
+        """Whether the update's records are compared with untouched ones."""
+        return self.update is not None and self.untouched is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +88,8 @@ class UpdateStep:
     phrases: tuple[FoundPhrase, ...]
     texts: tuple[str, ...] = field(repr=False)
     timelines: tuple[tuple[float, ...], ...]  # DS of each phrase at every update
-    nulls: tuple[Null, ...]
+    test: NullTest
+    untouched: Highest | None  # the highest score of phrases of untouched text: a scale, no null
     findings: tuple[Finding, ...]
     gains: RecordGains | None
     forward_tokens: int
@@ -88,7 +98,7 @@ class UpdateStep:
 
     @property
     def above_null(self) -> int:
-        """Reported phrases above every null that was given."""
+        """Reported phrases above the null; 0 where nothing could be decided."""
         return sum(one.is_above_null is True for one in self.phrases)
 
 
@@ -125,23 +135,25 @@ def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettin
     )
     beam = find_phrases(pair, search, top=settings.top)
     randomness = Randomness.seeded(settings.seed)
-    nulls: list[Null] = []
-    if known.null is not None:
-        reference = pair.after if settings.removed else pair.before
-        nulls.append(seed_null(reference, known.null, settings=search))
+    test = NullTest(
+        null_scores(pair, known.nulls, settings=search, removed=settings.removed),
+        level=phrase_level(judges_records=known.judges_records),
+    )
+    scale = None
     if known.untouched is not None:
-        drawn = text_null(pair, known.untouched, settings=search, randomness=randomness.child("untouched"))
-        nulls += [] if drawn is None else [drawn]
-    phrases = _judged(pair, beam, nulls, settings=settings, prefix=prefix, known=known)
+        source = randomness.child("untouched")
+        scale = untouched_scores(pair, known.untouched, settings=search, randomness=source)
+    phrases = _judged(pair, beam, test, settings=settings, prefix=prefix, known=known)
     update = None if known.update is None else record_gains(pair, known.update)
     evidence = Evidence(
         phrases=phrases,
         searched=len(beam.scores),
         score=settings.score,
         length=settings.length,
-        nulls=nulls,
+        test=test,
         update=update,
         untouched=None if known.untouched is None else record_gains(pair, known.untouched),
+        untouched_phrases=scale,
         ceiling=beam.ceiling,
     )
     tokens = [one.scores.tokens for one in phrases]
@@ -151,7 +163,8 @@ def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettin
         phrases=tuple(phrases),
         texts=tuple(pair.before.decode(tokens)),
         timelines=tuple(map(tuple, timeline(models, tokens, prefix=prefix).T.tolist())),
-        nulls=tuple(nulls),
+        test=test,
+        untouched=scale,
         findings=tuple(update_findings(evidence, randomness=randomness.child("intervals"))),
         gains=update,
         forward_tokens=beam.forward_tokens,
@@ -161,14 +174,12 @@ def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettin
 
 
 def _judged(
-    pair: Snapshots, beam: Beam, nulls: Iterable[Null], *, settings: DiffSettings, prefix: list[int], known: Known
+    pair: Snapshots, beam: Beam, test: NullTest, *, settings: DiffSettings, prefix: list[int], known: Known
 ) -> list[FoundPhrase]:
     """The best phrases of each group, best first, beside the null and the operator's records."""
     places = np.sort(beam.best_of_groups(settings.top))
     scores = score_beam(pair, beam, places, prefix=prefix)
     tokens = [one.tokens for one in scores]
-    listed = list(nulls)
-    limit = highest(listed) if listed else None
     holders = None if known.update is None else match_phrases(pair.before, tokens, known.update)
     untouched = None if known.untouched is None else match_phrases(pair.before, tokens, known.untouched)
     return [
@@ -176,7 +187,8 @@ def _judged(
             scores=one,
             group=int(beam.groups[place]),
             least_rank=beam.least_rank(float(beam.scores[place])),
-            is_above_null=None if limit is None else bool(beam.scores[place] > limit),
+            p_value=test.p_value(float(beam.scores[place])) if test.nulls else None,
+            is_above_null=test.is_above(float(beam.scores[place])),
             holders=None if holders is None else tuple(holders[number]),
             is_untouched=None if untouched is None else bool(untouched[number]),
             is_proved=place < beam.proved,
@@ -193,9 +205,8 @@ def write_diff(run: RunDirectory, steps: Sequence[UpdateStep], *, settings: Diff
     first = steps[0]
     if first.gains is not None:
         write_document(run.path / RECORDS, _records_to_json(first, first.gains), mode=0o600)
-    run.finish(
-        findings=sum(len(step.findings) for step in steps), above_null=sum(step.above_null for step in steps)
-    )
+    decided = [step.above_null for step in steps if step.test.decides]
+    run.finish(findings=sum(len(step.findings) for step in steps), above_null=sum(decided) if decided else None)
 
 
 def diff_to_json(steps: Sequence[UpdateStep], *, settings: DiffSettings, reveal: bool) -> dict[str, Any]:
@@ -211,11 +222,9 @@ def diff_to_json(steps: Sequence[UpdateStep], *, settings: DiffSettings, reveal:
             {
                 "before": step.before,
                 "after": step.after,
-                "nulls": [
-                    {"source": n.source, "highest": number_to_json(n.highest), "phrases": n.phrases}
-                    for n in step.nulls
-                ],
-                "above_null": step.above_null,
+                "null": _test_to_json(step.test),
+                "untouched_highest": None if step.untouched is None else number_to_json(step.untouched.score),
+                "above_null": step.above_null if step.test.decides else None,
                 "forward_tokens": step.forward_tokens,
                 "proved": step.proved,
                 "ceiling": number_to_json(step.ceiling),
@@ -223,6 +232,16 @@ def diff_to_json(steps: Sequence[UpdateStep], *, settings: DiffSettings, reveal:
             }
             for step in steps
         ],
+    }
+
+
+def _test_to_json(test: NullTest) -> dict[str, Any]:
+    """The null snapshots' highest scores, how many a verdict needs, and the score that must be passed."""
+    return {
+        "highest": [number_to_json(null.score) for null in test.nulls],
+        "level": test.level,
+        "needed": test.needed,
+        "limit": number_to_json(test.limit),
     }
 
 
@@ -240,6 +259,7 @@ def _phrases_to_json(step: UpdateStep, *, reveal: bool) -> dict[str, Any]:
             "rank_is_exact": one.is_proved,
             "by_prefix_length": list(one.scores.increments),
             "by_update": list(times),
+            "p_value": one.p_value if step.test.decides else None,
             "above_null": one.is_above_null,
             "in_update": None if one.holders is None else bool(one.holders),
             "records": None if one.holders is None else list(one.holders),

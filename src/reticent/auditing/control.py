@@ -5,9 +5,10 @@ which has voided many published results (Meeus et al. 2024; Das et al. 2024). Th
 classifier over bags of words and a length class, never shown the model, cross-validated: its AUC over held-out
 folds. If words alone separate the two at the stated level, the membership finding is void.
 
-The test is by permutation: labels are exchanged between targets (between owners, where those are given and each is
-wholly in or out, since texts of one owner share words), the whole cross-validation is run again, and
-p = (1 + #{AUC* ≥ AUC})/(1 + permutations), which is exact. The interval shown beside it is approximate.
+The test is by permutation: labels are exchanged between targets (where owners are given, between those that are
+wholly in or out, and within those that are both, since texts of one owner share words), the whole cross-validation
+is run again, and p = (1 + #{AUC* ≥ AUC})/(1 + permutations), which is exact. The interval shown beside it is
+approximate.
 
 A control that finds nothing does not prove that the two are alike: other features might tell them apart.
 """
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.groups import labelled
-from reticent.auditing.roc import Estimate, auc_interval, midranks
+from reticent.auditing.roc import Estimate, Owners, auc_interval, midranks
 from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 
@@ -84,31 +85,48 @@ def bag_of_words_control(
     areas = np.array([_area(scores[:, k], column) for k, column in enumerate(columns)])
     # A column whose fold lacked a class has no signal there; ties count half, so its area is still comparable.
     p_value = (1 + int((areas[1:] >= areas[0] - 1e-12).sum())) / (1 + permutations)
-    return Control(auc_interval(scores[labels, 0], scores[~labels, 0]), p_value, level)
+    whose = Owners.of(units, labels)
+    return Control(auc_interval(scores[labels, 0], scores[~labels, 0], owners=whose), p_value, level)
 
 
 def permutation_p_value(
-    scores: ArrayLike, is_member: ArrayLike, *, randomness: Randomness, permutations: int = 999
+    scores: ArrayLike,
+    is_member: ArrayLike,
+    *,
+    randomness: Randomness,
+    permutations: int = 999,
+    owners: Sequence[str] | None = None,
 ) -> float:
     """Chance of an AUC at least as high if membership were assigned by chance: (1 + #)/(1 + permutations).
 
-    Guarantee: at most p with chance at most p, where labels are exchangeable.
+    Guarantee: at most p with chance at most p, where labels are exchangeable: between records, or, where owners are
+    given, between owners that are wholly in or out and between the records of one that is both.
     """
     values, labels = labelled(scores, is_member)
+    units = range(len(values)) if owners is None else owners
+    if len(units) != len(values):
+        raise ValueError(f"expected {len(values)} owners, found {len(units)}")
+    place = np.unique(np.asarray(units), return_inverse=True)[1]
     ranks = midranks(values)
     generator = randomness.generator()
-    observed = ranks[labels].sum()
-    drawn = [ranks[generator.permutation(len(ranks))[: int(labels.sum())]].sum() for _ in range(permutations)]
-    return (1 + int((np.array(drawn) >= observed - 1e-9).sum())) / (1 + permutations)
+    observed = _area_of_ranks(ranks, labels)
+    drawn = [_area_of_ranks(ranks, _exchanged(labels, place, generator)) for _ in range(permutations)]
+    return (1 + int((np.array(drawn) >= observed - 1e-12).sum())) / (1 + permutations)
 
 
 def _exchanged(labels: Flags, place: NDArray[np.int64], generator: np.random.Generator) -> Flags:
-    """Labels [n] permuted between owners where each is wholly in or out, else between texts."""
+    """Labels [n] permuted between owners that are wholly in or out, and within those that are both."""
     sizes = np.bincount(place)
     inside = np.bincount(place, weights=labels.astype(np.float64))
-    if ((inside > 0) & (inside < sizes)).any():
-        return np.asarray(generator.permutation(labels))
-    return np.asarray(generator.permutation(inside > 0)[place])
+    is_whole = (inside == 0) | (inside == sizes)
+    marks = inside > 0
+    marks[is_whole] = generator.permutation(marks[is_whole])
+    if is_whole.all():
+        return np.asarray(marks[place])
+    exchanged = np.empty_like(labels)
+    shuffled = np.lexsort((generator.random(len(labels)), place))  # by owner, in random order within
+    exchanged[np.argsort(place, kind="stable")] = labels[shuffled]
+    return np.where(is_whole[place], marks[place], exchanged)
 
 
 def _counts(texts: Sequence[str]) -> "csr_array":
@@ -146,7 +164,12 @@ def _log_rates(rows: "csr_array", weights: Floats) -> Floats:
 
 def _area(scores: Floats, labels: Flags) -> float:
     """AUC of scores [n] for labels [n]; 1/2 where a class is missing."""
+    return _area_of_ranks(midranks(scores), labels)
+
+
+def _area_of_ranks(ranks: Floats, labels: Flags) -> float:
+    """AUC from midranks [n] for labels [n]; 1/2 where a class is missing."""
     m = int(labels.sum())
     if m in (0, len(labels)):
         return 0.5
-    return float((midranks(scores)[labels].sum() - m * (m + 1) / 2.0) / (m * (len(labels) - m)))
+    return float((ranks[labels].sum() - m * (m + 1) / 2.0) / (m * (len(labels) - m)))

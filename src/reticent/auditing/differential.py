@@ -9,7 +9,7 @@ prefix whose own tokens are not scored. Which text was *removed* is the same que
 probability of 0 before the update counts as 1e-300 in the relative score: finite, and above everything else.
 
 Reference: Zanella-Béguelin et al. 2020, definitions 1 and 2. A score is no probability and proves no membership: it
-is read against a null, such as two models of the same data with other seeds (`update_null`).
+is read against null snapshots, made without the text in question (`update_null`).
 """
 
 from collections.abc import Sequence

@@ -67,7 +67,7 @@ class DiscoverySettings:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Discovery:
-    """What was found of a group of records: ids, and arrays [n] in their order.
+    """What was found of a group of records: ids, owners, and arrays [n] in their order.
 
     `similarity` is that of the greedy answer with the target, `common` their longest shared piece as a share of the
     target. `log_prob` is of emitting the target in one draw (NaN where only text is seen); `hits` counts verbatim
@@ -75,6 +75,7 @@ class Discovery:
     """
 
     ids: tuple[str, ...]
+    owners: tuple[str, ...]
     prefix: Ints
     suffix: Ints
     verbatim: NDArray[np.bool_]
@@ -143,6 +144,7 @@ class _Asked(Generic[T]):
     """Prompts and targets of the records that are long enough, in tokens or words."""
 
     ids: tuple[str, ...]
+    owners: tuple[str, ...]
     prompts: list[list[T]]
     targets: list[list[T]]
     skipped: int
@@ -164,6 +166,7 @@ def _ask(
     kept = [(index, cut) for index, cut in enumerate(cuts) if cut is not None]
     return _Asked(
         tuple(records[index].id for index, _ in kept),
+        tuple(records[index].owner for index, _ in kept),
         [list(pieces[index][:prefix]) for index, (prefix, _) in kept],
         [list(pieces[index][prefix : prefix + suffix]) for index, (prefix, suffix) in kept],
         len(records) - len(kept),
@@ -199,6 +202,7 @@ def _discovery(
     """Everything as arrays, in the order of the ids."""
     return Discovery(
         ids=asked.ids,
+        owners=asked.owners,
         prefix=np.array([len(prompt) for prompt in asked.prompts], dtype=np.int64),
         suffix=np.array([len(target) for target in asked.targets], dtype=np.int64),
         verbatim=np.array([found.match.verbatim for found in matches], dtype=np.bool_),

@@ -1,8 +1,8 @@
 """Extraction as findings: how many records or texts came out, beside how many would have without memory.
 
 Templates and commonplaces are emitted without being remembered, so every share stands beside the same share of
-**held-out** records. Where records are the trials, the null is the upper Clopper–Pearson limit of the held-out
-share:
+**held-out** records. Where records are the trials, intervals are by owner (`core.proportion`), and the null is the
+upper limit of the held-out share:
 
     discoverable_share        greedy answer is the record's suffix, verbatim
     near_discoverable_share   … or similar to it by `near` or more
@@ -31,11 +31,12 @@ from numpy.typing import NDArray
 from reticent.auditing.discoverable import Discovery
 from reticent.auditing.divergence_prompts import Divergence
 from reticent.auditing.generate_and_rank import REPEATS, CorpusMatches, RankedTexts, RecordMatches
-from reticent.auditing.intervals import clopper_pearson, shared_confidence
+from reticent.auditing.intervals import shared_confidence
 from reticent.auditing.novelty import Novelty, novelty_gap
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access
+from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 
 LEAST_CHARACTERS: Final = 200  # about 50 tokens of English
@@ -62,28 +63,27 @@ class MatchRule:
 
 
 @dataclass(frozen=True, slots=True)
-class _Share:
-    """Hits of trials, and of held-out trials where there are any; `is_null` if records are the trials."""
+class _Beside:
+    """A share, and that of held-out trials where there are any; `is_null` if records are the trials."""
 
-    hits: int
-    trials: int
-    held_out: tuple[int, int] | None
+    share: Share
+    held_out: Share | None
     is_null: bool = True
 
     def null(self, confidence: float) -> float | None:
         """The held-out share's upper limit, so that few held-out records cannot make chance look like memory."""
         if self.held_out is None or not self.is_null:
             return None
-        return clopper_pearson(*self.held_out, confidence=confidence)[1]
+        return self.held_out.interval(confidence=confidence)[1]
 
     @property
     def note(self) -> str:
         """The counts, and what they are to be read beside."""
-        counted = f"{self.hits} of {self.trials}"
+        counted = f"{self.share.hits} of {self.share.trials}"
         if self.held_out is None:
             return f"{counted}; no held-out records, so memory is not told from guessing"
         limit = ", whose upper limit is the null" if self.is_null else ""
-        return f"{counted}; against held-out records {self.held_out[0]} of {self.held_out[1]}{limit}"
+        return f"{counted}; against held-out records {self.held_out.hits} of {self.held_out.trials}{limit}"
 
     def finding(
         self,
@@ -96,22 +96,23 @@ class _Share:
         notes: tuple[str, ...] = (),
     ) -> Finding:
         """The share with its interval; no trial is no finding."""
-        if self.trials == 0:
+        if self.share.trials == 0:
             raise ValueError(f"{metric}: no data is not a finding")
-        low, high = clopper_pearson(self.hits, self.trials, confidence=confidence)
+        low, high = self.share.interval(confidence=confidence)
+        independent = (self.share.note,) if self.is_null else ()
         return Finding(
             attack=attack,
             metric=metric,
-            value=self.hits / self.trials,
+            value=self.share.hits / self.share.trials,
             low=low,
             high=high,
             confidence=confidence,
-            n=self.trials,
+            n=self.share.trials,
             measure=measure,
             unit=Unit.RECORD,
             access=access,
             null=self.null(confidence),
-            notes=(self.note, *notes),
+            notes=(self.note, *independent, *notes),
         )
 
 
@@ -126,7 +127,7 @@ def discoverable_findings(
 ) -> tuple[Finding, ...]:
     """Greedy verbatim and near-verbatim shares, and the (samples, chance) share; for text access that of the draws.
 
-    Guarantee: where training and held-out records are independent draws of one distribution and the model saw
+    Guarantee: where training and held-out owners are independent draws of one distribution and the model saw
     neither, each finding beats its null with chance at most 1 − confidence.
     """
     groups = (training,) if held_out is None else (training, held_out)
@@ -152,8 +153,8 @@ def discoverable_findings(
         cases.append(("sampled_share", f"emitted at least once in {training.draws:,} draws", Access.TEXT, which))
     findings = []
     for metric, measure, access, which in cases:
-        baseline = None if held_out is None else (int(which[1].sum()), len(which[1]))
-        share = _Share(int(which[0].sum()), len(which[0]), baseline)
+        baseline = None if held_out is None else Share.of(which[1].tolist(), held_out.owners)
+        share = _Beside(Share.of(which[0].tolist(), training.owners), baseline)
         notes = (f"{lengths} {unit}; {training.skipped} records were too short", *_ids(training.ids, which[0]))
         findings.append(
             share.finding(
@@ -182,8 +183,10 @@ def ranking_findings(
     hits, others = chosen.hits(ranked.training), None if ranked.held_out is None else chosen.hits(ranked.held_out)
     sizes = _sizes(ranked.training, ranked.held_out)
     repeats, drawn = ranked.generated.repeats, ranked.generated.drawn
-    whole = _Share(
-        int(repeats[hits].sum()), drawn, None if others is None else (int(repeats[others].sum()), drawn), False
+    whole = _Beside(
+        _draws(int(repeats[hits].sum()), drawn),
+        None if others is None else _draws(int(repeats[others].sum()), drawn),
+        is_null=False,
     )
     found = whole.finding(
         "extraction_rate",
@@ -199,8 +202,8 @@ def ranking_findings(
     findings = [found]
     for ranking in sorted(ranked.scores):
         best = ranked.top(ranking, top)
-        baseline = None if others is None else (int(others[best].sum()), len(best))
-        share = _Share(int(hits[best].sum()), len(best), baseline, False)
+        baseline = None if others is None else Share.of(others[best].tolist())
+        share = _Beside(Share.of(hits[best].tolist()), baseline, is_null=False)
         findings.append(
             share.finding(
                 f"extraction_precision_{ranking.replace('-', '_')}",
@@ -224,12 +227,14 @@ def extracted_records_finding(
 ) -> Finding:
     """Share of training records of which the generated texts hold `least` characters or more in one piece.
 
-    Guarantee: where training and held-out records are independent draws of one distribution and the model saw
+    Guarantee: where training and held-out owners are independent draws of one distribution and the model saw
     neither, the finding beats its null with chance at most 1 − confidence, however many texts were generated.
     """
     hits = training.lengths >= max(1, least)
-    others = None if held_out is None else held_out.lengths >= max(1, least)
-    share = _Share(int(hits.sum()), len(hits), None if others is None else (int(others.sum()), len(others)))
+    baseline = None
+    if held_out is not None:
+        baseline = Share.of((held_out.lengths >= max(1, least)).tolist(), held_out.owners)
+    share = _Beside(Share.of(hits.tolist(), training.owners), baseline)
     return share.finding(
         "extracted_share",
         attack=attack,
@@ -247,11 +252,10 @@ def divergence_finding(
     chosen = rule or MatchRule()
     others = None if divergence.held_out is None else int(chosen.hits(divergence.held_out).sum())
     trials = len(divergence.departed)
-    share = _Share(
-        int(chosen.hits(divergence.training).sum()),
-        trials,
-        None if others is None else (others, trials),
-        False,
+    share = _Beside(
+        _draws(int(chosen.hits(divergence.training).sum()), trials),
+        None if others is None else _draws(others, trials),
+        is_null=False,
     )
     return share.finding(
         "divergence_rate",
@@ -273,11 +277,13 @@ def novelty_findings(
     randomness: Randomness,
     sizes: Sequence[int] = (5, 7, 10),
     confidence: float = 0.95,
+    owners: Sequence[str] | None = None,
 ) -> tuple[Finding, ...]:
     """How much less novel generated text is than held-out text, for each n; intervals hold together (Bonferroni).
 
-    The intervals are bootstraps: approximate. A gap says that text is copied or that the generated texts are
-    plainer than the held-out ones; `void` where there are too few texts for an interval.
+    The intervals are bootstraps: approximate. `owners` are those of the held-out texts, drawn again whole. A gap
+    says that text is copied or that the generated texts are plainer than the held-out ones; `void` where there are
+    too few texts for an interval.
     """
     each = shared_confidence(confidence, len(sizes))
     findings = []
@@ -285,7 +291,7 @@ def novelty_findings(
         mine, others = len(generated.counts(n)), len(held_out.counts(n))
         if min(mine, others) == 0:
             continue  # no n-gram of this size: no data, no finding
-        gap, low, high = novelty_gap(generated, held_out, n, randomness=randomness, confidence=each)
+        gap, low, high = novelty_gap(generated, held_out, n, randomness=randomness, confidence=each, owners=owners)
         findings.append(
             Finding(
                 attack="n-gram novelty",
@@ -306,6 +312,11 @@ def novelty_findings(
             )
         )
     return tuple(findings)
+
+
+def _draws(hits: int, draws: int) -> Share:
+    """Hits of draws, each of which is independent of the others."""
+    return Share((1,) * hits + (0,) * (draws - hits), (1,) * draws)
 
 
 def _sizes(training: CorpusMatches, held_out: CorpusMatches | None) -> str:

@@ -158,6 +158,7 @@ class RecordMatches:
     """Of each record [n] the longest piece that some generated text holds, in characters."""
 
     ids: tuple[str, ...]
+    owners: tuple[str, ...]
     lengths: Ints
 
 
@@ -165,11 +166,12 @@ def match_records(texts: Sequence[Secret], records: Iterable[Record]) -> RecordM
     """The other way round: look every record up in the generated texts, which are indexed for it."""
     said = [Record(f"text-{place}", text.reveal()) for place, text in enumerate(texts)]
     index = EideticIndex(said) if said else None
-    ids, lengths = list[str](), list[int]()
+    ids, owners, lengths = list[str](), list[str](), list[int]()
     for record in records:
         ids.append(record.id)
+        owners.append(record.owner)
         lengths.append(0 if index is None else index.longest_match(record.text, most=0).length)
-    return RecordMatches(tuple(ids), np.array(lengths, dtype=np.int64))
+    return RecordMatches(tuple(ids), tuple(owners), np.array(lengths, dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,12 +4,13 @@
     Wilson (1927)            rates p with |k/n − p| ≤ z √(p(1 − p)/n): shorter, coverage about right on average only
     bootstrap (Efron 1979)   quantiles of the statistic over samples drawn again from each sample, approximate
 
-The first lives in `core.proportion`. All assume independent observations. No trial is no data: the interval of a
+The first lives in `core.proportion`, with its form for several trials of an owner. All assume independent
+observations; a bootstrap draws owners where they are given. No trial is no data: the interval of a
 rate is [0, 1], never a point. Intervals of ROC curves are in `roc`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,22 +45,47 @@ def bootstrap(
     randomness: Randomness,
     confidence: float = 0.95,
     resamples: int = 1000,
+    owners: Sequence[Sequence[Hashable] | None] | None = None,
 ) -> tuple[float, float]:
     """Percentile interval of `statistic(*samples)`; each sample is drawn again by itself.
 
+    `owners` name those of each sample's observations: then whole owners are drawn, with all that is theirs.
     Approximate: too short for small samples, and a point where the sample leaves no doubt (all equal).
     """
     arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
     if not arrays or any(len(array) == 0 for array in arrays) or resamples < 1:
         raise ValueError("a bootstrap needs non-empty samples and at least one resample")
+    whose = [None] * len(arrays) if owners is None else owners
+    rows = [_rows_by_owner(len(array), mine) for array, mine in zip(arrays, whose, strict=True)]
     generator = randomness.generator()
     values = [
-        statistic(*(array[generator.integers(len(array), size=len(array))] for array in arrays))
+        statistic(*(array[_drawn_again(mine, generator)] for array, mine in zip(arrays, rows, strict=True)))
         for _ in range(resamples)
     ]
     tail = (1.0 - _checked(confidence)) / 2.0
     low, high = np.quantile(values, [tail, 1.0 - tail])
     return float(low), float(high)
+
+
+_Rows = int | list[NDArray[np.int64]]  # how many observations there are, or the places of every owner's
+
+
+def _rows_by_owner(n: int, owners: Sequence[Hashable] | None) -> _Rows:
+    """The places of every owner's observations; their number alone where each is its own."""
+    if owners is None or len(set(owners)) == n:
+        return n
+    places: dict[Hashable, list[int]] = {}
+    for place, owner in zip(range(n), owners, strict=True):
+        places.setdefault(owner, []).append(place)
+    return [np.array(mine, dtype=np.int64) for mine in places.values()]
+
+
+def _drawn_again(rows: _Rows, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Places of as many owners as there are, drawn with replacement."""
+    if isinstance(rows, int):
+        return generator.integers(rows, size=rows)
+    drawn = generator.integers(len(rows), size=len(rows))
+    return np.concatenate([rows[owner] for owner in drawn])
 
 
 def normal_quantile(confidence: float) -> float:

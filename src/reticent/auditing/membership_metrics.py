@@ -1,8 +1,8 @@
 """From membership scores to findings: AUC, true-positive rates at low false-positive rates, accuracy, ε.
 
     metric                          null   interval
-    auc                             1/2    DeLong and Newcombe (`roc`)
-    tpr_at_fpr_X                    X      exact, the threshold's randomness included (`roc`)
+    auc                             1/2    DeLong and Newcombe (`roc`); by owner: Obuchowski
+    tpr_at_fpr_X                    X      exact, the threshold's randomness included (`roc`); approximate by owner
     membership_accuracy             1/2    exact, threshold chosen on one half and tested on the other
     epsilon_lower_bound_at_delta_X  0      one-sided: [bound, ∞)
     gaussian_mu_lower_bound         0      one-sided: [bound, ∞); no ceiling, see `one_run_curve`
@@ -18,15 +18,15 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.epsilon_bound import EpsilonBound
 from reticent.auditing.groups import labelled
-from reticent.auditing.intervals import rate_lower, rate_upper
-from reticent.auditing.roc import auc_interval, fewest_nonmembers, tpr_at_fpr
+from reticent.auditing.roc import Owners, auc_interval, fewest_nonmembers, tpr_at_fpr
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access, Floats
+from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 
 RATES = (0.01, 0.001)
@@ -76,11 +76,15 @@ def membership_findings(
     *,
     setting: MembershipSetting,
     rates: tuple[float, ...] = RATES,
+    owners: Owners | None = None,
 ) -> tuple[Finding, ...]:
-    """AUC and true-positive rates at `rates`, in that order, of scores [n] with labels [n]."""
+    """AUC and true-positive rates at `rates`, in that order, of scores [n] with labels [n].
+
+    With `owners`, these are taken as independent; without, every target is.
+    """
     values, labels = labelled(scores, is_member)
     members, nonmembers = values[labels], values[~labels]
-    area = auc_interval(members, nonmembers, confidence=setting.confidence)
+    area = auc_interval(members, nonmembers, confidence=setting.confidence, owners=owners)
     first = setting.finding(
         "auc",
         (area.value, area.low, area.high),
@@ -88,12 +92,15 @@ def membership_findings(
         measure="chance that a member scores above a non-member, ties counted half",
         null=0.5,
     )
-    return (first, *(_rate_finding(members, nonmembers, rate, setting) for rate in rates))
+    others = [_rate_finding(members, nonmembers, rate, setting=setting, owners=owners) for rate in rates]
+    return (first, *others)
 
 
-def _rate_finding(members: Floats, nonmembers: Floats, rate: float, setting: MembershipSetting) -> Finding:
+def _rate_finding(
+    members: Floats, nonmembers: Floats, rate: float, *, setting: MembershipSetting, owners: Owners | None
+) -> Finding:
     """The finding at one false-positive rate; void where there are too few non-members to speak of it."""
-    estimate = tpr_at_fpr(members, nonmembers, fpr=rate, confidence=setting.confidence)
+    estimate = tpr_at_fpr(members, nonmembers, fpr=rate, confidence=setting.confidence, owners=owners)
     measure = f"share of members above the threshold that at most {rate:.4g} of the non-members pass"
     n, name = len(members) + len(nonmembers), f"tpr_at_fpr_{rate:g}"
     if estimate is not None:
@@ -109,33 +116,58 @@ def _rate_finding(members: Floats, nonmembers: Floats, rate: float, setting: Mem
 
 
 def accuracy_finding(
-    scores: ArrayLike, is_member: ArrayLike, *, setting: MembershipSetting, randomness: Randomness
+    scores: ArrayLike,
+    is_member: ArrayLike,
+    *,
+    setting: MembershipSetting,
+    randomness: Randomness,
+    owners: Owners | None = None,
 ) -> Finding:
-    """Balanced accuracy, (TPR + TNR)/2, of the best threshold of one random half, tested on the other."""
+    """Balanced accuracy, (TPR + TNR)/2, of the best threshold of one random half, tested on the other.
+
+    With `owners`, halves are of owners: a threshold is never tested on an owner it was chosen by.
+    """
     values, labels = labelled(scores, is_member)
-    halves = []
-    for name, side in (("members", values[labels]), ("non-members", values[~labels])):
-        if len(side) < 2:
-            raise ValueError(f"{name}: an accuracy needs two at least, found {len(side)}")
-        order = randomness.child(name).permutation(len(side))
-        halves.append((side[order[: len(side) // 2]], side[order[len(side) // 2 :]]))
-    (x, x_test), (y, y_test) = halves
+    chosen = Owners(np.arange(int(labels.sum())), labels.sum() + np.arange(int((~labels).sum())))
+    (x, x_test, x_owners), (y, y_test, y_owners) = _halves(values, labels, owners or chosen, randomness)
     candidates = np.unique(np.concatenate([x, y, [-np.inf]]))
     tpr = 1.0 - np.searchsorted(np.sort(x), candidates, side="right") / len(x)
     fpr = 1.0 - np.searchsorted(np.sort(y), candidates, side="right") / len(y)
     threshold = candidates[int(np.argmax(tpr - fpr))]
-    right_in, right_out = int((x_test > threshold).sum()), int((y_test <= threshold).sum())
+    found = Share.of((x_test > threshold).tolist(), x_owners), Share.of((y_test <= threshold).tolist(), y_owners)
     tail = (1.0 - setting.confidence) / 4.0  # two rates, two ends
-    low = rate_lower(right_in, len(x_test), tail=tail) + rate_lower(right_out, len(y_test), tail=tail)
-    high = rate_upper(right_in, len(x_test), tail=tail) + rate_upper(right_out, len(y_test), tail=tail)
-    value = (right_in / len(x_test) + right_out / len(y_test)) / 2.0
+    value = sum(side.hits / side.trials for side in found) / 2.0
+    low, high = (
+        sum(side.lower(tail=tail) for side in found) / 2.0,
+        sum(side.upper(tail=tail) for side in found) / 2.0,
+    )
     return setting.finding(
         "membership_accuracy",
-        (value, low / 2.0, high / 2.0),
+        (value, min(low, value), max(high, value)),
         n=len(x_test) + len(y_test),
         measure="mean of true-positive and true-negative rate at a threshold chosen on other targets",
         null=0.5,
     )
+
+
+def _halves(
+    values: Floats, labels: NDArray[np.bool_], owners: Owners, randomness: Randomness
+) -> list[tuple[Floats, Floats, list[int]]]:
+    """Of members and of non-members: scores to choose by, scores to test on, and the owners of the latter."""
+    halves = []
+    sides = (("members", values[labels], owners.members), ("non-members", values[~labels], owners.nonmembers))
+    numbers = np.unique(np.concatenate([owners.members, owners.nonmembers]))
+    is_first = np.zeros(int(numbers.max()) + 1, dtype=bool)
+    for name, _, whose in sides:
+        mine = np.setdiff1d(whose, [] if name == "members" else owners.members)  # of both sides: halved once
+        order = randomness.child(name).permutation(len(mine))
+        is_first[mine[order[: len(mine) // 2]]] = True
+    for name, side, whose in sides:
+        first = is_first[whose]
+        if not first.any() or first.all():
+            raise ValueError(f"{name}: an accuracy needs two owners at least, found {len(np.unique(whose))}")
+        halves.append((side[first], side[~first], whose[~first].tolist()))
+    return halves
 
 
 def epsilon_finding(bound: EpsilonBound, *, setting: MembershipSetting) -> Finding:

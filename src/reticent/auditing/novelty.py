@@ -73,15 +73,28 @@ class Novelty:
 
 
 def novelty_gap(
-    generated: Novelty, held_out: Novelty, n: int, *, randomness: Randomness, confidence: float = 0.95
+    generated: Novelty,
+    held_out: Novelty,
+    n: int,
+    *,
+    randomness: Randomness,
+    confidence: float = 0.95,
+    owners: Sequence[str] | None = None,
 ) -> tuple[float, float, float]:
-    """How much less novel generated text is than held-out text, with its interval: (gap, low, high)."""
+    """How much less novel generated text is than held-out text, with its interval: (gap, low, high).
+
+    `owners` are those of the held-out texts; generated texts are independent draws.
+    """
     gap = held_out.share(n) - generated.share(n)
+    whose = None
+    if owners is not None:
+        whose = [owner for owner, total in zip(owners, held_out.total[:, n - 1], strict=True) if total > 0]
     low, high = bootstrap(
         [held_out.counts(n), generated.counts(n)],
         lambda other, mine: _share(other) - _share(mine),
         randomness=randomness,
         confidence=confidence,
+        owners=[whose, None],
     )
     return gap, min(gap, low), max(gap, high)
 

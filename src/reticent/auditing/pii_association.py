@@ -45,6 +45,7 @@ class Pair:
     """A person and a value that stand together in a record."""
 
     record: str
+    owner: str
     name: Secret
     value: Secret
 
@@ -64,7 +65,7 @@ def associated_pairs(
             if span.kind == person:
                 name = value
             elif name is not None and span.kind in prompts:
-                pairs.setdefault((name, value), Pair(record.id, name, value))
+                pairs.setdefault((name, value), Pair(record.id, record.owner, name, value))
     return tuple(pairs.values())
 
 

@@ -23,7 +23,7 @@ from reticent.auditing.pii_contexts import ContextWindow, MaskedSpan, all_contex
 from reticent.auditing.pii_extraction import Emitted
 from reticent.auditing.pii_inventory import PiiInventory
 from reticent.auditing.pii_scoring import Scoring, log_likelihoods
-from reticent.auditing.roc import Estimate, auc_interval, midranks
+from reticent.auditing.roc import Estimate, Owners, auc_interval, midranks
 from reticent.core.model import Floats, LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Secret
@@ -96,12 +96,18 @@ def _varies(values: NDArray[np.float64] | NDArray[np.int64]) -> bool:
 
 
 def success_auc(
-    scores: Floats, is_reconstructed: NDArray[np.bool_], *, confidence: float = 0.95
+    scores: Floats,
+    is_reconstructed: NDArray[np.bool_],
+    *,
+    confidence: float = 0.95,
+    owners: Sequence[str] | None = None,
 ) -> Estimate | None:
     """Chance that a reconstructed target's membership score is the higher one; None where one side is empty."""
     if not is_reconstructed.any() or is_reconstructed.all():
         return None
-    return auc_interval(scores[is_reconstructed], scores[~is_reconstructed], confidence=confidence)
+    whose = None if owners is None else Owners.of(owners, is_reconstructed)
+    inside, outside = scores[is_reconstructed], scores[~is_reconstructed]
+    return auc_interval(inside, outside, confidence=confidence, owners=whose)
 
 
 def emitted_likelihoods(model: LanguageModel, emitted: Emitted) -> dict[Secret, float]:

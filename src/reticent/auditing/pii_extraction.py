@@ -190,6 +190,11 @@ class Extraction:
         return frozenset(value for value in self.emitted.values if value in self.training)
 
     @property
+    def beyond_base(self) -> frozenset[Secret]:
+        """Hits that the base does not emit; all of them without a base."""
+        return self.hits if self.base is None else self.hits - self.base.values.keys()
+
+    @property
     def total(self) -> ExtractionRow:
         """All values together."""
         return self._row("all", lambda _: True)

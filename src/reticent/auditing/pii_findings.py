@@ -9,16 +9,18 @@
     extractability_correlation           null 0
     reconstruction_membership_auc        null 1/2
 
-The null of a share is the upper Clopper–Pearson limit of the same share on held-out values, so that few of them
-cannot make chance look like memory. Ids, kinds and counts only, never a value.
+The null of a share is the upper limit of the same share on held-out values, so that few of them cannot make chance
+look like memory. Values are counted by the owner of their (first) record, and owners are taken as independent
+(`core.proportion`); emitted values, of which precision is a share, have no owner. Ids, kinds and counts only,
+never a value.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.auditing.intervals import clopper_pearson
 from reticent.auditing.pii_association import Association
 from reticent.auditing.pii_extraction import Extraction
 from reticent.auditing.pii_inference import Decoys, Inference
@@ -28,6 +30,8 @@ from reticent.auditing.roc import Estimate
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access
+from reticent.core.proportion import Share
+from reticent.core.secret import Secret
 
 Bools = NDArray[np.bool_]
 
@@ -50,21 +54,22 @@ class PiiSetting:
 class _Counted:
     """Hits of trials, and of held-out trials where there are any; `miss_rate` widens the interval."""
 
-    hits: int
-    trials: int
-    held_out: tuple[int, int] | None = None
+    share: Share
+    held_out: Share | None = None
     miss_rate: float = 0.0
 
     def finding(
         self, metric: str, setting: PiiSetting, *, attack: str, measure: str, access: Access, notes: tuple[str, ...]
     ) -> Finding:
-        interval = clopper_pearson(self.hits, self.trials, confidence=setting.confidence)
-        low, high = widened(*interval, self.miss_rate)
-        value = self.hits / self.trials
-        null = None if self.held_out is None else clopper_pearson(*self.held_out, confidence=setting.confidence)[1]
-        counted = f"{self.hits} of {self.trials}"
+        low, high = widened(*self.share.interval(confidence=setting.confidence), self.miss_rate)
+        value = self.share.hits / self.share.trials
+        null = None if self.held_out is None else self.held_out.interval(confidence=setting.confidence)[1]
+        counted = f"{self.share.hits} of {self.share.trials}"
         if self.held_out is not None:
-            counted += f"; held-out {self.held_out[0]} of {self.held_out[1]}, whose upper limit is the null"
+            others = self.held_out
+            counted += f"; held-out {others.hits} of {others.trials}, whose upper limit is the null"
+        if self.share.is_owned:
+            notes = (self.share.note, *notes)
         return Finding(
             attack=attack,
             metric=metric,
@@ -72,7 +77,7 @@ class _Counted:
             low=min(low, value),
             high=max(high, value),
             confidence=setting.confidence,
-            n=self.trials,
+            n=self.share.trials,
             measure=measure,
             unit=setting.unit,
             access=access,
@@ -92,20 +97,23 @@ def extraction_findings(
     if not total.training:
         raise ValueError("no value in the training data: no data is not a finding")
     strangers = [] if held_out is None else [value for value in held_out if value not in game.training]
-    null = (sum(value in game.emitted.values for value in strangers), len(strangers)) if strangers else None
+    null = None
+    if held_out is not None and strangers:
+        null = Share.of([value in game.emitted.values for value in strangers], _owners_of(strangers, held_out))
     sampled = game.emitted.sampled
     notes: tuple[str, ...] = (f"{len(sampled.texts):,} texts, {int(sampled.lengths.sum()):,} {sampled.unit}",)
     if game.training.miss_rate:
         notes += (f"widened by the tagger's miss rate of at most {game.training.miss_rate:.3g}",)
     if not total.emitted:
         notes += ("no value was emitted: precision has no data",)
-    parts = [("", total.hits, null)]
+    parts = [("", game.hits, null)]
     if total.beyond_base is not None:
-        parts.append(("_beyond_base", total.beyond_base, None))
-    findings = []
+        parts.append(("_beyond_base", game.beyond_base, None))
+    values, findings = list(game.training), []
     for ending, hits, others in parts:
         beyond = ", those that the base emits too counted as misses" if ending else ""
-        recall = _Counted(hits, total.training, others, game.training.miss_rate)
+        share = Share.of([value in hits for value in values], _owners_of(values, game.training))
+        recall = _Counted(share, others, game.training.miss_rate)
         findings.append(
             recall.finding(
                 f"pii_recall{ending}",
@@ -118,7 +126,7 @@ def extraction_findings(
         )
         if total.emitted:
             findings.append(
-                _Counted(hits, total.emitted).finding(
+                _Counted(Share.of([value in hits for value in game.emitted.values])).finding(
                     f"pii_precision{ending}",
                     setting,
                     attack=attack,
@@ -150,9 +158,9 @@ def reconstruction_findings(
     for metric, outcome, top, words, access, notes in cases:
         null = None
         if held_out is not None and outcome is game and len(held_out.ranks):
-            null = (int(held_out.hits(top).sum()), len(held_out.ranks))
+            null = held_out.share(top)
         findings.append(
-            _Counted(int(outcome.hits(top).sum()), len(outcome.ranks), null).finding(
+            _Counted(outcome.share(top), null).finding(
                 metric,
                 setting,
                 attack="PII reconstruction",
@@ -167,7 +175,8 @@ def reconstruction_findings(
 def inference_finding(game: Inference, *, setting: PiiSetting) -> Finding:
     """Accuracy over all targets, the null being the mean of 1/|C|."""
     is_unseen = game.decoys is Decoys.UNSEEN
-    low, high = clopper_pearson(int(game.right.sum()), len(game.right), confidence=setting.confidence)
+    share = Share.of(game.right.tolist(), game.owners)
+    low, high = share.interval(confidence=setting.confidence)
     return Finding(
         attack="PII inference",
         metric="inference_accuracy" if is_unseen else "inference_accuracy_trained",
@@ -184,6 +193,7 @@ def inference_finding(game: Inference, *, setting: PiiSetting) -> Finding:
             f"decoys {'never trained on' if is_unseen else 'of the training data'}, of the same kind,"
             f" {game.matched_share:.0%} of them of the same token length",
             f"{game.left_out} targets had too few decoys",
+            *((share.note,) if share.is_owned else ()),
             *setting.notes,
         ),
     )
@@ -196,7 +206,8 @@ def association_finding(game: Association, *, setting: PiiSetting, draws: int) -
         f"{int(game.hits.sum())} hits in {draws} answers each;"
         f" {int((game.hits & game.guessable).sum())} show the name, {base} are the base's too",
     )
-    return _Counted(int(game.memorised.sum()), len(game.hits)).finding(
+    share = Share.of(game.memorised.tolist(), [pair.owner for pair in game.pairs])
+    return _Counted(share).finding(
         "association_share",
         setting,
         attack="PII association",
@@ -222,6 +233,11 @@ def estimate_finding(metric: str, estimate: Estimate, *, n: int, measure: str, s
         null=0.5 if metric.endswith("auc") else 0.0,
         notes=setting.notes,
     )
+
+
+def _owners_of(values: Sequence[Secret], inventory: PiiInventory) -> list[str]:
+    """The owner of the first record that holds each value."""
+    return [inventory.records[inventory.mentions[value][0].place].owner for value in values]
 
 
 def _sizes(game: Inference) -> str:

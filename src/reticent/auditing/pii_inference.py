@@ -132,6 +132,7 @@ class Inference:
     """Whether each guess was right [n], among how many candidates [n], after how many tokens of prefix [n]."""
 
     ids: tuple[str, ...]
+    owners: tuple[str, ...]
     kinds: tuple[str, ...]
     right: Bools
     sizes: Ints
@@ -171,6 +172,7 @@ def infer(scorer: CandidateScorer, draw: CandidateDraw) -> Inference:
     right = [int(np.argmax(row)) == each.truth for row, each in zip(scores, draw.sets, strict=True)]
     return Inference(
         tuple(target.record for target in draw.targets),
+        tuple(target.owner for target in draw.targets),
         tuple(target.secret.kind for target in draw.targets),
         np.array(right, dtype=np.bool_),
         np.array([len(each.candidates) for each in draw.sets], dtype=np.int64),

@@ -27,6 +27,7 @@ from reticent.auditing.pii_inventory import value_of
 from reticent.auditing.pii_scoring import CandidateScorer
 from reticent.core.corpus import Policy
 from reticent.core.model import TextModel
+from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 
@@ -116,6 +117,7 @@ class Reconstruction:
     """Rank of the truth among each target's candidates [n], 1 the best, 0 where it was not among them."""
 
     ids: tuple[str, ...]
+    owners: tuple[str, ...]
     kinds: tuple[str, ...]
     ranks: Ints
     candidates: Ints  # [n] how many there were
@@ -123,6 +125,10 @@ class Reconstruction:
     def hits(self, top: int) -> NDArray[np.bool_]:
         """Which truths [n] are among the `top` best ranked candidates."""
         return (self.ranks >= 1) & (self.ranks <= top)
+
+    def share(self, top: int) -> Share:
+        """Truths among the `top` best ranked candidates, counted by the owners of their records."""
+        return Share.of(self.hits(top).tolist(), self.owners)
 
     @property
     def gathered(self) -> int:
@@ -140,6 +146,7 @@ def rank_candidates(
         ranks.append(int((scores >= scores[list(each).index(truth)]).sum()) if truth in each else 0)
     return Reconstruction(
         tuple(target.record for target in targets),
+        tuple(target.owner for target in targets),
         tuple(target.secret.kind for target in targets),
         np.array(ranks, dtype=np.int64),
         np.array([len(each) for each in candidates], dtype=np.int64),
@@ -160,6 +167,7 @@ def continue_greedily(
         found.append(len(values[:1]))
     return Reconstruction(
         tuple(target.record for target in targets),
+        tuple(target.owner for target in targets),
         tuple(target.secret.kind for target in targets),
         np.array(ranks, dtype=np.int64),
         np.array(found, dtype=np.int64),

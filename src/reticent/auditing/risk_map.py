@@ -5,9 +5,23 @@ For every training, held-out and generated record two numbers (Stock et al. 2022
     x  log-probability that the chosen sampler emits the text            high: it will be seen in few samples
     y  calibrated loss φ = loss(target) − loss(reference), in nats       low: known to the target, not to others
 
-The **worst corner** is high x and low y. A record's place in it is the lesser of its two standings among its group
-(shares of records that are no likelier, and no more memorised; impossible records stand at 0): only what is
-extreme in both is near 1.
+Neither axis alone says what an attacker gains. Likely texts are often commonplaces, and φ is a sum over tokens: of
+a long text it is large though nobody will ever see that text. What is **gained** from a text is the part of its
+chance that is due to its being in the training data:
+
+    gain = log(p − p₀),   log p = s x,   log p₀ = s (x + φ + T μ)                             −∞ where p ≤ p₀
+
+p₀ is the chance of a stranger: what the reference gives to the text, raised by μ nats for each of its T tokens. A
+model that was trained on dialogues says all dialogues better than its reference does; μ is the mean of −φ/T over
+the held-out texts nearest in length (0 where they lose, and without any). Texts are ranked in three parts:
+
+    1  those that the attacker's n samples show whole, once or more on average (gain ≥ −log n, s = 1): by gain
+    2  the others, by the gain of a stretch of 50 tokens at their mean chance a token (s = min(1, 50/T)): what is
+       completed for somebody who knows the beginning
+    3  those without gain, commonplaces: by their chance
+
+So short texts come first where they are likeliest, and long ones where they are known nearly by heart. Equal texts
+have one row, with the number of their copies.
 
 Everything that leaves is numbers and ids, never text. Plain sampling costs one forward of each model; other
 samplers cost what `lazy` says. Records without a token have no place in the map and are counted as `skipped`;
@@ -21,19 +35,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.auditing.intervals import clopper_pearson
 from reticent.auditing.lazy import calibrated_loss, emission_log_prob, log_chance_in_samples
 from reticent.core.corpus import Record
 from reticent.core.document import number_to_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access, LanguageModel
+from reticent.core.proportion import Share
 from reticent.core.sampling import Sampling
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 TRAINING: Final = "training"
 HELD_OUT: Final = "held-out"
 GENERATED: Final = "generated"
+_NEIGHBOURS: Final = 50  # held-out texts of about a length
+_STRETCH: Final = 50  # tokens
 
 Floats = NDArray[np.float64]
 
@@ -42,11 +58,14 @@ Floats = NDArray[np.float64]
 class RiskGroup:
     """Records of one kind: ids, and arrays [n] in their order. Log-probabilities are of whole texts, in nats.
 
-    `emission` is under the sampler, `log_probs` and `reference_log_probs` under the models themselves.
+    `emission` is under the sampler, `log_probs` and `reference_log_probs` under the models themselves; records of
+    one text share a number in `texts`, and records of one owner one in `owners`, counted from 0.
     """
 
     name: str
     ids: tuple[str, ...]
+    texts: NDArray[np.int64]
+    owners: NDArray[np.int64]
     tokens: NDArray[np.int64]
     emission: Floats
     log_probs: Floats
@@ -65,21 +84,22 @@ class RiskGroup:
         return np.asarray(self.calibrated / self.tokens)
 
     @property
-    def standing(self) -> Floats:
-        """Place in the worst corner [n], 0 to 1: the lesser of the two shares of records at no more risk."""
-        return np.minimum(_share_at_or_below(self.emission), _share_at_or_below(-self.calibrated))
+    def copies(self) -> NDArray[np.int64]:
+        """How many records of the group have each record's text [n]."""
+        return np.asarray(np.bincount(self.texts)[self.texts], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class RiskRow:
-    """A record of the worst corner: by id, with its numbers."""
+    """A text at risk: by the id of its first record, with its numbers and how many records have it."""
 
     id: str
     tokens: int
     emission: float
     log_chance: float
     calibrated: float
-    standing: float
+    gain: float
+    copies: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,11 +127,31 @@ class RiskMap:
         """log of each record's chance [n] to appear at least once in `samples` draws."""
         return log_chance_in_samples(self.group(name).emission, self.samples)
 
-    def worst(self, count: int = 20, *, name: str = TRAINING) -> tuple[RiskRow, ...]:
-        """The worst corner of a group, the worst first; equal standings by their chance."""
+    def gain(self, name: str) -> Floats:
+        """log of the chance [n] of one sample that is due to each text's being known; −inf for a stranger's."""
+        return gained(self.group(name), self._strangers)
+
+    @property
+    def _strangers(self) -> RiskGroup | None:
+        return self.group(HELD_OUT) if self.has(HELD_OUT) else None
+
+    def ranks(self, name: str) -> NDArray[np.int64]:
+        """The place [n] of each record's text among the distinct texts of its group, 0 the one at most risk."""
         group = self.group(name)
-        standing, calibrated, chances = group.standing, group.calibrated, self.log_chance(name)
-        order = np.lexsort((-group.emission, -standing))[:count]
+        whole, stretch = self.gain(name), gained(group, self._strangers, most=_STRETCH)
+        is_shown = whole >= -np.log(self.samples)
+        gain = np.where(is_shown, whole, stretch)
+        _, first = np.unique(group.texts, return_index=True)  # one record of each text
+        order = first[np.lexsort((-group.emission[first], -gain[first], ~is_shown[first]))]
+        places = np.empty(len(first), dtype=np.int64)
+        places[group.texts[order]] = np.arange(len(order))
+        return places[group.texts]
+
+    def worst(self, count: int = 20, *, name: str = TRAINING) -> tuple[RiskRow, ...]:
+        """The texts of a group, the one at most risk first."""
+        group = self.group(name)
+        gain, calibrated, chances, copies = self.gain(name), group.calibrated, self.log_chance(name), group.copies
+        order = np.unique(self.ranks(name), return_index=True)[1][:count]
         return tuple(
             RiskRow(
                 group.ids[place],
@@ -119,7 +159,8 @@ class RiskMap:
                 float(group.emission[place]),
                 float(chances[place]),
                 float(calibrated[place]),
-                float(standing[place]),
+                float(gain[place]),
+                int(copies[place]),
             )
             for place in order.tolist()
         )
@@ -132,9 +173,36 @@ class RiskMap:
             "reference": self.reference,
             "sampling": asdict(self.sampling),
             "samples": self.samples,
-            "groups": [_group_to_json(group, self.log_chance(group.name)) for group in self.groups],
+            "groups": [
+                _group_to_json(group, self.log_chance(group.name), self.ranks(group.name)) for group in self.groups
+            ],
             "worst": [_row_to_json(row) for row in self.worst()] if self.has(TRAINING) else [],
         }
+
+
+def gained(group: RiskGroup, held_out: RiskGroup | None, *, most: int | None = None) -> Floats:
+    """log of the chance [n] that is due to each text's being known; of at most `most` tokens of it, if given."""
+    usual = np.zeros(len(group.ids)) if held_out is None else _usual_gain(group.tokens, held_out)
+    part = np.ones(len(group.ids)) if most is None else np.minimum(1.0, most / group.tokens)
+    chance, excess = part * group.emission, part * (-group.calibrated - group.tokens * usual)  # log p, log p/p₀
+    gain = np.full(len(group.ids), -np.inf)
+    known = excess > 0.0
+    gain[known] = chance[known] + np.log(-np.expm1(-excess[known]))
+    return gain
+
+
+def _usual_gain(tokens: NDArray[np.int64], held_out: RiskGroup) -> Floats:
+    """What strangers of each length gain against the reference on average [n], in nats a token; at least 0."""
+    rates = -held_out.calibrated_per_token
+    possible = np.isfinite(rates)
+    if not possible.any():
+        return np.zeros(len(tokens))
+    lengths, rates = np.log(held_out.tokens[possible]), rates[possible]
+    usual: dict[int, float] = {}
+    for length in np.unique(tokens).tolist():
+        near = np.argsort(np.abs(lengths - np.log(length)), kind="stable")[:_NEIGHBOURS]
+        usual[length] = max(0.0, float(rates[near].mean()))
+    return np.array([usual[length] for length in tokens.tolist()])
 
 
 def draw_risk_map(
@@ -175,6 +243,8 @@ def _price(
     return RiskGroup(
         name=name,
         ids=tuple(records[place].id for place in kept),
+        texts=_numbered([records[place].text for place in kept]),
+        owners=_numbered([records[place].owner for place in kept]),
         tokens=np.array([len(sequence) for sequence in sequences], dtype=np.int64),
         emission=plain if sampling.is_plain else emission_log_prob(model, sequences, sampling),
         log_probs=plain,
@@ -182,6 +252,12 @@ def _price(
         skipped=len(records) - len(kept),
         cut=len(cut),
     )
+
+
+def _numbered(names: Sequence[str]) -> NDArray[np.int64]:
+    """A number for each [n], equal ones alike, from 0 in order of appearance."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 
 def emission_finding(
@@ -194,18 +270,17 @@ def emission_finding(
     """
     if not 0.0 < chance <= 1.0:
         raise ValueError(f"a chance in (0, 1] is needed, found {chance}")
-    hits = _emitted(risk_map, TRAINING, chance)
-    trials = len(risk_map.group(TRAINING).ids)
+    share = _emitted(risk_map, TRAINING, chance)
+    hits, trials = share.hits, share.trials
     if trials == 0:
         raise ValueError("no training record is not a finding")
-    low, high = clopper_pearson(hits, trials, confidence=confidence)
-    null, notes = None, []
+    low, high = share.interval(confidence=confidence)
+    null, notes = None, [share.note]
     if risk_map.has(HELD_OUT):
-        others = len(risk_map.group(HELD_OUT).ids)
         same = _emitted(risk_map, HELD_OUT, chance)
         # The upper limit, so that a small held-out group cannot make chance look like memory.
-        null = clopper_pearson(same, others, confidence=confidence)[1]
-        notes.append(f"held-out records: {same} of {others}; the null is the upper limit of their share")
+        null = same.interval(confidence=confidence)[1]
+        notes.append(f"held-out records: {same.hits} of {same.trials}; the null is the upper limit of their share")
     return Finding(
         attack="lazy reconstruction",
         metric="emitted_share",
@@ -222,17 +297,10 @@ def emission_finding(
     )
 
 
-def _emitted(risk_map: RiskMap, name: str, chance: float) -> int:
-    """Records of a group that appear with at least this chance."""
-    return int((risk_map.log_chance(name) >= np.log(chance)).sum())
-
-
-def _share_at_or_below(values: Floats) -> Floats:
-    """Share of the other values that each is at least as large as [n]; 1 for all largest ones, 0 for −inf."""
-    if len(values) < 2:
-        return np.ones(len(values))
-    below = np.searchsorted(np.sort(values), values, side="right") - 1
-    return np.where(np.isneginf(values), 0.0, below / (len(values) - 1))
+def _emitted(risk_map: RiskMap, name: str, chance: float) -> Share:
+    """Records of a group that appear with at least this chance, by owner."""
+    which = risk_map.log_chance(name) >= np.log(chance)
+    return Share.of(which.tolist(), risk_map.group(name).owners.tolist())
 
 
 def _row_to_json(row: RiskRow) -> dict[str, Any]:
@@ -242,19 +310,22 @@ def _row_to_json(row: RiskRow) -> dict[str, Any]:
         "emission": number_to_json(row.emission),
         "log_chance": number_to_json(row.log_chance),
         "calibrated": number_to_json(row.calibrated),
-        "standing": row.standing,
+        "gain": number_to_json(row.gain),
+        "copies": row.copies,
     }
 
 
-def _group_to_json(group: RiskGroup, log_chance: Floats) -> dict[str, Any]:
+def _group_to_json(group: RiskGroup, log_chance: Floats, ranks: NDArray[np.int64]) -> dict[str, Any]:
     return {
         "name": group.name,
         "ids": list(group.ids),
+        "owners": group.owners.tolist(),
         "tokens": group.tokens.tolist(),
         "emission": _numbers(group.emission),
         "log_chance": _numbers(log_chance),
         "log_probs": _numbers(group.log_probs),
         "calibrated": _numbers(group.calibrated),
+        "rank": ranks.tolist(),
         "skipped": group.skipped,
         "cut": group.cut,
     }

@@ -3,12 +3,15 @@
     largest_differential_score  of all phrases of n tokens. The beam's best is a lower end; the upper one is n (DS ≤
                                 n), or the ceiling of a search with a bound: the best itself where that is proved
     exposed_records             share of the update's records that hold a phrase which was found above the null and
-                                stands nowhere in untouched text
-    bits_gained_per_token       mean over the update's records, beside that of untouched ones
+                                stands nowhere in untouched text; void where too few nulls can tell
+    bits_gained_per_token       mean over the update's records; null: the upper limit of untouched records' mean
     auc                         telling the update's records from untouched ones by bits gained per token
 
-The null of the first is the highest score without an update (`update_null`); without any null it has none, and
-cannot be said to lie above it. Nothing here says that an update gives nothing away.
+Phrases are judged by null snapshots (`update_null`), one test for all phrases of a search; with too few null
+snapshots the largest score has no null and cannot be said to lie above it. The verdicts of a comparison hold
+together (Bonferroni, weighted): where records are judged as well, phrases have four fifths of the error, since
+their p-value cannot fall below 1/(1 + m), and the two findings on records a tenth each. Nothing here says that an
+update gives nothing away.
 """
 
 from collections.abc import Sequence
@@ -18,17 +21,26 @@ from typing import Final
 import numpy as np
 
 from reticent.auditing.differential import PhraseScore, Score
-from reticent.auditing.intervals import bootstrap, clopper_pearson
-from reticent.auditing.roc import auc_interval
+from reticent.auditing.intervals import bootstrap
+from reticent.auditing.roc import Owners, auc_interval
 from reticent.auditing.update_matching import RecordGains
-from reticent.auditing.update_null import Null, highest
+from reticent.auditing.update_null import Highest, NullTest
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access
+from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 
 ATTACK: Final = "differential score"
+CONFIDENCE: Final = 0.95  # of all verdicts of a comparison together
+_PHRASES_SHARE: Final = 0.8  # of the error, where records are judged beside phrases
+_RECORDS_SHARE: Final = 0.1  # each of the two findings on records
 _FEWEST: Final = 2  # records on either side of an AUC
+
+
+def phrase_level(*, judges_records: bool) -> float:
+    """The level at which phrases are judged, so that all verdicts of a comparison hold together."""
+    return (1.0 - CONFIDENCE) * (_PHRASES_SHARE if judges_records else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +50,8 @@ class FoundPhrase:
     scores: PhraseScore
     group: int
     least_rank: int  # a lower bound on its differential rank
-    is_above_null: bool | None  # None where no null was given
+    p_value: float | None  # None without any null snapshot
+    is_above_null: bool | None  # None where the null snapshots are too few for a verdict
     holders: tuple[str, ...] | None  # ids of the update's records that hold it; None where they were not given
     is_untouched: bool | None  # whether untouched text holds it as well
     is_proved: bool = False  # whether its rank is exact: no phrase that was not found scores higher
@@ -48,8 +61,8 @@ class FoundPhrase:
 
     @property
     def is_exposed(self) -> bool:
-        """Whether it shows text of the update: above every null, in the update, in no untouched text."""
-        return self.is_above_null is not False and bool(self.holders) and not self.is_untouched
+        """Whether it is shown to be text of the update: above the null, in the update, in no untouched text."""
+        return self.is_above_null is True and bool(self.holders) and not self.is_untouched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +73,21 @@ class Evidence:
     searched: int  # phrases that the beam kept
     score: Score
     length: int
-    nulls: Sequence[Null]
+    test: NullTest
     update: RecordGains | None = None
     untouched: RecordGains | None = None
+    untouched_phrases: Highest | None = None
     ceiling: float = float("inf")  # no phrase that was not found scores above
-    confidence: float = 0.95
+
+    @property
+    def phrase_confidence(self) -> float:
+        """Confidence of what is said of phrases."""
+        return 1.0 - self.test.level
+
+    @property
+    def record_confidence(self) -> float:
+        """Confidence of each finding on records."""
+        return 1.0 - (1.0 - CONFIDENCE) * (1.0 if self.untouched is None else _RECORDS_SHARE)
 
 
 def update_findings(evidence: Evidence, *, randomness: Randomness) -> list[Finding]:
@@ -79,12 +102,13 @@ def update_findings(evidence: Evidence, *, randomness: Randomness) -> list[Findi
 
 
 def _finding(
-    evidence: Evidence,
     metric: str,
     values: tuple[float, float, float],
     *,
+    confidence: float,
     n: int,
     null: float | None,
+    void: str = "",
     notes: tuple[str, ...] = (),
 ) -> Finding:
     """A finding of this attack; `values` are value, low and high."""
@@ -94,13 +118,24 @@ def _finding(
         value=values[0],
         low=values[1],
         high=values[2],
-        confidence=evidence.confidence,
+        confidence=confidence,
         n=n,
         measure="two snapshots compared",
         unit=Unit.RECORD,
         access=Access.LOGPROBS,
         null=null,
+        void=void,
         notes=notes,
+    )
+
+
+def why_no_verdict(test: NullTest) -> str:
+    """Why nothing is said to lie above the null; empty where it can be."""
+    if test.decides:
+        return ""
+    return (
+        f"too few null snapshots for a verdict at {1.0 - test.level:.0%}: "
+        f"{len(test.nulls)} given, at least {test.needed} needed"
     )
 
 
@@ -110,44 +145,76 @@ def _largest(evidence: Evidence) -> Finding:
     name = "largest_differential_score"
     if evidence.score is Score.RELATIVE:
         name = "largest_relative_differential_score"
-    null = highest(evidence.nulls) if evidence.nulls else None
     notes = ["a beam's best is a lower bound on the largest score of all phrases"]
     if evidence.ceiling <= best:
         notes = ["proved: no phrase of this length scores higher"]
-    notes += [f"null: {one.source}, {one.phrases} phrases" for one in evidence.nulls]
+    test, scale = evidence.test, evidence.untouched_phrases
+    if test.decides:
+        notes.append(f"p = {test.p_value(best):.3g} by {len(test.nulls)} null snapshots, one test for all phrases")
+    else:
+        notes.append(f"no verdict: {why_no_verdict(test)}")
+    if scale is not None:
+        notes.append(f"{scale.phrases} phrases of untouched text score at most {scale.score:.3g}: a scale, no null")
     return _finding(
-        evidence,
         name,
         (best, best, max(best, min(most, evidence.ceiling))),
+        confidence=evidence.phrase_confidence,
         n=evidence.searched,
-        null=null,
+        null=test.limit,
         notes=tuple(notes),
     )
 
 
 def _exposed(evidence: Evidence, update: RecordGains) -> Finding:
-    exposed = {holder for one in evidence.phrases if one.is_exposed for holder in one.holders or ()}
-    total = len(update.ids)
-    low, high = clopper_pearson(len(exposed), total, confidence=evidence.confidence)
-    notes = () if evidence.nulls else ("no null was given: drift by chance is not told apart",)
-    return _finding(evidence, "exposed_records", (len(exposed) / total, low, high), n=total, null=0.0, notes=notes)
+    void, confidence, total = why_no_verdict(evidence.test), evidence.phrase_confidence, len(update.ids)
+    # Without a verdict the value is the share of records with any reported phrase of their own, and says no more.
+    shown = [one for one in evidence.phrases if (not one.is_untouched if void else one.is_exposed)]
+    exposed = {holder for one in shown for holder in one.holders or ()}
+    share = Share.of([name in exposed for name in update.ids], update.owners)
+    low, high = (0.0, 1.0) if void else share.interval(confidence=confidence)
+    values = (share.hits / total, low, high)
+    notes = (share.note,)
+    return _finding("exposed_records", values, confidence=confidence, n=total, null=0.0, void=void, notes=notes)
 
 
 def _gained(evidence: Evidence, update: RecordGains, randomness: Randomness) -> Finding:
-    gains = update.per_token
-    mean = float(gains.mean())
-    low, high = -float("inf"), float("inf")  # one record says nothing of the others
-    if len(gains) > 1:
-        low, high = bootstrap(
-            [gains], lambda x: float(np.mean(x)), randomness=randomness, confidence=evidence.confidence
-        )
-    null = None if evidence.untouched is None else float(evidence.untouched.per_token.mean())
+    mean = float(update.per_token.mean())
+    low, high = _mean_interval(evidence, update, randomness.child("update"))
+    null: float | None = None
+    notes: tuple[str, ...] = ()
+    if evidence.untouched is not None and len(set(evidence.untouched.owners)) >= _FEWEST:
+        # The upper limit, so that few untouched records cannot make chance look like memory.
+        null = _mean_interval(evidence, evidence.untouched, randomness.child("untouched"))[1]
+        untouched = float(evidence.untouched.per_token.mean())
+        notes = (f"untouched records: {untouched:.3g}; the null is the upper limit of their mean",)
     values = (mean, min(low, mean), max(high, mean))
-    return _finding(evidence, "bits_gained_per_token", values, n=len(gains), null=null)
+    confidence, n = evidence.record_confidence, len(update.ids)
+    return _finding("bits_gained_per_token", values, confidence=confidence, n=n, null=null, notes=notes)
+
+
+def _mean_interval(evidence: Evidence, gains: RecordGains, randomness: Randomness) -> tuple[float, float]:
+    """Interval of the mean bits per token; one owner says nothing of the others."""
+    if len(set(gains.owners)) < _FEWEST:
+        return -float("inf"), float("inf")
+    confidence = evidence.record_confidence
+    return bootstrap(
+        [gains.per_token],
+        lambda x: float(np.mean(x)),
+        randomness=randomness,
+        confidence=confidence,
+        owners=[gains.owners],
+    )
 
 
 def _told_apart(evidence: Evidence, update: RecordGains, untouched: RecordGains) -> Finding:
-    area = auc_interval(update.per_token, untouched.per_token, confidence=evidence.confidence)
+    confidence = evidence.record_confidence
     n = len(update.ids) + len(untouched.ids)
-    notes = ("text of another kind than the update's is told apart by its kind as well",)
-    return _finding(evidence, "auc", (area.value, area.low, area.high), n=n, null=0.5, notes=notes)
+    owners = Owners.of([*update.owners, *untouched.owners], np.arange(n) < len(update.ids))
+    area = auc_interval(update.per_token, untouched.per_token, confidence=confidence, owners=owners)
+    independent = "records" if owners is None else f"{owners.count} owners"
+    notes = (
+        "text of another kind than the update's is told apart by its kind as well",
+        f"{independent} are taken as independent",
+    )
+    values = (area.value, area.low, area.high)
+    return _finding("auc", values, confidence=confidence, n=n, null=0.5, notes=notes)

@@ -23,6 +23,7 @@ class RecordGains:
     """What an update taught about records: bits [n] and tokens [n], in their order; without token they are 0."""
 
     ids: tuple[str, ...]
+    owners: tuple[str, ...]
     bits: Floats
     tokens: Floats
 
@@ -56,14 +57,15 @@ def record_gains(pair: Snapshots, records: Iterable[Record]) -> RecordGains:
     """What the update taught about each record."""
     limits = [m.context_length for m in (pair.before, pair.after) if m.context_length is not None]
     room = min(limits) - 1 if limits else None
-    ids, bits, tokens = [], [], []
+    ids, owners, bits, tokens = [], [], [], []
     for block in _blocks(records):
         encoded = [row[:room] for row in pair.before.encode([record.text for record in block])]
         for record, row, score in zip(block, encoded, pair.score_texts(encoded), strict=True):
             ids.append(record.id)
+            owners.append(record.owner)
             bits.append(score.bits)
             tokens.append(float(len(row)))
-    return RecordGains(tuple(ids), np.array(bits), np.array(tokens))
+    return RecordGains(tuple(ids), tuple(owners), np.array(bits), np.array(tokens))
 
 
 def _evened(text: str) -> str:

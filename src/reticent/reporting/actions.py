@@ -1,9 +1,9 @@
-"""What to do about a record: the worst corner of the risk map, with an action that follows from its numbers.
+"""What to do about a record: those from which an attacker gains most, with actions that follow from the numbers.
 
-A record *stands out* when it is likelier to be said, or has a lower calibrated loss, than 97.5 % of the held-out
-records: that says something of this very text and not of its kind (at most 5 % of strangers would, by chance). A
-record that is likely and does not stand out is a commonplace. Copies and kinds of secrets come from the corpus,
-where the report's maker read it.
+A record *stands out* when it is likelier to be said, or has a lower calibrated loss, token for token, than 97.5 %
+of the held-out records: that says something of this very text and not of its kind or length (at most 5 % of
+strangers would, by chance). A record that is likely and does not stand out is a commonplace. Kinds of secrets and
+copies among all records come from the corpus, where the report's maker read it.
 """
 
 import math
@@ -23,19 +23,20 @@ class Advice:
     """A record and what to do about it."""
 
     point: RiskPoint
+    copies: int
     stands_out: bool
     actions: tuple[str, ...]
 
 
 def worst_records(run: RunReport, count: int = WORST) -> tuple[Advice, ...]:
-    """The training records at most risk, the worst first."""
+    """The training texts at most risk, the worst first; one record of each text."""
     risk_map = run.risk_map
     training = None if risk_map is None else risk_map.group("training")
     if risk_map is None or training is None:
         return ()
     stands_out = outstanding(risk_map)
-    order = sorted(training.points, key=lambda point: (-(point.standing or 0.0), -point.emission))[:count]
-    return tuple(_advice(point, run, stands_out=stands_out(point)) for point in order)
+    listed = training.worst(count)
+    return tuple(_advice(point, run, copies=copies, stands_out=stands_out(point)) for point, copies in listed)
 
 
 def outstanding(risk_map: RiskMap) -> Callable[[RiskPoint], bool]:
@@ -44,15 +45,16 @@ def outstanding(risk_map: RiskMap) -> Callable[[RiskPoint], bool]:
     if held_out is None or not held_out.points:
         return lambda _: False
     place = int(_SHARE_BEYOND * len(held_out.points))
-    lowest_loss = sorted(point.calibrated for point in held_out.points)[place]
-    likeliest = sorted((point.emission for point in held_out.points), reverse=True)[place]
-    return lambda point: point.calibrated < lowest_loss or point.emission > likeliest
+    lowest_loss = sorted(point.calibrated / point.tokens for point in held_out.points)[place]
+    likeliest = sorted((point.emission / point.tokens for point in held_out.points), reverse=True)[place]
+    return lambda point: point.calibrated / point.tokens < lowest_loss or point.emission / point.tokens > likeliest
 
 
-def _advice(point: RiskPoint, run: RunReport, *, stands_out: bool) -> Advice:
+def _advice(point: RiskPoint, run: RunReport, *, copies: int, stands_out: bool) -> Advice:
     actions = []
-    if point.facts is not None and point.facts.copies > 1:
-        actions.append(f"Deduplicate: the text stands {point.facts.copies} times.")
+    copies = max(copies, 1 if point.facts is None else point.facts.copies)
+    if copies > 1:
+        actions.append(f"Deduplicate: the text stands {copies} times.")
     if stands_out and point.facts is not None and point.facts.kinds:
         actions.append(f"Redact {', '.join(point.facts.kinds)} and retrain.")
     if stands_out and point.log_chance >= _SEEN:
@@ -63,4 +65,4 @@ def _advice(point: RiskPoint, run: RunReport, *, stands_out: bool) -> Advice:
         actions.append("Retrain with a smaller ε if this is too much.")
     if not stands_out and point.log_chance >= _SEEN:
         actions.append("Likely, as its kind is: look whether it is a template.")
-    return Advice(point, stands_out, tuple(actions) or ("None suggested by these numbers.",))
+    return Advice(point, copies, stands_out, tuple(actions) or ("None suggested by these numbers.",))

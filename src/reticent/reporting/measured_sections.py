@@ -46,7 +46,7 @@ def risk_section(report: Report) -> Section:
     """Which records a lazy attacker would get, and which of those the model has memorised."""
     lead = (
         "Every point is a record. To the right: likelier to be said by the model. Upwards: better known to this "
-        "model than to the one it started from. The upper right corner is the worst. Hover for the "
+        "model than to the one it started from, summed over the text. Hover for the "
         "record’s id and its covered text."
     )
     return Section("risk", "Risk map", lead, for_every_run(report, "risk", "Risk map", _risk_chart))
@@ -65,18 +65,20 @@ def _risk_chart(run: RunReport, key: str) -> Chart | None:
         f"Scatter plot of {len(training.points):,} training records. {seen:,} of them appear in {samples:,} "
         f"samples with chance one half or more. {beyond:,} stand out from held-out records."
     )
-    worst = sorted(training.points, key=lambda point: -(point.standing or 0.0))[:_TABLE_ROWS]
+    worst = training.worst(_TABLE_ROWS)
     rows = [
         (
             cell(point.id),
+            cell(copies),
             cell(point.tokens),
             Cell(one_in(point.log_chance), point.log_chance),
             Cell(f"{shown(point.calibrated)} nats", point.calibrated),
         )
-        for point in worst
+        for point, copies in worst
     ]
-    columns = ("record", "tokens", f"chance in {samples:,} samples", "loss minus base’s")
-    data = table(f"The {len(rows):,} records of {len(training.points):,} at most risk", columns, rows)
+    columns = ("record", "copies", "tokens", f"chance in {samples:,} samples", "loss minus base’s")
+    title = f"The {len(rows):,} texts at most risk, of {len(training.points):,} records"
+    data = table(title, columns, rows)
     return Chart(
         key,
         f"Risk map, {run.risk_map.model} against {run.risk_map.reference}",

@@ -11,8 +11,10 @@ from reticent.reporting.report import Report, RunReport
 def records_section(report: Report) -> Section:
     """The records at most risk, with suggested actions."""
     lead = (
-        "The training records nearest to the worst corner of the risk map, by id, with what the numbers suggest. "
-        "“Stands out”: likelier to be said, or better known against the base, than 97.5\u00a0% of the held-out."
+        "The training texts from which an attacker gains most: first those that samples show whole, then those "
+        "that the model is likeliest to complete; what the base or a model of similar text would say as well comes "
+        "last. By id, with what the numbers suggest. “Stands out”: likelier "
+        "to be said, or better known against the base, token for token, than 97.5\u00a0% of the held-out."
     )
     return Section("records", "Records and what to do", lead, for_every_run(report, "risk", "Records", _records))
 
@@ -24,6 +26,8 @@ def _records(run: RunReport, _: str) -> Block | None:
     rows = [
         (
             cell(one.point.id),
+            cell(one.copies),
+            cell(one.point.tokens),
             Cell(one_in(one.point.log_chance), one.point.log_chance),
             Cell(f"{shown(one.point.calibrated)} nats", one.point.calibrated),
             cell(
@@ -37,6 +41,8 @@ def _records(run: RunReport, _: str) -> Block | None:
     ]
     columns = (
         "record",
+        "copies",
+        "tokens",
         f"chance in {run.risk_map.samples:,} samples",
         "loss minus base’s",
         "among its kind",
@@ -48,7 +54,7 @@ def _records(run: RunReport, _: str) -> Block | None:
         if any(one.point.facts for one in advised)
         else "With --corpus FILE the list also tells copies and kinds of secrets."
     )
-    return table(f"The {len(rows)} records at most risk", columns, rows, note=note)
+    return table(f"The {len(rows)} texts at most risk", columns, rows, note=note)
 
 
 def findings_section(report: Report) -> Section:

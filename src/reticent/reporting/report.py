@@ -42,14 +42,18 @@ class RecordFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskPoint:
-    """A record of the risk map: log-probabilities in nats; `standing` None for groups to compare with."""
+    """A record of the risk map: log-probabilities in nats.
+
+    `rank` is the place of its text among the group's, 0 the one at most risk (`auditing.risk_map`); records of one
+    text share it.
+    """
 
     id: str
     tokens: int
     emission: float
     log_chance: float
     calibrated: float
-    standing: float | None = None
+    rank: int
     facts: RecordFacts | None = None
 
 
@@ -61,6 +65,13 @@ class RiskGroup:
     points: tuple[RiskPoint, ...]
     skipped: int = 0
     cut: int = 0
+
+    def worst(self, count: int) -> tuple[tuple[RiskPoint, int], ...]:
+        """One record of each text with the number of its copies, the text at most risk first."""
+        texts: dict[int, list[RiskPoint]] = {}
+        for point in self.points:
+            texts.setdefault(point.rank, []).append(point)
+        return tuple((texts[rank][0], len(texts[rank])) for rank in sorted(texts)[:count])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Membership inference: which texts were in the training data?"""
 
+import math
+from collections import Counter
 from typing import ClassVar, Final
 
 from reticent.app.audit.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
@@ -19,6 +21,7 @@ from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.model import Floats
 
 DELTA: Final = 1e-5  # of an ε lower bound where no guarantee names one
+_UNLIKELY_COINS: Final = 1e-6  # chance of such a split by coins of records, below which nobody threw them
 _COMPARED_TEXTS: Final = 64  # of either side, on which two tokenizers are compared
 
 
@@ -39,7 +42,8 @@ class Membership:
         attacks, skipped = membership_attacks(subject)
         passes = 2 + any(one.needs_reference for one in attacks) + any(one.needs_distributions for one in attacks)
         metrics = ["auc", *(f"tpr_at_fpr_{rate:g}" for rate in settings.rates)]
-        lines = [*skipped, *few_targets(self.name, subject, settings, sides=(members, others), scores=len(attacks))]
+        sides = membership_targets(subject, settings, sizes.records).sides(settings)
+        lines = [*skipped, *few_targets(self.name, subject, settings, sides=sides, scores=len(attacks))]
         if reason := why_no_one_run(subject, settings):
             lines.append(skip("membership: ε lower bound", "inclusion by coin", reason))
         else:
@@ -111,7 +115,23 @@ def why_no_one_run(subject: Subject, settings: AuditSettings) -> str:
         return "each record must have been trained on or held out by its own fair coin; say so with --by-coin"
     if subject.guarantee is not None and subject.guarantee.neighbours is not Neighbours.ADD_REMOVE:
         return "the guarantee speaks of replaced units, the bound of added or removed ones"
+    if looks_like_coins_of_owners(subject):
+        return (
+            "no owner has records on both sides: coins were thrown for owners, the bound needs one for each record"
+        )
     return ""
+
+
+def looks_like_coins_of_owners(subject: Subject) -> bool:
+    """Whether fair coins for every record would hardly ever have left every owner on one side.
+
+    The bound rests on the coins alone: scores of one owner may depend on each other in any way, but a coin that
+    many records share is one coin. n records of an owner fall on one side with chance 2^(1 − n).
+    """
+    sizes = Counter(record.owner for side in (subject.training, subject.held_out) for record in side)
+    if subject.splits_owners:
+        return False
+    return sum(1 - size for size in sizes.values()) * math.log(2.0) < math.log(_UNLIKELY_COINS)
 
 
 def one_run_delta(subject: Subject) -> float:

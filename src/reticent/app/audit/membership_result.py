@@ -1,7 +1,11 @@
 """From membership scores to findings: on records and owners, beside the control by words, with what power there is.
 
-Whether so many members and non-members can show anything at a false-positive rate depends on their numbers alone,
-so rates that cannot take no share of the error: their findings are void, and the plan says how many it would take.
+Where records name owners, these are what is taken as independent: intervals and p-values are by owner, unless each
+record was included by its own coin. Where none are named every record is taken as independent, and a note says so.
+
+Whether so many members and non-members can show anything at a false-positive rate depends on their numbers and
+owners alone, so rates that cannot take no share of the error: their findings are void, and the plan says how many
+it would take.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.app.audit.attack import SCHEMA_VERSION, Lines, skip
 from reticent.app.audit.settings import AuditSettings
@@ -19,7 +22,7 @@ from reticent.auditing.control import Control, bag_of_words_control, permutation
 from reticent.auditing.groups import score_owners
 from reticent.auditing.intervals import shared_confidence
 from reticent.auditing.membership_metrics import MembershipSetting, membership_findings
-from reticent.auditing.roc import tpr_at_fpr
+from reticent.auditing.roc import Owners, tpr_at_fpr
 from reticent.core.document import number_to_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
@@ -58,32 +61,35 @@ class ScoredTargets:
 
     def confidence(self, subject: Subject, settings: AuditSettings, *, more: int = 0) -> float:
         """Confidence of each interval, if those of all scores and `more` others hold together."""
-        members = int(self.targets.is_member.sum())
-        sides = members, len(self.targets.records) - members
+        sides = self.targets.sides(settings)
         return powerful_rates(subject, settings, sides=sides, scores=len(self.scores), more=more)[1]
 
     def findings(self, subject: Subject, settings: AuditSettings, *, confidence: float) -> Iterator[Finding]:
         """Findings on records, and on owners where a guarantee speaks of them; each at `confidence`."""
         is_member, control = self.targets.is_member, self.control
+        owners = self.targets.clusters(settings)
+        whose = None if owners is None else self.targets.owners
         for name, values in self.scores.items():
             randomness = settings.randomness(f"permutations {name}")
-            p_value = permutation_p_value(values, is_member, randomness=randomness, permutations=199)
+            p_value = permutation_p_value(values, is_member, randomness=randomness, permutations=199, owners=whose)
             notes = (
                 f"chance of such an AUC if membership were by chance: p = {p_value:.3g}",
                 f"words alone: AUC {control.auc.value:.3f}, p = {control.p_value:.3g}",
+                independence(owners, settings),
             )
             setting = MembershipSetting(
                 attack=name, access=self.access[name], confidence=confidence, void=control.void, notes=notes
             )
-            measured = membership_findings(values, is_member, setting=setting, rates=settings.rates)
-            yield from _without_power(measured, is_member)
+            measured = membership_findings(values, is_member, setting=setting, rates=settings.rates, owners=owners)
+            yield from _without_power(measured, self.targets.sides(settings))
             if speaks_of_owners(subject):
                 owned = score_owners(values, is_member, owners=self.targets.owners)
                 of_owners = replace(setting, attack=f"{name}, owners", unit=Unit.OWNER, notes=())
                 measured = membership_findings(
                     owned.scores, owned.is_member, setting=of_owners, rates=settings.rates
                 )
-                yield from _without_power(measured, owned.is_member)
+                inside = int(owned.is_member.sum())
+                yield from _without_power(measured, (inside, len(owned.is_member) - inside))
 
     def to_json(self) -> dict[str, Any]:
         """Scores by record id; no text."""
@@ -98,6 +104,15 @@ class ScoredTargets:
                 "void": self.control.void,
             },
         }
+
+
+def independence(owners: Owners | None, settings: AuditSettings) -> str:
+    """What intervals and p-values take as independent, for a note."""
+    if owners is not None:
+        return f"interval and p-value by owner: {owners.count} owners, taken as independent"
+    if settings.by_coin:
+        return "each record was included by its own coin: records are taken as independent"
+    return "no owner has several of these records: records are taken as independent"
 
 
 def speaks_of_owners(subject: Subject) -> bool:
@@ -129,7 +144,7 @@ def fewest_targets(rate: float, *, confidence: float) -> int | None:
 def powerful_rates(
     subject: Subject, settings: AuditSettings, *, sides: tuple[int, int], scores: int, more: int = 0
 ) -> tuple[tuple[float, ...], float]:
-    """The rates at which so many members and non-members can show anything, and the confidence of each interval."""
+    """The rates at which so many independent targets can show anything, and the confidence of each interval."""
     rates = settings.rates
     while True:
         intervals = scores * (1 + len(rates)) * (1 + speaks_of_owners(subject)) + more
@@ -149,15 +164,16 @@ def few_targets(
     for rate in (rate for rate in settings.rates if rate not in rates):
         least = fewest_targets(rate, confidence=confidence)
         reason = (
-            f"{sides[0]:,} members and {sides[1]:,} non-members are too few; about {least:,} of each are needed"
+            f"{sides[0]:,} members and {sides[1]:,} non-members (independent ones, where owners have several) are "
+            f"too few; about {least:,} of each are needed"
         )
         lines.append(skip(f"{name}: tpr_at_fpr_{rate:g}", "enough records", reason))
     return tuple(lines)
 
 
-def _without_power(findings: Sequence[Finding], is_member: NDArray[np.bool_]) -> Iterator[Finding]:
+def _without_power(findings: Sequence[Finding], sides: tuple[int, int]) -> Iterator[Finding]:
     """The findings, a rate void where not even scores that part the sides wholly would show more than chance."""
-    members, others = int(is_member.sum()), int((~is_member).sum())
+    members, others = sides
     for finding in findings:
         rate = finding.null if finding.metric.startswith("tpr_at_fpr_") else None
         if (
@@ -165,6 +181,8 @@ def _without_power(findings: Sequence[Finding], is_member: NDArray[np.bool_]) ->
             and not finding.void
             and not has_power(members, others, rate=rate, confidence=finding.confidence)
         ):
-            few = f"{members} members and {others} non-members are too few to tell any attack from chance"
+            few = (
+                f"{members} independent members and {others} non-members are too few to tell any attack from chance"
+            )
             finding = replace(finding, void=f"{few} at a false-positive rate of {rate:g}")
         yield finding

@@ -39,7 +39,8 @@ class Neighbourhood:
             forward_tokens=round((members + others) * mean * (1 + 1.5 * _COPIES)),
             metrics=("auc", *(f"tpr_at_fpr_{rate:g}" for rate in settings.rates)),
         )
-        return (line, *few_targets(self.name, subject, settings, sides=(members, others), scores=1))
+        sides = membership_targets(subject, settings, sizes.records).sides(settings)
+        return (line, *few_targets(self.name, subject, settings, sides=sides, scores=1))
 
     def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
         """Findings of the one score."""

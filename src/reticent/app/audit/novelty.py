@@ -53,6 +53,7 @@ class Novelty:
             randomness=settings.randomness("novelty"),
             sizes=_WORDS,
             confidence=settings.attack_confidence,
+            owners=[record.owner for record in held_out],
         )
         if not findings:
             raise NothingToAttack(f"no text has {min(_WORDS)} words")

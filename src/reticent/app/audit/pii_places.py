@@ -165,7 +165,7 @@ def _against_membership(
     attack = Loss() if subject.base is None else Calibrated()
     texts = [target.text() for target in targets]
     scores = attack.score(TargetScores(texts, scoring_model(subject), reference=subject.base))
-    estimate = success_auc(scores, game.hits(1), confidence=setting.confidence)
+    estimate = success_auc(scores, game.hits(1), confidence=setting.confidence, owners=game.owners)
     if estimate is None:
         return []
     measure = f"chance that a reconstructed target has the higher membership score ({attack.name})"

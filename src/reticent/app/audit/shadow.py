@@ -70,7 +70,9 @@ class Shadow:
             forward_tokens=round(tokens),
             metrics=("auc", *(f"tpr_at_fpr_{rate:g}" for rate in settings.rates)),
         )
-        return (line, *few_targets(self.name, subject, settings, sides=(members, others), scores=len(_SCORES)))
+        inside, outside = membership_targets(subject, settings, sizes.records).sides(settings)
+        sides = inside, outside - outside // _POPULATION
+        return (line, *few_targets(self.name, subject, settings, sides=sides, scores=len(_SCORES)))
 
     def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
         """Train the shadows, score, throw them away."""

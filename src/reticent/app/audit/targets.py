@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from reticent.app.audit.settings import AuditSettings
 from reticent.app.audit.subject import Subject
+from reticent.auditing.roc import Owners
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 
@@ -50,6 +51,24 @@ class Targets:
     def owners(self) -> list[str]:
         """The owner of each."""
         return [record.owner for record in self.records]
+
+    def clusters(self, settings: AuditSettings) -> Owners | None:
+        """The owners, where they are what is independent; None where each has one target, or coins chose records.
+
+        Where every record was included by its own coin, membership is independent of the owner: chance differences
+        between the sides are those of independent records or smaller. Such coins leave owners on both sides; where
+        there are none, owners were drawn and not records, whatever was said.
+        """
+        owners = Owners.of(self.owners, self.is_member)
+        return None if owners is not None and settings.by_coin and owners.has_mixed else owners
+
+    def sides(self, settings: AuditSettings) -> tuple[int, int]:
+        """Independent members and non-members that say as much as these."""
+        owners = self.clusters(settings)
+        if owners is not None:
+            return owners.effective
+        members = int(self.is_member.sum())
+        return members, len(self.records) - members
 
 
 def membership_targets(subject: Subject, settings: AuditSettings, count: int) -> Targets:

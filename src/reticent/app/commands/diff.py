@@ -1,6 +1,6 @@
 """`reticent diff`: what an update from one snapshot to the next gives away of the text it was made with."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,12 +27,15 @@ def diff(
     ] = None,
     untouched: Annotated[
         Path | None,
-        typer.Option("--untouched", help="Text that was not in the update, for a null.", metavar="FILE"),
+        typer.Option("--untouched", help="Text that was not in the update, to compare with.", metavar="FILE"),
     ] = None,
     null: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--null", help="Model of BEFORE's data trained from another seed, for a null.", metavar="MODEL"
+            "--null",
+            help="Snapshot made from BEFORE as AFTER was, from another seed, without the update's text. "
+            "Repeatable: a verdict needs 19, or 24 with --data and --untouched.",
+            metavar="MODEL",
         ),
     ] = None,
     then: Annotated[
@@ -81,7 +84,8 @@ def diff(
     fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": "owner", "format": format}
     corpora = [None if path is None else corpus_at(path, **fields).load() for path in (data, untouched)]
     names = [before, after, *(then or [])]
-    models = _open([*names, *([] if null is None else [null])])
+    nulls = _open(null or [])
+    models = list(_open(names))
     settings = DiffSettings(
         length=length,
         width=width,
@@ -93,12 +97,12 @@ def diff(
         halving=halving,
         seed=seed,
     )
-    known = Known(update=corpora[0], untouched=corpora[1], null=None if null is None else models[-1])
+    known = Known(update=corpora[0], untouched=corpora[1], nulls=nulls)
     config = {
         "snapshots": names,
         "data": None if data is None else str(data),
         "untouched": None if untouched is None else str(untouched),
-        "null": null,
+        "null": null or [],
         "length": length,
         "width": width,
         "groups": groups,
@@ -109,16 +113,16 @@ def diff(
         "top": top,
         "reveal": reveal,
     }
-    return _run(models[: len(names)], settings, Output(as_json=as_json), out=out, config=config, known=known)
+    return _run(models, settings, Output(as_json=as_json), out=out, config=config, known=known)
 
 
-def _open(names: Sequence[str]) -> "list[LanguageModel]":
-    """The models of these names; all are found before the first is loaded."""
+def _open(names: Sequence[str]) -> "Iterator[LanguageModel]":
+    """The models of these names, each loaded when it is asked for; all are found before."""
     from reticent.app.audit.subject import find_model
     from reticent.models.loading import load_model
 
     places = [find_model(name) for name in names]
-    return [load_model(place.source, name=name) for name, place in zip(names, places, strict=True)]
+    return (load_model(place.source, name=name) for name, place in zip(names, places, strict=True))
 
 
 def _run(
@@ -169,20 +173,37 @@ def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> lis
     first, second = (step.after, step.before) if settings.removed else (step.before, step.after)
     lines: list[object] = [table(f"Phrases {what} the update {first} → {second}", columns, rows), ""]
     lines.append(_coverage(step, settings))
-    lines += [f"Null: {n.source}: at most {n.highest:.3g} in {n.phrases:,} phrases." for n in step.nulls]
-    if not step.nulls:
-        lines.append("No null was given: drift by chance is not told apart (--null, --untouched).")
-    elif step.above_null == 0:
-        lines.append("Nothing above the null.")
-    else:
-        lines.append(f"{step.above_null} of {len(step.phrases)} phrases lie above the null.")
+    lines += _verdict(step)
     for finding in step.findings[1:]:
+        if finding.void:
+            lines.append(f"{finding.metric}: no verdict.")
+            continue
         null_value = "–" if finding.null is None else f"{finding.null:.3g}"
         lines.append(
             f"{finding.metric}: {finding.value:.3g} ({finding.low:.3g} … {finding.high:.3g}) of {finding.n:,}, "
             f"null {null_value}."
         )
     return [*lines, "No finding proves that an update gives nothing away.", ""]
+
+
+def _verdict(step: "UpdateStep") -> list[str]:
+    """What the null snapshots say of the phrases, or why they say nothing."""
+    from reticent.auditing.update_findings import why_no_verdict
+
+    test, lines = step.test, []
+    if step.untouched is not None:
+        lines.append(
+            f"{step.untouched.phrases:,} phrases of untouched text score at most {step.untouched.score:.3g}."
+        )
+    if test.nulls:
+        highest = max(null.score for null in test.nulls)
+        lines.append(f"The same search with {len(test.nulls)} null snapshots finds at most {highest:.3g}.")
+    if not test.decides:
+        return [*lines, f"No verdict: {why_no_verdict(test)} (--null)."]
+    level = f"at {1.0 - test.level:.0%} for all phrases together"
+    if step.above_null == 0:
+        return [*lines, f"Nothing above the null {level}."]
+    return [*lines, f"{step.above_null} of {len(step.phrases)} phrases lie above the null {level}."]
 
 
 def _coverage(step: "UpdateStep", settings: "DiffSettings") -> str:
@@ -202,6 +223,7 @@ def _row(step: "UpdateStep", place: int, one: "FoundPhrase", *, reveal: bool) ->
     shown = " ".join(step.texts[place].split()) if reveal else f"#{place} ({len(one.scores.tokens)} tokens)"
     held = "–" if one.holders is None else ("no" if not one.holders else f"yes, {len(one.holders)} records")
     above = "–" if one.is_above_null is None else ("above" if one.is_above_null else "within")
+    above += "" if one.is_above_null is None or one.p_value is None else f", p = {one.p_value:.2g}"
     return (
         shown,
         one.group,

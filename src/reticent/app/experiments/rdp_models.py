@@ -239,7 +239,7 @@ def _map(parameters: Values, randomness: Randomness) -> Values:
         "groups": {
             group.name: {"x": group.log_probs.tolist(), "y": group.calibrated.tolist()} for group in drawn.groups
         },
-        "worst": [[row.tokens, row.emission, row.calibrated, row.standing] for row in drawn.worst(5)],
+        "worst": [[row.tokens, row.emission, row.calibrated, row.gain] for row in drawn.worst(5)],
     }
 
 
@@ -249,8 +249,13 @@ def _render_map(results: Mapping[str, Values]) -> Rendering:
     others = groups["held-out"]["y"]
     spread = math.sqrt(sum((y - means["held-out"]) ** 2 for y in others) / len(others))
     rows = tuple(
-        (str(tokens), f"10^{emission / math.log(10.0):.1f}", f"{calibrated:+.2f}", f"{standing:.2f}")
-        for tokens, emission, calibrated, standing in results["map"]["worst"]
+        (
+            str(tokens),
+            f"10^{emission / math.log(10.0):.1f}",
+            f"{calibrated:+.2f}",
+            f"10^{gain / math.log(10.0):.1f}",
+        )
+        for tokens, emission, calibrated, gain in results["map"]["worst"]
     )
     lines = tuple(
         Line(name=name, x=tuple(one["x"]), y=tuple(one["y"]), is_marked=True, is_joined=False)
@@ -277,8 +282,8 @@ def _render_map(results: Mapping[str, Values]) -> Rendering:
         ),
         tables=(
             Grid(
-                "The worst corner, as table 1 (texts are not shown)",
-                ("tokens", "probability", "calibrated loss", "standing"),
+                "The texts most at risk, as table 1 (texts are not shown)",
+                ("tokens", "probability", "calibrated loss", "gained"),
                 rows,
             ),
         ),
