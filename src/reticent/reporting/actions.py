@@ -20,10 +20,10 @@ _SEEN: Final = math.log(0.01)  # a record that appears in the attacker's samples
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A record and what to do about it."""
+    """A record and what to do about it; `stands_out` None where no held-out record tells."""
 
     point: RiskPoint
-    stands_out: bool
+    stands_out: bool | None
     actions: tuple[str, ...]
 
 
@@ -35,21 +35,23 @@ def worst_records(run: RunReport, count: int = WORST) -> tuple[Advice, ...]:
         return ()
     stands_out = outstanding(risk_map)
     order = sorted(training.points, key=lambda point: (-(point.standing or 0.0), -point.emission))[:count]
-    return tuple(_advice(point, run, stands_out=stands_out(point)) for point in order)
+    return tuple(
+        _advice(point, run, stands_out=None if stands_out is None else stands_out(point)) for point in order
+    )
 
 
-def outstanding(risk_map: RiskMap) -> Callable[[RiskPoint], bool]:
-    """Whether a record is beyond its kind in either direction; never, without held-out records to tell."""
+def outstanding(risk_map: RiskMap) -> Callable[[RiskPoint], bool] | None:
+    """Whether a record is beyond its kind in either direction; None where no held-out record can tell."""
     held_out = risk_map.group("held-out")
     if held_out is None or not held_out.points:
-        return lambda _: False
+        return None
     place = int(_SHARE_BEYOND * len(held_out.points))
     lowest_loss = sorted(point.calibrated for point in held_out.points)[place]
     likeliest = sorted((point.emission for point in held_out.points), reverse=True)[place]
     return lambda point: point.calibrated < lowest_loss or point.emission > likeliest
 
 
-def _advice(point: RiskPoint, run: RunReport, *, stands_out: bool) -> Advice:
+def _advice(point: RiskPoint, run: RunReport, *, stands_out: bool | None) -> Advice:
     actions = []
     if point.facts is not None and point.facts.copies > 1:
         actions.append(f"Deduplicate: the text stands {point.facts.copies} times.")
@@ -58,9 +60,11 @@ def _advice(point: RiskPoint, run: RunReport, *, stands_out: bool) -> Advice:
     if stands_out and point.log_chance >= _SEEN:
         actions.append("Take it out and retrain; until then filter it from answers.")
     if stands_out and run.guarantee is None:
-        actions.append("Or retrain with a guarantee: --method dp-sgd, or crt where secrets are known.")
+        actions.append("Retrain with a guarantee: --method dp-sgd, or crt where secrets are known.")
     elif stands_out:
         actions.append("Retrain with a smaller ε if this is too much.")
-    if not stands_out and point.log_chance >= _SEEN:
+    if stands_out is False and point.log_chance >= _SEEN:
         actions.append("Likely, as its kind is: look whether it is a template.")
+    if stands_out is None and point.log_chance >= _SEEN:
+        actions.append("Likely to be said: audit with held-out text to tell whether its whole kind is.")
     return Advice(point, stands_out, tuple(actions) or ("None suggested by these numbers.",))

@@ -31,7 +31,10 @@ MEASURE: Final = "steps"
 
 PUBLIC_MAKING: Final = "the tokenizer and the initial model were made without the private text"
 NO_TUNING: Final = "hyper-parameters were not chosen by looking at the private text"
-SEEDED: Final = "sampling and noise were drawn from a known seed: an experiment, nothing that may be released"
+SEEDED: Final = (
+    "nobody who sees the model knows the seed that sampling and noise were drawn from; this run is an experiment "
+    "and must not be released"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

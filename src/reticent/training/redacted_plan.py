@@ -41,10 +41,10 @@ _EVERYWHERE: Final = (
     "same characters wherever it stands"
 )
 _NOT_LOCAL: Final = (
-    "a policy reads the words around a span, so what it finds may change where a secret is masked: assumed not to, "
-    "and not checked"
+    "masking a secret changes nothing of what the policies find elsewhere, though one of them reads the words "
+    "around a span (not checked)"
 )
-_ALL_PRIVATE: Final = "without a conservative policy every record is trained with noise"
+_ALL_PRIVATE: Final = "every record is trained with noise, as there is no conservative policy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class RedactedPlan:
         neighbours differ in one private record); the rest follows in `accounting.confidentiality`.
         """
         missed = missed_secret_of(self.private.event, self.private.delta)
-        assumes = [*missed.assumes, NO_TUNING, self.misses.origin]
+        assumes = [*missed.assumes, NO_TUNING, *([self.misses.origin] if self.misses.origin else [])]
         if not self.policies.is_local:
             assumes.append(_NOT_LOCAL)
         if not self.policies.has_conservative:
