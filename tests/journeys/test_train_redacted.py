@@ -145,7 +145,10 @@ def test_without_a_conservative_policy_everything_is_trained_with_noise(files, t
     assert plan["public"] is None
     assert plan["private"]["units"] == 48
     # A miss rate that was neither given nor measured is taken as 1: nothing is assumed of it.
-    assert not any("miss" in line or "given" in line for line in done.guarantee.assumes)
+    assert not any("miss rate" in line or "misses at most" in line for line in done.guarantee.assumes)
+    given = config_of(files, conservative_policy=None, conservative_miss_rate=None, epochs=1.0, miss_rate=0.2)
+    assumed = training_run.preview(given).guarantee.assumes
+    assert "the policy misses at most 0.2 of all secrets (given, not measured)" in assumed
     assert done.beside["bayesian"].epsilon == pytest.approx(done.guarantee.epsilon)
 
 
