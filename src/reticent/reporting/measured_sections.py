@@ -47,7 +47,7 @@ def risk_section(report: Report) -> Section:
     """Which records a lazy attacker would get, and which of those the model has memorised."""
     lead = (
         "Every point is a record. To the right: likelier to be said by the model. Upwards: better known to this "
-        "model than to the one it started from. The upper right corner is the worst. Hover for the "
+        "model than to the base. The upper right corner is the worst. Hover for the "
         "record’s id and its covered text."
     )
     return Section("risk", "Risk map", lead, for_every_run(report, "risk", "Risk map", _risk_chart))

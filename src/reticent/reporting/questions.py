@@ -203,7 +203,7 @@ def scale_of(metric: str) -> Scale:
 
 def adversary(finding: Finding) -> str:
     """Who could do it."""
-    return _WHO.get(finding.access, f"somebody with access to {finding.access.name.lower()}")
+    return _WHO[finding.access]
 
 
 def asked(runs: Sequence[RunReport]) -> tuple[Question, ...]:
