@@ -128,10 +128,14 @@ def _misses(config: TrainConfig, policy: Policy, conservative: Policy | None) ->
             "what both policies miss, the policy misses too",
             found=f"--conservative-miss-rate {both:g} above --miss-rate {rate:g}",
         )
-    return MissRates(policy=rate, both=both, origin=_given(asked.miss_rate, None if conservative is None else both))
+    return MissRates(
+        policy=rate,
+        both=both,
+        origin=condition_of_given_rates(asked.miss_rate, None if conservative is None else both),
+    )
 
 
-def _given(policy: float | None, both: float | None) -> str:
+def condition_of_given_rates(policy: float | None, both: float | None) -> str:
     """The condition that given rates put on the guarantee; none where the policy is taken to miss everything."""
     rates = [f"the policy misses at most {policy:g} of all secrets"] if policy is not None else []
     rates += [f"both policies miss at most {both:g} of all secrets"] if both is not None else []
