@@ -1,5 +1,6 @@
 #!/bin/sh
-# A gate: exit code 0 within limits, 1 if a limit was passed or a guarantee refuted, 2 if something must be fixed.
+# A release gate. Exit code 0: every requirement is met. 1: a limit is exceeded, or the interval does not lie within it
+# (undecided: too few targets), or the metric was not measured, or a guarantee is refuted. 2: something must be fixed.
 #
 #   MODEL=models/candidate PRIVATE=/srv/private examples/audit_gate.sh
 #
@@ -11,5 +12,5 @@ out=$(mktemp -d "$PRIVATE/audit-XXXXXX")
 exec reticent audit "$MODEL" \
     --train "$PRIVATE/train.jsonl" --holdout "$PRIVATE/held-out.jsonl" --canaries "$PRIVATE/canaries.json" \
     --attacks "${ATTACKS:-exposure,membership}" --records "${RECORDS:-1000}" \
-    --fail-if "exposure>3" --fail-if "auc>0.6" \
+    --require "largest_exposure<=${EXPOSURE:-12}" --require "auc<=${AUC:-0.6}" \
     --out "$out"

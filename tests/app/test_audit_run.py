@@ -224,7 +224,10 @@ def test_the_run_directory_holds_the_findings_and_no_secret_or_text(learnt, tmp_
     document = json.loads((run.path / "findings.json").read_text())
     assert document == json.loads(json.dumps(audit_to_json(audit, subject=which, settings=SETTINGS, gate=gate)))
     assert tuple(Finding.from_json(entry) for entry in document["findings"]) == audit.findings
-    assert [result["passed"] for result in document["gate"]] == [True, False]
+    assert [(result["outcome"], result["fails"]) for result in document["gate"]] == [
+        ("exceeded", True),
+        ("undecided", False),
+    ]
     for stored, one in zip(document["comparisons"], audit.comparisons, strict=True):
         assert document["findings"][stored["finding"]] == one.finding.to_json()
     assert RunDirectory.open(run.path).information()["results"]["refuted"] == len(audit.refuted) > 0

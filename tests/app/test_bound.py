@@ -1,7 +1,6 @@
 """`reticent bound`: the documented commands, their numbers, their sentences and their refusals."""
 
 import json
-import math
 
 import pytest
 
@@ -214,11 +213,57 @@ def test_plot_draws_the_figure(tmp_path, capsys):
     assert "length of the secret (bits)" in drawn
 
 
-def test_curves_of_the_figure_fall_below_the_traditional_ones_and_never_pass_the_secret():
-    from reticent.app.bounds import Training
-    from reticent.app.figures import leaked_bits, traditional_bits
+@pytest.fixture(scope="module")
+def plotted():
+    """The document that the text is made from, and the curves of its figure."""
+    from reticent.app.bounds import Training, dp_sgd_bound
+    from reticent.app.figures import dp_sgd_curves
 
-    training = Training(noise_multiplier=1.0, sampling_rate=0.01, steps=100, delta=1e-5)
-    for bits in (1.0, 10.0, 50.0):
-        assert leaked_bits(training, bits) <= min(bits, traditional_bits(training, bits)) * (1 + 1e-9)
-    assert math.isfinite(traditional_bits(training, 50.0))
+    training = Training(noise_multiplier=1.0, sampling_rate=0.02, steps=200, delta=1e-5)
+    sizes = [20.0]
+    return training, dp_sgd_bound(training, sizes), dp_sgd_curves(training, sizes)
+
+
+def test_every_panel_of_the_figure_holds_the_numbers_that_the_text_quotes(plotted):
+    """The figure once drew the Rényi bound alone while the text quoted the least of four."""
+    training, document, curves = plotted
+    epsilon = min(document["epsilon"].values())
+    for entry in document["leakage"]:
+        bits, quoted = entry["secret_bits"], entry["leaked_bits"]
+        assert {one.secret_bits: one.least for one in curves.by_length}[bits] == quoted
+        assert dict(curves.by_steps[bits])[float(training.steps)] == quoted
+        assert dict(curves.by_epsilon[bits])[epsilon] == quoted
+        assert quoted in [one.least for one in curves.quoted]
+
+
+def test_broken_twin_the_renyi_bound_alone_is_another_curve(plotted):
+    _, document, curves = plotted
+    (quoted,) = (entry["leaked_bits"] for entry in document["leakage"] if entry["secret_bits"] == 20.0)
+    (drawn,) = (one for one in curves.by_length if one.secret_bits == 20.0)
+    assert drawn.rdp > quoted + 0.1
+
+
+def test_the_figure_is_drawn_for_as_many_copies_as_the_text_speaks_of(monkeypatch):
+    from reticent.app import figures
+    from reticent.app.bounds import Training, dp_sgd_bound
+    from reticent.app.figures import dp_sgd_curves
+
+    monkeypatch.setattr(figures, "_LENGTHS", (10.0,))
+    monkeypatch.setattr(figures, "_NOISES", (1.0,))
+    monkeypatch.setattr(figures, "_STEPS", (1.0,))
+    training = Training(noise_multiplier=2.0, sampling_rate=0.01, steps=20, delta=1e-5)
+    (entry,) = dp_sgd_bound(training, [20.0], copies=3)["leakage"]
+    curves = dp_sgd_curves(training, [20.0], copies=3)
+    assert [one.least for one in curves.quoted] == [entry["leaked_bits"]]
+    assert {one.copies for one in curves.by_length} == {3}
+
+
+def test_curves_of_the_figure_never_pass_the_secret_or_the_traditional_bound(plotted):
+    _, _, curves = plotted
+    for one in curves.by_length:
+        assert one.least <= min(one.secret_bits, one.traditional) * (1 + 1e-9)
+    for lines in (curves.by_steps, curves.by_epsilon):
+        for bits, points in lines.items():
+            leaked = [y for _, y in points]
+            assert leaked == sorted(leaked)
+            assert leaked[-1] <= bits

@@ -55,7 +55,7 @@ def first(story):
     """The first audit, as a user runs it, with everything on."""
     return reticent(
         *audit(story, story / "run", story / "first", "--canaries", story / "key.json", "--json"),
-        *("--fail-if", "auc>0.6", "--fail-if", "auc>=1"),
+        *("--fail-if", "auc>0.6", "--fail-if", "auc>=1", "--require", "auc<=0.6", "--require", "auc<=1"),
     )
 
 
@@ -68,7 +68,13 @@ def test_what_was_learnt_is_found_and_the_gate_says_so(story, first):
     assert {("largest_exposure", "canary exposure"), ("auc", "loss"), ("auc", "wbc")} <= above
     exposure = next(one for one in findings if one.metric == "exposure")
     assert exposure.value > 15.0  # of 19.93 bits
-    assert [result["passed"] for result in document["gate"]] == [True, False]
+    outcomes = [(result["option"], result["outcome"], result["fails"]) for result in document["gate"]]
+    assert outcomes[0] == ("--require", "exceeded", True)
+    assert outcomes[1] == ("--require", "within", False)
+    assert outcomes[2] == ("--fail-if", "exceeded", True)
+    assert outcomes[3] in (("--fail-if", "undecided", False), ("--fail-if", "within", False))
+    assert json.loads((story / "first" / "run.json").read_text())["results"]["limits_failed"] == 2
+    assert "passed" not in first.stdout
     assert document["base"]["name"] == "embedded"  # what run.json says the run started from
     assert document["guarantee"] is None
     assert document["comparisons"] == []
@@ -76,7 +82,7 @@ def test_what_was_learnt_is_found_and_the_gate_says_so(story, first):
 
 def test_a_second_audit_comes_from_the_cache(story, first, tmp_path, capsys):
     again = audit(story, story / "run", tmp_path / "again", "--canaries", story / "key.json", "--json")
-    assert cli.run(again) == 0  # without a limit there is nothing to pass
+    assert cli.run(again) == 0  # without a limit nothing can be exceeded
     document = document_of(capsys)
     assert document["cached"] == ["exposure", "codes", "membership", "lazy", "extraction", "generation"]
     assert document["findings"] == json.loads(first.stdout)["findings"]
@@ -120,10 +126,29 @@ def test_the_tables_say_what_was_planned_skipped_and_found(story, first, tmp_pat
     assert shown.count("above null") == shown.count("not above null") > 0  # it never saw the dialogues
 
 
+def test_a_wide_interval_raises_no_alarm_and_meets_no_requirement(story, tmp_path, capsys):
+    """The embedded model never saw the dialogues: the interval of its AUC holds both 0.5 and 0.6."""
+    few = ("--attacks", "membership", "--records", "8")
+    assert cli.run(audit(story, "embedded", tmp_path / "alarm", *few, "--fail-if", "auc>0.6")) == 0
+    assert "--fail-if auc>0.6: UNDECIDED" in capsys.readouterr().out
+    assert cli.run(audit(story, "embedded", tmp_path / "gate", *few, "--require", "auc<=0.6")) == 1
+    assert "--require auc<=0.6: UNDECIDED" in capsys.readouterr().out
+
+
+def test_a_required_metric_that_was_not_measured_fails_with_a_sentence(story, tmp_path, capsys):
+    """So few records say nothing of a rate of 0.1: every measurement of it is void."""
+    few = ("--attacks", "membership", "--records", "8", "--require", "tpr_at_fpr_0.1<=0.9")
+    assert cli.run(audit(story, "embedded", tmp_path / "gate", *few)) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--require tpr_at_fpr_0.1<=0.9: NOT MEASURED: every measurement is void" in shown
+    assert "does not meet a requirement" in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--fail-if", "tpr>0.5"), "does not measure: tpr"),
+        (("--require", "tpr<=0.5"), "--require names a metric that this audit does not measure: tpr"),
         (("--fail-if", "auc~0.5"), "a metric, a comparison and a number"),
         (("--attacks", "exposre"), "unknown attack"),
         (("--attacks", "exposure"), "no attack can run"),

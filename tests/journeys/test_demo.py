@@ -1,10 +1,12 @@
 """The demo's story, small: undefended leaks, the defended stay within what was proved, the page stands."""
 
+import dataclasses
 import json
 import math
 
 import pytest
 
+from reticent.accounting.ceiling import compare
 from reticent.app import cli
 from reticent.app.demo.answers import PrivateAnswers
 from reticent.app.demo.corpora import messages, split_customers, write_corpora
@@ -86,11 +88,38 @@ def test_the_ceiling_of_planted_numbers_is_the_sum_over_numbers():
 
 
 def test_a_model_that_says_more_numbers_than_was_proved_possible_is_refuted():
-    assert told(said(2, 100), promise(1.0)).verdicts == [Verdict.REFUTED]
+    assert told(said(2, 100), promise(1.0)).verdicts == {Verdict.REFUTED: 1}
     assert not told(said(0, 100), promise(1.0)).is_refuted
-    assert told(said(100, 100), None).verdicts == []
+    assert told(said(100, 100), None).verdicts == {}
     story = Story((told(said(2, 100), promise(1.0)),), 19.9, None, None)
     assert dict(table_rows(story))["measured ≤ proved"] == ["REFUTED"]
+
+
+def last_line(*models: Told) -> list[str]:
+    return dict(table_rows(Story(models, 19.9, None, None)))["measured ≤ proved"]
+
+
+def test_the_last_line_says_yes_only_of_ceilings_that_could_be_refuted():
+    """A ceiling of 100 % allows everything: 3 findings below such ceilings were once told as "yes (3)"."""
+    everything = told(said(0, 100), promise(50.0))
+    assert everything.allowed == 1.0
+    assert last_line(told(said(0, 100), promise(1.0)), everything, told(said(0, 100), None)) == [
+        "yes (1)",
+        "vacuous",
+        "–",
+    ]
+    area = dataclasses.replace(said(50, 100), metric="auc", unit=Unit.OWNER)
+    mixed = dataclasses.replace(
+        everything, comparisons=(compare(area, promise(50.0)), compare(area, promise(1.0)), compare(area, part()))
+    )
+    assert mixed.verdicts == {Verdict.VACUOUS: 2, Verdict.CONSISTENT: 1, Verdict.NOT_COMPARABLE: 1}
+    assert last_line(mixed) == ["yes (1)"]
+    assert mixed.to_json()["verdicts"] == {"consistent": 1, "refuted": 0, "vacuous ceiling": 2, "not comparable": 1}
+
+
+def part() -> Guarantee:
+    """A promise for another unit than the findings have."""
+    return dataclasses.replace(promise(1.0), unit=Unit.PART)
 
 
 def test_a_finding_above_its_null_is_marked_and_one_that_is_void_is_not_shown():

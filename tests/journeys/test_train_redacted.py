@@ -89,8 +89,9 @@ def test_measured_miss_rates_are_upper_ends_and_make_the_worst_case_infinite(fil
     assert found["guarantees"]["bayesian"]["delta"] == pytest.approx(misses["both"] + misses["policy"] * 1e-4)
     assert cli.run(["train", *map(str, redacted(files, "--labelled", files / "labelled.jsonl", "--dry-run"))]) == 0
     said = capsys.readouterr().out
-    assert "Proved: nothing, ε = ∞, for a secret that both policies miss" in said
-    assert "Beside it (missed): Proved: (" in said
+    assert "Would be proved: nothing, ε = ∞, for a secret that both policies miss" in said
+    assert "Would be proved beside it (missed): (" in said
+    assert "Proved" not in said
 
 
 def config_of(files, **training):
@@ -143,7 +144,11 @@ def test_without_a_conservative_policy_everything_is_trained_with_noise(files, t
     plan = json.loads((tmp_path / "run" / "training.json").read_text())["plan"]
     assert plan["public"] is None
     assert plan["private"]["units"] == 48
-    assert any("neither measured nor given" in line for line in done.guarantee.assumes)
+    # A miss rate that was neither given nor measured is taken as 1: nothing is assumed of it.
+    assert not any("miss rate" in line or "misses at most" in line for line in done.guarantee.assumes)
+    given = config_of(files, conservative_policy=None, conservative_miss_rate=None, epochs=1.0, miss_rate=0.2)
+    assumed = training_run.preview(given).guarantee.assumes
+    assert "the policy misses at most 0.2 of all secrets (given, not measured)" in assumed
     assert done.beside["bayesian"].epsilon == pytest.approx(done.guarantee.epsilon)
 
 

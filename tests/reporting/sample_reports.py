@@ -114,12 +114,21 @@ def full_run(name="full", **changes) -> RunReport:
         base="its base",
         origin=origin(),
         findings=measured,
-        comparisons=tuple(Comparison(one, promise, 0.75 if one.metric == "auc" else None) for one in measured),
+        comparisons=tuple(
+            Comparison(one, promise, 0.75, 1.0)
+            if one.metric == "auc"
+            else Comparison(one, promise, None, reason="no ceiling for its metric")
+            for one in measured
+        ),
         guarantee=promise,
         confidence=0.95,
         utility=(Utility(name="held-out perplexity", value=3.2, low=2.9, high=3.6, n=10),),
         plan=(PlanLine(attack="codes", needs="canaries", n=0, seconds=0.0, skipped="no canaries"),),
-        gate=(GateLine(limit="auc>0.6", end="low", is_passed=True, by=("loss",)),),
+        gate=(
+            GateLine(
+                option="--require", limit="auc<=0.6", end="high", outcome="exceeded", fails=True, by=("loss",)
+            ),
+        ),
         notes=("4 records were left out.",),
         risk_map=risk_map(),
         roc=(Series("loss", (0.01, 0.1, 1.0), (0.2, 0.6, 1.0), n=300),),

@@ -57,7 +57,7 @@ def test_what_was_not_measured_is_told_with_its_reason():
     bare = report(bare_run())
     own = own_markup(render_page(bare))
     assert own.count("Nobody asked for it.") >= 6
-    assert "not measured" in render_markdown(bare)
+    assert "no data" in render_markdown(bare)
     assert [section.key for section in sections(bare)] == KEYS
 
 
@@ -108,10 +108,12 @@ def test_several_runs_stand_side_by_side():
 
 
 def test_the_headline_counts_and_a_refutation_leads():
-    assert headline(report()) == "2 of 4 findings lie above chance; 1 is void. 1 of the limits is passed."
+    assert headline(report()) == "2 of 4 findings lie above chance; 1 is void. 1 of 1 limits failed (1 exceeded)."
     run = full_run()
     low = replace(run.comparisons[0], ceiling=0.55)
-    assert headline(report(replace(run, comparisons=(low,)))) == "A guarantee is refuted by 1 of 4 findings."
+    assert headline(report(replace(run, comparisons=(low,)))) == (
+        "A guarantee is refuted by 1 of 4 findings. 1 of 1 limits failed (1 exceeded)."
+    )
     assert headline(report(bare_run())).startswith("No attack was run")
 
 

@@ -29,7 +29,7 @@ def answers(run, metric):
 def test_a_leak_is_told_with_unit_interval_n_and_adversary():
     found = finding("emitted_share", value=0.031, low=0.022, high=0.043, null=0.001, n=800, access=Access.TEXT)
     lead, detail, proved = answers(bare_run(findings=(found,)), "emitted_share")
-    assert lead == "At least 2.2\u00a0% of the records."
+    assert lead == "At least 2.2\u00a0% of the records would probably be seen."
     assert "3.1\u00a0%, 95\u00a0% interval 2.2–4.3\u00a0%, n\u00a0=\u00a0800" in detail
     assert "somebody who sees the model's answers" in detail
     assert proved.startswith("Proved: nothing.")
@@ -106,7 +106,7 @@ def test_metrics_find_their_question(metric, key, scale):
 def test_no_metric_belongs_to_two_questions():
     known = ("auc", "exposure", "emitted_share", "pii_recall", "reconstruction_top1", "inference_accuracy")
     for metric in known:
-        assert sum(question.scale(metric) is not None for question in QUESTIONS) == 1
+        assert sum(question.measured(metric) is not None for question in QUESTIONS) == 1
 
 
 def test_a_metric_above_chance_speaks_before_the_leading_one_that_is_not():

@@ -82,10 +82,29 @@ def compare(
 
     Guarantee: as `ceiling`. The finding's other world must be the guarantee's neighbour (out, replaced or masked).
     """
-    limit = None
-    if finding.unit is guarantee.unit:
-        limit = ceiling(finding.metric, guarantee, candidates=candidates, secret_bits=secret_bits, copies=copies)
-    return Comparison(finding, guarantee, limit)
+    if not is_comparable(guarantee):
+        return Comparison(finding, guarantee, None, reason=f"{_promised(guarantee)} promises nothing of an attack")
+    if finding.unit is not guarantee.unit:
+        reason = f"the finding is about one {finding.unit.value}, the guarantee about one {guarantee.unit.value}"
+        return Comparison(finding, guarantee, None, reason=reason)
+    limit = ceiling(finding.metric, guarantee, candidates=candidates, secret_bits=secret_bits, copies=copies)
+    greatest = greatest_value(finding.metric, candidates=candidates, secret_bits=secret_bits)
+    return Comparison(finding, guarantee, limit, greatest, "" if limit is not None else "no ceiling for its metric")
+
+
+def greatest_value(metric: str, *, candidates: int | None = None, secret_bits: float | None = None) -> float:
+    """The largest value that a metric with a ceiling can take at all: a ceiling there allows everything."""
+    if metric.startswith("epsilon_lower_bound"):
+        return math.inf
+    if metric == "exposure":
+        bits = _bits(candidates, secret_bits)
+        return math.inf if bits is None else bits
+    return 1.0
+
+
+def _promised(guarantee: Guarantee) -> str:
+    """The kind of a promise that no attack can be held against."""
+    return "a guarantee for this data set alone" if guarantee.data_dependent else guarantee.notion.value
 
 
 def is_comparable(guarantee: Guarantee) -> bool:

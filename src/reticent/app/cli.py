@@ -1,6 +1,6 @@
 """The command line: one verb a module of `reticent.app.commands`, errors as advice, exit codes that mean something.
 
-    0  within limits          1  a limit was passed or a guarantee refuted
+    0  nothing failed          1  a limit was exceeded, a requirement not met, or a guarantee refuted
     2  the caller must fix something          3  budget exhausted          70  a bug of ours
 
 Heavy libraries are imported inside the verbs, so that `--help` answers at once and never imports torch.
@@ -29,8 +29,7 @@ from reticent.app.commands.serve import serve
 from reticent.app.commands.train import train
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
 
-WITHIN_LIMITS = 0
-LIMIT_PASSED = 1
+NOTHING_FAILED = 0
 USAGE = 2
 EXHAUSTED = 3
 BUG = 70
@@ -107,13 +106,13 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours, nor worth a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return WITHIN_LIMITS
+        return NOTHING_FAILED
     except Exception as error:
         traceback.print_tb(error.__traceback__)  # where, but not the message: it may quote corpus text
         return _complain(
             f"this is a bug in reticent ({type(error).__name__})", "please report the lines above", BUG
         )
-    return outcome if isinstance(outcome, int) else WITHIN_LIMITS
+    return outcome if isinstance(outcome, int) else NOTHING_FAILED
 
 
 def _complain(what: str, hint: str | None, code: int) -> int:

@@ -1,14 +1,18 @@
-"""The gate of an audit: `--fail-if "tpr_at_fpr_0.01>0.05"` makes the exit code 1 when a limit is passed.
+"""The gate of an audit: limits on metrics that decide its exit code.
 
     limit = metric comparison number          comparison: >  >=  <  <=
 
-A limit is passed only when the **whole interval** passes it: `>` and `>=` look at the low end ("measured at
-least"), `<` and `<=` at the high end. A point value may pass a limit by chance; the low end does so at the stated
-rate. Of several attacks that measure one metric any may pass it.
+    --require "auc<=0.6"    the release gate: exit code 1 unless the **whole interval** lies within, so the end in
+                            the bad direction counts (the high end of `<` and `<=`). Too few targets fail it.
+    --fail-if "auc>0.6"     the alarm: exit code 1 if the whole interval lies beyond, so that chance alone seldom
+                            raises it. Too few targets never do: it cannot tell that a model is within a limit.
 
-A value that passes without its interval is called undecided, so that nobody takes few targets for little leakage.
-The gate fails closed: a metric that nobody knows, that no planned attack measures, or that was measured but is void
-is an error and never a passed gate.
+Both have one of four outcomes: *within* and *exceeded* say where the whole interval lies, *undecided* that the
+limit lies inside it, *not measured* that no usable number exists. Of several attacks that measure one metric the
+worst speaks. A void measurement decides nothing and is told.
+
+The gate fails closed. A metric that no planned attack measures is an error before the work; a required metric
+that was not measured fails; an alarm that could not be tested is an error.
 """
 
 import math
@@ -16,6 +20,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from reticent.core.document import number_to_json
@@ -33,31 +38,44 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECA
 _RATE: Final = re.compile(r"tpr_at_fpr_(\d+(?:\.\d+)?(?:e-?\d+)?)")
 
 
+class Kind(StrEnum):
+    """What a limit is for, named as its option."""
+
+    REQUIRE = "--require"
+    FAIL_IF = "--fail-if"
+
+
+class Outcome(StrEnum):
+    """Where the interval of a metric lies."""
+
+    WITHIN = "within"
+    UNDECIDED = "undecided"
+    EXCEEDED = "exceeded"
+    NOT_MEASURED = "not measured"
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A metric, a comparison and a number."""
+    """A metric, a comparison and a number: what must hold (`--require`) or must not (`--fail-if`)."""
 
     metric: str
     comparison: str
     number: float
+    kind: Kind = Kind.FAIL_IF
 
     @property
     def end(self) -> str:
-        """Which end of the interval is compared: the one that the rest of the interval lies behind."""
+        """The end of the interval that decides: the last one to satisfy the comparison."""
         return "low" if self.comparison.startswith(">") else "high"
 
-    def is_passed_by(self, finding: Finding) -> bool:
-        """Whether the whole interval of the finding passes the limit; a void finding passes none."""
-        return self._holds(finding, finding.low if self.end == "low" else finding.high)
-
-    def is_undecided_by(self, finding: Finding) -> bool:
-        """Whether the value passes the limit and the interval does not: too few targets to tell."""
-        return self._holds(finding, finding.value) and not self.is_passed_by(finding)
-
-    def _holds(self, finding: Finding, measured: float) -> bool:
+    def outcome(self, finding: Finding) -> Outcome:
+        """Where the whole interval of a finding of this metric lies; a void one decides nothing."""
         if finding.void or finding.metric != self.metric:
-            return False
-        return _COMPARISONS[self.comparison](measured, self.number)
+            return Outcome.NOT_MEASURED
+        ends = {_COMPARISONS[self.comparison](end, self.number) for end in (finding.low, finding.high)}
+        if len(ends) == 2:
+            return Outcome.UNDECIDED
+        return Outcome.WITHIN if ends == {self.kind is Kind.REQUIRE} else Outcome.EXCEEDED
 
     def __str__(self) -> str:
         return f"{self.metric}{self.comparison}{self.number:g}"
@@ -65,44 +83,101 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """A limit with the findings that passed it, and those whose value alone did."""
+    """A limit and all findings of its metric; `missing` says why there is none, where it is known."""
 
     limit: Limit
-    passed_by: tuple[Finding, ...]
-    undecided: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...]
+    missing: str = ""
+
+    def by(self, outcome: Outcome) -> tuple[Finding, ...]:
+        """The findings with that outcome."""
+        return tuple(finding for finding in self.findings if self.limit.outcome(finding) is outcome)
 
     @property
-    def is_passed(self) -> bool:
-        """Whether the limit was passed, which fails the gate."""
-        return bool(self.passed_by)
+    def outcome(self) -> Outcome:
+        """The worst outcome of a usable finding: exceeded, undecided, within."""
+        worst_first = (Outcome.EXCEEDED, Outcome.UNDECIDED, Outcome.WITHIN)
+        return next((each for each in worst_first if self.by(each)), Outcome.NOT_MEASURED)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the exit code is 1: a requirement that is not within, an alarm that is exceeded."""
+        if self.limit.kind is Kind.REQUIRE:
+            return self.outcome is not Outcome.WITHIN
+        return self.outcome is Outcome.EXCEEDED
+
+    @property
+    def deciding(self) -> tuple[Finding, ...]:
+        """The findings that gave the outcome."""
+        return () if self.outcome is Outcome.NOT_MEASURED else self.by(self.outcome)
+
+    @property
+    def reason(self) -> str:
+        """Why nothing usable was measured; empty where something was."""
+        if self.outcome is not Outcome.NOT_MEASURED:
+            return ""
+        void = next((finding.void for finding in self.findings), "")
+        return f"every measurement is void: {void}" if void else self.missing or "no attack measured it"
 
     def to_json(self) -> dict[str, Any]:
         """For findings.json."""
         return {
+            "option": self.limit.kind.value,
             "limit": str(self.limit),
             "end": self.limit.end,
-            "passed": self.is_passed,
+            "outcome": self.outcome.value,
+            "fails": self.fails,
             "by": [
-                {"attack": finding.attack, self.limit.end: number_to_json(getattr(finding, self.limit.end))}
-                for finding in self.passed_by
+                {"attack": one.attack, "low": number_to_json(one.low), "high": number_to_json(one.high)}
+                for one in self.deciding
             ],
-            "undecided": [finding.attack for finding in self.undecided],
+            "void": [finding.attack for finding in self.by(Outcome.NOT_MEASURED)],
+            "reason": self.reason,
         }
 
+    def sentence(self) -> str:
+        """The outcome for the terminal, with the intervals behind it and what it means for the exit code."""
+        word = self.outcome.value if self.outcome is Outcome.WITHIN else self.outcome.value.upper()
+        said = f"{self.limit.kind.value} {self.limit}: {word}"
+        if self.outcome is Outcome.NOT_MEASURED:
+            return f"{said}: {self.reason}. A metric that was not measured does not meet a requirement."
+        ends = "; ".join(f"{one.attack} {one.low:.3g} … {one.high:.3g}" for one in self.deciding)
+        void = len(self.by(Outcome.NOT_MEASURED))
+        left_out = f" {void} void {'measurement was' if void == 1 else 'measurements were'} left out." * bool(void)
+        return f"{said} ({ends}).{_MEANING.get((self.limit.kind, self.outcome), '')}{left_out}"
 
-def parse_limit(expression: str) -> Limit:
+
+_MEANING: Final = {
+    (Kind.REQUIRE, Outcome.UNDECIDED): (
+        " The limit lies inside the interval, and a requirement needs all of it within. More targets narrow it."
+    ),
+    (Kind.FAIL_IF, Outcome.UNDECIDED): (
+        " The limit lies inside the interval: too few targets to tell, so the exit code stays 0; "
+        "--require fails here."
+    ),
+}
+
+
+def parse_limit(expression: str, kind: Kind = Kind.FAIL_IF) -> Limit:
     """The limit that an expression states; anything but metric, comparison, number is an error."""
     found = _LIMIT.fullmatch(expression)
     if found is None:
+        example = "auc<=0.6" if kind is Kind.REQUIRE else "tpr_at_fpr_0.01>0.05"
         raise ConfigError(
-            "a limit is a metric, a comparison and a number",
+            f"{kind.value} takes a metric, a comparison and a number",
             found=repr(expression),
-            expected="such as tpr_at_fpr_0.01>0.05, with >, >=, < or <=",
+            expected=f"such as {example}, with >, >=, < or <=",
         )
     metric, comparison, number = found.groups()
     if _NUMBER.fullmatch(number) is None or not math.isfinite(float(number)):
-        raise ConfigError(f"the limit of {metric} is no finite number", found=repr(number))
-    return Limit(metric, comparison, float(number))
+        raise ConfigError(f"the limit of {metric} is not a finite number", found=repr(number))
+    return Limit(metric, comparison, float(number), kind)
+
+
+def parse_limits(required: Iterable[str] | None, alarms: Iterable[str] | None) -> list[Limit]:
+    """The limits of both options, requirements first."""
+    limits = [parse_limit(expression, Kind.REQUIRE) for expression in required or []]
+    return limits + [parse_limit(expression, Kind.FAIL_IF) for expression in alarms or []]
 
 
 def asked_rates(limits: Iterable[Limit]) -> tuple[float, ...]:
@@ -117,24 +192,29 @@ def check_known(limits: Iterable[Limit], known: Sequence[str]) -> None:
     for limit in limits:
         if limit.metric not in known:
             raise ConfigError(
-                f"--fail-if names a metric that this audit does not measure: {limit.metric}",
+                f"{limit.kind.value} names a metric that this audit does not measure: {limit.metric}",
                 expected=f"one of {', '.join(sorted(known))}" if known else "an attack that can run",
                 hint="check the name, and in the plan why attacks are skipped",
             )
 
 
-def check_gate(limits: Sequence[Limit], findings: Sequence[Finding]) -> tuple[GateResult, ...]:
-    """Each limit against the findings; a limit that could not be tested is an error."""
-    check_known(limits, sorted({finding.metric for finding in findings}))
+def check_gate(
+    limits: Sequence[Limit], findings: Sequence[Finding], *, missing: str = ""
+) -> tuple[GateResult, ...]:
+    """Each limit against the findings; an alarm that could not be tested is an error.
+
+    `missing` says why attacks did not run, for a required metric that has no finding.
+    """
+    check_known(
+        [limit for limit in limits if limit.kind is Kind.FAIL_IF], sorted({finding.metric for finding in findings})
+    )
     results = []
     for limit in limits:
-        there = [finding for finding in findings if finding.metric == limit.metric]
-        if all(finding.void for finding in there):
+        result = GateResult(limit, tuple(one for one in findings if one.metric == limit.metric), missing)
+        if limit.kind is Kind.FAIL_IF and result.outcome is Outcome.NOT_MEASURED:
             raise ConfigError(
                 f"--fail-if {limit}: every measurement of this metric is void, so the gate cannot be tested",
-                found=there[0].void,
+                found=result.findings[0].void,
             )
-        passed = tuple(finding for finding in there if limit.is_passed_by(finding))
-        undecided = tuple(finding for finding in there if limit.is_undecided_by(finding))
-        results.append(GateResult(limit, passed, undecided))
+        results.append(result)
     return tuple(results)

@@ -84,7 +84,7 @@ def leakage_points(guarantee: Guarantee | None) -> tuple[tuple[LeakagePoint, ...
     if guarantee is None:
         return (), "nothing was proved of this run"
     if not is_comparable(guarantee) or guarantee.notion is not Notion.DIFFERENTIAL_PRIVACY:
-        return (), f"{guarantee.notion.value} gives no bound on the bits of any secret that stands in the text"
+        return (), f"{guarantee.notion.value} does not hold for every secret that stands in the text"
     if not np.isfinite(guarantee.epsilon):
         return (), "the guarantee's ε is unbounded"
     found = [leakage_of_guarantee(guarantee, float(bits)) for bits in _LENGTHS]

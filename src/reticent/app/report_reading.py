@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent import __version__
+from reticent.accounting.ceiling import greatest_value
 from reticent.app.certificates import believed, proved_of, read_certificate, stated
+from reticent.app.gate import GateResult, parse_limit
 from reticent.app.report_command import command_of
 from reticent.app.report_curves import budget_use, extraction_curves, leakage_points, roc_curves
 from reticent.app.run_directory import RunDirectory
@@ -38,6 +40,7 @@ from reticent.reporting.report import (
     RunReport,
     UpdatePhrase,
     Utility,
+    only_absent,
 )
 
 SCHEMA_VERSION: Final = 1  # of the documents of an audit
@@ -57,9 +60,15 @@ def read_report(paths: Sequence[Path], *, facts: Facts | None = None, with_finge
     ]
     scans, others = [run for run in runs if run.kind == _SCAN], [run for run in runs if run.kind != _SCAN]
     measured = tuple(rate for run in scans for rate in run.policies)
-    shown = [replace(run, policies=run.policies + measured) for run in others] or scans
+    shown = [_with_rates(run, measured) for run in others] or scans
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
     return Report(tuple(shown), now, __version__)
+
+
+def _with_rates(run: RunReport, measured: tuple[PolicyRate, ...]) -> RunReport:
+    """The run beside the rates that scans measured; what they fill is no longer absent."""
+    absent = {key: why for key, why in run.absent.items() if key != "policies" or not measured}
+    return replace(run, policies=run.policies + measured, absent=absent)
 
 
 def record_ids(paths: Sequence[Path]) -> frozenset[str]:
@@ -101,7 +110,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         except LedgerError as error:
             absent["budget"] = f"the ledger is refused: {error.what.rpartition(': ')[2]}"
     model = found.get("model") or {}
-    return RunReport(
+    read = RunReport(
         name=name,
         kind=str(information["command"]),
         model=_model_name(information, model),
@@ -114,7 +123,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         confidence=found.get("confidence"),
         utility=_utility(results),
         plan=tuple(_plan_line(line) for line in found.get("attacks", [])),
-        gate=tuple(_gate_line(line) for line in found.get("gate", [])),
+        gate=tuple(_gate_line(line, findings) for line in found.get("gate", [])),
         notes=tuple(f"{note}." for note in found.get("notes", [])),
         risk_map=None if not risk_map else _risk_map(risk_map, facts),
         roc=roc_curves(membership) if membership else (),
@@ -125,8 +134,8 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         budget=budget,
         policies=_policies(_document(run, "scan.json")),
         update=_update(found),
-        absent={key: why for key, why in absent.items() if why},
     )
+    return only_absent(read, absent)
 
 
 def _document(run: RunDirectory, name: str, *, version: int = SCHEMA_VERSION) -> dict[str, Any]:
@@ -172,34 +181,46 @@ def _findings(
     findings = tuple(Finding.from_json(entry) for entry in found.get("findings", []))
     if guarantee is None:
         return findings, ()
-    comparisons = tuple(
-        Comparison(
-            findings[entry["finding"]],
-            guarantee,
-            None if entry["ceiling"] is None else number_from_json(entry["ceiling"]),
-        )
-        for entry in found.get("comparisons", [])
+    return findings, tuple(
+        _comparison(entry, findings[entry["finding"]], guarantee) for entry in found.get("comparisons", [])
     )
-    return findings, comparisons
+
+
+def _comparison(entry: dict[str, Any], finding: Finding, guarantee: Guarantee) -> Comparison:
+    """A comparison as it was recorded; one that an older version wrote says neither the greatest value nor why."""
+    greatest = entry["greatest"] if "greatest" in entry else greatest_value(finding.metric)
+    ceiling = None if entry["ceiling"] is None else number_from_json(entry["ceiling"])
+    return Comparison(finding, guarantee, ceiling, number_from_json(greatest), entry.get("reason", ""))
 
 
 def _absences(information: dict[str, Any], found: dict[str, Any]) -> dict[str, str]:
     """Why a section may be empty, in the words of the plan where it has some."""
     command = information["command"]
-    if not found:
+    if "attacks" not in found:
         no_audit = f"this is a run of “{command}”; only an audit measures it"
         keys = ("findings", "risk", "roc", "exposure", "extraction", "plan")
         absent = dict.fromkeys(keys, no_audit)
     else:
-        skipped = {line["attack"]: line["skipped"] for line in found.get("attacks", []) if line["skipped"]}
         names = {"risk": "lazy", "roc": "membership", "exposure": "exposure", "extraction": "lazy"}
-        absent = {key: skipped.get(name, "the attack was not asked for") for key, name in names.items()}
+        absent = {key: _why_no_data(attack, found["attacks"]) for key, attack in names.items()}
+        absent["findings"] = "no attack of the plan measured anything"
     absent["policies"] = (
-        "no labelled text; measure it with reticent scan FILE --labels --out RUN, and name that run"
+        "no scan of labelled text is among these runs; reticent scan FILE --labels --out RUN measures it"
     )
-    absent["update"] = "a single snapshot; reticent diff compares two"
+    absent["update"] = (
+        "no phrase was found" if "updates" in found else "a single snapshot; reticent diff compares two"
+    )
     absent["budget"] = "no ledger beside this run: nothing was charged, or the training run is elsewhere"
     return absent
+
+
+def _why_no_data(attack: str, plan: list[dict[str, Any]]) -> str:
+    """Why an attack left nothing to draw: not asked for, skipped, or run with another result."""
+    lines = [line for line in plan if line["attack"] == attack]
+    if not lines:
+        return f"the attack “{attack}” was not asked for"
+    skipped = [str(line["skipped"]) for line in lines if line["skipped"]]
+    return skipped[0] if skipped else f"the attack “{attack}” ran and its results are not in the run directory"
 
 
 def _model_name(information: dict[str, Any], model: dict[str, Any]) -> str:
@@ -241,13 +262,19 @@ def _plan_line(line: dict[str, Any]) -> PlanLine:
     )
 
 
-def _gate_line(line: dict[str, Any]) -> GateLine:
+def _gate_line(line: dict[str, Any], findings: Sequence[Finding]) -> GateLine:
+    """A limit as it was recorded; of one that an older version wrote the outcome is worked out again."""
+    if "outcome" not in line:
+        limit = parse_limit(line["limit"])
+        line = GateResult(limit, tuple(one for one in findings if one.metric == limit.metric)).to_json()
     return GateLine(
+        option=line["option"],
         limit=line["limit"],
         end=line["end"],
-        is_passed=line["passed"],
+        outcome=line["outcome"],
+        fails=line["fails"],
         by=tuple(one["attack"] for one in line["by"]),
-        undecided=tuple(line["undecided"]),
+        reason=line["reason"],
     )
 
 

@@ -22,9 +22,6 @@ from reticent.training.selective import SelectivePlan, most_sensitive_runs, runs
 from reticent.training.selective_steps import recurrent
 from reticent.training.starting_model import starting_model
 
-_UNKNOWN = "the policy's miss rate was neither measured nor given: taken as 1"
-_GIVEN = "the miss rates were given, not measured"
-
 
 def plan_course(config: TrainConfig, corpus: Corpus, *, seed: int) -> Course:
     """What the configuration asks for on this corpus."""
@@ -131,4 +128,15 @@ def _misses(config: TrainConfig, policy: Policy, conservative: Policy | None) ->
             "what both policies miss, the policy misses too",
             found=f"--conservative-miss-rate {both:g} above --miss-rate {rate:g}",
         )
-    return MissRates(policy=rate, both=both, origin=_UNKNOWN if asked.miss_rate is None else _GIVEN)
+    return MissRates(
+        policy=rate,
+        both=both,
+        origin=condition_of_given_rates(asked.miss_rate, None if conservative is None else both),
+    )
+
+
+def condition_of_given_rates(policy: float | None, both: float | None) -> str:
+    """The condition that given rates put on the guarantee; none where the policy is taken to miss everything."""
+    rates = [f"the policy misses at most {policy:g} of all secrets"] if policy is not None else []
+    rates += [f"both policies miss at most {both:g} of all secrets"] if both is not None else []
+    return f"{' and '.join(rates)} (given, not measured)" if rates else ""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from reticent.app.console import Output
+from reticent.app.rounding import at_most
 
 if TYPE_CHECKING:
     from reticent.app.training_run import Preview, Result
@@ -24,7 +25,7 @@ def show_preview(found: "Preview", output: Output) -> int:
             "guarantees": {name: each.to_json() for name, each in found.beside.items()},
         }
     )
-    output.show(f"Would take {found.plan.steps:,} steps.", *_promise(found.guarantee, found.beside))
+    output.show(f"Would take {found.plan.steps:,} steps.", *_promise(found.guarantee, found.beside, is_done=False))
     noisy = plan.get("private", plan)
     if "noise_multiplier" in noisy:
         output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, clip norm {noisy['clip_norm']:g}.")
@@ -62,24 +63,25 @@ def show_result(result: "Result", output: Output) -> int:
             f"top-1 accuracy {seen.top1:.1%} ({least:.1%} to {most:.1%}), "
             f"n = {seen.tokens:,} tokens of {seen.texts:,} texts, 95 % intervals over texts."
         )
-    output.show(*_promise(result.guarantee, result.beside))
+    output.show(*_promise(result.guarantee, result.beside, is_done=True))
     return 0
 
 
-def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]") -> list[str]:
-    """What was proved, in words, with everything it rests on."""
+def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]", *, is_done: bool) -> list[str]:
+    """What was proved, or would be, in words, with everything it rests on."""
     if guarantee is None:
         return ["No guarantee: plain training promises nothing about its text."]
+    said = "Proved" if is_done else "Would be proved"
     return [
-        f"{_proved(guarantee)}.",
-        *(f"Beside it ({name}): {_proved(each)}: {each.covers}." for name, each in beside.items()),
-        "It rests on:",
+        f"{said}: {_statement(guarantee)}.",
+        *(f"{said} beside it ({name}): {_statement(each)}: {each.covers}." for name, each in beside.items()),
+        "It rests on:" if is_done else "It would rest on:",
         *(f"  - {assumption}" for assumption in guarantee.assumes),
     ]
 
 
-def _proved(guarantee: "Guarantee") -> str:
+def _statement(guarantee: "Guarantee") -> str:
     if guarantee.epsilon == float("inf"):
-        return f"Proved: nothing, ε = ∞, for {guarantee.covers}"
-    proved = f"({guarantee.epsilon:.4g}, {guarantee.delta:.4g})-{guarantee.notion.value}"
-    return f"Proved: {proved} for one {guarantee.unit.value} ({guarantee.neighbours.value})"
+        return f"nothing, ε = ∞, for {guarantee.covers}"
+    level = f"({at_most(guarantee.epsilon)}, {at_most(guarantee.delta)})-{guarantee.notion.value}"
+    return f"{level} for one {guarantee.unit.value} ({guarantee.neighbours.value})"

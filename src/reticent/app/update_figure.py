@@ -22,7 +22,7 @@ def draw_prefix_scores(phrases: Sequence[FoundPhrase], path: Path) -> None:
 
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True}
     with plt.rc_context({**style, "grid.alpha": 0.25, "figure.constrained_layout.use": True}):
-        figure, axes = plt.subplots(figsize=(6, 3.6))
+        figure, axes = plt.subplots(figsize=(6, 4.0))
         for number, (one, colour) in enumerate(zip(phrases[:_SHOWN], _COLOURS, strict=False)):
             known = range(len(one.scores.increments))
             label = f"phrase {number}"
@@ -33,6 +33,6 @@ def draw_prefix_scores(phrases: Sequence[FoundPhrase], path: Path) -> None:
             xticks=range(max(len(one.scores.increments) for one in phrases)),
         )
         axes.axhline(0.0, color="0.6", linewidth=0.8)
-        axes.legend(framealpha=0.9, edgecolor="none", fontsize=8)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False, fontsize=8)
         figure.savefig(path, dpi=160)
         plt.close(figure)

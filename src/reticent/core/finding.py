@@ -96,20 +96,48 @@ class Verdict(StrEnum):
 
     CONSISTENT = "consistent"
     REFUTED = "refuted"
+    VACUOUS = "vacuous ceiling"
     NOT_COMPARABLE = "not comparable"
+
+
+# A ceiling this near to the greatest value of its metric, as a share of it, is printed as that value.
+_ALMOST_ALL = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A finding beside what a guarantee allows its metric to reach; `ceiling` None where not comparable."""
+    """A finding beside what a guarantee allows its metric to reach.
+
+    `ceiling` is None where the two are not comparable, and `reason` says why. `greatest` is the largest value that
+    the metric can take at all: a ceiling there allows everything, so no finding can refute it and one below it says
+    nothing (a *vacuous* ceiling).
+    """
 
     finding: Finding
     guarantee: Guarantee
     ceiling: float | None
+    greatest: float = math.inf
+    reason: str = ""
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether the ceiling allows everything, or all but a thousandth."""
+        if self.ceiling is None:
+            return False
+        return math.isinf(self.ceiling) or self.ceiling >= self.greatest * (1.0 - _ALMOST_ALL)
+
+    @property
+    def why_not(self) -> str:
+        """Why the two are not comparable; empty where they are."""
+        if self.verdict is not Verdict.NOT_COMPARABLE:
+            return ""
+        return "the finding is void" if self.finding.void else self.reason or "no ceiling is known"
 
     @property
     def verdict(self) -> Verdict:
-        """Refuted only when the whole interval lies above the ceiling."""
+        """Refuted only when the whole interval lies above; never consistent with a vacuous ceiling."""
         if self.ceiling is None or self.finding.void:
             return Verdict.NOT_COMPARABLE
-        return Verdict.REFUTED if self.finding.low > self.ceiling else Verdict.CONSISTENT
+        if self.finding.low > self.ceiling:
+            return Verdict.REFUTED
+        return Verdict.VACUOUS if self.is_vacuous else Verdict.CONSISTENT

@@ -20,11 +20,11 @@ _SEEN: Final = math.log(0.01)  # a record that appears in the attacker's samples
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A record and what to do about it."""
+    """A record and what to do about it; `stands_out` None where no held-out record tells."""
 
     point: RiskPoint
     copies: int
-    stands_out: bool
+    stands_out: bool | None
     actions: tuple[str, ...]
 
 
@@ -36,21 +36,24 @@ def worst_records(run: RunReport, count: int = WORST) -> tuple[Advice, ...]:
         return ()
     stands_out = outstanding(risk_map)
     listed = training.worst(count)
-    return tuple(_advice(point, run, copies=copies, stands_out=stands_out(point)) for point, copies in listed)
+    return tuple(
+        _advice(point, run, copies=copies, stands_out=None if stands_out is None else stands_out(point))
+        for point, copies in listed
+    )
 
 
-def outstanding(risk_map: RiskMap) -> Callable[[RiskPoint], bool]:
-    """Whether a record is beyond its kind in either direction; never, without held-out records to tell."""
+def outstanding(risk_map: RiskMap) -> Callable[[RiskPoint], bool] | None:
+    """Whether a record is beyond its kind in either direction; None where no held-out record can tell."""
     held_out = risk_map.group("held-out")
     if held_out is None or not held_out.points:
-        return lambda _: False
+        return None
     place = int(_SHARE_BEYOND * len(held_out.points))
     lowest_loss = sorted(point.calibrated / point.tokens for point in held_out.points)[place]
     likeliest = sorted((point.emission / point.tokens for point in held_out.points), reverse=True)[place]
     return lambda point: point.calibrated / point.tokens < lowest_loss or point.emission / point.tokens > likeliest
 
 
-def _advice(point: RiskPoint, run: RunReport, *, copies: int, stands_out: bool) -> Advice:
+def _advice(point: RiskPoint, run: RunReport, *, copies: int, stands_out: bool | None) -> Advice:
     actions = []
     copies = max(copies, 1 if point.facts is None else point.facts.copies)
     if copies > 1:
@@ -60,9 +63,11 @@ def _advice(point: RiskPoint, run: RunReport, *, copies: int, stands_out: bool) 
     if stands_out and point.log_chance >= _SEEN:
         actions.append("Take it out and retrain; until then filter it from answers.")
     if stands_out and run.guarantee is None:
-        actions.append("Or retrain with a guarantee: --method dp-sgd, or crt where secrets are known.")
+        actions.append("Retrain with a guarantee: --method dp-sgd, or crt where secrets are known.")
     elif stands_out:
         actions.append("Retrain with a smaller ε if this is too much.")
-    if not stands_out and point.log_chance >= _SEEN:
+    if stands_out is False and point.log_chance >= _SEEN:
         actions.append("Likely, as its kind is: look whether it is a template.")
+    if stands_out is None and point.log_chance >= _SEEN:
+        actions.append("Likely to be said: audit with held-out text to tell whether its whole kind is.")
     return Advice(point, copies, stands_out, tuple(actions) or ("None suggested by these numbers.",))

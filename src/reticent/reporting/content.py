@@ -64,12 +64,13 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One row of a strip: an interval with its value, and what it is called."""
+    """One row of a strip: an interval with its value, its own null and ceiling, and what it is called."""
 
     label: str
     value: float
     low: float
     high: float
+    null: float | None
     ceiling: float | None
     words: str
     tone: str = ""
@@ -77,12 +78,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Measured against proved on one axis: the marks of one metric, the null, and the ends of the axis."""
+    """Measured against proved on one axis: the marks of one metric, and the ends of the axis."""
 
     metric: str
     words: str
     marks: tuple[Mark, ...]
-    null: float | None
     start: float
     end: float
     ticks: tuple[tuple[float, str], ...]
@@ -115,7 +115,7 @@ class Absent:
 
     what: str
     why: str
-    said: str = "not measured"
+    said: str = "no data"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ Nothing here says "safe": the best that an answer can say is that a finding was 
 """
 
 from reticent.core.finding import Finding
-from reticent.core.guarantee import Guarantee
+from reticent.core.guarantee import Guarantee, Notion
+from reticent.reporting.comparing import comparison_sentences
 from reticent.reporting.content import Absent, Block, Card, Cell, Lines, Section, Table, Verdict, cell, table
 from reticent.reporting.numbers import Scale, interval, shown
 from reticent.reporting.questions import (
@@ -17,7 +18,7 @@ from reticent.reporting.questions import (
     scale_of,
     speaker,
 )
-from reticent.reporting.report import Report, RunReport
+from reticent.reporting.report import GateLine, Report, RunReport
 from reticent.reporting.strips import strips
 
 
@@ -41,27 +42,38 @@ def verdicts(report: Report) -> Section:
             )
         blocks.append(Card(question.text, tuple(answers), strips(report.runs, question)))
     if not blocks:
-        reasons = "; ".join(dict.fromkeys(run.absent.get("findings", "no attack was run") for run in report.runs))
-        blocks.append(Absent("No question was asked of a model", reasons))
+        blocks.append(Absent("No question was answered", why_nothing_was_measured(report), said=""))
     lead = (
         "What attacks measured, as lower bounds, and what was proved: measured ≤ true leakage ≤ proved. On each "
-        "axis the band is the measured interval, the dot its value, the dotted line what chance alone gives, the "
-        "thick line what was proved that it cannot pass on average."
+        "axis the band is the measured interval, the dot its value, the dotted line what is expected at most "
+        "without leakage in that run, the thick line what was proved that it cannot pass on average."
     )
     return Section("verdicts", "What leaks", lead, tuple(blocks))
+
+
+def why_nothing_was_measured(report: Report) -> str:
+    """The reasons of all runs, each once."""
+    reasons = [run.absent.get("findings", "no attack was run") for run in report.runs]
+    return "; ".join(dict.fromkeys(reasons))
 
 
 def guarantees(report: Report) -> Section:
     """What was proved, with everything it rests on."""
     lead = "Upper bounds, each with what it protects and what must hold for it to hold."
-    assumed = [
-        f"{run.name if len(report.runs) > 1 else 'It'} holds if {assumption}."
-        for run in report.runs
-        if run.guarantee is not None
-        for assumption in run.guarantee.assumes
-    ]
+    assumed = [line for run in report.runs for line in _conditions(run, is_only=len(report.runs) == 1)]
     blocks: tuple[Block, ...] = (_guarantees(report), *((Lines(tuple(assumed)),) if assumed else ()))
     return Section("proved", "What was proved", lead, blocks)
+
+
+def _conditions(run: RunReport, *, is_only: bool) -> list[str]:
+    """What every guarantee of the run rests on; what the headline rests on already is not said again."""
+    of = "" if is_only else f" of {run.name}"
+    assumed = run.guarantee.assumes if run.guarantee is not None else ()
+    lines = [f"The headline{of} holds if {assumption}." for assumption in assumed]
+    for name, one in run.guarantees_beside.items():
+        more = [assumption for assumption in one.assumes if assumption not in assumed]
+        lines += [f"The guarantee “{name}”{of} holds if, besides, {assumption}." for assumption in more]
+    return lines
 
 
 def _guarantees(report: Report) -> Table | Absent:
@@ -72,7 +84,9 @@ def _guarantees(report: Report) -> Table | Absent:
             rows.append([cell(run.name), cell(name), cell(one.notion.value), *_promise(one)])
     if not rows:
         return Absent(
-            "No guarantee", "nothing was proved of these runs: plain training promises nothing of its text"
+            "No guarantee",
+            "no guarantee stands beside these runs; plain training promises nothing of its text",
+            said="",
         )
     columns = ("run", "which", "promise", "protects", "ε", "δ", "covers")
     return table("Guarantees", columns, rows)
@@ -84,7 +98,8 @@ def promise(run: RunReport) -> str:
     if one is None:
         return "nothing proved"
     at = f"δ = {shown(one.delta, side='up')}" if one.order is None else f"order {shown(one.order)}"
-    return f"ε ≤ {shown(one.epsilon, digits=4, side='up')} at {at} for one {one.unit.value}"
+    notion = "" if one.notion is Notion.DIFFERENTIAL_PRIVACY else f" ({one.notion.value})"
+    return f"ε ≤ {shown(one.epsilon, digits=4, side='up')} at {at} for one {one.unit.value}{notion}"
 
 
 def _promise(one: Guarantee) -> list[Cell]:
@@ -99,29 +114,36 @@ def _promise(one: Guarantee) -> list[Cell]:
 
 
 def limits(report: Report) -> Section:
-    """The gate of every run."""
-    rows = []
-    for run in report.runs:
-        for line in run.gate:
-            undecided = f"undecided: the value of {', '.join(line.undecided)} passes, its interval does not"
-            said = f"passed by {', '.join(line.by)}" if line.is_passed else "not passed"
-            if line.undecided and not line.is_passed:
-                said = undecided
-            tone = "found" if line.is_passed else ""
-            rows.append([cell(run.name), cell(line.limit), cell(f"{line.end} end"), cell(said, tone=tone)])
-    lines = [
-        f"{run.name}: {len(run.refuted)} of {len(run.comparisons)} comparisons refute the guarantee."
-        for run in report.runs
-        if run.comparisons
-    ]
+    """How many findings refute a guarantee, and the gate of every run."""
+    lines = [f"{run.name}: {comparison_sentences(run.comparisons)}" for run in report.runs if run.comparisons]
     blocks: list[Block] = [Lines(tuple(lines))] if lines else []
+    rows = [_limit_row(run, line) for run in report.runs for line in run.gate]
     if rows:
-        blocks.append(table("Limits that were set", ("run", "limit", "counts", "outcome"), rows))
+        columns = ("run", "option", "limit", "end that decides", "outcome", "exit code")
+        blocks.append(table("Limits that were set", columns, rows))
     else:
-        why = 'none was given; an audit takes them as --fail-if "METRIC>NUMBER" and answers with its exit code'
+        why = 'an audit takes them as --require "METRIC<=NUMBER" and answers with its exit code'
         blocks.append(Absent("No limit was set", why, said=""))
-    lead = "A limit is passed only when the whole interval passes it."
+    lead = (
+        "Within: the whole interval lies within the limit. Exceeded: all of it lies beyond. Undecided: the limit "
+        "lies inside the interval, so there were too few targets to tell; --require fails then, --fail-if does not."
+    )
     return Section("limits", "Limits and gate", lead, tuple(blocks))
+
+
+def _limit_row(run: RunReport, line: GateLine) -> list[Cell]:
+    by = f" by {', '.join(line.by)}" if line.by else ""
+    said = f"{line.outcome}{by}{': ' * bool(line.reason)}{line.reason}"
+    tone = "found" if line.fails else ""
+    code = "1: it fails" if line.fails else "not failed by it"
+    return [
+        cell(run.name),
+        cell(line.option),
+        cell(line.limit),
+        cell(line.end),
+        cell(said, tone=tone),
+        cell(code, tone=tone),
+    ]
 
 
 def side_by_side(report: Report) -> Section | None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from reticent.core.guarantee import Unit
 from reticent.reporting.actions import outstanding
 from reticent.reporting.content import Absent, Block, Cell, Chart, Heading, Section, Table, cell, table
 from reticent.reporting.figures import (
@@ -29,7 +30,7 @@ def for_every_run(
     what: str,
     draw: Callable[[RunReport, str], Block | None],
     *,
-    said: str = "not measured",
+    said: str = "no data",
 ) -> tuple[Block, ...]:
     """What `draw` makes of each run, under the run's name where there are several; its absence with the reason."""
     blocks: list[Block] = []
@@ -60,10 +61,12 @@ def _risk_chart(run: RunReport, key: str) -> Chart | None:
         return None
     samples, stands_out = run.risk_map.samples, outstanding(run.risk_map)
     seen = sum(point.log_chance >= math.log(0.5) for point in training.points)
-    beyond = sum(stands_out(point) for point in training.points)
+    beyond = "No held-out record tells which of them stand out."
+    if stands_out is not None:
+        beyond = f"Standing out from held-out records: {sum(stands_out(point) for point in training.points):,}."
     summary = (
-        f"Scatter plot of {len(training.points):,} training records. {seen:,} of them appear in {samples:,} "
-        f"samples with chance one half or more. {beyond:,} stand out from held-out records."
+        f"Scatter plot of {len(training.points):,} training records. With chance one half or more, {seen:,} of "
+        f"them appear in {samples:,} samples. {beyond}"
     )
     worst = training.worst(_TABLE_ROWS)
     rows = [
@@ -102,7 +105,8 @@ def roc_section(report: Report) -> Section:
 def _roc_chart(run: RunReport, key: str) -> Chart | None:
     if not run.roc:
         return None
-    areas = {one.attack: one for one in run.findings if one.metric == "auc"}
+    # The curves are over records; an attack may also have an area over owners.
+    areas = {one.attack: one for one in run.findings if one.metric == "auc" and one.unit is Unit.RECORD}
     rows = []
     for curve in run.roc:
         area = areas.get(curve.name)
@@ -118,9 +122,10 @@ def _roc_chart(run: RunReport, key: str) -> Chart | None:
         )
     columns = ("attack", "AUC", "its interval", "found at 1 % false alarms", "at 10 %", "n")
     best = max(run.roc, key=lambda curve: _rate_at(curve, 0.1))
+    n = "" if best.n is None else f" (n = {best.n:,})"
     summary = (
-        f"Curves of {len(run.roc)} attacks. At 10 % false alarms the best, {best.name}, finds "
-        f"{shown(_rate_at(best, 0.1), Scale.SHARE)} of the members in this sample (n = {best.n or 0:,})."
+        f"Attacks with a curve: {len(run.roc)}. At 10 % false alarms the best, {best.name}, finds "
+        f"{shown(_rate_at(best, 0.1), Scale.SHARE)} of the members in this sample{n}."
     )
     return Chart(
         key, "True against false positives", summary, roc_figure(run.roc), table("Attacks", columns, rows), 480
@@ -159,10 +164,11 @@ def _exposure_chart(run: RunReport, key: str) -> Chart | None:
         for one in run.exposures
     ]
     mean = sum(one.value for one in run.exposures) / len(run.exposures)
+    has_interval = any(one.metric == "exposure" and not one.void for one in run.findings)
+    with_interval = "; the interval of the mean stands with the findings" if has_interval else ""
     summary = (
-        f"Exposure of {len(rows)} planted secrets: {shown(mean, Scale.BITS)} on average, of "
-        f"{shown(max(one.bits for one in run.exposures), Scale.BITS)}; the interval of the mean stands with the "
-        "findings."
+        f"Planted secrets: {len(rows)}. Their exposure is {shown(mean, Scale.BITS)} on average, of at most "
+        f"{shown(max(one.bits for one in run.exposures), Scale.BITS)}{with_interval}."
     )
     data = table("Planted secrets", ("secret", "exposure", "interval", "of"), rows)
     return Chart(key, "Exposure against its null", summary, exposure_figure(run.exposures, run.exposure_null), data)
@@ -171,8 +177,9 @@ def _exposure_chart(run: RunReport, key: str) -> Chart | None:
 def extraction_section(report: Report) -> Section:
     """Records seen against samples drawn."""
     lead = (
-        "The share of records that somebody sees with chance one half or more who draws so many samples, beside "
-        "the same share of held-out records, which the model never saw. Bands are intervals of the share."
+        "The share of records that somebody sees with chance one half or more who draws so many samples. A curve "
+        "of held-out records, where there is one, shows the same of text that the model never saw. "
+        "Bands are intervals."
     )
     return Section(
         "extraction",
@@ -273,7 +280,7 @@ def _budget_chart(run: RunReport, key: str) -> Chart | None:
     ]
     most = max(spent.values())
     summary = (
-        f"{use.rows:,} charges since {use.started}. The account that spent most has spent {shown(most, digits=6)} "
+        f"Charges since {use.started}: {use.rows:,}. The account that spent most has spent {shown(most, digits=6)} "
         f"of {shown(use.limit, digits=6)} ({use.measure})."
     )
     data: Table = table("Accounts", ("account", f"spent ({use.measure})", "limit", "share"), rows)

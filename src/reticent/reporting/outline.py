@@ -1,5 +1,8 @@
 """The order of a report: the first screen, the charts, the tables, what is missing, how to repeat it."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from reticent.reporting.content import Section
 from reticent.reporting.first_screen import guarantees, limits, side_by_side, verdicts
 from reticent.reporting.measured_sections import CHARTS
@@ -11,7 +14,7 @@ from reticent.reporting.record_sections import (
     untested_section,
     update_section,
 )
-from reticent.reporting.report import Report
+from reticent.reporting.report import GateLine, Report
 
 
 def sections(report: Report) -> tuple[Section, ...]:
@@ -35,16 +38,27 @@ def sections(report: Report) -> tuple[Section, ...]:
 def headline(report: Report) -> str:
     """One sentence for the head of the page."""
     refuted = sum(len(run.refuted) for run in report.runs)
-    passed = sum(line.is_passed for run in report.runs for line in run.gate)
+    limits = [line for run in report.runs for line in run.gate]
+    failed = [line for line in limits if line.fails]
     above = sum(one.beats_null for run in report.runs for one in run.findings)
     count = sum(len(run.findings) for run in report.runs)
     void = sum(bool(one.void) for run in report.runs for one in run.findings)
     if refuted:
-        return f"A guarantee is refuted by {refuted} of {count} findings."
+        return f"A guarantee is refuted by {refuted} of {count} findings.{_gate(failed, limits)}"
     if count == 0:
-        return "No attack was run: this report holds what was proved and spent, and nothing that was measured."
-    gate = f" {passed} of the limits {'is' if passed == 1 else 'are'} passed." if passed else ""
-    return f"{above} of {count} findings lie above chance; {void} {'is' if void == 1 else 'are'} void.{gate}"
+        return f"No attack was run, so nothing here says what leaks.{_gate(failed, limits)}"
+    lie = "lies" if above == 1 else "lie"
+    said = f"{above} of {count} findings {lie} above chance; {void} {'is' if void == 1 else 'are'} void."
+    return f"{said}{_gate(failed, limits)}"
+
+
+def _gate(failed: Sequence[GateLine], limits: Sequence[GateLine]) -> str:
+    """The limits that failed the gate, by outcome; nothing where none did."""
+    if not failed:
+        return ""
+    counts = Counter(line.outcome for line in failed)
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    return f" {len(failed)} of {len(limits)} limits failed ({outcomes})."
 
 
 def title(report: Report) -> str:

@@ -1,11 +1,16 @@
 """The tables of a report: records and what to do, findings, policies, updates, what is missing, how to repeat."""
 
+from typing import Final
+
 from reticent.reporting.actions import worst_records
 from reticent.reporting.content import Absent, Block, Cell, Heading, Lines, Section, cell, table
+from reticent.reporting.first_screen import why_nothing_was_measured
 from reticent.reporting.measured_sections import for_every_run
 from reticent.reporting.numbers import MISSING, Scale, interval, one_in, per_cent, shown
 from reticent.reporting.questions import answer_of, scale_of
 from reticent.reporting.report import Report, RunReport
+
+_AMONG_ITS_KIND: Final = {True: "stands out", False: "as its kind does", None: "no held-out record tells"}
 
 
 def records_section(report: Report) -> Section:
@@ -30,10 +35,7 @@ def _records(run: RunReport, _: str) -> Block | None:
             cell(one.point.tokens),
             Cell(one_in(one.point.log_chance), one.point.log_chance),
             Cell(f"{shown(one.point.calibrated)} nats", one.point.calibrated),
-            cell(
-                "stands out" if one.stands_out else "as its kind does",
-                tone="found" if one.stands_out else "",
-            ),
+            cell(_AMONG_ITS_KIND[one.stands_out], tone="found" if one.stands_out else ""),
             cell("covered" if one.point.facts is None else one.point.facts.masked[:64]),
             cell(" ".join(one.actions)),
         )
@@ -92,7 +94,9 @@ def findings_section(report: Report) -> Section:
     if len(report.runs) > 1:
         columns = ("run", *columns)
     blocks: tuple[Block, ...] = (
-        (table("All findings", columns, rows),) if rows else (Absent("Findings", "no attack was run"),)
+        (table("All findings", columns, rows),)
+        if rows
+        else (Absent("No findings", why_nothing_was_measured(report), said=""),)
     )
     joint = {per_cent(run.confidence) for run in report.runs if run.confidence is not None}
     together = f" All intervals of an audit hold together with {', '.join(sorted(joint))}." if joint else ""
@@ -159,14 +163,12 @@ def untested_section(report: Report) -> Section:
         skipped += [(cell(metric), cell("a usable number"), cell(reason)) for metric, reason in void]
         if skipped:
             blocks.append(table("Not tested", ("what", "needs", "why not"), skipped))
+        elif run.plan:
+            blocks.append(Absent("No line of the plan was skipped", "every planned attack ran", said=""))
         else:
-            blocks.append(
-                Absent(
-                    "No line of the plan was skipped", run.absent.get("plan", "every planned attack ran"), said=""
-                )
-            )
+            blocks.append(Absent("No plan of attacks", run.absent.get("plan", "this run has none"), said=""))
         blocks.append(Lines((*run.notes, "Attacks that nobody has thought of yet.", *_unseen(run))))
-    lead = "An absence in this report is not evidence. These were not measured:"
+    lead = "An absence in this report is not evidence. What was skipped, void or out of reach:"
     return Section("untested", "What was not tested, and why", lead, tuple(blocks))
 
 
@@ -177,7 +179,7 @@ def _unseen(run: RunReport) -> tuple[str, ...]:
         "risk": "lazy reconstruction",
         "policies": "policy recall",
     }
-    return tuple(f"Not measured: {names.get(key, key)}: {why}." for key, why in run.absent.items() if key in names)
+    return tuple(f"No data on {names[key]}: {why}." for key, why in run.absent.items() if key in names)
 
 
 def reproduce_section(report: Report) -> Section:

@@ -4,11 +4,12 @@ A `Report` holds one `RunReport` for each run, beside each other. Everything tha
 bounds) was computed by whoever made the report; here are numbers and ids. Nothing here says "safe", and nothing
 holds text of a corpus: `RiskPoint.masked` and `RecordFacts.masked` have every letter and digit already covered.
 
-A part that is None or empty was not measured; `absent` says why, by the section's key.
+A part that is None or empty was not measured; `absent` says why, by the section's key, and of nothing else.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee
@@ -157,13 +158,18 @@ class PlanLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLine:
-    """A limit and what was measured of it; `end` of the interval is what counts."""
+    """A limit of `option` and its outcome (within, undecided, exceeded, not measured); `end` is what decides.
 
+    `by` names the attacks behind the outcome; `fails` says whether it made the exit code 1.
+    """
+
+    option: str
     limit: str
     end: str
-    is_passed: bool
+    outcome: str
+    fails: bool
     by: tuple[str, ...] = ()
-    undecided: tuple[str, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,18 +225,49 @@ class RunReport:
     update: tuple[UpdatePhrase, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        present = [key for key in self.absent if _IS_PRESENT[key](self)]
+        if present:
+            raise ValueError(f"{self.name}: a reason for the absence of what is there: {', '.join(present)}")
+
+    def comparison(self, finding: Finding) -> Comparison | None:
+        """The finding beside the guarantee; None without one."""
+        return next((one for one in self.comparisons if one.finding == finding), None)
+
     def ceiling(self, finding: Finding) -> float | None:
         """What was proved the finding's metric cannot pass; None where the two are not comparable."""
-        return next((one.ceiling for one in self.comparisons if one.finding == finding), None)
+        found = self.comparison(finding)
+        return None if found is None else found.ceiling
 
     def verdict(self, finding: Finding) -> Verdict | None:
         """What the finding says of the guarantee; None without one."""
-        return next((one.verdict for one in self.comparisons if one.finding == finding), None)
+        found = self.comparison(finding)
+        return None if found is None else found.verdict
 
     @property
     def refuted(self) -> tuple[Comparison, ...]:
         """Comparisons in which more was measured than was proved possible."""
         return tuple(one for one in self.comparisons if one.verdict is Verdict.REFUTED)
+
+
+# Whether a section of the page has data, by the key under which `RunReport.absent` says why it has none.
+_IS_PRESENT: Final[Mapping[str, Callable[[RunReport], bool]]] = {
+    "findings": lambda run: bool(run.findings),
+    "plan": lambda run: bool(run.plan),
+    "risk": lambda run: run.risk_map is not None,
+    "roc": lambda run: bool(run.roc),
+    "exposure": lambda run: bool(run.exposures),
+    "extraction": lambda run: bool(run.extraction),
+    "leakage": lambda run: bool(run.leakage),
+    "budget": lambda run: run.budget is not None,
+    "policies": lambda run: bool(run.policies),
+    "update": lambda run: bool(run.update),
+}
+
+
+def only_absent(run: RunReport, reasons: Mapping[str, str]) -> RunReport:
+    """The run with those of the reasons that speak of something it does not have."""
+    return replace(run, absent={key: why for key, why in reasons.items() if why and not _IS_PRESENT[key](run)})
 
 
 @dataclass(frozen=True, slots=True)

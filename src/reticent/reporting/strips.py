@@ -22,26 +22,35 @@ def strips(runs: Sequence[RunReport], question: Question) -> tuple[Strip, ...]:
 
 def _strip(metric: str, spoken: Sequence[tuple[RunReport, Finding]], runs: Sequence[RunReport]) -> Strip:
     scale = scale_of(metric)
-    nulls: list[float] = [finding.null for _, finding in spoken if finding.null is not None]
     marks = tuple(_mark(run, finding, is_only=len(runs) == 1) for run, finding in spoken)
-    start, end = _ends(scale, [*nulls, *(value for mark in marks for value in (mark.low, mark.high, mark.ceiling))])
+    values = [value for mark in marks for value in (mark.null, mark.low, mark.high, mark.ceiling)]
+    start, end = _ends(scale, values)
     ticks = tuple((at, shown(at, scale)) for at in _round_places(start, end))
     words = spoken[0][1].measure
-    return Strip(metric, words, marks, max(nulls, default=None), start, end, ticks)
+    return Strip(metric, words, marks, start, end, ticks)
 
 
 def _mark(run: RunReport, finding: Finding, *, is_only: bool) -> Mark:
-    scale, ceiling = scale_of(finding.metric), run.ceiling(finding)
+    scale, comparison = scale_of(finding.metric), run.comparison(finding)
+    ceiling = None if comparison is None else comparison.ceiling
     words = (
         f"{shown(finding.value, scale)}, {per_cent(finding.confidence)} interval "
         f"{interval(finding.low, finding.high, scale)}, n = {finding.n:,}, {finding.attack}"
     )
+    words += "" if finding.null is None else f"; without leakage at most {shown(finding.null, scale)} is expected"
     words += (
         "; nothing proved of it" if ceiling is None else f"; proved: at most {shown(ceiling, scale, side='up')}"
     )
-    label = "" if is_only else run.name
+    words += ", which allows everything" if comparison is not None and comparison.is_vacuous else ""
     return Mark(
-        label, finding.value, finding.low, finding.high, ceiling, words, answer_of(run, finding).name.lower()
+        label="" if is_only else run.name,
+        value=finding.value,
+        low=finding.low,
+        high=finding.high,
+        null=finding.null,
+        ceiling=ceiling,
+        words=words,
+        tone=answer_of(run, finding).name.lower(),
     )
 
 

@@ -41,7 +41,10 @@ ROUNDING: Final = (
     "through rounding, one record moves what the others add to a step by at most 1/128 of the clip norm, by which "
     "the noise is larger than priced; this is tested on made-up text while training, not proved"
 )
-SEEDED: Final = "sampling and noise were drawn from a known seed: an experiment, nothing that may be released"
+SEEDED: Final = (
+    "nobody who sees the model knows the seed that sampling and noise were drawn from; this run is an experiment "
+    "and must not be released"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,7 +130,8 @@ def is_empty(record: Record) -> bool:
 class MissRates:
     """How often secrets are missed: by π (γ), and by both policies so that no ε is proved of them (δ2).
 
-    `origin` says in words where the two numbers come from; it becomes an assumption of the guarantee.
+    `origin` is the condition that the two numbers rest on, in words; it becomes an assumption of the guarantee, and
+    is empty where nothing is assumed (a rate of 1).
     """
 
     policy: float
@@ -171,12 +172,13 @@ def measure_misses(
     # Each upper end fails with chance (1 − confidence)/2, so both hold together with `confidence`.
     of_policy = Rate(missed, trials, confidence).interval[1]
     of_both = 0.0 if conservative is None else Rate(lost, trials, confidence).interval[1]
-    origin = (
-        f"the miss rates are upper ends of {confidence:.0%} intervals: of {trials} labelled secrets the policy "
-        f"missed {missed}"
-    )
+    both = ""
     if conservative is not None:
-        origin += f", and {lost} of these the conservative policy did not find with the same characters"
+        both = f", of which the conservative policy did not find {lost} with the same characters"
+    origin = (
+        f"the {trials} labelled secrets are missed as often as those of the training text (the policy missed "
+        f"{missed}{both}; the upper ends of {confidence:.0%} intervals are used)"
+    )
     return MissRates(policy=of_policy, both=of_both, origin=origin)
 
 

@@ -44,14 +44,14 @@ _EVERYWHERE: Final = (
     "same characters wherever it stands"
 )
 _CAUGHT: Final = (
-    "the conservative policy catches a secret if it finds it whole, with the same characters wherever it stands, "
-    "in what the policy left; a secret that it finds in part, or with more around it, may change several records"
+    "the conservative policy finds the secret whole, with the same characters wherever it stands, in what the "
+    "policy left (a secret found in part, or with more around it, may change several records)"
 )
 _NOT_LOCAL: Final = (
-    'a policy reads what stands around or within a span ("ID" in "ID 123"), so what it finds may change where a '
-    "secret is masked: assumed not to, and not checked"
+    "masking a secret changes nothing of what the policies find elsewhere, though one of them reads what stands "
+    'around or within a span, as "ID" in "ID 123" (not checked)'
 )
-_ALL_PRIVATE: Final = "without a conservative policy every record is trained with noise"
+_ALL_PRIVATE: Final = "every record is trained with noise, as there is no conservative policy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class RedactedPlan:
         neighbours differ in one private record); the rest follows in `accounting.confidentiality`.
         """
         missed = self.private.stated(missed_secret_of(self.private.event, self.private.delta))
-        assumes = [*missed.assumes, NO_TUNING, ROUNDING, self.misses.origin]
+        assumes = [*missed.assumes, NO_TUNING, ROUNDING, *([self.misses.origin] if self.misses.origin else [])]
         if not self.policies.is_local:
             assumes.append(_NOT_LOCAL)
         assumes.append(_CAUGHT if self.policies.has_conservative else _ALL_PRIVATE)

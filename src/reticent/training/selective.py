@@ -45,7 +45,7 @@ SCHEMA_VERSION: Final = 1
 KIND: Final = "selective"
 MECHANISM: Final = "selective DP-SGD (rival)"
 
-_MARKS: Final = "where the policy marks something, and how often, is public: what stands there is not"
+_MARKS: Final = "where the policy marks something, and how often, may be known to everybody"
 _MARKED: Final = "what stands in the marked places of one record, and nothing that the policy does not mark"
 _MISSED: Final = "any secret: one that the policy misses is trained on plainly"
 _LOCAL: Final = "other values in the marked places change nothing of what the policy marks"
@@ -225,10 +225,7 @@ class SelectivePlan:
         marked = self.marked(is_seeded=is_seeded)
         if self.miss_rate == 0.0:
             return replace(marked, assumes=(*marked.assumes, "the policy misses no secret"))
-        beside = f"for marked tokens alone: ε = {marked.epsilon:.4g} at δ = {marked.delta:g}"
-        return replace(
-            marked, unit=Unit.SECRET, epsilon=math.inf, delta=0.0, covers=_MISSED, assumes=(*marked.assumes, beside)
-        )
+        return replace(marked, unit=Unit.SECRET, epsilon=math.inf, delta=0.0, covers=_MISSED)
 
     def budget(self, *, is_seeded: bool = False) -> Budget:
         """What a ledger of this plan may spend: its steps, each once."""

@@ -17,9 +17,9 @@ from reticent.app.experiments.digit_models import (
 )
 from reticent.app.experiments.experiment import ClaimVerdict
 from reticent.app.experiments.rdp_bounds import RATE, REFERENCE, STEPS, training_of
+from reticent.app.experiments.rdp_curves import leaked_bits
 from reticent.app.experiments.rdp_ngram import PRINTED_MEAN, emission_finding, noises, printed_tolerances
 from reticent.app.experiments.running import Course, reproduce
-from reticent.app.figures import leaked_bits
 from reticent.core.event import Gaussian, Repeated
 from reticent.core.finding import Verdict
 from reticent.core.randomness import Randomness

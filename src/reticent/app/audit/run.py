@@ -59,6 +59,11 @@ class Audit:
         """Comparisons in which more leaked than was proved possible."""
         return tuple(one for one in self.comparisons if one.verdict is Verdict.REFUTED)
 
+    @property
+    def why_missing(self) -> str:
+        """Why planned attacks did not run."""
+        return "; ".join(f"{line.name} was skipped: {line.skipped}" for line in self.attacks if line.skipped)
+
 
 def run_audit(
     subject: Subject,
@@ -196,7 +201,7 @@ def write_audit(
     run.finish(
         findings=len(audit.findings),
         refuted=len(audit.refuted),
-        limits_passed=sum(result.is_passed for result in gate),
+        limits_failed=sum(result.fails for result in gate),
     )
 
 
@@ -228,7 +233,9 @@ def _comparison_to_json(one: Comparison, audit: Audit) -> dict[str, Any]:
     return {
         "finding": audit.findings.index(one.finding),
         "ceiling": number_to_json(one.ceiling),
+        "greatest": number_to_json(one.greatest),
         "verdict": one.verdict.value,
+        "reason": one.why_not,
     }
 
 

@@ -87,11 +87,19 @@ def audit(
     policy: Annotated[
         str, typer.Option("--policy", help=f"Tags personal data for the attack 'pii': {POLICY_HELP}")
     ] = "patterns",
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require",
+            help='Release gate: exit with 1 unless the whole interval is within "METRIC<=NUMBER". Repeatable.',
+            metavar="LIMIT",
+        ),
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
             "--fail-if",
-            help='Exit with 1 if "METRIC>NUMBER" by the low end of the interval (measured at least). Repeatable.',
+            help='Alarm: exit with 1 if the whole interval is beyond "METRIC>NUMBER". Repeatable.',
             metavar="LIMIT",
         ),
     ] = None,
@@ -132,14 +140,15 @@ def audit(
 ) -> int:
     """Run attacks on a model and compare what they find with the guarantee beside its weights.
 
-    Exit code 1 if a finding refutes the guarantee or passes a --fail-if limit.
+    Exit code 1 if a finding refutes the guarantee, a --require limit is not met (exceeded, undecided or not
+    measured) or a --fail-if limit is exceeded.
     """
     from reticent.app.audit.registry import parse_attacks
     from reticent.app.audit.remote import RemoteAccess
     from reticent.app.audit.settings import AuditSettings, Sizes, parse_budget
-    from reticent.app.gate import asked_rates, parse_limit
+    from reticent.app.gate import asked_rates, parse_limits
 
-    limits = [parse_limit(expression) for expression in fail_if or []]
+    limits = parse_limits(require, fail_if)
     defaults = AuditSettings()
     settings = AuditSettings(
         attacks=parse_attacks(attacks),
@@ -186,7 +195,8 @@ def audit(
         "shadow_models": shadow_models,
         "policy": policy,
         "reveal": reveal,
-        "fail_if": [str(limit) for limit in limits],
+        "require": list(require or []),
+        "fail_if": list(fail_if or []),
     }
     return _run(subject, settings, Output(as_json=as_json), out=out, config=config, cache=(cache, no_cache))
 
@@ -232,10 +242,10 @@ def _run(
     from reticent.app.audit.plan import measure_speed, plan_audit
     from reticent.app.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
     from reticent.app.audit.shards import sharded_subject
-    from reticent.app.gate import check_gate, check_known, parse_limit
+    from reticent.app.gate import check_gate, check_known, parse_limits
     from reticent.app.score_cache import ScoreCache, default_folder
 
-    limits = [parse_limit(expression) for expression in config["fail_if"]]
+    limits = parse_limits(config["require"], config["fail_if"])
     folder, is_off = cache
     scores = None
     if not is_off and not settings.reveal and is_cacheable(subject):
@@ -253,7 +263,7 @@ def _run(
     with output.progress() as bars, sharded_subject(subject, settings.engine) as shared:
         found = run_audit(shared, plan, settings=settings, cache=scores, observe=_observer(bars, plan))
     try:
-        gate = check_gate(limits, found.findings)
+        gate = check_gate(limits, found.findings, missing=found.why_missing)
     except ConfigError:
         write_audit(run, found, subject=subject, settings=settings)
         raise
@@ -263,7 +273,7 @@ def _run(
     output.show(*_result_lines(found, gate, settings, out))
     if not found.findings:
         raise ConfigError("nothing was measured", found="; ".join(line.skipped for line in found.attacks))
-    return int(bool(found.refuted) or any(result.is_passed for result in gate))
+    return int(bool(found.refuted) or any(result.fails for result in gate))
 
 
 def _observer(bars: "Progress", plan: "AuditPlan") -> "Observer":
@@ -296,7 +306,9 @@ def _plan_lines(plan: "AuditPlan", notes: "Sequence[str]") -> list[object]:
 def _result_lines(
     found: "Audit", gate: "Sequence[GateResult]", settings: "AuditSettings", out: Path
 ) -> list[object]:
-    """The summary: every finding beside its null and its ceiling, and in words what is void, refuted or passed."""
+    """The summary: every finding beside its null and its ceiling, and in words what is void or refuted."""
+    from reticent.reporting.comparing import comparison_sentences
+
     beside = {id(one.finding): one for one in found.comparisons}
     columns = ["metric", "attack", "value", "interval", "n", "null", "ceiling", "verdict"]
     shown = [finding for finding in found.findings if not finding.void]
@@ -316,16 +328,10 @@ def _result_lines(
             f"REFUTED: {one.finding.attack} measured {one.finding.metric} of at least {one.finding.low:.3g}, "
             f"where the guarantee allows {one.ceiling:.3g}."
         )
+    if found.comparisons:
+        lines.append(comparison_sentences(found.comparisons))
     lines += _beside_lines(found)
-    for result in gate:
-        said = "PASSED" if result.is_passed else "not passed"
-        by = f" by {', '.join(finding.attack for finding in result.passed_by)}" if result.is_passed else ""
-        lines.append(f"Limit {result.limit}: {said}{by} (the {result.limit.end} end of the interval counts).")
-        if result.undecided and not result.is_passed:
-            names = ", ".join(finding.attack for finding in result.undecided)
-            lines.append(
-                f"  Undecided: the value of {names} passes it, the interval does not: too few targets to tell."
-            )
+    lines += [result.sentence() for result in gate]
     if settings.reveal:
         lines.append(
             f"revealed.json holds {len(found.revealed):,} texts and secrets in clear: keep it to yourself."
@@ -362,9 +368,9 @@ def _row(finding: "Finding", comparison: "Comparison | None") -> tuple[object, .
 
 
 def _verdict(finding: "Finding", comparison: "Comparison | None") -> str:
-    """In a word; never that nothing leaks."""
-    if comparison is not None and comparison.ceiling is not None:
-        return comparison.verdict.value
-    if finding.null is None:
-        return "–"
-    return "above null" if finding.beats_null else "not above null"
+    """In a word or two; never that nothing leaks, and a leak is told even where it is consistent with a ceiling."""
+    above = "" if finding.null is None else ("above null" if finding.beats_null else "not above null")
+    if comparison is None or comparison.ceiling is None:
+        return above or "–"
+    said = comparison.verdict.value
+    return f"above null, {said}" if finding.beats_null and said != "refuted" else said

@@ -90,7 +90,7 @@ def dp_sgd(
     if plot is not None:
         from reticent.app.figures import draw_dp_sgd
 
-        draw_dp_sgd(training, bits, path=plot)
+        draw_dp_sgd(training, bits, path=plot, copies=copies)
     output.document(document)
     output.show(*dp_sgd_sentences(document))
 

@@ -114,6 +114,8 @@ def _watch(bars: "Bars", stages: int) -> "Watch":
 def _lines(story: "Story") -> list[object]:
     """The table, and what to make of it."""
     from reticent.app.demo.story import table_rows
+    from reticent.app.rounding import at_most
+    from reticent.reporting.comparing import comparison_sentences
 
     columns = ["", *(_NAMES.get(told.name, told.name) for told in story.models)]
     rows = [(label, *cells) for label, cells in table_rows(story)]
@@ -124,7 +126,14 @@ def _lines(story: "Story") -> list[object]:
         "▲ the whole interval lies above what is seen where nothing leaks. – out of reach: SubMix-F shows text and "
         "no probabilities. CRT hides secrets, not that a message was used: what holds no secret is learnt plainly, "
         "and its promise (*) is confidentiality of a secret against its mask, not differential privacy. Intervals, "
-        "n and assumptions of every number stand in the report. Last line: how many findings have a ceiling.",
+        "n and assumptions of every number stand in the report. Last line: how many findings lie below a ceiling "
+        "that they could have refuted; a vacuous ceiling, one that allows everything, never counts.",
+    ]
+    lines += [
+        f"{_NAMES.get(told.name, told.name)}, ε = {at_most(told.guarantee.epsilon, 3)}: "
+        f"{comparison_sentences(told.compared)}"
+        for told in story.models
+        if told.guarantee is not None
     ]
     if refuted:
         lines.append(f"REFUTED: more leaks from {', '.join(refuted)} than was proved possible.")

@@ -1,4 +1,4 @@
-"""`reticent ledger`: the operator's view of what an ensemble has spent.
+"""`reticent ledger`: the operator's view of what an ensemble or a training has spent.
 
 From a run directory, whose ledger its owner alone can read (with --ledger where it is in PostgreSQL), or from the
 operator's port of a running server (`http://127.0.0.1:8001`), with the operator's key in RETICENT_OPERATOR_KEY.
@@ -43,12 +43,23 @@ def show(run: Where, address: LedgerAddress = None, as_json: AsJson = False) -> 
         (part, f"{values['spent']:.6g}", f"{100 * values['share']:.2f} %")
         for part, values in document["parts"].items()
     ]
-    output.show(
-        f"Each part may spend {document['limit']:.6g} {document['measure']}, within"
-        f" (ε = {document['epsilon']:.4g}, δ = {document['delta']:g}).",
+    output.show(*_sentences(document), table("Spend", ("account", "spent", "of its budget"), rows))
+
+
+def _sentences(document: dict[str, Any]) -> list[str]:
+    """What may be spent and what was charged: steps of a training, tokens of an ensemble."""
+    from reticent.app.rounding import at_most
+
+    promise = f"within (ε = {at_most(document['epsilon'])}, δ = {document['delta']:g})"
+    if "steps" in document:
+        return [
+            f"The training may take {document['limit']:,.0f} noisy steps, {promise}.",
+            f"{document['steps']:,.0f} steps in {document['rows']:,} charges.",
+        ]
+    return [
+        f"Each part may spend {document['limit']:.6g} {document['measure']}, {promise}.",
         f"{document['answers']:,} tokens in {document['rows']:,} charges. Private: do not publish.",
-        table("Spend", ("part", "spent", "of its budget"), rows),
-    )
+    ]
 
 
 @ledger.command("verify")

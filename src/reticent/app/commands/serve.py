@@ -97,6 +97,7 @@ def serve(
     _show_promise(serving, output)
     if dry_run:
         serving.check()
+        output.show("Nothing was started: this is what answers would promise.")
         return 0
     log_plainly()
     output.show(f"'{serving.name}' on http{'s' if tls_cert else ''}://{host}:{port}/v1")

@@ -5,6 +5,7 @@ answer is at most one number (`auditing.codes.hit_rate_ceiling`). That ceiling h
 story: a number belongs to one owner, stands in one part, and is one secret.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,20 +46,23 @@ class Told:
         return max(found, key=lambda finding: finding.low, default=None)
 
     @property
-    def verdicts(self) -> list[Verdict]:
-        """Of every finding that has a ceiling, the planted numbers included."""
-        verdicts: list[Verdict] = [
-            one.verdict for one in self.comparisons if one.verdict is not Verdict.NOT_COMPARABLE
-        ]
+    def compared(self) -> tuple[Comparison, ...]:
+        """Every finding beside the guarantee; the planted numbers beside the ceiling of all of them together."""
         said = self.find(CODES)
-        if self.allowed is not None and said is not None:
-            verdicts.append(Verdict.REFUTED if said.low > self.allowed else Verdict.CONSISTENT)
-        return verdicts
+        if self.guarantee is None or self.allowed is None or said is None:
+            return self.comparisons
+        others = (one for one in self.comparisons if one.finding.metric != CODES)
+        return (*others, Comparison(said, self.guarantee, self.allowed, greatest=1.0))
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """How often each verdict was reached."""
+        return Counter(one.verdict for one in self.compared)
 
     @property
     def is_refuted(self) -> bool:
         """Whether more leaked than was proved possible."""
-        return Verdict.REFUTED in self.verdicts
+        return self.verdicts[Verdict.REFUTED] > 0
 
     def to_json(self) -> dict[str, Any]:
         """For the demo's document."""
@@ -69,8 +73,7 @@ class Told:
             "findings": [finding.to_json() for finding in self.findings],
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "allowed_code_hit_rate": self.allowed,
-            "compared": len(self.verdicts),
-            "refuted": sum(verdict is Verdict.REFUTED for verdict in self.verdicts),
+            "verdicts": {verdict.value: self.verdicts[verdict] for verdict in Verdict},
         }
 
 
@@ -86,7 +89,7 @@ class Story:
     def to_json(self) -> dict[str, Any]:
         """One JSON document."""
         return {
-            "schema_version": 2,
+            "schema_version": 3,
             "secret_bits": self.bits,
             "folder": str(self.folder),
             "report": str(self.page),
@@ -150,9 +153,10 @@ def _notion(guarantee: Guarantee) -> str:
 
 
 def _verdict(told: Told) -> str:
-    verdicts = told.verdicts
-    if told.guarantee is None or not verdicts:
-        return "–"
+    """Yes, with the number of findings below a ceiling they could have refuted; never for a vacuous one."""
     if told.is_refuted:
         return "REFUTED"
-    return f"yes ({len(verdicts)})"
+    held, vacuous = (told.verdicts[verdict] for verdict in (Verdict.CONSISTENT, Verdict.VACUOUS))
+    if held:
+        return f"yes ({held})"
+    return "vacuous" if vacuous else "–"

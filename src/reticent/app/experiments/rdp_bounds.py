@@ -32,7 +32,7 @@ from reticent.app.experiments.experiment import (
     Scale,
     Values,
 )
-from reticent.app.figures import leaked_bits, traditional_bits
+from reticent.app.experiments.rdp_curves import leaked_bits, traditional_bits
 from reticent.core.randomness import Randomness
 
 RATE: Final = 2.81e-4

@@ -29,7 +29,7 @@ from reticent.app.experiments.experiment import (
     Scale,
     Values,
 )
-from reticent.app.figures import leaked_bits
+from reticent.app.experiments.rdp_curves import leaked_bits
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access

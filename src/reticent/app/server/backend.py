@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, cast
 
 from reticent.app.ensemble_manifest import MANIFEST
 from reticent.app.ensemble_prediction import PredictionSettings, answering, settings_of
+from reticent.app.rounding import at_most
 from reticent.app.run_ledger import LedgerPlace
 from reticent.app.server.chat import ChatFormat
 from reticent.core.ensemble import Ensemble
@@ -137,7 +138,7 @@ def sentences(guarantee: Guarantee | None, notes: tuple[str, ...]) -> list[str]:
     if guarantee is None:
         lines.append("No guarantee.")
     else:
-        level = f"ε = {guarantee.epsilon:.4g}" + (f", δ = {guarantee.delta:g}" if guarantee.delta else "")
+        level = f"ε = {at_most(guarantee.epsilon)}" + (f", δ = {guarantee.delta:g}" if guarantee.delta else "")
         if guarantee.order is not None:
             level += f" at Rényi order {guarantee.order:g}"
         lines.append(

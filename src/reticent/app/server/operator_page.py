@@ -116,7 +116,7 @@ def render(name: str, spent: Spending | None, users: list[tuple[str, int, int | 
         promise = f"(ε = {spent.epsilon:.4g}, δ = {spent.delta:g})"
         parts.append(
             f"<p>Budget of each part: {spent.limit:.6g} {escape(spent.measure)}, within {promise}."
-            f" {spent.answers:,} tokens in {spent.rows:,} charges.</p>"
+            f" {spent.answers or 0:,} tokens in {spent.rows:,} charges.</p>"
         )
         rows = "".join(
             f"<tr><td>{escape(part)}<td>{units:.6g}<td>{100 * units / spent.limit:.2f} %"

@@ -1,7 +1,7 @@
-"""What an ensemble has spent, for its operator: totals, the course over time, the check of the whole chain.
+"""What an ensemble or a training has spent, for its operator: totals, the course over time, the check of all rows.
 
-All of it is private: charges depend on the parts' texts. It is shown on the operator's page and by `reticent
-ledger`, never by the public port.
+What an ensemble spent is private: charges depend on the parts' texts. It is shown on the operator's page and by
+`reticent ledger`, never by the public port. A training is charged by steps, which its plan fixes.
 """
 
 from dataclasses import dataclass, field
@@ -12,11 +12,15 @@ from reticent.accounting.ledger import DurableLedger
 from reticent.app.ensemble_prediction import answers_in
 
 _POINTS = 240  # of a curve on the page
+STEPS = "steps"  # the measure of a training's ledger (`training.plan.MEASURE`, not imported: it brings torch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """A ledger's state. `course` has one point a row or group of rows: time, and what each part had spent."""
+    """A ledger's state. `course` has one point a row or group of rows: time, and what each part had spent.
+
+    `answers` counts the tokens that were charged; None in a training's ledger, whose measure is its steps.
+    """
 
     measure: str
     limit: float
@@ -24,7 +28,7 @@ class Spending:
     delta: float
     spent: dict[str, float] = field(repr=False)
     rows: int
-    answers: int
+    answers: int | None
     course: tuple[tuple[str, dict[str, float]], ...] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -36,7 +40,7 @@ class Spending:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "rows": self.rows,
-            "answers": self.answers,
+            **({"steps": max(self.spent.values())} if self.answers is None else {"answers": self.answers}),
             "parts": {
                 part: {"spent": spent, "share": min(1.0, spent / self.limit)} for part, spent in self.spent.items()
             },
@@ -65,6 +69,6 @@ def spending(ledger: DurableLedger) -> Spending:
         delta=promise.delta,
         spent={part: amount_up(units) for part, units in totals.items()},
         rows=rows,
-        answers=answers,
+        answers=None if ledger.budget.measure == STEPS else answers,
         course=tuple(course),
     )
