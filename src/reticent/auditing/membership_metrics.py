@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.auditing.epsilon_bound import EpsilonBound
 from reticent.auditing.groups import labelled
 from reticent.auditing.intervals import rate_lower, rate_upper
+from reticent.auditing.one_run import FAIR_COINS, EpsilonBound
 from reticent.auditing.roc import auc_interval, fewest_nonmembers, tpr_at_fpr
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
@@ -152,8 +152,8 @@ def epsilon_finding(bound: EpsilonBound, *, setting: MembershipSetting) -> Findi
 
 
 def gaussian_mu_finding(mu: float, *, n: int, setting: MembershipSetting) -> Finding:
-    """A lower bound on μ of Gaussian differential privacy as a finding."""
-    return setting.finding(
+    """A lower bound on μ of Gaussian differential privacy, from coins of one run, as a finding."""
+    return replace(setting, notes=(*setting.notes, FAIR_COINS)).finding(
         "gaussian_mu_lower_bound",
         (mu, mu, math.inf),
         n=n,
