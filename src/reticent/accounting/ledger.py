@@ -4,9 +4,9 @@
 
 `DurableLedger` is that order, over any store (`ledger_store`). Rows are linked by digests (`ledger_chain`); a file
 beside them is witness and lock of a machine in one (`ledger_witness`). Amounts are whole multiples of 2^-40, costs
-rounded up (`fixed_point`). Every process decides by the totals of rows that it has checked itself. `SqliteLedger` is
-a file, `ledger.db` with `ledger.db.head`, for the processes of one machine; `postgres_ledger` is for several
-machines.
+rounded up (`fixed_point`). Every process decides by the totals of rows that it has checked itself.
+`SqliteLedger` is a file, `ledger.db` with `ledger.db.head`, for the processes of one machine; `postgres_ledger` is
+for several machines.
 
 Refused with a LedgerError: a ledger that is missing, truncated, edited, of another version or identity, behind its
 witness, replaced while open, or without a witness; one that cannot be written. When an error leaves it open whether
