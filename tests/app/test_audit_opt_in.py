@@ -24,7 +24,8 @@ from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
-from tests.app.audit_subjects import TextOnly, promise, subject
+from tests.app.audit_subjects import TextOnly, subject
+from tests.claims import claim
 
 FAST = Speed(1e6, 1e5)
 SMALL = Sizes(records=40, extraction_records=20, candidates=50, search_tokens=5_000, answers=20, texts=64)
@@ -153,8 +154,9 @@ def test_the_recipe_and_what_else_is_proved_are_read_from_the_run(tmp_path):
     run.start("train", config={"model": {"source": "embedded"}, "training": {"epochs": 6}}, seed=0, corpora={})
     run.model.mkdir()
     assert find_model(str(run.path)).beside == {}
-    write_document(run.path / "training.json", {"guarantees": {"missed": promise(2.0).to_json()}})
+    proved = claim(2.0)
+    write_document(run.path / "training.json", {"guarantees": {"missed": proved.to_json()}})
     place = find_model(str(run.path))
     assert place.recipe is not None
     assert place.recipe["training"]["epochs"] == 6
-    assert place.beside == {"missed": promise(2.0)}
+    assert place.beside == {"missed": proved}

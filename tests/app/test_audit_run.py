@@ -20,12 +20,12 @@ from reticent.app.score_cache import ScoreCache
 from reticent.auditing.intervals import shared_confidence
 from reticent.auditing.one_run import FAIR_COINS
 from reticent.core.corpus import Corpus, Record
-from reticent.core.document import write_document
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
 from reticent.data.canaries import CanaryOwner
 from tests.app.audit_subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
+from tests.claims import certify, claim
 
 SMALL = Sizes(records=60, extraction_records=40, candidates=200, search_tokens=20_000, answers=40, texts=192)
 SETTINGS = AuditSettings(sizes=SMALL, rates=(0.1,))
@@ -301,11 +301,12 @@ def test_a_run_names_its_model_its_guarantee_and_its_start(tmp_path):
     with pytest.raises(ConfigError, match="no model"):
         find_model(str(run.path))
     run.model.mkdir()
-    write_document(run.model / "guarantee.json", promise(2.0).to_json())
+    proved = claim(2.0)
+    certify(run.model, proved)
     for named_by in (run.path, run.model):
         place = find_model(str(named_by))
         assert place.source == str(run.model)
-        assert place.guarantee == promise(2.0)
+        assert place.guarantee == proved
         assert place.started_from == "embedded"
     (tmp_path / "plain").mkdir()
     assert find_model(str(tmp_path / "plain")).guarantee is None

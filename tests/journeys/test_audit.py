@@ -7,15 +7,15 @@ import pytest
 
 from reticent.accounting.ceiling import ceiling
 from reticent.app import cli
+from reticent.core.certificate import Certificate
 from reticent.core.corpus import Corpus, Record
-from reticent.core.document import write_document
 from reticent.core.finding import Finding
-from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
 from reticent.data.canaries import make_canaries, plant, read_key, write_key
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
+from tests.claims import certify, claim
 from tests.journeys.commands import reticent
 
 DIALOGUES, HELD_OUT, COPIES = 60, 60, 12
@@ -95,16 +95,8 @@ def test_no_secret_and_no_text_stands_in_any_file(story, first):
 
 def test_a_false_guarantee_beside_the_weights_is_refuted(story, first, tmp_path, capsys):
     shutil.copytree(story / "run" / "model", tmp_path / "model")
-    claim = Guarantee(
-        mechanism="DP-SGD whose noise was forgotten",
-        notion=Notion.DIFFERENTIAL_PRIVACY,
-        unit=Unit.RECORD,
-        neighbours=Neighbours.ADD_REMOVE,
-        epsilon=1.0,
-        delta=1e-5,
-        covers="one record",
-    )
-    write_document(tmp_path / "model" / "guarantee.json", claim.to_json())
+    forgotten = claim(1.0)  # of DP-SGD whose noise was forgotten
+    certify(tmp_path / "model", forgotten)
     words = audit(story, tmp_path / "model", tmp_path / "out", "--base", "embedded", "--attacks", "membership")
     assert cli.run([*words, "--json"]) == 1
     document = document_of(capsys)
@@ -112,7 +104,7 @@ def test_a_false_guarantee_beside_the_weights_is_refuted(story, first, tmp_path,
     assert refuted
     for one in refuted:
         finding = document["findings"][one["finding"]]
-        assert one["ceiling"] == pytest.approx(ceiling(finding["metric"], claim))
+        assert one["ceiling"] == pytest.approx(ceiling(finding["metric"], forgotten))
         assert finding["low"] > one["ceiling"]
 
 
@@ -184,8 +176,7 @@ def test_a_private_model_passes_no_ceiling_and_its_promise_is_refuted_on_weights
     for method, out in ((private, "private"), (["--method", "sgd", "--batch", 8], "plain")):
         words = ["train", *method, *shared, "--out", tmp_path / out]
         assert cli.run([str(word) for word in words]) == 0
-    claim = (tmp_path / "private" / "model" / "guarantee.json").read_text()
-    (tmp_path / "plain" / "model" / "guarantee.json").write_text(claim)
+    certify(tmp_path / "plain" / "model", Certificate.read(tmp_path / "private" / "model").guarantee)
     capsys.readouterr()
     refuted = {}
     for name, code in (("private", 0), ("plain", 1)):

@@ -28,7 +28,7 @@ def story(tmp_path_factory):
         "other": work.trained(work.fresh("other"), work.data.original, "other"),
     }
     for name, model in models.items():
-        release_model(model, folder / name, guarantee=None)
+        release_model(model, folder / name, certificate=None)
     copies = [Record(f"secret-{place}", PHRASE) for place in range(12)]
     write_corpus(Corpus([*work.data.extra[:40], *copies]), folder / "update.jsonl")
     write_corpus(sentences(60, 9, "u"), folder / "untouched.jsonl")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from reticent.accounting.approximate import log_group_delta
 from reticent.accounting.pld import privacy_profile
 from reticent.core.event import Event
-from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 
 Points = tuple[tuple[float, float], ...]
 
@@ -73,7 +73,8 @@ def missed_secret_of(event: Event, delta: float) -> Guarantee:
     """
     profile = privacy_profile(event, Neighbours.REPLACE)
     epsilon = profile.epsilon(delta)
-    return missed_secret(epsilon, delta, profile=profile.points() if epsilon < math.inf else ())
+    points = profile.points() if epsilon < math.inf else ()
+    return replace(missed_secret(epsilon, delta, profile=points), basis=Basis(event=event, delta=delta))
 
 
 def worst_case(missed: Guarantee, *, conservative_miss_rate: float) -> Guarantee:
@@ -111,6 +112,7 @@ def group_of_secrets(missed: Guarantee, group: int) -> Guarantee:
         profile=tuple((group * e, _group_delta(e, d, group)) for e, d in missed.profile),
         covers=f"{group} secrets of one record each, or one of {group} records, that the policy misses and the "
         "conservative policy catches",
+        basis=None if missed.basis is None else replace(missed.basis, group=group),
     )
 
 
@@ -137,6 +139,9 @@ def bayesian(missed: Guarantee, *, miss_rate: float, conservative_miss_rate: flo
         covers=f"a random secret that stands in one record, missed at rate {miss_rate:g}, and at "
         f"{conservative_miss_rate:g} by both policies",
         assumes=(*missed.assumes, _KNOWS_ONLY_THE_DISTRIBUTION, "the miss rates hold under that distribution"),
+        basis=None
+        if missed.basis is None
+        else replace(missed.basis, miss_rate=miss_rate, conservative_miss_rate=conservative_miss_rate),
     )
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.accounting.parts import owner_point
 from reticent.accounting.sampled_gaussian import sampled_gaussian_epsilon
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
@@ -150,9 +151,17 @@ def leaves(event: Event) -> Iterator[tuple[Event, int]]:
 
 
 def known_orders(event: Event) -> set[float]:
-    """Orders at which parts of an event state their charge: above them it is unknown."""
-    at_one_order = RealisedCharge | FilteredCharge | SubsampledMixture
-    return {leaf.order for leaf, _ in leaves(event) if isinstance(leaf, at_one_order)}
+    """Orders at which parts of an event state their charge: above them it is unknown.
+
+    A mixture's charge for replacing one is known up to an order of its own, `owner_point` of the mixing order.
+    """
+    known = set()
+    for leaf, _ in leaves(event):
+        if isinstance(leaf, RealisedCharge | FilteredCharge | SubsampledMixture):
+            known.add(leaf.order)
+        if isinstance(leaf, SubsampledMixture):
+            known.add(owner_point(leaf.order, 1.0)[0])
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,17 @@ actual data at one order. It is stated as such, is never converted to (ε, δ), 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reticent.accounting.conversion import rdp_epsilon
+from reticent.accounting.conversion import epsilon_from_renyi, rdp_epsilon
 from reticent.accounting.curve import RenyiCurve, known_orders, leaves
+from reticent.accounting.parts import owner_guarantee, owner_point
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import Event, FilteredCharge, NoisyVote, RealisedCharge
-from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 
 _RENYI_POINTS = 1.0 + np.geomspace(1e-2, 1023.0, 36)
 
@@ -70,6 +71,8 @@ def guarantee_of(
     if any(isinstance(leaf, RealisedCharge) for leaf, _ in leaves(event)):
         return _operational(event, unit=unit, neighbours=neighbours, mechanism=mechanism, assumes=assumes)
     _refuse_realised_filter(event)
+    if isinstance(event, FilteredCharge) and unit is Unit.OWNER:
+        return _filtered_for_owner(event, delta=delta, mechanism=mechanism, assumes=assumes)
     found = epsilons(event, delta=delta, neighbours=neighbours)
     # Priced by the actual votes, the sum is no bound once a question depends on earlier answers.
     is_counted = any(isinstance(leaf, NoisyVote) and leaf.counts is not None for leaf, _ in leaves(event))
@@ -86,7 +89,29 @@ def guarantee_of(
         data_dependent=is_counted,
         profile=_profile_points(event, neighbours),
         renyi=_renyi_points(event, neighbours),
+        basis=Basis(event=event, delta=delta),
     )
+
+
+def _filtered_for_owner(
+    charge: FilteredCharge, *, delta: float, mechanism: str, assumes: tuple[str, ...]
+) -> Guarantee:
+    """What a Rényi filter of every part proves for one owner, whose text stands in one part: replace one."""
+    part = guarantee_of(charge, delta=delta, unit=Unit.PART, mechanism=mechanism, assumes=assumes)
+    at_order = replace(
+        part,
+        epsilon=charge.epsilon,
+        delta=0.0,
+        order=None if charge.order == math.inf else charge.order,
+        profile=(),
+        renyi=(),
+    )
+    owner = owner_guarantee(at_order)
+    reach, spent = owner_point(charge.order, charge.epsilon)
+    if reach == math.inf:
+        return owner
+    epsilon = epsilon_from_renyi(reach, spent, delta=delta)
+    return replace(owner, order=None, epsilon=epsilon, delta=delta, renyi=((reach, spent),))
 
 
 def dp_sgd_guarantee(
@@ -140,6 +165,7 @@ def _operational(
         covers="the released tokens up to the stopping time of the actual partition, for the actual data only",
         assumes=(*assumes, "the stopping time, the charges and the mixing weights stay private"),
         data_dependent=True,
+        basis=Basis(event=event, delta=0.0),
     )
 
 

@@ -10,12 +10,11 @@
 Counts of owners and fingerprints of shares are private as the texts are.
 """
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from reticent.core.certificate import model_digest
 from reticent.core.document import check_schema, read_document, write_document
 from reticent.core.errors import ConfigError, ModelError
 
@@ -123,25 +122,10 @@ def finished_member(run: Path, name: str) -> MemberRecord | None:
     if not (folder / MEMBER).is_file():
         return None
     record = MemberRecord.from_json(read_document(folder / MEMBER))
-    if record.name != name or weights_digest(folder / "model") != record.weights:
+    if record.name != name or model_digest(folder / "model") != record.weights:
         raise ModelError(
             f"{folder}: not the weights that were written",
             found="a damaged or exchanged file",
             hint=f"remove {folder} and resume: the member is trained again",
         )
     return record
-
-
-def weights_digest(model: Path) -> str:
-    """Hash of all weights and settings in a model's folder, by name and content."""
-    running = hashlib.blake2b(digest_size=16)
-    for path in _weight_files(model):
-        running.update(f"{path.name}\n{path.stat().st_size}\n".encode())
-        running.update(path.read_bytes())
-    return running.hexdigest()
-
-
-def _weight_files(model: Path) -> Sequence[Path]:
-    if not model.is_dir():
-        return []
-    return sorted(path for path in model.iterdir() if path.suffix in (".safetensors", ".json"))

@@ -62,7 +62,7 @@ def train_piece(task: MemberTask, told: Told) -> TrainedFiles:
         )
         if not outcome.is_finished:
             raise InternalError(f"the member {task.share.name} ended at step {outcome.step}")
-        release_model(model, folder / "model", guarantee=None)
+        release_model(model, folder / "model", certificate=None)
         paths = sorted(path for path in (folder / "model").rglob("*") if path.is_file())
         return TrainedFiles({str(path.relative_to(folder / "model")): path.read_bytes() for path in paths})
 

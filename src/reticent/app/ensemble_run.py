@@ -28,13 +28,13 @@ from reticent.app.ensemble_manifest import (
     MemberRecord,
     finished_member,
     member_folder,
-    weights_digest,
 )
 from reticent.app.ensemble_pieces import member_task, train_members
 from reticent.app.options import corpus_at
 from reticent.app.run_directory import RunDirectory
 from reticent.app.training_config import Precision, TrainConfig
 from reticent.app.training_run import Observer, read_corpus
+from reticent.core.certificate import model_digest
 from reticent.core.corpus import Corpus
 from reticent.core.document import write_atomically, write_document
 from reticent.core.errors import ConfigError, DataError, InternalError
@@ -303,7 +303,7 @@ def _train_share(run: Path, share: Share, ready: _Ready, *, observe: Callable[[P
     model = starting_model(ready.config.model.start(), seed=seed)
     outcome = train_member(model, share, ready.recipe, folder=folder / "checkpoints", seed=seed, observe=observe)
     if outcome.is_finished:
-        release_model(model, folder / "model", guarantee=None)
+        release_model(model, folder / "model", certificate=None)
     return outcome.step
 
 
@@ -318,7 +318,7 @@ def _finish_share(run: Path, share: Share, *, steps: int) -> MemberRecord:
         owners=len(share.corpus.owners),
         records=len(share.corpus),
         corpus=share.corpus.fingerprint,
-        weights=weights_digest(folder / "model"),
+        weights=model_digest(folder / "model"),
         steps=steps,
     )
     write_document(folder / MEMBER, record.to_json(), mode=0o600)

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent import __version__
+from reticent.app.certificates import believed, proved_of, read_certificate, stated
 from reticent.app.report_command import command_of
 from reticent.app.report_curves import budget_use, extraction_curves, leakage_points, roc_curves
 from reticent.app.run_directory import RunDirectory
+from reticent.core.certificate import GUARANTEE
 from reticent.core.document import check_schema, number_from_json, read_document
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.finding import Comparison, Finding
@@ -85,7 +87,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
     guarantee = _guarantee(run, found, trained)
     leakage, why_no_leakage = leakage_points(guarantee)
     absent["leakage"] = why_no_leakage
-    findings, comparisons = _findings(found)
+    findings, comparisons = _findings(found, guarantee)
     risk_map, exposures = _document(run, "risk_map.json"), _document(run, "exposure.json")
     membership = _document(run, "membership.json")
     results = {} if trained is None else trained.information().get("results", {})
@@ -152,18 +154,22 @@ def _training_run(run: RunDirectory, information: dict[str, Any]) -> RunDirector
 def _guarantee(run: RunDirectory, found: dict[str, Any], trained: RunDirectory | None) -> Guarantee | None:
     """What was proved: as the audit recorded it, else as it stands beside the weights."""
     if "guarantee" in found:
-        return None if found["guarantee"] is None else Guarantee.from_json(found["guarantee"])
+        document = found["guarantee"]
+        return None if document is None else stated(document, where=str(run.path / "findings.json"))
     for place in (run, trained):
-        if place is not None and (place.path / "guarantee.json").is_file():
-            return Guarantee.from_json(read_document(place.path / "guarantee.json"))
+        if place is not None and place.model.is_dir():
+            return proved_of(place.model)
+        if place is not None and (place.path / GUARANTEE).is_file():  # a training that is not finished
+            return believed(read_certificate(place.path).guarantee, where=str(place.path / GUARANTEE))
     return None
 
 
-def _findings(found: dict[str, Any]) -> tuple[tuple[Finding, ...], tuple[Comparison, ...]]:
+def _findings(
+    found: dict[str, Any], guarantee: Guarantee | None
+) -> tuple[tuple[Finding, ...], tuple[Comparison, ...]]:
     findings = tuple(Finding.from_json(entry) for entry in found.get("findings", []))
-    if found.get("guarantee") is None:
+    if guarantee is None:
         return findings, ()
-    guarantee = Guarantee.from_json(found["guarantee"])
     comparisons = tuple(
         Comparison(
             findings[entry["finding"]],
@@ -207,7 +213,8 @@ def _model_name(information: dict[str, Any], model: dict[str, Any]) -> str:
 
 
 def _beside(results: dict[str, Any]) -> dict[str, Guarantee]:
-    return {name: Guarantee.from_json(each) for name, each in (results.get("guarantees") or {}).items()}
+    found = results.get("guarantees") or {}
+    return {name: stated(each, where=f"run.json, {name}") for name, each in found.items()}
 
 
 def _utility(results: dict[str, Any]) -> tuple[Utility, ...]:

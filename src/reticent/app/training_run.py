@@ -18,6 +18,7 @@ from typing import Any, Final
 import torch
 
 from reticent.accounting.ledger import SqliteLedger
+from reticent.app.certificates import proved_of, stated
 from reticent.app.config import validate
 from reticent.app.launch import launched
 from reticent.app.options import corpus_at
@@ -25,6 +26,7 @@ from reticent.app.run_directory import RunDirectory
 from reticent.app.training_config import DataSection, Method, Precision, TrainConfig
 from reticent.app.training_course import AnyPlan, Course, Means, Prepared, Proof
 from reticent.app.training_planning import course_again, plan_course
+from reticent.core.certificate import Certificate
 from reticent.core.corpus import Corpus
 from reticent.core.document import check_schema, number_to_json, read_document, write_document
 from reticent.core.errors import ConfigError, DataError
@@ -42,7 +44,7 @@ from reticent.training.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
 from reticent.training.plan import PlainPlan, PrivatePlan
 from reticent.training.ranks import Ranks
-from reticent.training.release import GUARANTEE, release_model
+from reticent.training.release import release_model
 from reticent.training.starting_model import starting_model
 
 SCHEMA_VERSION: Final = 1
@@ -158,15 +160,14 @@ def _resume(path: Path, ranks: Ranks, *, observe: Observer, source: Randomness) 
 
 def _finished(run: RunDirectory, results: dict[str, Any]) -> Result:
     """What a finished run says of itself."""
-    stored = run.model / GUARANTEE
-    guarantee = Guarantee.from_json(read_document(stored)) if stored.is_file() else None
+    guarantee = proved_of(run.model)
     evaluation = None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"])
     beside = _read_beside(read_document(run.path / TRAINING))
     return Result(run.path, results["steps"], results["steps"], True, guarantee, evaluation, beside=beside)
 
 
 def _read_beside(document: dict[str, Any]) -> dict[str, Guarantee]:
-    return {name: Guarantee.from_json(each) for name, each in document["guarantees"].items()}
+    return {name: stated(each, where=f"{TRAINING}, {name}") for name, each in document["guarantees"].items()}
 
 
 def read_corpus(data: DataSection, *, holdout: bool = False) -> Corpus:
@@ -237,7 +238,7 @@ def _create(out: Path, ready: _Ready, *, is_seeded: bool) -> Proof:
         write_document(staging / TRAINING, document)
         budget = proof.budget(course.charged_steps)
         if budget is not None:
-            write_document(staging / GUARANTEE, budget.guarantee.to_json(), mode=0o644)
+            Certificate(budget.guarantee).write(staging)
             name = course.identity(ready.corpus.fingerprint)
             SqliteLedger.create(run.ledger, budget, accounts=[ACCOUNT], identity=name).close()
         staging.chmod(0o755)
@@ -287,7 +288,12 @@ def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, obse
     if outcome.is_finished and ranks.is_first:
         is_redacted = settings.method is Method.CRT
         evaluation = _evaluate(ready, keep_mask_unsaid(model) if is_redacted else ())
-        release_model(model, run.model, guarantee=guarantee, merge=ready.config.model.merge)
+        certificate = None
+        if guarantee is not None and means.ledger is not None:
+            certificate = Certificate(guarantee, ledger=means.ledger.head())
+        release_model(model, run.model, certificate=certificate, merge=ready.config.model.merge)
+        if certificate is not None:
+            Certificate.read(run.model).write(run.path)
         run.finish(
             steps=outcome.step,
             epsilon=None if guarantee is None else number_to_json(guarantee.epsilon),

@@ -7,6 +7,7 @@
     │   ├── ModelError        a model that cannot be loaded or does not fit the request
     │   ├── AccessError       an attack needs more access than the model grants
     │   ├── LedgerError       a ledger that is missing, truncated, rolled back or edited
+    │   ├── GuaranteeError    a guarantee that does not follow from its event, or belongs to other weights
     │   └── MissingExtra      an optional dependency, with the exact install command
     ├── BudgetExhausted       a charge that would pass the budget, refused before the release: exit code 3
     ├── UnsupportedEvent      an event that an accountant cannot price: never guessed
@@ -78,6 +79,10 @@ class AccessError(UsageError):
 
 class LedgerError(UsageError):
     """A ledger that is missing, truncated, rolled back or edited; nothing may be released from it."""
+
+
+class GuaranteeError(UsageError):
+    """A guarantee whose numbers do not follow from its event, or that was written for other weights."""
 
 
 class MissingExtra(UsageError):

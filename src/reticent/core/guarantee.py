@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from reticent.core.document import check_schema, number_from_json, number_to_json
+from reticent.core.event import Event
+from reticent.core.event_json import event_from_json, event_to_json
 
 SCHEMA_VERSION = 1
 
@@ -45,12 +47,52 @@ class Neighbours(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What the numbers of a guarantee follow from, so that whoever reads them can derive them again.
+
+    `event` was priced at `delta`. `units` and `clip_norm` are the public facts that its sampling rate and its noise
+    refer to. Statements about secrets also need how many are masked together (`group`) and how often the policies
+    miss one. `earlier` are guarantees of releases of the same text that came before: their ε and δ are added.
+    """
+
+    event: Event
+    delta: float
+    units: int | None = None
+    clip_norm: float | None = None
+    group: int = 1
+    miss_rate: float | None = None
+    conservative_miss_rate: float = 0.0
+    earlier: "tuple[Guarantee, ...]" = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; the guarantee that holds them carries the schema version."""
+        return {
+            "event": event_to_json(self.event),
+            "delta": self.delta,
+            "units": self.units,
+            "clip_norm": self.clip_norm,
+            "group": self.group,
+            "miss_rate": self.miss_rate,
+            "conservative_miss_rate": self.conservative_miss_rate,
+            "earlier": [each.to_json() for each in self.earlier],
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Basis":
+        """The basis that `to_json` wrote."""
+        event = event_from_json(document["event"])
+        earlier = tuple(Guarantee.from_json(each) for each in document["earlier"])
+        return cls(**document | {"event": event, "earlier": earlier})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
     """A proved upper bound: (epsilon, delta), or at a Rényi order when `order` is set.
 
     `profile` holds further proved points (epsilon, delta) and `renyi` proved points (order, epsilon): the
     evidence from which ceilings and leakage bounds take whichever is tightest. `data_dependent` promises
-    hold for the realised data only, so the numbers themselves are private.
+    hold for the realised data only, so the numbers themselves are private. `basis` is what the numbers follow
+    from (`accounting.derivation` derives them again); a guarantee without one is a statement, not a proof.
     """
 
     mechanism: str
@@ -65,6 +107,7 @@ class Guarantee:
     data_dependent: bool = False
     profile: tuple[tuple[float, float], ...] = ()
     renyi: tuple[tuple[float, float], ...] = ()
+    basis: Basis | None = None
 
     def __post_init__(self) -> None:
         if not self.epsilon >= 0.0:
@@ -103,6 +146,7 @@ class Guarantee:
             "data_dependent": self.data_dependent,
             "profile": [[number_to_json(e), d] for e, d in self.profile],
             "renyi": [[number_to_json(a), number_to_json(e)] for a, e in self.renyi],
+            "basis": None if self.basis is None else self.basis.to_json(),
         }
 
     @classmethod
@@ -123,4 +167,5 @@ class Guarantee:
             data_dependent=document["data_dependent"],
             profile=tuple((number_from_json(e), float(d)) for e, d in document["profile"]),
             renyi=tuple((number_from_json(a), number_from_json(e)) for a, e in document["renyi"]),
+            basis=None if (basis := document.get("basis")) is None else Basis.from_json(basis),
         )

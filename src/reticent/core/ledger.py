@@ -75,6 +75,10 @@ class Ledger(Protocol):
         """What each account may still spend, rounded down: a charge of exactly that is accepted."""
         ...
 
+    def head(self) -> Receipt:
+        """The last place of the chain; place 0 where nothing was charged."""
+        ...
+
     def holds(self, receipt: Receipt) -> bool:
         """Whether this very charge stands in the chain: what a checkpoint checks before it goes on."""
         ...

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from reticent.accounting.conversion import epsilon_from_renyi, rdp_epsilon
+from reticent.accounting.conversion import rdp_epsilon
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import guarantee_of
-from reticent.accounting.parts import owner_guarantee, owner_point
+from reticent.accounting.parts import owner_point
 from reticent.accounting.subsampled_mixture import subsampled_mixture_epsilon
 from reticent.core.errors import ConfigError
 from reticent.core.event import (
@@ -46,6 +46,14 @@ from reticent.prediction.submix import SubMix, SubMixF
 from reticent.prediction.unprotected import MemFree, NGramIndex, NonPrivateEnsemble, PrivateModel, PublicModel
 
 ORDERS = (*range(2, 17), 20, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
+# What every mechanism's proof rests on.
+ASSUMES = (
+    "the public model and its tokenizer were made without the private text",
+    "hyper-parameters of the parts and of the mechanism were not chosen by looking at the private text",
+    "tokens alone are released: no probabilities, charges, mixing weights or timings that depend on the parts",
+    "each charge is committed before its token is drawn",
+    "tokens are drawn by a generator that the adversary cannot predict",
+)
 DEFAULT_WEIGHT_LIMIT = 0.5  # λmax of SubMix-F
 _ROUNDING = 1.0 - 1e-12
 
@@ -139,27 +147,17 @@ def filter_guarantee(target: Target, order: float, limit: float) -> Guarantee:
 
     Guarantee: (ε, δ)-differential privacy for the target's unit, for any number of queries.
     """
-    part = guarantee_of(
+    return guarantee_of(
         FilteredCharge(order, limit),
         delta=target.delta,
-        unit=Unit.PART,
+        unit=target.unit,
         mechanism="SubMix-F",
         assumes=(
+            *ASSUMES,
             "parts, order, budget and the limit of the mixing weights are public",
-            "each charge is committed before its token is drawn",
+            "a part's mixing weight and charge follow from its own rows, the public model's and the transcript",
         ),
     )
-    if target.unit is Unit.PART:
-        return part
-    at_order = replace(
-        part, epsilon=limit, delta=0.0, order=None if order == math.inf else order, profile=(), renyi=()
-    )
-    owner = owner_guarantee(at_order)
-    reach, spent = owner_point(order, limit)
-    if reach == math.inf:
-        return owner
-    epsilon = epsilon_from_renyi(reach, spent, delta=target.delta)
-    return replace(owner, order=None, epsilon=epsilon, delta=target.delta, renyi=((reach, spent),))
 
 
 def set_up(kind: Kind, target: Target, layout: Layout, *, options: Options | None = None) -> Setup:
@@ -210,7 +208,9 @@ def _submix_f(target: Target, layout: Layout, options: Options) -> Setup:
 def _submix(target: Target, layout: Layout, options: Options, *, common: bool) -> Setup:
     order, limit = _order_and_limit(target, options.order)
     mechanism = SubMix(layout, limit / target.answers, order, common, options.shaping)
-    promise = guarantee_of(RealisedCharge(order, limit), delta=0.0, unit=Unit.PART, mechanism="SubMix, Algorithm 2")
+    promise = guarantee_of(
+        RealisedCharge(order, limit), delta=0.0, unit=Unit.PART, mechanism="SubMix, Algorithm 2", assumes=ASSUMES
+    )
     return Setup(mechanism, Budget(str(mechanism.measure), limit, promise))
 
 
@@ -225,16 +225,7 @@ def _pmixed(target: Target, layout: Layout, options: Options) -> Setup:
     if best_beta == 0.0:
         raise ConfigError("no radius of PMixED stays within the target", hint="raise epsilon or delta")
     mechanism = PMixED(layout, best_beta, best, options.sampling_rate, options.shaping)
-    setup = _metered(mechanism, mechanism.event, target)
-    if setup.budget is None:
-        return setup
-    # The price jumps to infinity above the highest order it is known at: state that order's point as well.
-    reach = _pmixed_reach(target, best)
-    spent = target.answers * subsampled_mixture_epsilon(mechanism.event, reach, target.neighbours)
-    promise = setup.budget.guarantee
-    epsilon = min(promise.epsilon, epsilon_from_renyi(reach, spent, delta=target.delta))
-    promise = replace(promise, epsilon=epsilon, renyi=(*promise.renyi, (reach, spent)))
-    return Setup(mechanism, replace(setup.budget, guarantee=promise))
+    return _metered(mechanism, mechanism.event, target)
 
 
 def _pmixed_reach(target: Target, order: float) -> float:
@@ -295,7 +286,7 @@ def _metered(mechanism: Mechanism, event: Event, target: Target, neighbours: Nei
         unit=target.unit,
         neighbours=neighbours or target.neighbours,
         mechanism=mechanism.name,
-        assumes=("the number of answers is fixed ahead",),
+        assumes=(*ASSUMES, "the number of answers is fixed ahead"),
     )
     return Setup(mechanism, Budget(str(mechanism.measure), float(target.answers), promise))
 

@@ -53,6 +53,10 @@ class Tally:
         """What each account may still spend, rounded down."""
         return {account: amount_down(self._limit - units) for account, units in self._spent.items()}
 
+    def head(self) -> Receipt:
+        """The last charge that was counted."""
+        return Receipt(self._charges, "")
+
     def holds(self, receipt: Receipt) -> bool:
         """Whether that many charges were counted."""
         return receipt.sequence <= self._charges

@@ -72,6 +72,10 @@ class RankedLedger:
         """What remained then."""
         return dict(self._amounts["remaining"])
 
+    def head(self) -> Receipt:
+        """The last place of the chain. Rank 0 alone may ask: it is the one that releases the model."""
+        return self._first().head()
+
     def holds(self, receipt: Receipt) -> bool:
         """Whether the charge stands in rank 0's ledger."""
         return bool(self.ranks.tell(lambda: self._first().holds(receipt)))

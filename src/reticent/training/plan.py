@@ -13,7 +13,7 @@ A plan that would not be private cannot be built: no noise, no clipping, another
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from reticent.accounting.calibration import Target, least_noise
@@ -169,8 +169,16 @@ class PrivatePlan:
             assumes.append("all texts of an owner carry the same owner name")
         if is_seeded:
             assumes.append(SEEDED)
-        return dp_sgd_guarantee(
+        found = dp_sgd_guarantee(
             self.event, delta=self.delta, unit=self.unit, neighbours=self.neighbours, assumes=tuple(assumes)
+        )
+        return self.stated(found)
+
+    def stated(self, guarantee: Guarantee) -> Guarantee:
+        """The guarantee with the public facts that its sampling rate and noise refer to."""
+        assert guarantee.basis is not None
+        return replace(
+            guarantee, basis=replace(guarantee.basis, units=self.sampler.units, clip_norm=self.clip_norm)
         )
 
     def budget(self, *, is_seeded: bool = False) -> Budget:

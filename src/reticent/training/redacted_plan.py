@@ -104,7 +104,7 @@ class RedactedPlan:
         Guarantee: (ε, δ) of the private part under replace-one is that of one missed secret (`redacted` says why
         neighbours differ in one private record); the rest follows in `accounting.confidentiality`.
         """
-        missed = missed_secret_of(self.private.event, self.private.delta)
+        missed = self.private.stated(missed_secret_of(self.private.event, self.private.delta))
         assumes = [*missed.assumes, NO_TUNING, self.misses.origin]
         if not self.policies.is_local:
             assumes.append(_NOT_LOCAL)

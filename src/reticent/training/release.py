@@ -9,22 +9,24 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
+from reticent.core.certificate import Certificate, model_digest
 from reticent.core.document import read_document, write_document
-from reticent.core.guarantee import Guarantee
 from reticent.models.huggingface import HuggingFaceModel
-
-GUARANTEE = "guarantee.json"
 
 
 def release_model(
-    model: HuggingFaceModel, folder: Path, *, guarantee: Guarantee | None, merge: bool = False
+    model: HuggingFaceModel, folder: Path, *, certificate: Certificate | None, merge: bool = False
 ) -> Path:
-    """Write the model to `folder`, replacing what a run that was killed here may have left."""
+    """Write the model to `folder`, replacing what a run that was killed here may have left.
+
+    The certificate is written beside the weights and bound to them.
+    """
     module: Any = model.module
     if merge and hasattr(module, "merge_and_unload"):
         module = module.merge_and_unload()
@@ -36,8 +38,8 @@ def release_model(
     model.tokenizer.save_pretrained(unfinished)
     (unfinished / "README.md").unlink(missing_ok=True)  # peft's empty form
     _sort_modules(unfinished / "adapter_config.json")
-    if guarantee is not None:
-        write_document(unfinished / GUARANTEE, guarantee.to_json(), mode=0o644)
+    if certificate is not None:
+        replace(certificate, released=model_digest(unfinished)).write(unfinished)
     for path in (*unfinished.iterdir(), unfinished):
         _sync(path)
     shutil.rmtree(folder, ignore_errors=True)

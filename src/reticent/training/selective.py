@@ -34,7 +34,7 @@ from reticent.core.corpus import Policy, Record, Span
 from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
 from reticent.core.event import Gaussian, Repeated
-from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
 from reticent.data.redaction import find_in, merge_spans
 from reticent.training.batches import Encoder, TokenArray, longest_text
@@ -210,6 +210,7 @@ class SelectivePlan:
             delta=self.delta,
             covers=_MARKED,
             assumes=tuple(assumes),
+            basis=Basis(event=self.event, delta=self.delta, units=self.units, clip_norm=self.clip_norm),
         )
 
     def guarantee(self, *, is_seeded: bool = False) -> Guarantee:

@@ -13,7 +13,6 @@ from reticent.app.server.launching import Serving
 from reticent.app.server.serving_config import serving_config
 from reticent.app.server.weights import FilteredModel, open_weights
 from reticent.core.errors import ConfigError, LedgerError
-from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.randomness import Randomness
 from reticent.prediction import budgets
 from reticent.prediction.budgets import Kind
@@ -21,6 +20,7 @@ from reticent.prediction.mechanism import Moment
 from reticent.prediction.shaping import Shaping
 from reticent.prediction.unprotected import NGramIndex
 from tests.app.server.letters import ASKED, NAME, LetterEnsemble, make_run, opened
+from tests.claims import certify, claim
 
 
 @pytest.fixture
@@ -122,16 +122,7 @@ def weights_run(folder):
     """A run of DP-SGD, without its weights."""
     run = make_run(folder)
     (run / "model").mkdir()
-    promise = Guarantee(
-        mechanism="DP-SGD",
-        notion=Notion.DIFFERENTIAL_PRIVACY,
-        unit=Unit.RECORD,
-        neighbours=Neighbours.ADD_REMOVE,
-        epsilon=3.0,
-        delta=1e-5,
-        covers="the weights",
-    )
-    (run / "guarantee.json").write_text(json.dumps(promise.to_json()))
+    certify(run / "model", claim(3.0))
     return run
 
 
@@ -153,7 +144,7 @@ def test_a_private_model_is_served_without_a_charge_by_the_guarantee_of_its_weig
     with pytest.raises(ConfigError, match="not an ensemble"):
         settings_for(run, ASKED)
     with open_weights(run, name=NAME, ensemble=Alone()) as backend:
-        assert backend.guarantee.epsilon == 3.0
+        assert backend.guarantee.epsilon == pytest.approx(3.0, rel=1e-3)
         assert len(backend.predictor.generate([1, 2], 8)) == 8
     assert not (run / "ledger.db").exists()
 
@@ -177,9 +168,9 @@ def test_an_undefended_model_is_not_served(tmp_path, capsys):
     run = weights_run(tmp_path / "run")
     assert cli.run(["serve", str(run), "--dry-run", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["guarantee"]["epsilon"] == 3.0
+    assert shown["guarantee"]["epsilon"] == pytest.approx(3.0, rel=1e-3)
     assert cli.run(["serve", str(run), "--dry-run", "--memfree", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["guarantee"] is None
-    (run / "guarantee.json").unlink()
+    (run / "model" / "guarantee.json").unlink()
     assert cli.run(["serve", str(run), "--dry-run"]) == 2
     assert "nothing was proved" in capsys.readouterr().err

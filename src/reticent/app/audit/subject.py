@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.app.audit.remote import RemoteAccess, is_remote, open_remote
+from reticent.app.certificates import proved_of, stated
 from reticent.app.run_directory import RunDirectory
 from reticent.core.corpus import Corpus
 from reticent.core.document import read_document
@@ -24,7 +25,6 @@ from reticent.core.model import Access, LanguageModel, TextModel
 from reticent.core.secret import Canary
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 
-GUARANTEE: Final = "guarantee.json"  # as training.release writes it; read here without loading torch
 TRAINING: Final = "training.json"  # as app.training_run writes it
 _RANDOM_START: Final = "lstm:"
 
@@ -188,8 +188,7 @@ def find_model(source: str) -> ModelPlace:
                 f"{run}: this run holds no model",
                 hint="audit the run of a training, and resume that if it was interrupted",
             )
-    stored = folder / GUARANTEE
-    guarantee = Guarantee.from_json(read_document(stored)) if stored.is_file() else None
+    guarantee = proved_of(folder)
     is_training = information.get("command") == "train"
     return ModelPlace(
         str(folder),
@@ -202,10 +201,11 @@ def find_model(source: str) -> ModelPlace:
 
 def _beside(run: Path) -> dict[str, Guarantee]:
     """What else is proved of the run: of a missed secret, of a group, against an attacker who knows less."""
-    stored = run / TRAINING
-    if not stored.is_file():
+    stored_in = run / TRAINING
+    if not stored_in.is_file():
         return {}
-    return {name: Guarantee.from_json(each) for name, each in read_document(stored).get("guarantees", {}).items()}
+    found = read_document(stored_in).get("guarantees", {})
+    return {name: stated(each, where=f"{run / TRAINING}, {name}") for name, each in found.items()}
 
 
 def _start_of(information: dict[str, Any]) -> str | None:

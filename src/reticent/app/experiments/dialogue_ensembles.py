@@ -84,7 +84,7 @@ def train_members(
         model = starting_model(Start(source=settings.source, lora_rank=_RANK, device="cpu"), seed=own)
         kept = folder / f"{share.name}.checkpoints"
         train_member(model, share, how, folder=kept, seed=own, observe=lambda _: True)
-        release_model(model, folder / share.name, guarantee=None)
+        release_model(model, folder / share.name, certificate=None)
         members.append(Member(share.part, folder / share.name))
     return members
 

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from reticent.app.certificates import proved_of
 from reticent.app.server.backend import Backend
 from reticent.app.server.chat import ChatFormat
-from reticent.core.document import read_document
+from reticent.core.certificate import GUARANTEE
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
@@ -23,7 +24,6 @@ from reticent.prediction.predictor import Predictor
 from reticent.prediction.shaping import Shaping
 from reticent.prediction.unprotected import NGramIndex, PublicModel
 
-GUARANTEE = "guarantee.json"
 MEMFREE_NOTE = (
     "MemFree reads the training text to refuse its n-grams, so the answers have no guarantee; the weights keep"
     " theirs, which is"
@@ -68,13 +68,14 @@ def weights_guarantee(run: Path) -> Guarantee:
             expected="a run directory of `reticent train`",
             hint="train with --method submix, dp-sgd or crt",
         )
-    if not (run / GUARANTEE).is_file():
+    guarantee = proved_of(run / "model")
+    if guarantee is None:
         raise ConfigError(
             f"{run}: nothing was proved for these weights",
-            expected=f"a run with {GUARANTEE}",
+            expected=f"a run with model/{GUARANTEE}",
             hint="train with --method submix, dp-sgd or crt; an undefended model is not served",
         )
-    return Guarantee.from_json(read_document(run / GUARANTEE))
+    return guarantee
 
 
 @contextmanager

@@ -1,0 +1,72 @@
+"""`guarantee.json`: what was proved, and of which files: a guarantee bound to what was released.
+
+    {… the guarantee, its basis with the event …,
+     "released": digest of the weights, the settings and the tokenizer beside which it stands,
+     "ledger":   the place and digest of the last charge that paid for them}
+
+A guarantee that is copied beside other weights, or whose ε is edited, is refused by every reader
+(`accounting.derivation` derives ε again). The digest says that the files are those that were written; that they
+were *made* as the event says is bound by the ledger alone, and only for whoever has it.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from reticent.core.document import read_document, write_document
+from reticent.core.errors import GuaranteeError
+from reticent.core.guarantee import Guarantee
+from reticent.core.ledger import Receipt
+
+GUARANTEE: Final = "guarantee.json"
+_CONTENT: Final = (".safetensors", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A guarantee with what it is bound to; None where nothing was released yet, or nothing was charged."""
+
+    guarantee: Guarantee
+    released: str | None = None
+    ledger: Receipt | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write `guarantee.json` into a folder; it may travel with the weights."""
+        paid = None if self.ledger is None else {"rows": self.ledger.sequence, "digest": self.ledger.digest}
+        document = self.guarantee.to_json() | {"released": self.released, "ledger": paid}
+        write_document(folder / GUARANTEE, document, mode=0o644)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Certificate":
+        """What stands in a folder, as it stands: nothing is checked but its form."""
+        document = read_document(folder / GUARANTEE)
+        paid = document.get("ledger")
+        return cls(
+            Guarantee.from_json(document),
+            document.get("released"),
+            None if paid is None else Receipt(paid["rows"], paid["digest"]),
+        )
+
+    def require_weights(self, folder: Path) -> None:
+        """Refuse a guarantee that was not written for the files beside it."""
+        found = model_digest(folder)
+        if self.released is None or self.released != found:
+            raise GuaranteeError(
+                f"{folder / GUARANTEE}: this guarantee was not written for the weights beside it",
+                found=f"files with digest {found}",
+                expected="no weights named in it" if self.released is None else self.released,
+                hint="put the folder back as training wrote it; a guarantee is never carried over to other files",
+            )
+
+
+def model_digest(folder: Path) -> str:
+    """Hash of all weights, settings and tokenizer files in a model's folder, by name and content."""
+    running = hashlib.blake2b(digest_size=16)
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.suffix in _CONTENT and path.name != GUARANTEE:
+            running.update(f"{path.name}\n{path.stat().st_size}\n".encode())
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    running.update(block)
+    return running.hexdigest()
