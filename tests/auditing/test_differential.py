@@ -9,8 +9,8 @@ from reticent.auditing.differential_rank import RankSettings, differential_rank
 from reticent.auditing.differential_search import BeamSettings, search_phrases
 from reticent.core.errors import ModelError
 from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.ngram import NGramModel
 from tests.auditing.differential_oracles import NEW, OLD, all_scores, ngram, plain_score, updated
+from tests.models.ngram import NGramModel
 from tests.models.tiny import tiny_gpt2, tiny_lora, tiny_lstm, tiny_model, tiny_tokenizer
 
 

@@ -11,7 +11,7 @@ from reticent.auditing.risk_map import GENERATED, HELD_OUT, TRAINING, RiskMap, d
 from reticent.core.corpus import Record
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.models.ngram import NGramModel
+from tests.models.ngram import NGramModel
 
 ALPHABET = list("abcdefghij ")
 

@@ -1,9 +1,8 @@
-"""From membership scores to findings: AUC, true-positive rates at low false-positive rates, accuracy, ε.
+"""From membership scores to findings: AUC, true-positive rates at low false-positive rates, ε.
 
     metric                          null   interval
     auc                             1/2    DeLong and Newcombe (`roc`)
     tpr_at_fpr_X                    X      exact, the threshold's randomness included (`roc`)
-    membership_accuracy             1/2    exact, threshold chosen on one half and tested on the other
     epsilon_lower_bound_at_delta_X  0      one-sided: [bound, ∞)
     gaussian_mu_lower_bound         0      one-sided: [bound, ∞); no ceiling, see `one_run_curve`
 
@@ -17,17 +16,14 @@ often (`intervals.shared_confidence`).
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.auditing.groups import labelled
-from reticent.auditing.intervals import rate_lower, rate_upper
 from reticent.auditing.one_run import FAIR_COINS, EpsilonBound
 from reticent.auditing.roc import auc_interval, fewest_nonmembers, tpr_at_fpr
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access, Floats
-from reticent.core.randomness import Randomness
 
 RATES = (0.01, 0.001)
 
@@ -106,36 +102,6 @@ def _rate_finding(members: Floats, nonmembers: Floats, rate: float, setting: Mem
     above_all = float((members > nonmembers.max()).mean())
     reasons = "; ".join(reason for reason in (setting.void, few) if reason)
     return replace(setting, void=reasons).finding(name, (above_all, 0.0, 1.0), n=n, measure=measure, null=rate)
-
-
-def accuracy_finding(
-    scores: ArrayLike, is_member: ArrayLike, *, setting: MembershipSetting, randomness: Randomness
-) -> Finding:
-    """Balanced accuracy, (TPR + TNR)/2, of the best threshold of one random half, tested on the other."""
-    values, labels = labelled(scores, is_member)
-    halves = []
-    for name, side in (("members", values[labels]), ("non-members", values[~labels])):
-        if len(side) < 2:
-            raise ValueError(f"{name}: an accuracy needs two at least, found {len(side)}")
-        order = randomness.child(name).permutation(len(side))
-        halves.append((side[order[: len(side) // 2]], side[order[len(side) // 2 :]]))
-    (x, x_test), (y, y_test) = halves
-    candidates = np.unique(np.concatenate([x, y, [-np.inf]]))
-    tpr = 1.0 - np.searchsorted(np.sort(x), candidates, side="right") / len(x)
-    fpr = 1.0 - np.searchsorted(np.sort(y), candidates, side="right") / len(y)
-    threshold = candidates[int(np.argmax(tpr - fpr))]
-    right_in, right_out = int((x_test > threshold).sum()), int((y_test <= threshold).sum())
-    tail = (1.0 - setting.confidence) / 4.0  # two rates, two ends
-    low = rate_lower(right_in, len(x_test), tail=tail) + rate_lower(right_out, len(y_test), tail=tail)
-    high = rate_upper(right_in, len(x_test), tail=tail) + rate_upper(right_out, len(y_test), tail=tail)
-    value = (right_in / len(x_test) + right_out / len(y_test)) / 2.0
-    return setting.finding(
-        "membership_accuracy",
-        (value, low / 2.0, high / 2.0),
-        n=len(x_test) + len(y_test),
-        measure="mean of true-positive and true-negative rate at a threshold chosen on other targets",
-        null=0.5,
-    )
 
 
 def epsilon_finding(bound: EpsilonBound, *, setting: MembershipSetting) -> Finding:

@@ -17,7 +17,6 @@ few texts.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -178,22 +177,6 @@ class NGramIndex:
             prefixes[here] = numbers
             keys.append(found)
         return keys
-
-
-def novelty_in_stream(
-    texts: Sequence[str], records: Iterable[Record], *, longest: int = LONGEST, split: Split = words
-) -> Novelty:
-    """As `NGramIndex(records).novelty(texts)`, for any length of stream: it is the texts that are indexed.
-
-    Memory is that of the texts' n-grams and of some thousand records.
-    """
-    index = NGramIndex((Record(str(n), text) for n, text in enumerate(texts)), longest=longest, split=split)
-    known = index.seen([])
-    remaining = iter(records)
-    while batch := [record.text for record in islice(remaining, _BATCH)]:
-        for marks, found in zip(known, index.seen(batch), strict=True):
-            marks |= found
-    return index.counted(texts, known)
 
 
 def _laid_out(spelled: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], Ints, Ints]:

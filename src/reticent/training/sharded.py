@@ -98,7 +98,9 @@ class ShardedGradients(RankedGradients):
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         mine = list(super()._batches(groups))
-        rounds = self._ranks.most(len(mine))  # asked first: a rank that is done would wait here, the others in a batch
+        rounds = self._ranks.most(
+            len(mine)
+        )  # asked first: a rank that is done would wait here, the others in a batch
         yield from mine
         for _ in range(rounds - len(mine)):
             yield self._nothing()
