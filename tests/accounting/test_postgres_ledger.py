@@ -135,6 +135,19 @@ def test_a_ledger_made_anew_under_the_same_name_stops_whoever_had_it_open(path, 
 # ---------------------------------------------------------------- tables and triggers
 
 
+def test_tables_with_the_column_of_an_older_version_are_used_on(path, ledgers, postgres):
+    import psycopg
+
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE reticent.charges ADD COLUMN lease bigint")
+        try:
+            with ledgers.open(path) as ledger:
+                assert ledger.charge({"a": 0.5}, EVENT).sequence == 6
+                ledger.verify()
+        finally:
+            connection.execute("ALTER TABLE reticent.charges DROP COLUMN lease")
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -7,6 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from reticent.accounting.ledger import SqliteLedger
+from reticent.app import cli
+from reticent.app.training_run import _check_shards
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
@@ -17,6 +19,7 @@ from reticent.training.ranks import Ranks
 from reticent.training.record_loss import TokenBatch
 from reticent.training.sharded import ShardedGradients, shard
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+from tests.training.killed_run import configuration
 from tests.training.ranked_run import STEPS, alone, free_port, plan, texts, train_shards, weights_of
 from tests.training.small_models import START, gpt2
 from tests.training.small_runs import COMPUTATION
@@ -130,6 +133,19 @@ def test_a_sharded_run_that_was_stopped_releases_the_model_of_one_process(folder
         max(float((value - start[key]).abs().max()) for key, value in weights[0].items()) > 1e-3
     )  # it was trained
     assert guarantees[0]["epsilon"] == guarantees[1]["epsilon"]
+
+
+def test_the_flag_is_refused_in_one_process_and_together_with_recomputed_activations(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    options = ["--method", "dp-sgd", "--model", "start", "--data", "corpus.txt", "--noise-multiplier", "1"]
+    options += ["--delta", "1e-3", "--batch", "4", "--out", "run", "--shard-weights"]
+    assert cli.run(["train", *options]) == 2
+    assert "torchrun" in capsys.readouterr().err
+    config = configuration(folder, steps=2)
+    both = config.model.model_copy(update={"shard_weights": True, "checkpoint_activations": True})
+    with pytest.raises(ConfigError, match="do not go together"):
+        _check_shards(config.model_copy(update={"model": both}), Ranks(0, 2))
+    assert not (folder / "run").exists()
 
 
 def test_one_process_cannot_shard(folder):
