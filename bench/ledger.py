@@ -29,7 +29,6 @@ COSTS = {account: 1e-6 * (index + 1) for index, account in enumerate(ACCOUNTS)}
 EVENT = FilteredCharge(2.0, 1e-6)
 ROUNDS = 15
 CHARGES = 60  # a round
-LEASED = 3000  # a round; without the disk, so more of them for a clock to see
 PROCESSES = 4
 CONTEXT = multiprocessing.get_context("forkserver")
 Charge = Callable[[], object]
@@ -129,7 +128,6 @@ def run() -> list[Result]:
         new_ledger(folder / "one.db").close()
         new_ledger(folder / "team.db").close()
         plain_sqlite(folder / "plain-team.db")
-        lease = new_ledger(folder / "lease.db").lease(dict.fromkeys(ACCOUNTS, 900.0), EVENT)
         lines, plain = json_lines(folder / "lines"), plain_sqlite(folder / "plain.db")
         own = ledger(folder / "one.db")
         plain_team, own_team = Team(plain_sqlite, folder / "plain-team.db"), Team(ledger, folder / "team.db")
@@ -138,7 +136,6 @@ def run() -> list[Result]:
             ("JSON lines, synced", "plain SQLite"): lambda: timed(lines, CHARGES),
             ("plain SQLite", "plain SQLite"): lambda: timed(plain, CHARGES),
             ("ledger", "plain SQLite"): lambda: timed(own, CHARGES),
-            ("ledger, leased", "plain SQLite"): lambda: timed(lambda: lease.charge(COSTS, EVENT), LEASED),
             (f"plain SQLite, {together}", f"plain SQLite, {together}"): plain_team.round,
             (f"ledger, {together}", f"plain SQLite, {together}"): own_team.round,
         }

@@ -52,6 +52,7 @@ MODULES = {
         "auditing.codes",
         "auditing.differential_search",
         "auditing.one_run",
+        "auditing.one_run_curve",
     ),
     "Answers": ("prediction.budgets", "prediction.predictor", "prediction.evaluation"),
     "Journeys": (

@@ -108,7 +108,7 @@ class PostgresLedgers(Ledgers):
         """As the owner would: triggers off, views that show this ledger under the names of the SQLite tables."""
         import psycopg
 
-        name, columns = self.address(path).ledger, "sequence, time, kind, costs, event, lease, digest"
+        name, columns = self.address(path).ledger, "sequence, time, kind, costs, event, digest"
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute("SET session_replication_role = replica")
             for table in ("charges", "ledgers"):

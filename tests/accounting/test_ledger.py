@@ -1,4 +1,4 @@
-"""The ledger: charges, leases, races, and broken twins that must be caught."""
+"""The ledger: charges, races, and broken twins that must be caught."""
 
 import json
 import math
@@ -8,6 +8,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,10 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.accounting import ledger_chain
+from reticent.accounting import ledger_chain, sqlite_store
 from reticent.accounting.fixed_point import UNIT, units_up
 from reticent.accounting.ledger import SqliteLedger, witness_path
-from reticent.accounting.ledger_chain import Chain, Header, Row, RowKind
+from reticent.accounting.ledger_chain import Chain, Header, Row, RowKind, cost_units, row_digest
+from reticent.accounting.sqlite_store import _SCHEMA
 from reticent.core.errors import BudgetExhausted, LedgerError
 from reticent.core.event import NonPrivate
 from reticent.core.event_json import event_from_json
@@ -124,122 +126,76 @@ def test_accounts_and_limits_that_make_no_ledger_are_refused(tmp_path, ledgers):
 
 
 def test_a_ledger_does_not_go_through_a_fork(path, ledgers):
-    with ledgers.open(path) as ledger, ledger.lease({"a": 0.5}, EVENT) as lease:
+    with ledgers.open(path) as ledger:
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            refused = 0
-            for charge in (ledger.charge, lease.charge):
-                try:
-                    charge({"a": 0.1}, EVENT)
-                except LedgerError:
-                    refused += 1
-            os.write(writer, str(refused).encode())
+            try:
+                ledger.charge({"a": 0.1}, EVENT)
+                answer = b"charged"
+            except LedgerError:
+                answer = b"refused"
+            os.write(writer, answer)
             os._exit(0)
         os.waitpid(child, 0)
-        assert os.read(reader, 8) == b"2"
+        assert os.read(reader, 8) == b"refused"
         os.close(reader)
         os.close(writer)
 
 
-def test_a_hundred_thousand_charges_of_a_tenth_never_drift_below_their_sum(tmp_path, ledgers):
-    with ledgers.new(tmp_path, limit=20_000.0, accounts=("a",)) as ledger:
-        with ledger.lease({"a": 10_001.0}, EVENT) as lease:
-            for _ in range(100_000):
-                lease.charge({"a": 0.1}, EVENT)
-        spent = Fraction(ledger.spent()["a"])
+def test_a_hundred_thousand_charges_of_a_tenth_never_drift_below_their_sum():
+    chain = Chain(Header.new(budget_of(20_000.0), ("a",), identity=""), name="ledger")
+    for _ in range(100_000):
+        chain.follow(chain.next_row(RowKind.CHARGE, cost_units({"a": 0.1}), event="null"))
+    spent = Fraction(chain.totals["a"], UNIT)
     exact = 100_000 * Fraction(0.1)
     assert exact <= spent <= exact + Fraction(100_000, UNIT)
     assert sum([0.1] * 100_000) != float(exact)  # what a running float does
 
 
-def test_a_lease_is_charged_at_once_and_its_rest_comes_back_on_close(tmp_path, ledgers):
-    with ledgers.new(tmp_path, limit=4.0) as ledger:
-        lease = ledger.lease({"a": 3.0, "b": 1.0}, EVENT)
-        assert ledger.spent() == {"a": 3.0, "b": 1.0}
-        with pytest.raises(BudgetExhausted):
-            ledger.charge({"a": 1.5}, EVENT)
-        assert lease.charge({"a": 1.0, "b": 1.0}, EVENT) == lease.receipt
-        assert lease.covers({"a": 2.0})
-        assert not lease.covers({"a": 2.0, "b": 0.5})
-        with pytest.raises(BudgetExhausted):
-            lease.charge({"a": 1.0, "b": 0.5}, EVENT)
-        assert lease.remaining() == {"a": 2.0, "b": 0.0}
-        lease.close()
-        lease.close()
-        assert ledger.spent() == {"a": 1.0, "b": 1.0}
-        assert not lease.covers({"a": 0.0})
-        with pytest.raises(LedgerError, match="closed"):
-            lease.charge({"a": 0.5}, EVENT)
-        ledger.verify()
-
-
-def test_a_lease_that_is_not_closed_stays_spent(tmp_path, ledgers):
-    with ledgers.new(tmp_path) as ledger:
-        ledger.lease({"a": 3.0}, EVENT).charge({"a": 1.0}, EVENT)
-    with ledgers.open(tmp_path / "ledger.db") as ledger:
-        assert ledger.spent()["a"] == 3.0
-
-
-def test_a_return_that_fails_leaves_the_rest_spent(tmp_path):
-    with SqliteLedgers().new(tmp_path) as ledger:
-        lease = ledger.lease({"a": 3.0}, EVENT)
-        ledger._store._connection.execute("PRAGMA busy_timeout = 1")
-        with closing(sqlite3.connect(ledger.path, isolation_level=None)) as tool:
-            tool.execute("BEGIN IMMEDIATE")
-            with pytest.raises(LedgerError):
-                lease.close()
-        lease.close()
-        assert ledger.spent()["a"] == 3.0
-
-
 @pytest.mark.parametrize(
-    ("units", "lease"), [({"a": -4}, 1), ({"a": 1}, 1), ({"b": -1}, 1), ({"a": -1}, 2), ({"a": -1}, None)]
+    ("kind", "units"), [("charge", {"a": -1}), ("charge", {}), ("reanchor", {"a": 1}), ("lease", {"a": 1})]
 )
-def test_the_chain_accepts_no_return_beyond_its_lease(units, lease):
+def test_the_chain_accepts_no_row_that_gives_back_or_that_no_ledger_writes(kind, units):
     chain = Chain(Header.new(budget_of(4.0), ("a", "b"), identity=""), name="ledger")
-    chain.follow(chain.next_row(RowKind.LEASE, {"a": 3}, event="null"))
     chain.follow(chain.next_row(RowKind.CHARGE, {"a": 9, "b": 9}, event="null"))
+    row = replace(chain.next_row(RowKind.CHARGE, units, event="null"), kind=kind)
     with pytest.raises(LedgerError, match="rules"):
-        chain.follow(chain.next_row(RowKind.RETURN, units, event="null", lease=lease))
-    good = chain.next_row(RowKind.RETURN, {"a": -2}, event="null", lease=1)
-    chain.follow(good)
-    with pytest.raises(LedgerError, match="rules"):
-        chain.follow(chain.next_row(RowKind.RETURN, {"a": -1}, event="null", lease=1))
-    assert chain.totals == {"a": 10, "b": 9}
+        chain.follow(replace(row, digest=row_digest(chain.head.digest, row)))
+    assert chain.totals == {"a": 9, "b": 9}
+
+
+def test_a_ledger_with_the_column_of_an_older_version_goes_on(tmp_path, monkeypatch):
+    older = tuple(sql.replace("digest TEXT NOT NULL)", "lease INTEGER, digest TEXT NOT NULL)") for sql in _SCHEMA)
+    monkeypatch.setattr(sqlite_store, "_SCHEMA", older)
+    monkeypatch.setattr(sqlite_store, "_CHARGES", older[1])
+    with SqliteLedgers().new(tmp_path) as ledger:
+        ledger.charge({"a": 1.0}, EVENT)
+    monkeypatch.undo()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as tool:
+        assert tool.execute("SELECT lease FROM charges").fetchall() == [(None,)]
+    with SqliteLedgers().open(tmp_path / "ledger.db") as ledger:
+        ledger.charge({"a": 1.0}, EVENT)
+        ledger.verify()
+        assert ledger.spent()["a"] == 2.0
 
 
 AMOUNTS = st.floats(min_value=0.0, max_value=1.5)
-ACTIONS = st.lists(st.tuples(st.sampled_from(["charge", "lease", "draw", "close"]), AMOUNTS, AMOUNTS), max_size=25)
+CHARGES = st.lists(st.tuples(AMOUNTS, AMOUNTS), max_size=25)
 
 
 @settings(max_examples=25, deadline=None)
-@given(actions=ACTIONS, limit=st.floats(min_value=0.5, max_value=4.0))
-def test_acknowledged_charges_sum_to_what_is_spent_and_never_pass_the_limit(actions, limit, ledgers):
+@given(charges=CHARGES, limit=st.floats(min_value=0.5, max_value=4.0))
+def test_acknowledged_charges_sum_to_what_is_spent_and_never_pass_the_limit(charges, limit, ledgers):
     with tempfile.TemporaryDirectory() as folder, ledgers.new(Path(folder), limit=limit) as ledger:
-        model = {"a": Fraction(0), "b": Fraction(0)}  # acknowledged outside leases, and drawn from closed ones
-        open_leases = []  # (lease, leased, drawn)
-        for action, a, b in actions:
+        expected = {"a": Fraction(0), "b": Fraction(0)}  # acknowledged
+        for a, b in charges:
             costs = {"a": a, "b": b}
-            units = {account: Fraction(units_up(cost), UNIT) for account, cost in costs.items()}
             try:
-                if action == "charge":
-                    ledger.charge(costs, EVENT)
-                    model = {account: model[account] + units[account] for account in model}
-                elif action == "lease":
-                    open_leases.append((ledger.lease(costs, EVENT), units, dict.fromkeys(model, Fraction(0))))
-                elif action == "draw" and open_leases:
-                    lease, _, drawn = open_leases[-1]
-                    lease.charge(costs, EVENT)
-                    for account in drawn:
-                        drawn[account] += units[account]
-                elif action == "close" and open_leases:
-                    lease, _, drawn = open_leases.pop()
-                    lease.close()
-                    model = {account: model[account] + drawn[account] for account in model}
+                ledger.charge(costs, EVENT)
             except BudgetExhausted:
-                pass
-            expected = {c: model[c] + sum(leased[c] for _, leased, _ in open_leases) for c in model}
+                continue
+            expected = {c: expected[c] + Fraction(units_up(costs[c]), UNIT) for c in expected}
             assert {c: Fraction(v, UNIT) for c, v in ledger._chain.totals.items()} == expected
             assert max(expected.values()) <= Fraction(limit)
         ledger.verify()
@@ -304,21 +260,19 @@ def test_the_race_catches_a_ledger_that_checks_before_it_locks(tmp_path):
     assert winners(CheckedBeforeLocked, tmp_path / "twin.db", racers=3) > 1
 
 
-def test_threads_may_share_a_ledger_and_a_lease(tmp_path, ledgers):
-    with ledgers.new(tmp_path, limit=1.0) as ledger, ledger.lease({"b": 0.5}, EVENT) as lease:
+def test_threads_may_share_a_ledger(tmp_path, ledgers):
+    with ledgers.new(tmp_path, limit=1.0) as ledger:
 
         def charge(_) -> int:
             try:
-                lease.charge({"b": 0.03125}, EVENT)
                 return ledger.charge({"a": 0.0625}, EVENT).sequence
             except BudgetExhausted:
                 return 0
 
         with ThreadPoolExecutor(4) as threads:
             places = list(threads.map(charge, range(24)))
-        assert sorted(places) == [0] * 8 + list(range(2, 18))
-        assert ledger.remaining() == {"a": 0.0, "b": 0.5}
-        assert lease.remaining() == {"b": 0.0}
+        assert sorted(places) == [0] * 8 + list(range(1, 17))
+        assert ledger.remaining() == {"a": 0.0, "b": 1.0}
 
 
 def test_two_ledgers_in_one_process_see_each_other(path, ledgers):

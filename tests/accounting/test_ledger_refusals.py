@@ -95,7 +95,7 @@ def test_the_edits_themselves_are_what_is_caught(any_path, ledgers):
 
 def test_rows_cannot_be_changed_by_accident(path):
     with closing(sqlite3.connect(path)) as connection:
-        row = "9, time, kind, costs, event, lease, digest FROM charges WHERE sequence = 1"
+        row = "9, time, kind, costs, event, digest FROM charges WHERE sequence = 1"
         for statement in (
             "UPDATE charges SET costs = '{}'",
             "DELETE FROM charges",

@@ -11,7 +11,7 @@ from reticent.core.model import Access
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
 from reticent.data.canaries import CanaryOwner, make_canaries, plant
-from reticent.models.ngram import NGramModel
+from tests.models.ngram import NGramModel
 
 SYMBOLS = string.ascii_lowercase + string.digits + " :"
 WORDS = ("late", "order", "lamp", "green", "refund", "please", "monday", "paid", "box", "lost", "again", "thanks")

@@ -22,8 +22,8 @@ from reticent.core.guarantee import Notion
 from reticent.core.model import Access, LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.models.ngram import NGramModel
 from tests.app.audit_subjects import CANARIES, promise, records, sentences, subject
+from tests.models.ngram import NGramModel
 from tests.models.test_remote import NAME, serving
 from tests.models.tiny import tiny_model
 

@@ -1,19 +1,25 @@
 """The journey of an audit on n-gram models: what was learnt is found, what was not is not, claims are refuted."""
 
 import dataclasses
+import itertools
 import json
 
 import numpy as np
 import pytest
 
 from reticent.accounting.ceiling import ceiling
+from reticent.app.audit.membership import ONE_RUN_BOUNDS, one_run_findings
 from reticent.app.audit.plan import AuditPlan, Speed, plan_audit
 from reticent.app.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
 from reticent.app.audit.settings import AuditSettings, Sizes
 from reticent.app.audit.subject import ModelPlace, find_model, make_subject
+from reticent.app.audit.targets import Targets, membership_targets
 from reticent.app.gate import check_gate, parse_limit
 from reticent.app.run_directory import RunDirectory
 from reticent.app.score_cache import ScoreCache
+from reticent.auditing.intervals import shared_confidence
+from reticent.auditing.one_run import FAIR_COINS
+from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
@@ -154,6 +160,7 @@ def test_whatever_changes_a_measurement_changes_its_key(learnt, tmp_path):
         name(dataclasses.replace(learnt, held_out=learnt.held_out[1:])),
         name(dataclasses.replace(learnt, canaries=CANARIES[:2])),
         name(dataclasses.replace(learnt, repeated=frozenset(["train-1"]))),
+        name(dataclasses.replace(learnt, twins=frozenset(["train-1"]))),
         name(dataclasses.replace(learnt, guarantee=promise(1.0))),
         name(dataclasses.replace(learnt, guarantee=promise(1.0, unit=Unit.OWNER))),
         name(settings=dataclasses.replace(SETTINGS, seed=1)),
@@ -191,11 +198,63 @@ def test_coins_bound_epsilon_from_below_and_find_nothing_in_noise():
     for model, is_found in ((fit(inside.texts), True), (fit(sentences(3, 60)), False)):
         which = make_subject(model, None, training=inside, held_out=outside, place=ModelPlace("", promise(0.3)))
         audit = audited(which, settings)
-        epsilon = named(audit, metric)
-        assert (epsilon.value > 0.3) is is_found
-        assert epsilon.n == 160
-        verdict = next(one.verdict for one in audit.comparisons if one.finding.metric == metric)
-        assert verdict is (Verdict.REFUTED if is_found else Verdict.CONSISTENT)
+        for attack in ("one run, loss", "one run by curve, loss"):
+            epsilon = named(audit, metric, attack)
+            assert (epsilon.value > 0.3) is is_found
+            assert epsilon.n == 160
+            assert FAIR_COINS in epsilon.notes
+        assert (named(audit, "gaussian_mu_lower_bound", "one run by curve, loss").value > 0.1) is is_found
+        verdicts = [one.verdict for one in audit.comparisons if one.finding.metric == metric]
+        assert verdicts == 2 * [Verdict.REFUTED if is_found else Verdict.CONSISTENT]
+        assert {finding.metric for finding in audit.findings} == set(plan_audit(which, settings, FAST).metrics)
+
+
+def coin_bounds(scores, coins, confidence):
+    """What one run says of these scores: the three bounds, as an audit takes them."""
+    which = Targets(tuple(Record(str(n), f"text {n}") for n in range(len(coins))), coins)
+    bounds = {"scores": {"loss": scores}, "confidence": confidence}
+    return [finding.low for finding in one_run_findings(COIN_SUBJECT, SETTINGS, which, **bounds)]
+
+
+COIN_SUBJECT = make_subject(fit(["late"]), None, training=records("t", ["late"]), held_out=records("h", ["paid"]))
+
+
+def test_the_bounds_of_one_run_find_nothing_in_noise_at_their_common_confidence():
+    # 300 repetitions at 95 %: more than 27 false alarms has chance 1e-3 at the stated rate.
+    generator, each = np.random.default_rng(21), shared_confidence(0.95, ONE_RUN_BOUNDS)
+    alarms = 0
+    for _ in range(300):
+        coins = generator.random(96) < 0.5
+        found = coin_bounds(generator.normal(size=96), coins, each)
+        assert len(found) == ONE_RUN_BOUNDS  # every bound has its share of the error
+        alarms += any(found)
+    assert alarms <= 27
+    assert all(coin_bounds(generator.normal(size=96) + 4.0 * coins, coins, each))  # and signal is found by each
+
+
+def test_coins_do_not_decide_which_records_are_targets():
+    """Else the coins of the targets are not fair: of two equal texts a lone one would surely be a member."""
+    texts = ["a", "a", "b", "c", "c", "c", "d", "e"]
+    everything = records("r", texts)
+    settings = dataclasses.replace(MEMBERSHIP, by_coin=True)
+    chosen, kept_by_sides = set(), set()
+    for coins in itertools.product((False, True), repeat=len(texts)):
+        if len(set(coins)) == 1:
+            continue
+        inside = Corpus(record for record, coin in zip(everything, coins, strict=True) if coin)
+        outside = Corpus(record for record, coin in zip(everything, coins, strict=True) if not coin)
+        try:
+            which = make_subject(COIN_SUBJECT.model, None, training=inside, held_out=outside)
+        except ConfigError:  # every held-out text is a training text as well
+            continue
+        targets = membership_targets(which, settings, 100)
+        chosen.add(frozenset(record.id for record in targets.records))
+        by_id = {record.id: record for record in everything}
+        assert [by_id[r.id] in inside for r in targets.records] == targets.is_member.tolist()
+        unchecked = membership_targets(which, MEMBERSHIP, 100)  # the broken twin: sides made comparable by label
+        kept_by_sides.add(frozenset(record.id for record in unchecked.records))
+    assert chosen == {frozenset({"r-2", "r-6", "r-7"})}
+    assert len(kept_by_sides) > 10
 
 
 def test_a_spent_budget_skips_what_is_left(learnt):

@@ -13,8 +13,8 @@ from reticent.app.audit.subject import ModelPlace, make_subject
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict
-from reticent.models.ngram import NGramModel
 from tests.app.audit_subjects import TextOnly, promise
+from tests.models.ngram import NGramModel
 
 SIZES = Sizes(records=16, extraction_records=16, texts=48)
 WORD = re.compile(r"\s*\S+")  # as the model splits

@@ -7,9 +7,9 @@ import pytest
 from reticent.app.pii_case_law import ShapeTagger, make_case_law
 from reticent.app.pii_defences import (
     COLUMNS,
+    DefenceTable,
     TableSettings,
     compare_scorings,
-    defence_table,
     measure_defence,
     prepare_games,
 )
@@ -69,9 +69,15 @@ def test_the_table_is_made_from_end_to_end_and_holds_no_value():
         draws=4,
         training=TrainingSettings(epochs=1, private_epochs=1, private_batch=16),
     )
-    seen = []
-    table = defence_table(settings, observe=seen.append)
-    assert [row.defence for row in table.rows] == [row.defence for row in seen] == list(Defence)
+    games = prepare_games(settings)
+    table = DefenceTable(
+        tuple(
+            measure_defence(
+                train_defended(games.case_law, defence, settings=settings.training), games, settings=settings
+            )
+            for defence in Defence
+        )
+    )
     for row in table.rows:
         assert row.perplexity > 1.0
         assert row.masked_perplexity > 1.0
@@ -79,7 +85,7 @@ def test_the_table_is_made_from_end_to_end_and_holds_no_value():
         judged = {one.finding.metric for one in row.comparisons}
         assert judged == ({"inference_accuracy", "auc"} if row.defence.is_private else set())
     written = json.dumps(table.to_json())
-    values = prepare_games(settings).case_law.values
+    values = games.case_law.values
     assert not any(value.reveal() in written for value in values)
 
 

@@ -71,8 +71,7 @@ def test_the_budget_curve_ends_where_the_ledger_stands(tmp_path):
         event = SampledGaussian(1.0, 0.1)
         for _ in range(3):
             ledger.charge({"model": 1.5}, event)
-        lease = ledger.lease({"model": 4.0}, event)
-        lease.close()
+        ledger.charge({"model": 4.0}, event)
         spent = ledger.spent()
     use = budget_use(tmp_path / "ledger.db")
     assert use.accounts[0].y[:4] == (1.5, 3.0, 4.5, 8.5)

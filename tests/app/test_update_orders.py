@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.app.update_orders import class_difference, class_spread, regime_difference, spread
 from reticent.app.update_regimes import Regime, Update
 from reticent.auditing.differential import PhraseScore
+from tests.app.update_orders import class_difference, class_spread, regime_difference, spread
 
 
 def update(**scores: float) -> Update:

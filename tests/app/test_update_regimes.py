@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 import torch
 
-from reticent.app.update_orders import class_difference, class_spread, regime_difference
 from reticent.app.update_regimes import Privacy, Regime, UpdateData, UpdateExperiment, UpdateSettings
 from reticent.app.update_vocabulary import known_words, word_tokenizer
 from reticent.auditing.differential import Score, Snapshots
@@ -18,6 +17,7 @@ from reticent.auditing.update_canaries import FrequencyClass, PhraseSettings, ma
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 from reticent.training.plan import SEEDED
+from tests.app.update_orders import class_difference, class_spread, regime_difference
 from tests.app.update_stories import PHRASE, canary, experiment
 
 

@@ -4,7 +4,7 @@ import itertools
 import math
 
 from reticent.auditing.differential import Score, Snapshots
-from reticent.models.ngram import NGramModel
+from tests.models.ngram import NGramModel
 
 OLD = ["abcab", "bcabd", "aabbc", "dacab", "cabad", "bbdca"]
 NEW = ["dddab", "dddab", "dddab"]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from reticent.core.model import Tokens
 from reticent.core.secret import Canary, CodeSpace, ListedSpace, Secret, SecretSpace
-from reticent.models.ngram import END, NGramModel
+from tests.models.ngram import END, NGramModel
 
 SYMBOLS = "0123456789 i:."
 

@@ -8,7 +8,7 @@ from reticent.core.corpus import Record
 from reticent.core.model import Access, TextModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.models.ngram import NGramModel
+from tests.models.ngram import NGramModel
 
 
 class TextOnly:

@@ -9,7 +9,7 @@ from reticent.core.model import Access
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.data.policies import Dictionary
-from reticent.models.ngram import NGramModel
+from tests.models.ngram import NGramModel
 
 FIRST = ("Ada", "Ben", "Cleo", "Dora", "Egon", "Fay", "Gus", "Hedy", "Ivo", "Jana")
 LAST = ("Abel", "Bock", "Cruz", "Dorn", "Egge", "Falk", "Gros", "Hahn", "Ibel", "Jung")

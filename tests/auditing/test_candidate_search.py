@@ -8,7 +8,6 @@ from reticent.auditing.candidate_search import RankBracket, SearchLimits, search
 from reticent.auditing.candidate_trie import CandidateTrie, ListedTrie, Node, SymbolTrie, build_trie
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
-from reticent.models.ngram import NGramModel
 from tests.auditing.exposure_oracles import (
     CODES,
     NAMES,
@@ -19,6 +18,7 @@ from tests.auditing.exposure_oracles import (
     make_canary,
     random_model,
 )
+from tests.models.ngram import NGramModel
 
 EXACT = SearchLimits(tie_tolerance=1e-9)
 

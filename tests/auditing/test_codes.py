@@ -9,7 +9,7 @@ import pytest
 from reticent.auditing.codes import PlantedCodes, answers_of, attack_codes, hit_rate_ceiling
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace, Secret
-from reticent.models.ngram import NGramModel
+from tests.models.ngram import NGramModel
 
 TEMPLATE = "My number is: {}"
 

@@ -10,8 +10,8 @@ from reticent.auditing.differential_bounded import BoundedSettings, find_phrases
 from reticent.auditing.differential_descent import Descent, _Growth
 from reticent.auditing.differential_search import BeamSettings, search_phrases
 from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.ngram import NGramModel
 from tests.auditing.differential_oracles import all_scores, plain_score, updated
+from tests.models.ngram import NGramModel
 from tests.models.tiny import tiny_gpt2, tiny_lora, tiny_lstm, tiny_tokenizer
 
 

@@ -14,8 +14,8 @@ from reticent.core.corpus import Record
 from reticent.core.model import Access
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.models.ngram import END, NGramModel
 from tests.auditing.extraction_models import TextOnly, memorising_model, random_records, templated_records
+from tests.models.ngram import END, NGramModel
 
 TABLE = {
     (): {"a": 0.7, "b": 0.3},

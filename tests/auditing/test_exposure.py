@@ -14,7 +14,6 @@ from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
 from reticent.data.canaries import make_canaries
-from reticent.models.ngram import NGramModel
 from tests.auditing.exposure_oracles import (
     CODES,
     MergingModel,
@@ -23,6 +22,7 @@ from tests.auditing.exposure_oracles import (
     make_canary,
     random_model,
 )
+from tests.models.ngram import NGramModel
 
 TEMPLATE = "i: {}"
 SIX_DIGITS = math.log2(10**6)

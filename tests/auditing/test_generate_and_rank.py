@@ -22,8 +22,8 @@ from reticent.core.corpus import Record
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
-from reticent.models.ngram import NGramModel
 from tests.auditing.extraction_models import TextOnly, memorising_model, random_records, templated_records
+from tests.models.ngram import NGramModel
 
 RANKINGS = {"perplexity", "zlib", "lower-case", "window", "reference", "repeats"}
 

@@ -11,7 +11,6 @@ from reticent.auditing.intervals import (
     rate_lower,
     rate_upper,
     shared_confidence,
-    wilson,
 )
 from reticent.core.randomness import Randomness
 
@@ -45,26 +44,12 @@ def test_limits_are_where_a_binomial_tail_equals_the_error():
 
 def test_no_trial_says_nothing_and_all_or_none_touch_the_ends():
     assert clopper_pearson(0, 0) == (0.0, 1.0)
-    assert wilson(0, 0) == (0.0, 1.0)
     assert clopper_pearson(0, 10)[0] == 0.0
     assert clopper_pearson(10, 10)[1] == 1.0
-    assert wilson(0, 10)[0] == 0.0
-    assert wilson(10, 10)[1] == 1.0
 
 
 def test_clopper_pearson_of_none_in_n_is_the_rule_of_three():
     assert clopper_pearson(0, 1000)[1] == pytest.approx(-np.log(0.025) / 1000, rel=0.01)
-
-
-def test_wilson_equals_a_published_example():
-    # Newcombe (1998), table I: 15 of 148 at 95 %, score method without continuity correction: 0.0624 to 0.1605.
-    low, high = wilson(15, 148)
-    assert (round(low, 4), round(high, 4)) == (0.0624, 0.1605)
-
-
-def test_wilson_covers_about_as_stated_on_average():
-    rates = np.linspace(0.02, 0.98, 49)
-    assert np.mean([exact_coverage(wilson, 30, p) for p in rates]) == pytest.approx(0.95, abs=0.01)
 
 
 @pytest.mark.parametrize("counts", [(-1, 3), (4, 3)])

@@ -15,7 +15,7 @@ from reticent.auditing.roc import auc_interval
 from reticent.auditing.target_scores import LEAST_LOG_PROB, TargetScores
 from reticent.core.errors import AccessError, InternalError, ModelError
 from reticent.core.model import Access
-from reticent.models.ngram import END, NGramModel
+from tests.models.ngram import END, NGramModel
 
 ATTACKS = [
     Loss(),

@@ -7,14 +7,13 @@ import pytest
 
 from reticent.accounting.ceiling import ceiling, compare
 from reticent.auditing.control import bag_of_words_control
-from reticent.auditing.epsilon_bound import epsilon_lower_bound
 from reticent.auditing.membership_metrics import (
     MembershipSetting,
-    accuracy_finding,
     epsilon_finding,
     gaussian_mu_finding,
     membership_findings,
 )
+from reticent.auditing.one_run import FAIR_COINS, one_run_epsilon
 from reticent.core.errors import UsageError
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
@@ -49,13 +48,10 @@ def test_findings_have_names_nulls_and_round_trip():
 
 def test_no_finding_beats_its_null_on_noise():
     # 200 repetitions, one-sided error 2.5 % a finding: more than 13 has chance 2e-4 at the stated rate.
-    beaten = np.zeros(3)
+    beaten = np.zeros(2)
     for seed in range(200):
         found = membership_findings(*sample(0.0, m=150, n=150, seed=seed), setting=SETTING)
-        accuracy = accuracy_finding(
-            *sample(0.0, m=150, n=150, seed=seed), setting=SETTING, randomness=Randomness.seeded(seed)
-        )
-        beaten += [found[0].beats_null, found[1].beats_null, accuracy.beats_null]
+        beaten += [found[0].beats_null, found[1].beats_null]
     assert (beaten <= 13).all()
 
 
@@ -78,24 +74,17 @@ def test_a_control_voids_every_finding():
     assert compare(found[0], PROMISE).verdict is Verdict.NOT_COMPARABLE
 
 
-def test_accuracy_is_balanced_and_its_threshold_comes_from_other_targets():
-    found = accuracy_finding(*sample(2.0, m=300, n=900), setting=SETTING, randomness=Randomness.seeded(1))
-    assert found.value == pytest.approx(0.841, abs=0.04)  # Φ(1)
-    assert found.low <= 0.841 <= found.high
-    assert found.n == 600
-
-
 def test_every_metric_has_the_ceiling_that_its_name_promises():
     names = [finding.metric for finding in membership_findings(*sample(1.0), setting=SETTING)]
-    bound = epsilon_lower_bound([1.0, 2.0], [0.0, 1.0], delta=1e-5)
-    names += [epsilon_finding(bound, setting=SETTING).metric, "membership_accuracy"]
+    bound = one_run_epsilon([1.0, 2.0, 0.0, 1.0], np.array([True, True, False, False]), delta=1e-5)
+    names.append(epsilon_finding(bound, setting=SETTING).metric)
     assert all(ceiling(name, PROMISE) is not None for name in names)
 
 
 def test_signal_refutes_a_promise_that_noise_does_not():
     for shift, verdict in ((3.0, Verdict.REFUTED), (0.0, Verdict.CONSISTENT)):
         scores, labels = sample(shift)
-        bound = epsilon_lower_bound(scores[labels], scores[~labels], delta=0.0)
+        bound = one_run_epsilon(scores, labels, delta=0.0)
         found = [*membership_findings(scores, labels, setting=SETTING)[:2], epsilon_finding(bound, setting=SETTING)]
         assert [compare(finding, PROMISE).verdict for finding in found] == [verdict] * 3
 
@@ -110,19 +99,21 @@ def test_findings_of_groups_are_never_set_beside_a_promise_for_one_record():
 
 
 def test_epsilon_findings_are_one_sided_and_keep_their_confidence():
-    bound = epsilon_lower_bound(np.ones(200), np.zeros(200), delta=1e-5, confidence=0.9)
+    coins = np.random.default_rng(5).random(400) < 0.5
+    bound = one_run_epsilon(coins.astype(float), coins, delta=1e-5, confidence=0.9)
     with pytest.raises(ValueError, match="confidence"):
         epsilon_finding(bound, setting=SETTING)
     found = epsilon_finding(bound, setting=MembershipSetting(attack="loss", confidence=0.9))
     assert found.metric == "epsilon_lower_bound_at_delta_1e-05"
     assert found.low == found.value == bound.epsilon
     assert found.high == math.inf
-    assert "own training run" in found.notes[-1]
+    assert found.notes[-1] == FAIR_COINS
     assert found.beats_null
 
 
 def test_a_gaussian_mu_has_no_ceiling():
     found = gaussian_mu_finding(1.5, n=100, setting=SETTING)
+    assert found.notes == (FAIR_COINS,)
     assert compare(found, PROMISE).ceiling is None
 
 

@@ -88,14 +88,13 @@ def test_randomised_response_is_found_nearly_whole(bound):
     assert 1.75 < found <= 2.0
 
 
-def test_an_uncorrected_choice_of_the_number_of_guesses_is_caught():
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_an_uncorrected_choice_of_the_number_of_guesses_is_caught(bound):
     generator = np.random.default_rng(4)
     alarms = 0
     for _ in range(100):
         scores, coins = generator.normal(size=100), generator.random(100) < 0.5
-        twin = max(
-            one_run_epsilon(scores, coins, delta=0.0, guesses=[Guesses(k, 0)]).epsilon for k in range(5, 100, 5)
-        )
+        twin = max(bound(scores, coins, delta=0.0, guesses=[Guesses(k, 0)]).epsilon for k in range(5, 100, 5))
         alarms += twin > 0.0
     assert alarms > 12
 

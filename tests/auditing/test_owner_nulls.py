@@ -11,7 +11,6 @@ import pytest
 from reticent.auditing.control import permutation_p_value
 from reticent.auditing.groups import score_owners, score_random_groups
 from reticent.auditing.intervals import bootstrap
-from reticent.auditing.membership_metrics import MembershipSetting, accuracy_finding
 from reticent.auditing.one_run import one_run_epsilon
 from reticent.auditing.roc import Owners, auc_interval, obuchowski_variance, tpr_at_fpr
 from reticent.core.proportion import Share, clopper_pearson, effective_trials
@@ -48,19 +47,6 @@ def p_value_alarms(by_owner, level=0.05):
             owners=world.owners if by_owner else None,
         )
         return p <= level
-
-    return is_alarm
-
-
-def accuracy_alarms(by_owner):
-    def is_alarm(world, seed):
-        return accuracy_finding(
-            world.scores,
-            world.is_member,
-            setting=MembershipSetting(attack="x"),
-            randomness=Randomness.seeded(seed),
-            owners=whose(world, by_owner),
-        ).beats_null
 
     return is_alarm
 
@@ -136,7 +122,6 @@ ESTIMATORS = {
     ),  # four ways to fail share the error: the twin is too careful to show it
     "permutation p <= 0.05": (p_value_alarms, 0.05, True),
     "permutation p <= 0.005": (lambda by_owner: p_value_alarms(by_owner, 0.005), 0.005, True),
-    "membership_accuracy": (accuracy_alarms, 0.025, False),
     "owners' mean score, auc": (owner_level_alarms, 0.025, False),
     "groups of 4, auc": (group_alarms, 0.025, False),
     "share of records, low end": (share_too_high, 0.025, True),

@@ -12,8 +12,8 @@ from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Secret
 from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.ngram import NGramModel
 from tests.auditing.pii_models import SYMBOLS, Emitting, knows_nothing, names, tagger
+from tests.models.ngram import NGramModel
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
 PERSONS = names(0, 20)

@@ -28,7 +28,6 @@ from reticent.auditing.pii_inventory import take_inventory
 from reticent.auditing.pii_reconstruction import (
     CandidateSources,
     continue_greedily,
-    fill_others,
     gather_candidates,
     rank_candidates,
 )
@@ -152,16 +151,6 @@ def test_a_window_ends_at_words_and_at_the_line():
     chosen = masked_spans(inventory, others=Others.KNOWN, count=9, randomness=Randomness.seeded(0), window=window)
     target = next(each for each in chosen if each.secret.reveal() == "Ben Bock")
     assert (target.prefix, target.suffix) == ("Abel met ", ", and")
-
-
-def test_filling_puts_the_models_own_guesses_in_the_place_of_other_masks():
-    inventory = take_inventory(sentence())
-    chosen = masked_spans(inventory, others=Others.FILLED, count=9, randomness=Randomness.seeded(0))
-    target = next(each for each in chosen if each.secret.reveal() == "Ben Bock")
-    model = Emitting([f" {PERSONS[9]} indeed", " nobody at all"])
-    (filled,) = fill_others(model, tagger(PERSONS), [target])
-    assert filled.prefix == f"On Monday {PERSONS[9]} met "
-    assert filled.suffix == f", and {MASK}."  # no value in the answer: the mask stays
 
 
 # --- inference

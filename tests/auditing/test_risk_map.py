@@ -21,7 +21,7 @@ from reticent.core.corpus import Record
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.data.generators import generate_dialogues
-from reticent.models.ngram import NGramModel
+from tests.models.ngram import NGramModel
 
 ALPHABET = list("abcdefghij ")
 

@@ -10,8 +10,8 @@ from reticent.auditing.update_matching import RecordGains, match_phrases, record
 from reticent.auditing.update_null import Highest, NullTest
 from reticent.core.corpus import Record
 from reticent.core.randomness import Randomness
-from reticent.models.ngram import NGramModel
 from tests.auditing.differential_oracles import NEW, OLD, updated
+from tests.models.ngram import NGramModel
 
 
 def records(texts, name="r") -> list[Record]:

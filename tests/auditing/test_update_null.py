@@ -9,7 +9,7 @@ from reticent.auditing.update_null import Highest, NullTest, null_scores, sample
 from reticent.core.corpus import Record
 from reticent.core.errors import ModelError
 from reticent.core.randomness import Randomness
-from reticent.models.ngram import NGramModel
+from tests.models.ngram import NGramModel
 from tests.auditing.differential_oracles import OLD, ngram, updated
 
 LETTERS = "abcdefgh"

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Record
-from reticent.data.deduplication import deduplicate
 from reticent.data.digest_counts import DigestCounts, DigestSet
 from reticent.data.disk_column import DiskColumn
 from reticent.data.near_duplicates import BINS, SHINGLE, band_rows, near_repeats, signatures, similarity
 from reticent.data.repeats import repeated_texts, unmarked
+from tests.data.in_memory import deduplicate
 
 WORDS = [f"word{number}" for number in range(400)]
 
@@ -125,7 +125,7 @@ def test_a_pair_at_the_threshold_meets_in_a_band():
 def test_repeats_found_on_disk_are_those_found_in_memory(tmp_path_factory, values, part_rows):
     records = records_of(values)
     marks = repeated_texts(records, tmp_path_factory.mktemp("repeats"), part_rows=part_rows)
-    assert list(unmarked(records, marks)) == list(deduplicate(records).corpus)
+    assert list(unmarked(records, marks)) == list(deduplicate(records))
 
 
 def test_rows_come_back_by_place_and_every_row_is_in_one_part(tmp_path):

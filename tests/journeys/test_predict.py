@@ -180,6 +180,20 @@ def test_evaluate_compares_all_mechanisms_and_spends_nothing(corpus, run, capsys
     assert not (run / "ledger.db").exists()
 
 
+def test_evaluate_compares_settings_of_submix_f_that_predict_then_takes(corpus, run, capsys):
+    asked = ("evaluate", run, "--data", corpus / "held.jsonl", "--queries", 64, "--epsilon", 8, "--seed", 1)
+    code, document, complaint = ask(capsys, *asked, "--compare-settings")
+    assert code == 0, complaint
+    settings = document["settings"]
+    assert len(settings) == 18  # three orders, six weight limits
+    assert [one["perplexity"] for one in settings] == sorted(one["perplexity"] for one in settings)
+    best = settings[0]
+    assert 0.0 < best["realised"] < 1.0
+    chosen = settings_of(run, ASKED | {"order": best["order"], "weight_limit": best["weight_limit"]})
+    assert (chosen.order, chosen.weight_limit) == (best["order"], best["weight_limit"])
+    assert not (run / "ledger.db").exists()
+
+
 def test_halves_allow_algorithm_2(corpus, tmp_path):
     ensemble = load_ensemble(train(corpus, tmp_path / "run", "--halves"))
     assert Kind.SUBMIX in mechanisms_for("all", ensemble, has_index=False)

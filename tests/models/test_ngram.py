@@ -15,7 +15,7 @@ from reticent.core.errors import ConfigError, ModelError
 from reticent.core.model import Access, LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.models.ngram import END, NGramModel
+from tests.models.ngram import END, NGramModel
 
 TEXTS = ["abba", "abab", "baa", "", "cab"]
 TABLE = {
@@ -258,6 +258,6 @@ def test_it_is_a_language_model_that_grants_everything_and_shows_no_text():
 
 
 def test_the_oracle_needs_no_torch():
-    script = "import reticent.models.ngram, sys; print('torch' in sys.modules)"
+    script = "import tests.models.ngram, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

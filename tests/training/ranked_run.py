@@ -180,6 +180,31 @@ def train_together(rank: int, size: int, port: int, folder: str, case: tuple[str
         os._exit(7)
 
 
+def train_shards(rank: int, size: int, port: int, folder: str, name: str, stop_at: int) -> None:
+    """One rank of a run with seeded noise into `name`, sharded unless that is "alone"; stops after `stop_at`."""
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    place = Path(folder)
+    seeded = Randomness.seeded(5)
+
+    def observe(progress, epsilon) -> bool:
+        return progress.step != stop_at
+
+    try:
+        if (place / name / "run.json").exists():
+            training_run.resume(place / name, observe=observe, randomness=seeded)
+        else:
+            config = configuration(place, steps=6)
+            model = config.model.model_copy(update={"shard_weights": name != "alone"})
+            config = config.model_copy(update={"model": model, "seed": 3})
+            training_run.start(config, place / name, observe=observe, randomness=seeded)
+    except ReticentError as error:
+        (place / f"{name}-{rank}.error").write_text(str(error))
+        os._exit(7)
+    except BaseException:
+        (place / f"{name}-{rank}.error").write_text(traceback.format_exc())
+        os._exit(8)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

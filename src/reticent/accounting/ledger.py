@@ -3,10 +3,10 @@
     lock → read what others appended → check the witness → refuse, or append and commit (synced) → witness → unlock
 
 `DurableLedger` is that order, over any store (`ledger_store`). Rows are linked by digests (`ledger_chain`); a file
-beside them is witness and lock of a machine in one (`ledger_witness`); `lease` takes blocks ahead (`ledger_lease`).
-Amounts are whole multiples of 2^-40, costs rounded up (`fixed_point`). Every process decides by the totals of rows
-that it has checked itself. `SqliteLedger` is a file, `ledger.db` with `ledger.db.head`, for the processes of one
-machine; `postgres_ledger` is for several machines.
+beside them is witness and lock of a machine in one (`ledger_witness`). Amounts are whole multiples of 2^-40, costs
+rounded up (`fixed_point`). Every process decides by the totals of rows that it has checked itself.
+`SqliteLedger` is a file, `ledger.db` with `ledger.db.head`, for the processes of one machine; `postgres_ledger` is
+for several machines.
 
 Refused with a LedgerError: a ledger that is missing, truncated, edited, of another version or identity, behind its
 witness, replaced while open, or without a witness; one that cannot be written. When an error leaves it open whether
@@ -28,7 +28,6 @@ from typing import Self
 
 from reticent.accounting.fixed_point import amount_down, amount_up
 from reticent.accounting.ledger_chain import EDITED, Chain, Header, Row, RowKind, canonical, cost_units
-from reticent.accounting.ledger_lease import Lease
 from reticent.accounting.ledger_store import Store
 from reticent.accounting.ledger_witness import Witness
 from reticent.accounting.sqlite_store import SqliteStore
@@ -100,14 +99,8 @@ class DurableLedger:
 
         return self._append(RowKind.CHARGE, made)
 
-    def lease(self, costs: Mapping[str, float], event: Event) -> Lease:
-        """Charge a block ahead, durably, to be handed out without the disk; see `ledger_lease`."""
-        units = cost_units(costs)
-        receipt = self._append(RowKind.LEASE, lambda: (units, canonical(event_to_json(event))))
-        return Lease(receipt, units, give_back=self._give_back)
-
     def spent(self) -> dict[str, float]:
-        """What each account has spent, open leases included, rounded up."""
+        """What each account has spent, rounded up."""
         with self._current():
             return {account: amount_up(units) for account, units in self._chain.totals.items()}
 
@@ -160,7 +153,7 @@ class DurableLedger:
             return chain.head
 
     def close(self) -> None:
-        """Close the files; twice is harmless. Leases still open stay spent."""
+        """Close the files; twice is harmless."""
         with self._lock:
             if os.getpid() == self._process:  # a forked child must leave its parent's connection alone
                 self._store.close()
@@ -174,9 +167,7 @@ class DurableLedger:
     ) -> None:
         self.close()
 
-    def _append(
-        self, kind: RowKind, make: Callable[[], tuple[Mapping[str, int], str]], *, lease: int | None = None
-    ) -> Receipt:
+    def _append(self, kind: RowKind, make: Callable[[], tuple[Mapping[str, int], str]]) -> Receipt:
         """The one way a row gets into the ledger. The order of these lines is the guarantee."""
         with self._lock:
             self._require_own()
@@ -187,7 +178,7 @@ class DurableLedger:
                     self._check_witness(self._witness.read(), self._store.remembered())
                     units, event = make()  # after the look at what others appended, before anybody else's
                     self._chain.require_room(units)
-                    row = self._chain.next_row(kind, units, event=event, lease=lease)
+                    row = self._chain.next_row(kind, units, event=event)
                     self._store.insert(row)
                 self._chain.follow(row)
                 self._witness.write(row.receipt)
@@ -196,9 +187,6 @@ class DurableLedger:
     def record_reanchoring(self) -> Receipt:
         """Write into the chain that an operator accepted this history; see `reanchor`."""
         return self._append(RowKind.REANCHOR, lambda: ({}, "null"))
-
-    def _give_back(self, lease: int, units: Mapping[str, int]) -> Receipt:
-        return self._append(RowKind.RETURN, lambda: (units, "null"), lease=lease)
 
     @contextmanager
     def _current(self) -> Iterator[None]:

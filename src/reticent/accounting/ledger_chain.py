@@ -1,6 +1,6 @@
 """The ledger's rules without its storage: rows linked by digests, and the totals that follow from them.
 
-    digest_0 = H(header),   digest_n = H(digest_{n−1}, sequence, time, kind, costs, event, lease),   H = BLAKE2b-256
+    digest_0 = H(header),   digest_n = H(digest_{n−1}, sequence, time, kind, costs, event, ""),   H = BLAKE2b-256
 
 A `Chain` is the state after some rows. Whoever stores rows, in whichever database, feeds every one of them to
 `follow`, which checks it; budget decisions (`require_room`) rest on totals of checked rows alone, never on a sum
@@ -16,7 +16,7 @@ import json
 import math
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -33,8 +33,6 @@ class RowKind(StrEnum):
     """What a row does to the totals."""
 
     CHARGE = "charge"  # adds
-    LEASE = "lease"  # adds a block ahead of use
-    RETURN = "return"  # subtracts what a lease did not use
     REANCHOR = "reanchor"  # nothing; records that an operator accepted this history
 
 
@@ -98,7 +96,6 @@ class Row:
     kind: str
     costs: str
     event: str
-    lease: int | None
     digest: str
 
     @property
@@ -108,7 +105,7 @@ class Row:
 
     @property
     def units(self) -> dict[str, int]:
-        """Units of 2^-40 that the row adds to each account; negative in a return."""
+        """Units of 2^-40 that the row adds to each account."""
         units = json.loads(self.costs)
         if type(units) is not dict or not all(type(value) is int for value in units.values()):
             raise ValueError("costs must map accounts to whole units")
@@ -122,15 +119,14 @@ class Row:
             "kind": self.kind,
             "units": self.units,
             "event": json.loads(self.event),
-            "lease": self.lease,
             "digest": self.digest,
         }
 
 
 def row_digest(previous: str, row: Row) -> str:
     """The digest of a row that follows `previous`; the row's own `digest` is not looked at."""
-    lease = "" if row.lease is None else str(row.lease)
-    return _digest(previous, str(row.sequence), row.time, row.kind, row.costs, row.event, lease)
+    # The empty text at the end keeps ledgers readable that were written when rows had one column more.
+    return _digest(previous, str(row.sequence), row.time, row.kind, row.costs, row.event, "")
 
 
 def cost_units(costs: Mapping[str, float]) -> dict[str, int]:
@@ -148,14 +144,13 @@ def cost_units(costs: Mapping[str, float]) -> dict[str, int]:
 
 
 class Chain:
-    """The state after some rows: the head, each account's total, the leases not returned."""
+    """The state after some rows: the head and each account's total."""
 
     def __init__(self, header: Header, *, name: str) -> None:
         self.header = header
         self.limit = units_down(header.budget.limit)
         self.totals = dict.fromkeys(header.accounts, 0)
         self.head = header.root
-        self._leases: dict[int, dict[str, int]] = {}
         self._name = name
 
     def require_room(self, units: Mapping[str, int]) -> None:
@@ -171,11 +166,10 @@ class Chain:
         if full:
             raise BudgetExhausted(f"the charge would pass the budget of account {', '.join(map(repr, full))}")
 
-    def next_row(self, kind: RowKind, units: Mapping[str, int], *, event: str, lease: int | None = None) -> Row:
+    def next_row(self, kind: RowKind, units: Mapping[str, int], *, event: str) -> Row:
         """The row that would come next. Nothing changes until it is stored and `follow`ed."""
-        row = Row(self.head.sequence + 1, utc_now(), kind.value, canonical(units), event, lease, "")
-        digest = row_digest(self.head.digest, row)
-        return Row(row.sequence, row.time, row.kind, row.costs, row.event, row.lease, digest)
+        row = Row(self.head.sequence + 1, utc_now(), kind.value, canonical(units), event, "")
+        return replace(row, digest=row_digest(self.head.digest, row))
 
     def follow(self, row: Row) -> None:
         """Check the next row and take it into account; LedgerError if it is not the true successor."""
@@ -190,31 +184,23 @@ class Chain:
         try:
             units = row.units
             totals = {account: self.totals[account] + cost for account, cost in units.items()}
-            self._check_kind(row, units)
+            _check_kind(row, units)
         except (KeyError, ValueError) as error:
             raise self._broken(f"row {row.sequence} does not follow the rules of a ledger") from error
         if any(not 0 <= total <= self.limit for total in totals.values()):
             raise self._broken(f"row {row.sequence} passes the budget")
         self.totals.update(totals)
-        if row.kind == RowKind.LEASE:
-            self._leases[row.sequence] = units
-        if row.lease is not None:
-            del self._leases[row.lease]
         self.head = row.receipt
-
-    def _check_kind(self, row: Row, units: Mapping[str, int]) -> None:
-        kind = RowKind(row.kind)
-        if (kind is RowKind.RETURN) != (row.lease is not None):
-            raise ValueError("only a return names a lease")
-        if row.lease is not None:
-            leased = self._leases[row.lease]  # KeyError: no such lease, or returned before
-            if not all(-leased[account] <= cost <= 0 for account, cost in units.items()):
-                raise ValueError("a return is at most what was leased")
-        elif any(cost < 0 for cost in units.values()) or bool(units) != (kind is not RowKind.REANCHOR):
-            raise ValueError("a charge adds to at least one account")
 
     def _broken(self, what: str, *, found: object = None) -> LedgerError:
         return LedgerError(f"{self._name}: {what}", found=found, hint=EDITED)
+
+
+def _check_kind(row: Row, units: Mapping[str, int]) -> None:
+    """ValueError for a kind that no ledger has, or units that do not go with it."""
+    is_charge = RowKind(row.kind) is RowKind.CHARGE
+    if any(cost < 0 for cost in units.values()) or bool(units) != is_charge:
+        raise ValueError("a charge adds to at least one account, and nothing else does")
 
 
 def canonical(value: object) -> str:

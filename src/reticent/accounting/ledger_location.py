@@ -1,6 +1,7 @@
 """Ledgers by where they are: a path is an SQLite file, `postgresql://…` a ledger that several machines share.
 
-    create_ledger(location, budget, accounts=…)    open_ledger(location)    join_ledger(location)
+    create_ledger(location, budget, accounts=…)    open_ledger(location)
+    join_ledger(location)                           reanchor_ledger(location)
 
 A ledger in PostgreSQL needs `witness`, a file on this machine's own disk; an SQLite file has its witness beside it.
 Credentials in a location are never shown (`postgres_address`): print `ledger.name`, never the location.
@@ -9,11 +10,11 @@ Credentials in a location are never shown (`postgres_address`): print `ledger.na
 from collections.abc import Iterable
 from pathlib import Path
 
-from reticent.accounting.ledger import TIMEOUT, DurableLedger, SqliteLedger
+from reticent.accounting.ledger import TIMEOUT, DurableLedger, SqliteLedger, reanchor
 from reticent.accounting.postgres_address import PostgresAddress, is_postgres
-from reticent.accounting.postgres_ledger import PostgresLedger
+from reticent.accounting.postgres_ledger import PostgresLedger, reanchor_postgres
 from reticent.core.errors import ConfigError
-from reticent.core.ledger import Budget
+from reticent.core.ledger import Budget, Receipt
 
 Location = Path | str
 
@@ -55,6 +56,15 @@ def join_ledger(
         )
     address, file = _address(location, witness)
     return PostgresLedger.join(address, witness=file, identity=identity, timeout=timeout)
+
+
+def reanchor_ledger(location: Location, *, witness: Path | None = None) -> Receipt:
+    """Accept the rows that are there, with a new witness: an operator's decision, recorded as the last row."""
+    if not is_postgres(location):
+        _refuse_witness(witness)
+        return reanchor(location)
+    address, file = _address(location, witness)
+    return reanchor_postgres(address, witness=file)
 
 
 def _address(location: Location, witness: Path | None) -> tuple[PostgresAddress, Path]:

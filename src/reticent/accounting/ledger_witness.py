@@ -78,7 +78,7 @@ class Witness:
         except FileNotFoundError as error:
             raise LedgerError(
                 f"{path}: the ledger's witness is missing, so a roll-back could not be seen",
-                hint="restore the file; if nothing was released since the last row, reanchor the ledger",
+                hint="restore the file; if nothing was released since the last row: reticent ledger reanchor RUN",
             ) from error
         except OSError as error:
             raise _unwritable(path, error) from error
@@ -154,7 +154,7 @@ class Witness:
         if not whole:
             raise LedgerError(
                 f"{self.path}: the ledger's witness is damaged",
-                hint="restore the file; if nothing was released since the last row, reanchor the ledger",
+                hint="restore the file; if nothing was released since the last row: reticent ledger reanchor RUN",
             )
         return whole
 

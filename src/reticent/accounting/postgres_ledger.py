@@ -1,6 +1,6 @@
 """The ledger of several machines, in PostgreSQL: servers that share one ensemble's budget.
 
-The same order of things, chain, leases and refusals as `ledger.SqliteLedger`; rows are in a database
+The same order of things, chain and refusals as `ledger.SqliteLedger`; rows are in a database
 (`postgres_store`), and each machine keeps a witness file of its own, on its own disk. A database that is restored
 from an older copy, or that failed over to a standby which was behind, is refused by every machine that had seen
 more. Rows cut off the end are refused by all.

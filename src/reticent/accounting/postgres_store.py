@@ -1,7 +1,7 @@
 """Rows of a ledger in PostgreSQL, for servers on several machines that share one budget.
 
     reticent.ledgers    name, header, sequence and digest of the last row     one line a ledger; its lock
-    reticent.charges    ledger, sequence, time, kind, costs, event, lease, digest
+    reticent.charges    ledger, sequence, time, kind, costs, event, digest
 
 Whoever appends holds the row lock of its ledger's line (SELECT … FOR UPDATE) from before the budget is looked at
 until the commit, which returns once the write-ahead log is synced (`postgres_session`). The server drops the lock
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _PAGE: Final = 1000  # rows read at once
-_COLUMNS: Final = "sequence, time, kind, costs, event, lease, digest"
+_COLUMNS: Final = "sequence, time, kind, costs, event, digest"
 _SCHEMA_LOCK: Final = 0x72746C67  # "rtlg"; taken while tables are made
 _REFUSE: Final = "BEGIN RAISE EXCEPTION 'a ledger is append-only'; END"
 _FOLLOW: Final = """BEGIN
@@ -50,7 +50,7 @@ _TABLES: Final = (
         name text PRIMARY KEY, document text NOT NULL, sequence bigint NOT NULL, digest text NOT NULL)""",
     """CREATE TABLE reticent.charges (
         ledger text NOT NULL REFERENCES reticent.ledgers (name), sequence bigint NOT NULL, time text NOT NULL,
-        kind text NOT NULL, costs text NOT NULL, event text NOT NULL, lease bigint, digest text NOT NULL,
+        kind text NOT NULL, costs text NOT NULL, event text NOT NULL, digest text NOT NULL,
         PRIMARY KEY (ledger, sequence))""",
     f"CREATE FUNCTION reticent.refuse() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSE}$$",
     f"CREATE FUNCTION reticent.follow() RETURNS trigger LANGUAGE plpgsql AS $${_FOLLOW}$$",
@@ -86,10 +86,11 @@ _EXPECTED: Final = frozenset(
         for name in ("ledger", "time", "kind", "costs", "event", "digest")
     ]
     + [("column", "reticent.charges", "sequence", "bigint", "true")]
-    + [("column", "reticent.charges", "lease", "bigint", "false")]
     + [("trigger", "charges_stay", "A", "58 ", _REFUSE), ("trigger", "charges_in_order", "A", "7 ", _FOLLOW)]
     + [("trigger", "ledgers_stay", "A", "42 ", _REFUSE), ("trigger", "headers_are_fixed", "A", "18 1 2", _REFUSE)]
 )
+# Tables of older versions have this column as well; it was never written.
+_OLD_COLUMN: Final = ("column", "reticent.charges", "lease", "bigint", "false")
 
 
 class PostgresStore:
@@ -179,9 +180,9 @@ class PostgresStore:
 
     def insert(self, row: Row) -> None:
         """Append a row. Only inside `transaction`."""
-        values = (row.sequence, row.time, row.kind, row.costs, row.event, row.lease, row.digest)
+        values = (row.sequence, row.time, row.kind, row.costs, row.event, row.digest)
         self._connection.execute(
-            f"INSERT INTO reticent.charges (ledger, {_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",  # noqa: S608
+            f"INSERT INTO reticent.charges (ledger, {_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s)",  # noqa: S608
             (self.address.ledger, *values),
         )
 
@@ -248,7 +249,7 @@ def _check_shape(connection: "psycopg.Connection[Any]", name: str) -> None:
     with connection.transaction():  # the names below are shown as they are written here
         connection.execute("SET LOCAL search_path = pg_catalog")
         found = {tuple(row) for row in connection.execute(_SHAPE)}
-    if found != _EXPECTED:
+    if found - {_OLD_COLUMN} != _EXPECTED:
         raise LedgerError(f"{name}: the ledger's tables or triggers were changed", hint=EDITED)
 
 

@@ -21,13 +21,16 @@ from reticent.core.ledger import Receipt
 
 _APPLICATION_ID = 0x72746C67  # "rtlg"
 _PAGE = 1000  # rows read at once
-_COLUMNS = "sequence, time, kind, costs, event, lease, digest"
+_COLUMNS = "sequence, time, kind, costs, event, digest"
 _REFUSE = "BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END"
+_CHARGES = """CREATE TABLE charges (
+        sequence INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, costs TEXT NOT NULL,
+        event TEXT NOT NULL, digest TEXT NOT NULL)"""
+# The table of older versions has one column more, which was never written.
+_OLD_CHARGES = _CHARGES.replace("digest TEXT", "lease INTEGER, digest TEXT")
 _SCHEMA = (
     "CREATE TABLE header (document TEXT NOT NULL)",
-    """CREATE TABLE charges (
-        sequence INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL, costs TEXT NOT NULL,
-        event TEXT NOT NULL, lease INTEGER, digest TEXT NOT NULL)""",
+    _CHARGES,
     f"CREATE TRIGGER one_header BEFORE INSERT ON header WHEN EXISTS (SELECT * FROM header) {_REFUSE}",  # noqa: S608
     f"CREATE TRIGGER header_is_fixed BEFORE UPDATE ON header {_REFUSE}",
     f"CREATE TRIGGER header_stays BEFORE DELETE ON header {_REFUSE}",
@@ -138,8 +141,8 @@ class SqliteStore:
 
     def insert(self, row: Row) -> None:
         """Append a row. Only inside `transaction`."""
-        values = (row.sequence, row.time, row.kind, row.costs, row.event, row.lease, row.digest)
-        self._connection.execute(f"INSERT INTO charges ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
+        values = (row.sequence, row.time, row.kind, row.costs, row.event, row.digest)
+        self._connection.execute(f"INSERT INTO charges ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", values)  # noqa: S608
 
     def check_pages(self) -> None:
         """Let SQLite check every page of the file."""
@@ -190,7 +193,7 @@ def _check_format(path: Path, connection: sqlite3.Connection) -> None:
         hint = "use the version of reticent that created it"
         raise LedgerError(f"{path}: unknown schema version", found=version, expected=str(SCHEMA_VERSION), hint=hint)
     statements = {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
-    if statements != set(_SCHEMA):
+    if {_CHARGES if sql == _OLD_CHARGES else sql for sql in statements} != set(_SCHEMA):
         raise LedgerError(f"{path}: the ledger's tables or triggers were changed", hint=EDITED)
     mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
     if mode != "wal":

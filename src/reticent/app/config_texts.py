@@ -43,6 +43,7 @@ source = "embedded"             # a directory, a hub id, "embedded", or "lstm:1x
 lora_rank = 0                   # above 0: train LoRA layers of this rank alone
 precision = "float32"           # or "bfloat16" for forward and backward; norms and noise stay float32
 checkpoint_activations = false  # true: compute activations again instead of keeping them; less memory, more time
+shard_weights = false           # true: with torchrun, every process stores its part of the weights
 device = "auto"
 
 [training]

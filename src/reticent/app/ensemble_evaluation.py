@@ -18,6 +18,7 @@ from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
 from reticent.prediction.evaluation import Score, Spread, evaluate, over_seeds, passages, realised_share
 from reticent.prediction.mechanism import Layout
+from reticent.prediction.planner import Plan, plan
 from reticent.prediction.unprotected import NGramIndex
 
 HALVED = (Kind.SUBMIX, Kind.SUBMIX_PER_PART)
@@ -116,6 +117,18 @@ def compare_mechanisms(
         promise = None if setup.budget is None or kind in _NO_TARGET else setup.budget.guarantee
         lines.append(Line(kind, epsilon, spread, realised, silent, promise))
     return lines
+
+
+def compare_settings(
+    ensemble: Ensemble, texts: Sequence[Tokens], settings: EvaluationSettings
+) -> list[tuple[float, Plan]]:
+    """Orders and weight limits of SubMix-F at every ε, the best of each ε first; texts in their order."""
+    found = []
+    for epsilon in settings.epsilons:
+        target = Target(epsilon=epsilon, delta=settings.delta, answers=settings.answers, unit=settings.unit)
+        sample = passages(ensemble, texts, answers=settings.answers)
+        found += [(epsilon, each) for each in plan(sample, target, layout=Layout(ensemble.rows))]
+    return found
 
 
 def _cases(settings: EvaluationSettings) -> list[tuple[Kind, float | None]]:

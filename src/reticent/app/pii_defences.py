@@ -15,7 +15,7 @@ value in k records is protected as k records are: the ceiling of inference takes
 stands in.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from reticent.accounting.ceiling import compare
 from reticent.app.pii_case_law import CaseLaw, make_case_law
-from reticent.app.pii_training import Defence, Defended, TrainingSettings, base_model, train_defended
+from reticent.app.pii_training import Defence, Defended, TrainingSettings, base_model
 from reticent.auditing.membership_metrics import MembershipSetting, membership_findings
 from reticent.auditing.membership_scores import Calibrated
 from reticent.auditing.pii_contexts import ContextWindow, MaskedSpan, Others, masked_spans
@@ -287,23 +287,6 @@ def _compared(
         for finding in findings
         if finding.metric in ("inference_accuracy", "auc")
     )
-
-
-def defence_table(
-    settings: TableSettings | None = None,
-    *,
-    defences: Sequence[Defence] = tuple(Defence),
-    observe: Callable[[DefenceRow], None] = lambda _: None,
-) -> DefenceTable:
-    """Train and measure every defence; `observe` is told each row as it is done."""
-    chosen = settings or TableSettings()
-    games = prepare_games(chosen)
-    rows = []
-    for defence in defences:
-        defended = train_defended(games.case_law, defence, settings=chosen.training)
-        rows.append(measure_defence(defended, games, settings=chosen))
-        observe(rows[-1])
-    return DefenceTable(tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)

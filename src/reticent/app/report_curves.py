@@ -106,7 +106,7 @@ def budget_use(path: Path) -> BudgetUse:
             first = first or time
             count += 1
             for account, units in row.units.items():
-                totals[account] += units  # negative where a lease is given back
+                totals[account] += units
                 courses[account].append(((time - first).total_seconds(), amount_up(totals[account])))
         curves = tuple(_course(account, points) for account, points in courses.items())
         started = "" if first is None else first.isoformat(timespec="seconds")

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reticent.accounting.ledger import DurableLedger, witness_path
-from reticent.accounting.ledger_location import create_ledger, join_ledger, open_ledger
+from reticent.accounting.ledger_location import create_ledger, join_ledger, open_ledger, reanchor_ledger
 from reticent.accounting.postgres_address import PostgresAddress
 from reticent.app.run_directory import RunDirectory
 from reticent.core.errors import ConfigError, LedgerError
-from reticent.core.ledger import Budget
+from reticent.core.ledger import Budget, Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,10 @@ class LedgerPlace:
                 hint="restore it; where the budget is in PostgreSQL, give --ledger; never create it anew",
             )
         return open_ledger(location, identity=identity, witness=self._witness(run))
+
+    def reanchor(self, run: Path) -> Receipt:
+        """Accept the rows that are there in place of what the witness saw; see `ledger.reanchor`."""
+        return reanchor_ledger(self._location(run), witness=self._witness(run))
 
     def _location(self, run: Path) -> Path | str:
         return RunDirectory.open(run).ledger if self.address is None else self.address

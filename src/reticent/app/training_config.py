@@ -128,6 +128,7 @@ class ModelSection(Section):
     merge: bool = False
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
     checkpoint_activations: bool = False
+    shard_weights: bool = False
     device: str = "auto"
 
     def start(self) -> "Start":

@@ -24,12 +24,14 @@ from reticent.training.gradient_source import Computation, GradientSource, Plain
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.mask_token import with_mask_token
 from reticent.training.plan import MEASURE, PlainPlan, PrivatePlan, identity
+from reticent.training.record_loss import TokenBatch
 from reticent.training.redacted import RedactedCorpus
 from reticent.training.redacted_plan import RedactedPlan
 from reticent.training.redacted_training import RedactedGradients, encode_private
 from reticent.training.selective import SelectivePlan, runs_of
 from reticent.training.selective_steps import SelectiveGradients
 
+_CHECKED = 2  # records on which per-record gradients are checked before the weights are sharded
 AnyPlan = PlainPlan | PrivatePlan | RedactedPlan | SelectivePlan
 
 
@@ -47,11 +49,12 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What gradients are made with. Plain training has no ledger."""
+    """What gradients are made with. Plain training has no ledger; `shards` spreads the weights over the ranks."""
 
     ledger: Ledger | None
     randomness: Randomness
     computation: Computation
+    shards: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +252,13 @@ class SelectiveCourse:
 def _private(model: HuggingFaceModel, units: Units, plan: PrivatePlan, means: Means) -> PrivateGradients:
     module, ledger = model.module, means.ledger
     randomness, computation = means.randomness, means.computation
+    if isinstance(ledger, RankedLedger) and means.shards:
+        from reticent.training.sharded import ShardedGradients, shard  # loads FSDP
+
+        few = [text.tolist() for group in units.texts_at([range(min(_CHECKED, len(units)))]) for text in group]
+        device = str(next(module.parameters()).device)
+        shard(module, ledger.ranks, TokenBatch.of(few, units.start_token, device=device))
+        return ShardedGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
     if isinstance(ledger, RankedLedger):
         return RankedGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
     assert ledger is not None

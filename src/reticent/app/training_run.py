@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -218,6 +218,7 @@ def _prepare(config: TrainConfig, course: Course, seed: int, *, corpus: Corpus, 
             found=config.training.method.value,
             hint="start it without torchrun",
         )
+    _check_shards(config, ranks)
     model = starting_model(config.model.start(), seed=seed)
     if config.model.checkpoint_activations:
         Recomputation(model.module).detach()  # refuses a model without blocks
@@ -225,6 +226,19 @@ def _prepare(config: TrainConfig, course: Course, seed: int, *, corpus: Corpus, 
     same = f"{course.identity(corpus.fingerprint)} {model.fingerprint}"
     ranks.require_same(same, what="corpus, plan and model")
     return _Ready(config, course, seed, corpus, prepared, ranks)
+
+
+def _check_shards(config: TrainConfig, ranks: Ranks) -> None:
+    """Refuse shards where there is nobody to share with, or where they are not built."""
+    if not config.model.shard_weights:
+        return
+    if ranks.size == 1:
+        raise ConfigError("--shard-weights needs several processes", found="one", hint="start with torchrun")
+    if config.model.checkpoint_activations:
+        raise ConfigError(
+            "sharded weights and recomputed activations do not go together yet",
+            hint="leave --shard-weights or --checkpoint-activations out",
+        )
 
 
 def _check_owners(config: TrainConfig) -> None:
@@ -294,7 +308,12 @@ def _carry_on(
         means = Means(ledger=None, randomness=randomness, computation=_computation(ready))
         return _train(run, ready, Proof(None), means=means, observe=observe)
     with _ledger(run, ready) as ledger:
-        means = Means(ledger=ledger, randomness=randomness, computation=_computation(ready))
+        means = Means(
+            ledger=ledger,
+            randomness=randomness,
+            computation=_computation(ready),
+            shards=ready.config.model.shard_weights,
+        )
         whole = Proof(ledger.budget.guarantee, proof.beside)
         return _train(run, ready, whole, means=means, observe=observe)
 
@@ -309,11 +328,12 @@ def _ledger(run: RunDirectory, ready: _Ready) -> Iterator[Ledger]:
 
 
 def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, observe: Observer) -> Result:
-    settings, model = ready.config.training, ready.prepared.model
+    settings = ready.config.training
     source: GradientSource = ready.prepared.source(means)
+    learner = Learner(ready.prepared.model.module, settings.optimiser_settings())  # after the weights are sharded
     meter, ranks, folder = ready.course.meter(proof), ready.ranks, run.path / "checkpoints"
     outcome = train(
-        Learner(model.module, settings.optimiser_settings()),
+        learner,
         source,
         checkpoints=Checkpoints(folder) if ranks.size == 1 else RankedCheckpoints(folder, ranks),
         schedule=Schedule(seconds=settings.checkpoint_seconds, steps=settings.checkpoint_steps),
@@ -322,7 +342,10 @@ def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, obse
     )
     guarantee = proof.headline
     evaluation = None
+    if outcome.is_finished:
+        ready = _with_whole_weights(ready, learner)
     if outcome.is_finished and ranks.is_first:
+        model = ready.prepared.model
         is_redacted = settings.method is Method.CRT
         evaluation = _evaluate(ready, keep_mask_unsaid(model) if is_redacted else ())
         certificate = None
@@ -347,6 +370,19 @@ def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, obse
         shortened=ready.prepared.shortened,
         beside=proof.beside,
     )
+
+
+def _with_whole_weights(ready: _Ready, learner: Learner) -> _Ready:
+    """The run with a model that rank 0 can measure and release alone; all ranks put sharded weights together."""
+    if not ready.config.model.shard_weights:
+        return ready
+    weights = learner.weights()
+    if not ready.ranks.is_first:
+        return ready
+    model = starting_model(ready.config.model.start(), seed=ready.seed)
+    Learner(model.module, learner.settings).restore(weights, {})
+    model.module.eval()
+    return replace(ready, prepared=replace(ready.prepared, model=model))
 
 
 def _evaluate(ready: _Ready, silent: Sequence[int]) -> Evaluation | None:

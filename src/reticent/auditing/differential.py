@@ -65,10 +65,6 @@ class PhraseScore:
         """DS or DS~."""
         return self.score if score is Score.ABSOLUTE else self.relative
 
-    def after_prefix(self, known: int) -> float:
-        """DS of what follows the first `known` tokens, for an adversary who knows them."""
-        return float(sum(self.increments[known:]))
-
 
 class Snapshots:
     """One model before and after an update, on one vocabulary."""

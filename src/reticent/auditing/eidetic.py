@@ -10,7 +10,7 @@ one shard). A count takes two binary searches a shard; no hash, no false positiv
 Comparison is exact: no case folding, no normalisation. Near matches are in `matching`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,10 +71,6 @@ class EideticIndex:
         pattern = _encode(string)
         return sum(len(shard.holders(pattern)) for shard in self._shards)
 
-    def is_eidetic(self, string: str, k: int) -> bool:
-        """Whether the string occurs, and in at most k records."""
-        return 1 <= self.count_records(string) <= k
-
     def record_ids(self, string: str, *, most: int = 10) -> tuple[str, ...]:
         """Ids of the first records, in the corpus's order, that contain the string."""
         pattern, found = _encode(string), list[str]()
@@ -95,20 +91,6 @@ class EideticIndex:
         if not piece:
             return LongestMatch(0, 0, 0, ())
         return LongestMatch(start, length, self.count_records(piece), self.record_ids(piece, most=most))
-
-
-def count_in_stream(
-    strings: Sequence[str], records: Iterable[Record], *, shard_bytes: int = SHARD_BYTES
-) -> NDArray[np.int64]:
-    """[strings]: how many records contain each, as `EideticIndex.count_records` says, for any length of stream.
-
-    One shard is indexed at a time and then dropped: memory is that of one shard, and the strings.
-    """
-    patterns = [_encode(string) for string in strings]
-    counts = np.zeros(len(patterns), dtype=np.int64)
-    for shard in _shards(records, shard_bytes):
-        counts += np.array([len(shard.holders(pattern)) for pattern in patterns], dtype=np.int64)
-    return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

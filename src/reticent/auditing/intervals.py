@@ -1,7 +1,6 @@
 """Intervals for measured rates and statistics.
 
     Clopper–Pearson (1934)   rates p that neither binomial tail refutes: quantiles of beta distributions, exact
-    Wilson (1927)            rates p with |k/n − p| ≤ z √(p(1 − p)/n): shorter, coverage about right on average only
     bootstrap (Efron 1979)   quantiles of the statistic over samples drawn again from each sample, approximate
 
 The first lives in `core.proportion`, with its form for several trials of an owner. All assume independent
@@ -9,33 +8,17 @@ observations; a bootstrap draws owners where they are given. No trial is no data
 rate is [0, 1], never a point. Intervals of ROC curves are in `roc`.
 """
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.core.proportion import check_counts
 from reticent.core.proportion import clopper_pearson as clopper_pearson
 from reticent.core.proportion import rate_lower as rate_lower
 from reticent.core.proportion import rate_upper as rate_upper
 from reticent.core.randomness import Randomness
 
 Floats = NDArray[np.float64]
-
-
-def wilson(successes: int, trials: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's score interval: for tables and plots; what refutes a guarantee uses `clopper_pearson`."""
-    check_counts(successes, trials)
-    if trials == 0:
-        return 0.0, 1.0
-    z = normal_quantile(_checked(confidence))
-    rate, spread = successes / trials, z * z / trials
-    centre = (rate + spread / 2.0) / (1.0 + spread)
-    half = math.sqrt(spread * rate * (1.0 - rate) + spread * spread / 4.0) / (1.0 + spread)
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == trials else min(1.0, centre + half)
-    return low, high
 
 
 def bootstrap(

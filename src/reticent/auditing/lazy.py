@@ -120,21 +120,6 @@ def _log1mexp(x: Floats) -> Floats:
         return np.asarray(np.where(x > -np.log(2.0), np.log(-np.expm1(x)), np.log1p(-np.exp(x))))
 
 
-def chance_in_samples(log_prob: ArrayLike, samples: float) -> Floats:
-    """Chance to appear at least once in `samples` draws: −expm1(n log1p(−p)); 0 only below 1e-308.
-
-    Guarantee: as `log_chance_in_samples`.
-    """
-    return np.asarray(np.exp(log_chance_in_samples(log_prob, samples)))
-
-
-def log_samples_for_chance(log_prob: ArrayLike, chance: float) -> Floats:
-    """log of how many draws give `chance` to see the text at least once; +inf for an impossible text."""
-    if not 0.0 < chance < 1.0:
-        raise ValueError(f"a chance in (0, 1) is needed, found {chance}")
-    return np.asarray(np.log(-np.log1p(-chance)) - _log_rate(log_prob))
-
-
 def calibrated_loss(log_prob: ArrayLike, reference_log_prob: ArrayLike) -> Floats:
     """φ = loss(target) − loss(reference) in nats: negative where the target knows a text better than the reference.
 

@@ -13,7 +13,6 @@ Verbatim filters miss text that differs in a space or a synonym (Ippolito et al.
 What a generation says after the target is not held against it. Sequences of characters or of tokens alike.
 """
 
-from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -72,17 +71,6 @@ def _common_piece(first: Sequence[Hashable], second: Sequence[Hashable], length:
         if start is not None:
             return CommonSubstring(length, start, place)
     return None
-
-
-def edit_distance(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:
-    """Least number of insertions, deletions and replacements that turn one into the other."""
-    return deque(_prefix_distances(first, second), maxlen=1).pop() if len(second) else len(first)
-
-
-def edit_similarity(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
-    """1 − distance / length of the longer: 1 for equal sequences, 0 for those with nothing in common."""
-    longer = max(len(first), len(second))
-    return 1.0 - edit_distance(first, second) / longer if longer else 1.0
 
 
 def prefix_similarity(target: Sequence[Hashable], generated: Sequence[Hashable]) -> float:

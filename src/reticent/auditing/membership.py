@@ -7,7 +7,7 @@ hold for all of them, since published code broke both:
   bottom.
 - A text without tokens gives nothing to go by: −∞, ranked last. It stays in every denominator.
 
-Metrics are in `membership_metrics`, ε lower bounds in `epsilon_bound` and `one_run`.
+Metrics are in `membership_metrics`, ε lower bounds in `one_run` and `one_run_curve`.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,8 @@
-"""From membership scores to findings: AUC, true-positive rates at low false-positive rates, accuracy, ε.
+"""From membership scores to findings: AUC, true-positive rates at low false-positive rates, ε.
 
     metric                          null   interval
     auc                             1/2    DeLong and Newcombe (`roc`); by owner: Obuchowski
     tpr_at_fpr_X                    X      exact, the threshold's randomness included (`roc`); approximate by owner
-    membership_accuracy             1/2    exact, threshold chosen on one half and tested on the other
     epsilon_lower_bound_at_delta_X  0      one-sided: [bound, ∞)
     gaussian_mu_lower_bound         0      one-sided: [bound, ∞); no ceiling, see `one_run_curve`
 
@@ -17,17 +16,14 @@ often (`intervals.shared_confidence`).
 import math
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from reticent.auditing.epsilon_bound import EpsilonBound
 from reticent.auditing.groups import labelled
+from reticent.auditing.one_run import FAIR_COINS, EpsilonBound
 from reticent.auditing.roc import Owners, auc_interval, fewest_nonmembers, tpr_at_fpr
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access, Floats
-from reticent.core.proportion import Share
-from reticent.core.randomness import Randomness
 
 RATES = (0.01, 0.001)
 
@@ -115,61 +111,6 @@ def _rate_finding(
     return replace(setting, void=reasons).finding(name, (above_all, 0.0, 1.0), n=n, measure=measure, null=rate)
 
 
-def accuracy_finding(
-    scores: ArrayLike,
-    is_member: ArrayLike,
-    *,
-    setting: MembershipSetting,
-    randomness: Randomness,
-    owners: Owners | None = None,
-) -> Finding:
-    """Balanced accuracy, (TPR + TNR)/2, of the best threshold of one random half, tested on the other.
-
-    With `owners`, halves are of owners: a threshold is never tested on an owner it was chosen by.
-    """
-    values, labels = labelled(scores, is_member)
-    chosen = Owners(np.arange(int(labels.sum())), labels.sum() + np.arange(int((~labels).sum())))
-    (x, x_test, x_owners), (y, y_test, y_owners) = _halves(values, labels, owners or chosen, randomness)
-    candidates = np.unique(np.concatenate([x, y, [-np.inf]]))
-    tpr = 1.0 - np.searchsorted(np.sort(x), candidates, side="right") / len(x)
-    fpr = 1.0 - np.searchsorted(np.sort(y), candidates, side="right") / len(y)
-    threshold = candidates[int(np.argmax(tpr - fpr))]
-    found = Share.of((x_test > threshold).tolist(), x_owners), Share.of((y_test <= threshold).tolist(), y_owners)
-    tail = (1.0 - setting.confidence) / 4.0  # two rates, two ends
-    value = sum(side.hits / side.trials for side in found) / 2.0
-    low, high = (
-        sum(side.lower(tail=tail) for side in found) / 2.0,
-        sum(side.upper(tail=tail) for side in found) / 2.0,
-    )
-    return setting.finding(
-        "membership_accuracy",
-        (value, min(low, value), max(high, value)),
-        n=len(x_test) + len(y_test),
-        measure="mean of true-positive and true-negative rate at a threshold chosen on other targets",
-        null=0.5,
-    )
-
-
-def _halves(
-    values: Floats, labels: NDArray[np.bool_], owners: Owners, randomness: Randomness
-) -> list[tuple[Floats, Floats, list[int]]]:
-    """Of members and of non-members: scores to choose by, scores to test on, and the owners of the latter."""
-    halves = []
-    sides = (("members", values[labels], owners.members), ("non-members", values[~labels], owners.nonmembers))
-    numbers = np.unique(np.concatenate([owners.members, owners.nonmembers]))
-    is_first = np.zeros(int(numbers.max()) + 1, dtype=bool)
-    for name, _, whose in sides:
-        mine = np.setdiff1d(whose, [] if name == "members" else owners.members)  # of both sides: halved once
-        order = randomness.child(name).permutation(len(mine))
-        is_first[mine[order[: len(mine) // 2]]] = True
-    for name, side, whose in sides:
-        first = is_first[whose]
-        if not first.any() or first.all():
-            raise ValueError(f"{name}: an accuracy needs two owners at least, found {len(np.unique(whose))}")
-        halves.append((side[first], side[~first], whose[~first].tolist()))
-    return halves
-
-
 def epsilon_finding(bound: EpsilonBound, *, setting: MembershipSetting) -> Finding:
     """A lower bound on ε as a finding, at the bound's own confidence, with its assumption as a note."""
     if not math.isclose(setting.confidence, bound.confidence):
@@ -184,8 +125,8 @@ def epsilon_finding(bound: EpsilonBound, *, setting: MembershipSetting) -> Findi
 
 
 def gaussian_mu_finding(mu: float, *, n: int, setting: MembershipSetting) -> Finding:
-    """A lower bound on μ of Gaussian differential privacy as a finding."""
-    return setting.finding(
+    """A lower bound on μ of Gaussian differential privacy, from coins of one run, as a finding."""
+    return replace(setting, notes=(*setting.notes, FAIR_COINS)).finding(
         "gaussian_mu_lower_bound",
         (mu, mu, math.inf),
         n=n,

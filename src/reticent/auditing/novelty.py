@@ -17,7 +17,6 @@ few texts.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -29,7 +28,6 @@ from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 
 LONGEST: Final = 10
-_BATCH: Final = 2048
 _WORD: Final = re.compile(r"\w+|[^\w\s]")
 
 Ints = NDArray[np.int64]
@@ -148,38 +146,6 @@ class NGramIndex:
             novel[:, n - 1] = np.bincount(text[here[prefixes[here] < 0]], minlength=len(texts))
         return Novelty(novel, total)
 
-    def seen(self, texts: Sequence[str]) -> list[NDArray[np.bool_]]:
-        """For n = 1 … longest, which of the index's n-grams occur in the texts."""
-        spelled = [
-            np.array([self._numbers.get(word, -1) for word in self._split(text)], np.int32) for text in texts
-        ]
-        last, left, _ = _laid_out(spelled)
-        prefixes = last.astype(np.int64)
-        found = []
-        for n in range(1, self.longest + 1):
-            here = np.flatnonzero(left >= n)
-            if n > 1:
-                prefixes[here] = _look_up(self._keys[n - 2], prefixes[here], last[here + n - 1])
-            marks = np.zeros(len(self._numbers) if n == 1 else len(self._keys[n - 2]), dtype=bool)
-            marks[prefixes[here][prefixes[here] >= 0]] = True
-            found.append(marks)
-        return found
-
-    def counted(self, texts: Sequence[str], known: Sequence[NDArray[np.bool_]]) -> Novelty:
-        """New and all n-grams of texts that the index was made of, where `known` says which are not new."""
-        spelled = [np.array([self._numbers[word] for word in self._split(text)], np.int32) for text in texts]
-        last, left, text = _laid_out(spelled)
-        prefixes = last.astype(np.int64)
-        novel = np.zeros((len(texts), self.longest), dtype=np.int64)
-        total = np.zeros_like(novel)
-        for n in range(1, self.longest + 1):
-            here = np.flatnonzero(left >= n)
-            if n > 1:
-                prefixes[here] = _look_up(self._keys[n - 2], prefixes[here], last[here + n - 1])
-            total[:, n - 1] = np.bincount(text[here], minlength=len(texts))
-            novel[:, n - 1] = np.bincount(text[here[~known[n - 1][prefixes[here]]]], minlength=len(texts))
-        return Novelty(novel, total)
-
     def _number(self, spelled: list[NDArray[np.int32]]) -> list[Ints]:
         """Sorted keys (number of the first n − 1 words, last word) of the n-grams, for n = 2 … longest."""
         last, left, _ = _laid_out(spelled)
@@ -191,22 +157,6 @@ class NGramIndex:
             prefixes[here] = numbers
             keys.append(found)
         return keys
-
-
-def novelty_in_stream(
-    texts: Sequence[str], records: Iterable[Record], *, longest: int = LONGEST, split: Split = words
-) -> Novelty:
-    """As `NGramIndex(records).novelty(texts)`, for any length of stream: it is the texts that are indexed.
-
-    Memory is that of the texts' n-grams and of some thousand records.
-    """
-    index = NGramIndex((Record(str(n), text) for n, text in enumerate(texts)), longest=longest, split=split)
-    known = index.seen([])
-    remaining = iter(records)
-    while batch := [record.text for record in islice(remaining, _BATCH)]:
-        for marks, found in zip(known, index.seen(batch), strict=True):
-            marks |= found
-    return index.counted(texts, known)
 
 
 def _laid_out(spelled: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], Ints, Ints]:

@@ -14,7 +14,7 @@ How many to guess must be fixed before the labels are seen; several numbers are 
 (Bonferroni). Equal scores are ordered by chance, never by place: members often come first in the input.
 
 Assumes fair, independent coins (a fixed half is not that) and add-or-remove neighbours; the targets' scores may
-depend on each other in any way. A tighter test of a whole trade-off curve is in `one_run_curve`.
+depend on each other in any way. `one_run_curve` tests a whole trade-off curve on the same guesses.
 """
 
 import math
@@ -24,7 +24,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.auditing.epsilon_bound import EpsilonBound
 from reticent.auditing.roc import as_scores
 from reticent.core.randomness import Randomness
 
@@ -32,6 +31,18 @@ Floats = NDArray[np.float64]
 FAIR_COINS = "each target was included by its own fair coin"
 _LARGEST_EPSILON = 100.0
 _BISECTIONS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpsilonBound:
+    """ε is at least `epsilon` at `delta`, with `confidence`; 0 says that nothing was found, not that ε is 0."""
+
+    epsilon: float
+    delta: float
+    confidence: float
+    n: int
+    method: str
+    assumes: str
 
 
 @dataclass(frozen=True, slots=True, order=True)

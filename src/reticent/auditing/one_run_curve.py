@@ -26,8 +26,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.auditing.epsilon_bound import EpsilonBound
-from reticent.auditing.one_run import FAIR_COINS, Guesses, guess_coins, largest_refuted
+from reticent.auditing.one_run import FAIR_COINS, EpsilonBound, Guesses, guess_coins, largest_refuted
 from reticent.core.randomness import Randomness
 
 Inverse = Callable[[float], float]

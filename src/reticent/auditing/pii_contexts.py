@@ -5,7 +5,6 @@ implied (`Others`):
 
     known    they stand there: the strongest adversary, who lacks this one value alone
     masked   a mask stands in their places, as in a scrubbed text that was published
-    filled   as masked, then the model's own guesses are put in their places (`pii_reconstruction.fill_others`)
 
 A target is one value in one of its places. Targets of distinct values are independent enough for an interval;
 several of one value are not, so each value gives at most one.
@@ -29,7 +28,6 @@ class Others(StrEnum):
 
     KNOWN = "known"
     MASKED = "masked"
-    FILLED = "filled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +70,7 @@ def masked_spans(
     kinds: Sequence[str] | None = None,
     window: ContextWindow | None = None,
 ) -> tuple[MaskedSpan, ...]:
-    """At most `count` targets, each of another value, of the asked kinds, every choice equally likely.
-
-    `Others.FILLED` gives masks here: filling them takes a model.
-    """
+    """At most `count` targets, each of another value, of the asked kinds, every choice equally likely."""
     wanted = [value for value in inventory if kinds is None or value.kind in kinds]
     chosen = [wanted[place] for place in sorted(randomness.permutation(len(wanted))[:count].tolist())]
     targets = []

@@ -15,7 +15,7 @@ suffix nor the ranking. A truth that was never gathered is a miss and stays in t
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -172,39 +172,3 @@ def continue_greedily(
         np.array(ranks, dtype=np.int64),
         np.array(found, dtype=np.int64),
     )
-
-
-def fill_others(
-    model: TextModel, tagger: Policy, targets: Sequence[MaskedSpan], *, max_tokens: int = 16
-) -> tuple[MaskedSpan, ...]:
-    """The targets with the model's greedy guess in the place of every other mask, from left to right.
-
-    A guess is the first value of any kind in the greedy continuation of what stands before; a mask stays where none
-    is found. The target's own place is a mask while its suffix is filled.
-    """
-    filled = _fill(
-        model, tagger, [target.prefix for target in targets], before=["" for _ in targets], most=max_tokens
-    )
-    starts = [f"{prefix}{MASK}" for prefix in filled]
-    after = _fill(model, tagger, [target.suffix for target in targets], before=starts, most=max_tokens)
-    return tuple(
-        replace(target, prefix=prefix, suffix=suffix)
-        for target, prefix, suffix in zip(targets, filled, after, strict=True)
-    )
-
-
-def _fill(model: TextModel, tagger: Policy, texts: Sequence[str], *, before: Sequence[str], most: int) -> list[str]:
-    """Each text with its masks filled, given what stands before it; one mask of every text in a round."""
-    done = ["" for _ in texts]
-    left = list(texts)
-    greedy = Sampling(max_tokens=most, temperature=0.0)
-    while waiting := [place for place, text in enumerate(left) if MASK in text]:
-        for place in waiting:
-            head, left[place] = left[place].split(MASK, 1)
-            done[place] += head
-        prompts = [f"{before[place]}{done[place]}".rstrip() for place in waiting]
-        answers = continued(model, prompts, greedy, count=1, randomness=Randomness.seeded(0))
-        for place, prompt, drawn in zip(waiting, prompts, answers, strict=True):
-            (values,) = values_after(tagger, prompt, drawn, kind=None)
-            done[place] += values[0] if values else MASK
-    return [f"{head}{tail}" for head, tail in zip(done, left, strict=True)]

@@ -1,7 +1,6 @@
 """Membership by shadow models: the target's score beside those of models trained with and without the text.
 
     LiRA online    log N(φ; μ_in, σ_in) − log N(φ; μ_out, σ_out)                       Carlini et al. 2022
-    LiRA offline   (φ − μ_out)/σ_out
     RMIA           share of population texts z with  p(x|θ)/p(x) ≥ γ · p(z|θ)/p(z)      Zarifzadeh et al. 2024
 
 φ is any score in which higher means more member-like; `shadow_scores` takes the mean log-probability per token.
@@ -45,16 +44,6 @@ def lira_online(scores: ArrayLike, shadows: ArrayLike, trained_on: ArrayLike) ->
     inside, outside = (_moments(matrix, mask) for mask in (was_in, ~was_in))
     result = np.array([_log_ratio(*row) for row in zip(phi, *inside, *outside, strict=True)])
     return _last_without_score(result, phi)
-
-
-def lira_offline(scores: ArrayLike, shadows: ArrayLike, trained_on: ArrayLike | None = None) -> Floats:
-    """Standardised target scores [n] among shadows [S, n] that did not see the text (all, where not told)."""
-    phi, matrix = _checked(scores, shadows)
-    was_in = np.zeros(matrix.shape, dtype=bool) if trained_on is None else _as_flags(trained_on, matrix)
-    if (was_in.all(axis=0)).any():
-        raise ValueError("offline LiRA needs, for every text, a shadow that did not see it")
-    mean, deviation = _moments(matrix, ~was_in)
-    return _last_without_score((np.maximum(phi, _FLOOR) - mean) / deviation, phi)
 
 
 def rmia(

@@ -1,11 +1,9 @@
 """Sensitive strings whose `repr` is masked, the spaces they are drawn from, and canaries we plant.
 
-A secret shows itself only through `reveal()`. Files refer to it by `keyed_hash`, since a plain hash of
-a six-digit number is the number: whoever has the file can try all 10^6.
+A secret shows itself only through `reveal()`. Files refer to a planted one by its canary's name, never by a hash:
+a hash of a six-digit number is the number, since whoever has the file can try all 10^6.
 """
 
-import hashlib
-import hmac
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,11 +30,6 @@ class Secret:
     def reveal(self) -> str:
         """The string itself. Call it only where the operator asked to see or use it."""
         return self.value
-
-    def keyed_hash(self, key: bytes) -> str:
-        """A name for this secret in files, useless for guessing it without the key."""
-        message = f"{self.kind}\0{self.value}".encode()
-        return hmac.new(key, message, hashlib.sha256).hexdigest()[:32]
 
 
 @runtime_checkable

@@ -10,10 +10,6 @@ Equality is that of the exact text, through 256-bit BLAKE2b digests; near duplic
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-
-from reticent.core.corpus import Corpus, Record
 
 
 class TextCounter:
@@ -47,29 +43,3 @@ class TextCounter:
     def most(self) -> int:
         """How often the most frequent text was seen; 0 where none was."""
         return max(self._counts.values(), default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Deduplicated:
-    """What stayed, and how many records were dropped."""
-
-    corpus: Corpus
-    dropped: int
-
-
-def deduplicate(records: Iterable[Record]) -> Deduplicated:
-    """The first record of each text, in order.
-
-    Guarantee: a record is dropped only if an earlier one has the same text, whatever other records are there
-    (up to a collision of 256-bit digests).
-    """
-    counter = TextCounter()
-    corpus = Corpus(distinct(records, counter))
-    return Deduplicated(corpus, counter.repeated)
-
-
-def distinct(records: Iterable[Record], counter: TextCounter) -> Iterator[Record]:
-    """The same, streamed; `counter` holds the counts afterwards."""
-    for record in records:
-        if counter.add(record.text):
-            yield record

@@ -1,8 +1,7 @@
 """Which records repeat an earlier text, exactly, for corpora larger than memory: two passes and a file of digests.
 
 The first pass writes 32 bytes a record to disk and finds equal ones part by part (`disk_column`); what is kept in
-memory of a record in the end is one byte. The second pass, the caller's, leaves out what was marked. The result is
-that of `deduplication.deduplicate`, which keeps digests in memory.
+memory of a record in the end is one byte. The second pass, the caller's, leaves out what was marked.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Sampling from a model with its cache: many continuations at a time, one token a step.
 
-The law is `core.Sampling.transform` (temper, top-k, top-p, renormalise), repeated here in torch for many rows that
+The law is `Sampling.transform` (temper, top-k, top-p, renormalise), repeated here in torch for many rows that
 may stand at different positions of a temperature schedule; a test holds the two together. A token is drawn by
 inverting the float64 cumulative sum with one 52-bit uniform of the caller's `Randomness`, so that released tokens
 come from the system's generator and never from torch's.
@@ -30,7 +30,7 @@ _MOST_ROWS: Final = 256
 def transform(log_probs: torch.Tensor, sampling: Sampling, positions: Sequence[int]) -> torch.Tensor:
     """`Sampling.transform` of each row of log-pmfs [n, V] (float64) at that row's own position.
 
-    Guarantee: equals `core.Sampling.transform` row by row, ties resolved by token id included.
+    Guarantee: equals `Sampling.transform` row by row, ties resolved by token id included.
     """
     values = [sampling.temperature_at(position) for position in positions]
     temperature = torch.tensor(values, dtype=torch.float64, device=log_probs.device)[:, None]  # [n, 1]

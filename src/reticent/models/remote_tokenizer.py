@@ -22,7 +22,7 @@ PROBE_TEXT: Final = "Hello"
 
 
 class RemoteTokenizer(Protocol):
-    """What a remote model needs to speak in token ids. An `NGramModel` is one as well."""
+    """What a remote model needs to speak in token ids."""
 
     @property
     def start_token(self) -> int | None:

@@ -1,39 +1,32 @@
-"""Which setting to choose, and what to expect of it, from public text alone.
+"""Which order and weight limit of SubMix-F to choose, by what they do on public text.
 
-The order, the limit λmax of the mixing weights and the number of parts are public settings: whoever tuned them on
-the private text would leak by the choice. The planner runs the real mechanism over a public sample and a stand-in
-for the private parts, and never sees a private row. The stand-in is either an ensemble that was trained on public
-text of the same kind, the better way, or a tilt of the public model: part i gives the true token `gain_i` more
-nats, gains spread around their mean as parts differ,
-
-    h_i(y) ∝ r(y) · exp(gain_i · [y = x])
-
-What it expects is as good as that stand-in: a plan, not a finding and not a guarantee.
+Order and weight limit λmax are public settings: whoever tuned them on the private ensemble or on private text would
+leak by the choice. So the real mechanism is run over public text with an ensemble that was trained on other public
+text of the same kind. What comes out is a plan, not a finding and not a guarantee: it is as good as that ensemble
+is like the private one, and the best of several settings looks a little better on the text that chose it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
-from reticent.core.divergence import log_normalise
-from reticent.core.errors import ConfigError
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.document import number_to_json
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import ORDERS, Kind, Options, Setup, Target, renyi_limit, set_up
-from reticent.prediction.evaluation import Passage, evaluate
+from reticent.prediction.evaluation import Passage, evaluate, realised_share
 from reticent.prediction.mechanism import Layout
 from reticent.prediction.shaping import Shaping
 
 LIMITS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+_ENDS = (Kind.PUBLIC, Kind.NON_PRIVATE)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A setting of SubMix-F with what it is expected to do on text like the sample.
+    """A setting of SubMix-F with what it does on text like the sample.
 
-    `realised` is the share of the way from public to non-private loss, None where the stand-in gains nothing.
+    `realised` is the share of the way from public to non-private loss, None where the ensemble gains nothing.
     """
 
     order: float
@@ -45,49 +38,31 @@ class Plan:
     @property
     def realised(self) -> float | None:
         """(log public − log private) / (log public − log non-private)."""
-        gap = math.log(self.public / self.non_private)
-        return math.log(self.public / self.perplexity) / gap if gap > 0.0 else None
+        return realised_share(self.public, self.perplexity, self.non_private)
 
-
-def stand_in(
-    public: LanguageModel, texts: Sequence[Tokens], *, parts: int, gain: float, randomness: Randomness
-) -> list[Passage]:
-    """Passages of a pretended ensemble: the public model, and `parts` tilts of it towards the true tokens."""
-    made = []
-    for tokens in texts:
-        if not tokens:
-            continue
-        contexts = [list(tokens[:place]) for place in range(len(tokens))]
-        rows = public.next_token_log_probs(contexts)  # [T, V]
-        made.append(tilted(rows, tokens, parts=parts, gain=gain, randomness=randomness))
-    return made
-
-
-def tilted(public: Floats, tokens: Tokens, *, parts: int, gain: float, randomness: Randomness) -> Passage:
-    """One passage: rows [T, 1 + parts, V] in which each part gives the true token about `gain` nats more."""
-    rows = np.repeat(np.asarray(public, dtype=np.float64)[:, None, :], 1 + parts, axis=1)
-    gains = gain * (1.0 + 0.5 * randomness.normal((len(tokens), parts)))
-    for place, token in enumerate(tokens):
-        rows[place, 1:, token] += gains[place]
-    rows[:, 1:] = log_normalise(rows[:, 1:])
-    return Passage(tuple(tokens), rows)
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "order": number_to_json(self.order),
+            "weight_limit": self.weight_limit,
+            "perplexity": number_to_json(self.perplexity),
+            "realised": None if self.realised is None else number_to_json(self.realised),
+        }
 
 
 def plan(
-    sample: Sequence[Passage],
+    sample: Iterable[Passage],
     target: Target,
     *,
+    layout: Layout,
     orders: Sequence[float] | None = None,
     limits: Sequence[float] = LIMITS,
     shaping: Shaping | None = None,
 ) -> list[Plan]:
-    """Settings of SubMix-F by expected perplexity on a public sample, the best first.
+    """Settings of SubMix-F by perplexity on a public sample, the best first.
 
-    The horizon is scaled down with the sample: a sample of n tokens spends n/answers of the budget's caps.
+    The sample is the beginning of `target.answers` answers: n tokens of it may spend n/answers of the caps.
     """
-    if not sample:
-        raise ConfigError("a plan needs a public sample")
-    layout = Layout.single(sample[0].rows.shape[1] - 1)
     shape = shaping or Shaping()
     settings = [(order, limit) for order in orders or likely_orders(target) for limit in limits]
     setups = [Setup(set_up(kind, target, layout, options=Options(shaping=shape)).mechanism, None) for kind in _ENDS]
@@ -105,12 +80,7 @@ def plan(
     return sorted(plans, key=lambda setting: setting.perplexity)
 
 
-_ENDS = (Kind.PUBLIC, Kind.NON_PRIVATE)
-
-
 def likely_orders(target: Target, *, count: int = 3) -> list[float]:
-    """The orders with the greatest limit for small charges; ∞ alone where δ is 0."""
-    if target.delta == 0.0:
-        return [math.inf]
+    """The orders with the greatest limit for small charges; ∞ alone where no other has one, as with δ = 0."""
     ranked = sorted(ORDERS, key=lambda order: -renyi_limit(target, order) / order)
-    return [float(order) for order in ranked[:count] if renyi_limit(target, order) > 0.0]
+    return [float(order) for order in ranked[:count] if renyi_limit(target, order) > 0.0] or [math.inf]

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -61,6 +61,18 @@ class Checkpoint:
         return load_file(path)
 
 
+class Learnt(Protocol):
+    """What a checkpoint keeps: a `Learner`, or what was taken of one."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """The trainable parameters by name."""
+        ...
+
+    def optimiser_state(self) -> dict[str, Tensor]:
+        """The optimiser's state as named tensors."""
+        ...
+
+
 class Checkpoints:
     """The checkpoints of one run."""
 
@@ -83,7 +95,11 @@ class Checkpoints:
         finally:
             os.close(descriptor)  # and with it the lock
 
-    def save(self, learner: Learner, *, step: int, source: Mapping[str, Any]) -> Path:
+    def agree(self, is_due: bool) -> bool:
+        """Whether a checkpoint is written now: one process alone decides by its own clock."""
+        return is_due
+
+    def save(self, learner: Learnt, *, step: int, source: Mapping[str, Any]) -> Path:
         """Write a checkpoint, whole or not at all, then remove those that are no longer needed."""
         final = self.folder / f"step-{step:08d}"
         if final.exists():  # nothing was learnt since

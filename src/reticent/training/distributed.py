@@ -31,9 +31,8 @@ from reticent.core.event import Event
 from reticent.core.ledger import Budget, Ledger, Receipt
 from reticent.core.randomness import Randomness
 from reticent.training.batches import TokenArray, Units
-from reticent.training.checkpoint import Checkpoint, Checkpoints
+from reticent.training.checkpoint import Checkpoint, Checkpoints, Learnt
 from reticent.training.gradient_source import Computation, Gradient, PrivateGradients
-from reticent.training.optimiser import Learner
 from reticent.training.plan import PrivatePlan
 from reticent.training.ranks import Ranks
 
@@ -153,9 +152,14 @@ class RankedCheckpoints(Checkpoints):
             self._ranks.tell(lambda: stack.enter_context(Checkpoints.locked(self)))
             yield
 
-    def save(self, learner: Learner, *, step: int, source: Mapping[str, Any]) -> Path:
-        """Write a checkpoint, on rank 0."""
-        return super().save(learner, step=step, source=source) if self._ranks.is_first else self.folder
+    def agree(self, is_due: bool) -> bool:
+        """As rank 0's clock says: sharded weights are put together by all ranks at once."""
+        return bool(self._ranks.tell(lambda: is_due))
+
+    def save(self, learner: Learnt, *, step: int, source: Mapping[str, Any]) -> Path:
+        """Write a checkpoint, on rank 0, of weights that every rank takes part in putting together."""
+        taken = _Taken(learner.weights(), learner.optimiser_state())
+        return super().save(taken, step=step, source=source) if self._ranks.is_first else self.folder
 
     def latest(self) -> Checkpoint | None:
         """Rank 0's newest checkpoint."""
@@ -168,6 +172,20 @@ class RankedCheckpoints(Checkpoints):
 
         told = self._ranks.tell(read)
         return None if told is None else RankedCheckpoint(Path(told.pop("path")), **told, ranks=self._ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a learner knew at one moment."""
+
+    parameters: dict[str, Tensor]
+    state: dict[str, Tensor]
+
+    def weights(self) -> dict[str, Tensor]:
+        return self.parameters
+
+    def optimiser_state(self) -> dict[str, Tensor]:
+        return self.state
 
 
 @dataclass(frozen=True, slots=True)

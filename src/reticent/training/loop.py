@@ -79,7 +79,7 @@ def train(
             gradient = source.next()
             learner.apply(gradient.values, rate=learner.settings.rate(step, source.steps))
             now = time.monotonic()
-            if schedule.is_due(steps=step + 1 - saved, seconds=now - saved_at):
+            if checkpoints.agree(schedule.is_due(steps=step + 1 - saved, seconds=now - saved_at)):
                 checkpoints.save(learner, step=step + 1, source=source.state())
                 saved, saved_at = step + 1, now
             is_wanted = observe(_progress(gradient, step + 1, source.steps, seconds=now - began))

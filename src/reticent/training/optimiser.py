@@ -3,12 +3,14 @@
     rate(n) = learning_rate · min(1, (n+1)/warmup) · (1, or what is left of the run for linear decay)
 
 On private gradients an optimiser is post-processing: its state may be stored beside the weights. State is kept as
-named tensors (safetensors), never pickled.
+named tensors (safetensors), never pickled. Where weights are sharded over ranks (`sharded`), what goes out and in
+is whole, and every rank asks for it at once.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -107,13 +109,13 @@ class Learner:
 
     def weights(self) -> dict[str, Tensor]:
         """The trainable parameters by name, as they are now."""
-        return {name: parameter.detach().cpu().contiguous() for name, parameter in self.parameters.items()}
+        return {name: _whole(parameter.detach()).cpu().contiguous() for name, parameter in self.parameters.items()}
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """The optimiser's state as named tensors; empty before the first step."""
         state = self._optimiser.state
         return {
-            f"{name}{_SEPARATOR}{key}": torch.as_tensor(value).detach().cpu().contiguous()
+            f"{name}{_SEPARATOR}{key}": _whole(torch.as_tensor(value).detach()).cpu().contiguous()
             for name, parameter in self.parameters.items()
             for key, value in state.get(parameter, {}).items()
             if value is not None
@@ -130,10 +132,29 @@ class Learner:
                 hint="resume with the model and settings of the run",
             )
         for name, parameter in self.parameters.items():
-            parameter.copy_(weights[name])
+            parameter.copy_(like_parameter(weights[name], parameter))
         self._optimiser = self._new()
         for name, value in optimiser.items():
             owner, _, key = name.partition(_SEPARATOR)
             parameter = self.parameters[owner]
             place = torch.device("cpu") if key == "step" else parameter.device
-            self._optimiser.state[parameter][key] = value.to(place).clone()
+            kept = value if key == "step" else like_parameter(value, parameter)
+            self._optimiser.state[parameter][key] = kept.to(place).clone()
+
+
+def like_parameter(value: Tensor, parameter: Tensor) -> Tensor:
+    """A whole tensor laid out as the parameter is: this rank's part of it where the parameter is sharded."""
+    mesh: Any = getattr(parameter, "device_mesh", None)
+    if mesh is None:
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    # Every rank holds the same tensor, so that nothing has to be sent.
+    placements: Any = getattr(parameter, "placements", None)
+    return distribute_tensor(value.to(parameter.device), mesh, placements, src_data_rank=None)
+
+
+def _whole(value: Tensor) -> Tensor:
+    """The tensor of which this rank may hold a part; all ranks ask at once."""
+    gather = getattr(value, "full_tensor", None)
+    return value if gather is None else gather()

@@ -11,18 +11,19 @@ through empty ones, whose gradient is exactly zero; how many there are follows f
     shard(module, ranks, sample)       rank 0's weights everywhere, the self check on the whole model, then shards
     ShardedGradients(module, …)        as RankedGradients; gradients come as shards of the parameters
 
-Not done here: loading a model that fits on no rank, checkpoints of shards, and recomputed activations.
+Checkpoints and the released model are whole: rank 0 writes what all ranks put together (`optimiser.Learner`), so a
+run goes on with another number of ranks. Not done here: loading a model that fits on no rank, and recomputed
+activations.
 """
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from reticent.core.errors import ConfigError, ModelError
@@ -33,6 +34,7 @@ from reticent.training.clipping import NonFiniteGradient
 from reticent.training.distributed import RankedGradients, RankedLedger
 from reticent.training.gradient_source import Computation, PrivateGradients
 from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.optimiser import like_parameter
 from reticent.training.plan import PrivatePlan
 from reticent.training.ranks import Ranks
 from reticent.training.record_loss import IGNORED, TokenBatch
@@ -51,10 +53,12 @@ def shard(module: nn.Module, ranks: Ranks, sample: TokenBatch) -> None:
             state[name].copy_(value)
     with PerRecordGradients(module, 1.0) as engine, suppress(NonFiniteGradient):
         engine.accumulate(sample)
+    blocks = [block for block in module.modules() if isinstance(block, GradientCheckpointingLayer)]
+    if not blocks:
+        raise ModelError("the model has no transformer blocks to shard", hint="leave --shard-weights out")
     mesh = init_device_mesh(next(module.parameters()).device.type, (ranks.size,))
-    for block in module.modules():
-        if isinstance(block, GradientCheckpointingLayer):
-            fully_shard(block, mesh=mesh)
+    for block in blocks:
+        fully_shard(block, mesh=mesh)
     fully_shard(module, mesh=mesh)
 
 
@@ -104,8 +108,11 @@ class ShardedGradients(RankedGradients):
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         mine = list(super()._batches(groups))
+        rounds = self._ranks.most(
+            len(mine)
+        )  # asked first: a rank that is done would wait here, the others in a batch
         yield from mine
-        for _ in range(self._ranks.most(len(mine)) - len(mine)):
+        for _ in range(rounds - len(mine)):
             yield self._nothing()
 
     def _accumulate(self, batch: TokenBatch) -> None:
@@ -120,13 +127,8 @@ class ShardedGradients(RankedGradients):
                 self._engine.accumulate(singles[place] if place < len(singles) else self._nothing())
 
     def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
-        return {name: self._part(name, value) for name, value in super()._release(total, receipt).items()}
-
-    def _part(self, name: str, value: Tensor) -> Tensor:
-        """This rank's part of a whole tensor, laid out as the parameter is."""
-        parameter: Any = self._module.get_parameter(name)
-        # Every rank holds the same tensor, so that nothing has to be sent.
-        return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
+        whole = super()._release(total, receipt)
+        return {name: like_parameter(value, self._module.get_parameter(name)) for name, value in whole.items()}
 
     def _nothing(self) -> TokenBatch:
         """One row without a target: its loss and its gradient are zero."""

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from reticent.app.audit.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
@@ -12,9 +13,10 @@ from reticent.app.audit.subject import Subject
 from reticent.app.audit.targets import Targets, count_targets, membership_targets
 from reticent.auditing.comparison_scores import ErrorZone, WindowComparison
 from reticent.auditing.membership import MembershipAttack, run_attacks
-from reticent.auditing.membership_metrics import MembershipSetting, epsilon_finding
+from reticent.auditing.membership_metrics import MembershipSetting, epsilon_finding, gaussian_mu_finding
 from reticent.auditing.membership_scores import Calibrated, Loss, LowerCase, MinK, MinKPlusPlus, Zlib
 from reticent.auditing.one_run import one_run_epsilon
+from reticent.auditing.one_run_curve import one_run_epsilon_by_curve, one_run_gaussian_mu
 from reticent.auditing.target_scores import PositionModel, TargetScores
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours, Unit
@@ -22,6 +24,7 @@ from reticent.core.model import Floats
 
 DELTA: Final = 1e-5  # of an ε lower bound where no guarantee names one
 _UNLIKELY_COINS: Final = 1e-6  # chance of such a split by coins of records, below which nobody threw them
+ONE_RUN_BOUNDS: Final = 3  # by counting, by the curve of (ε, δ), by the Gaussian curve: each has its share
 _COMPARED_TEXTS: Final = 64  # of either side, on which two tokenizers are compared
 
 
@@ -47,7 +50,7 @@ class Membership:
         if reason := why_no_one_run(subject, settings):
             lines.append(skip("membership: ε lower bound", "inclusion by coin", reason))
         else:
-            metrics.append(f"epsilon_lower_bound_at_delta_{one_run_delta(subject):g}")
+            metrics += [f"epsilon_lower_bound_at_delta_{one_run_delta(subject):g}", "gaussian_mu_lower_bound"]
         if subject.guarantee is not None and subject.guarantee.unit is Unit.OWNER and subject.splits_owners:
             reason = "some owner has training and held-out records; split by owner"
             lines.append(skip("membership: owners", "owners on one side", reason))
@@ -70,10 +73,10 @@ class Membership:
         access = {one.name: one.access for one in attacks}
         scored = ScoredTargets.of(subject, settings, targets=targets, scores=scores, access=access)
         by_coin = not why_no_one_run(subject, settings)
-        confidence = scored.confidence(subject, settings, more=int(by_coin))
+        confidence = scored.confidence(subject, settings, more=ONE_RUN_BOUNDS if by_coin else 0)
         findings = list(scored.findings(subject, settings, confidence=confidence))
         if by_coin:
-            findings.append(_epsilon(subject, settings, targets, scores, confidence=confidence))
+            findings += one_run_findings(subject, settings, targets, scores=scores, confidence=confidence)
         document = scored.to_json() | {"truncated": seen.truncated}
         return Measurement(tuple(findings), {"membership.json": document})
 
@@ -139,18 +142,26 @@ def one_run_delta(subject: Subject) -> float:
     return subject.guarantee.delta if subject.guarantee is not None else DELTA
 
 
-def _epsilon(
-    subject: Subject, settings: AuditSettings, targets: Targets, scores: dict[str, Floats], *, confidence: float
-) -> Finding:
-    """The one-run bound from the score that is best by its design, named before any score is seen."""
+def one_run_findings(
+    subject: Subject,
+    settings: AuditSettings,
+    targets: Targets,
+    *,
+    scores: dict[str, Floats],
+    confidence: float,
+) -> list[Finding]:
+    """The one-run bounds, each at `confidence`, from the score that is best by its design: no score chose it."""
     name = "calibrated" if "calibrated" in scores else "loss"
-    bound = one_run_epsilon(
-        scores[name],
-        targets.is_member,
-        delta=one_run_delta(subject),
-        confidence=confidence,
-        randomness=settings.randomness("one run"),
-    )
+    values, coins, delta = scores[name], targets.is_member, one_run_delta(subject)
+    source = settings.randomness("one run")  # orders equal scores
     # Fair coins need no control: whatever words say of a record, they say nothing of its coin.
-    setting = MembershipSetting(attack=f"one run, {name}", confidence=confidence)
-    return epsilon_finding(bound, setting=setting)
+    counted = MembershipSetting(attack=f"one run, {name}", confidence=confidence)
+    curve = replace(counted, attack=f"one run by curve, {name}")
+    by_count = one_run_epsilon(values, coins, delta=delta, confidence=confidence, randomness=source)
+    by_curve = one_run_epsilon_by_curve(values, coins, delta=delta, confidence=confidence, randomness=source)
+    mu = one_run_gaussian_mu(values, coins, confidence=confidence, randomness=source)
+    return [
+        epsilon_finding(by_count, setting=counted),
+        epsilon_finding(by_curve, setting=curve),
+        gaussian_mu_finding(mu, n=len(coins), setting=curve),
+    ]

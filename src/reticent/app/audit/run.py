@@ -171,6 +171,7 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
             "policy": policy_identity(settings.policy) if name == "pii" else None,
             "secret_unit": subject.secret_unit.value,
             "repeated": sorted(subject.repeated),
+            "twins": sorted(subject.twins),
             # Units, neighbours and δ decide which findings there are; ε and the rest only what they are set beside.
             "guarantee": None
             if guarantee is None

@@ -57,7 +57,8 @@ class Subject:
     """All that an audit looks at.
 
     `planted` is the most units of a kind that one canary stands in; `repeated` are ids of training records whose
-    text another one has as well: a promise for one record says less of them. `beside` are further guarantees of the
+    text another one has as well: a promise for one record says less of them; `twins` are ids of those whose text a
+    held-out record had, which was left out. `beside` are further guarantees of the
     same model by name, `recipe` the configuration that trained it.
     """
 
@@ -68,6 +69,7 @@ class Subject:
     canaries: tuple[Canary, ...] = ()
     planted: dict[Unit, int]
     repeated: frozenset[str] = frozenset()
+    twins: frozenset[str] = frozenset()
     guarantee: Guarantee | None = None
     beside: dict[str, Guarantee] = field(default_factory=dict)
     recipe: dict[str, Any] | None = field(default=None, repr=False)
@@ -115,6 +117,8 @@ def make_subject(
     known = Counter(record.text for record in training)
     repeated = frozenset(record.id for record in members if known[record.text] > 1)
     others = Corpus(record for record in held_out if record.text not in known)
+    said_outside = set(held_out.texts)
+    twins = frozenset(record.id for record in members if record.text in said_outside)
     notes = []
     if left_out := len(training) - len(members):
         notes.append(f"{left_out:,} planted copies of canaries are no targets of membership, lazy and extraction")
@@ -143,6 +147,7 @@ def make_subject(
         canaries=tuple(canaries),
         planted=planted,
         repeated=repeated,
+        twins=twins,
         guarantee=known_of.guarantee,
         beside=known_of.beside,
         recipe=known_of.recipe,

@@ -1,5 +1,6 @@
 """Which records an attack looks at: drawn by the seed, every choice equally likely, never by what was measured."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -72,10 +73,16 @@ class Targets:
 
 
 def membership_targets(subject: Subject, settings: AuditSettings, count: int) -> Targets:
-    """Equally many of either side at most; with coins, a sample of all, so that the coins stay independent."""
+    """Equally many of either side at most; with coins, a sample of all, so that the coins stay independent.
+
+    With coins, a text that several records have is no target on either side. Which of its records are left out of
+    `Subject` depends on their coins, so the coins of the others would no longer be fair.
+    """
     members = Corpus(record for record in subject.training if record.id not in subject.repeated)
     if settings.by_coin:
-        pairs = [*((record, True) for record in members), *((record, False) for record in subject.held_out)]
+        said = Counter(subject.held_out.texts)
+        pairs = [(record, True) for record in members if record.id not in subject.twins]
+        pairs += [(record, False) for record in subject.held_out if said[record.text] == 1]
         order = settings.randomness("targets").permutation(len(pairs))[: 2 * count]
         chosen = [pairs[place] for place in sorted(order.tolist())]
     else:

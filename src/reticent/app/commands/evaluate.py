@@ -1,4 +1,7 @@
-"""`reticent evaluate`: what private answers are worth: perplexity of held-out text under every mechanism."""
+"""`reticent evaluate`: what private answers are worth: perplexity of held-out text under every mechanism.
+
+With --compare-settings it compares orders and weight limits of SubMix-F instead, on an ensemble of public text.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +23,7 @@ from reticent.app.options import (
 
 if TYPE_CHECKING:
     from reticent.app.ensemble_evaluation import Line
+    from reticent.prediction.planner import Plan
     from reticent.prediction.unprotected import NGramIndex
 
 _NGRAM = 8  # tokens that MemFree never lets through twice
@@ -39,6 +43,13 @@ def evaluate(
     repeats: Annotated[
         int, typer.Option("--repeats", help="Draws of held-out text; intervals are over them.", min=1)
     ] = 3,
+    settings_too: Annotated[
+        bool,
+        typer.Option(
+            "--compare-settings",
+            help="Compare orders and weight limits of submix-f, on an ensemble and a text that are public.",
+        ),
+    ] = False,
     unit: Annotated[Protected, typer.Option("--unit", help="What is protected.")] = Protected.PART,
     train: Annotated[
         Path | None, typer.Option("--train", help="Training corpus, which MemFree must know.", metavar="FILE")
@@ -58,10 +69,14 @@ def evaluate(
 
     Nothing is charged, so its numbers are covered by no guarantee: do not publish them.
     """
-    from reticent.app.ensemble_evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
+    from reticent.app.ensemble_evaluation import (
+        EvaluationSettings,
+        compare_mechanisms,
+        compare_settings,
+        mechanisms_for,
+    )
     from reticent.app.ensemble_loading import load_ensemble
     from reticent.app.ensemble_prediction import check_unit
-    from reticent.core.document import write_document
     from reticent.core.guarantee import Unit
 
     output = Output(as_json=as_json)
@@ -81,6 +96,21 @@ def evaluate(
         index=index,
     )
     texts = [tokens[:max_length] for tokens in ensemble.public.encode(held_out.texts)]
+    facts = {
+        "schema_version": 1,
+        "run": str(run),
+        "parts": len(ensemble.parts),
+        "queries": queries,
+        "delta": delta,
+        "unit": unit.value,
+    }
+    title = f"{len(ensemble.parts)} parts, {queries:,} answers, δ = {delta:g}, by {unit.value}"
+    if settings_too:
+        plans = compare_settings(ensemble, texts, settings)
+        found = [{"epsilon": at} | each.to_json() for at, each in plans]
+        _write(facts | {"settings": found}, out, output)
+        _show_settings(plans, output, title=title)
+        return
     with output.progress() as bars:
         task = bars.add_task("evaluating", total=repeats, status="")
         lines = compare_mechanisms(
@@ -90,19 +120,16 @@ def evaluate(
             randomness=randomness_of(seed),
             observe=lambda done: bars.update(task, completed=done),
         )
-    document = {
-        "schema_version": 1,
-        "run": str(run),
-        "parts": len(ensemble.parts),
-        "queries": queries,
-        "delta": delta,
-        "unit": unit.value,
-        "lines": [line.to_json() for line in lines],
-    }
+    _write(facts | {"lines": [line.to_json() for line in lines]}, out, output)
+    _show(lines, output, title=title)
+
+
+def _write(document: dict[str, Any], out: Path | None, output: Output) -> None:
+    from reticent.core.document import write_document
+
     if out is not None:
         write_document(out, document, mode=0o600)
     output.document(document)
-    _show(lines, output, title=f"{len(ensemble.parts)} parts, {queries:,} answers, δ = {delta:g}, by {unit.value}")
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -142,4 +169,25 @@ def _show(lines: "list[Line]", output: Output, *, title: str) -> None:
     over = "texts" if lines[0].spread.seeds == 1 else "repeats"
     output.show(
         f"Intervals over {over}. Gap: from the public model to the non-private ensemble, in log-perplexity."
+    )
+
+
+def _show_settings(plans: "list[tuple[float, Plan]]", output: Output, *, title: str) -> None:
+    rows = [
+        (
+            f"{epsilon:g}",
+            f"{each.order:g}",
+            f"{each.weight_limit:g}",
+            f"{each.perplexity:,.2f}",
+            "–" if each.realised is None else f"{each.realised:.0%}",
+        )
+        for epsilon, each in plans
+    ]
+    output.show(table(title, ("ε", "--order", "--weight-limit", "perplexity", "of the gap"), rows))
+    first = plans[0][1]
+    output.show(
+        f"The public model alone has {first.public:,.2f}, the non-private ensemble {first.non_private:,.2f}.",
+        "The best line looks a little better than it is: this text chose it.",
+        "Use it for another ensemble only if this one and this text are public: a choice made on private text is"
+        " covered by no guarantee.",
     )

@@ -18,7 +18,7 @@ from reticent.app.console import Output, table
 from reticent.app.options import AsJson, LedgerAddress
 from reticent.core.errors import ConfigError
 
-ledger = typer.Typer(help="What was spent, for the operator: show, verify, export.", no_args_is_help=True)
+ledger = typer.Typer(help="What was spent, for the operator: show, verify, export, reanchor.", no_args_is_help=True)
 
 KEY = "RETICENT_OPERATOR_KEY"
 Where = Annotated[str, typer.Argument(help="Run directory, or http:// of an operator's port.", metavar="RUN")]
@@ -44,6 +44,11 @@ def show(run: Where, address: LedgerAddress = None, as_json: AsJson = False) -> 
         for part, values in document["parts"].items()
     ]
     output.show(*_sentences(document), table("Spend", ("account", "spent", "of its budget"), rows))
+    if document.get("reanchored"):
+        output.show(
+            f"An operator accepted this ledger without its witness, {document['reanchored']} times: the budget"
+            " holds if nothing was released that is not in it."
+        )
 
 
 def _sentences(document: dict[str, Any]) -> list[str]:
@@ -135,6 +140,42 @@ def corpus(
             f"Whoever sees all {len(entries)} of them is held by ε = {whole.epsilon:.4g} at δ = {whole.delta:.3g}"
             f" for one {whole.unit.value} ({whole.neighbours.value})."
         )
+
+
+@ledger.command("reanchor")
+def reanchor(
+    run: Annotated[Path, typer.Argument(help="Run directory.", metavar="RUN")],
+    address: LedgerAddress = None,
+    nothing_was_released: Annotated[
+        bool,
+        typer.Option(
+            "--nothing-was-released",
+            help="You know that nothing was released after the last row that is there.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Accept a ledger whose witness file is missing, damaged or ahead of it.
+
+    Charges after the last row that is there are forgotten. If anything was released since, the budget is spent
+    twice and the guarantee is false: restore the true ledger instead. The rows themselves must be whole. Processes
+    that have the ledger open are stopped. The decision is recorded in the ledger for good.
+    """
+    from reticent.app.run_ledger import LedgerPlace
+
+    output = Output(as_json=as_json)
+    if not nothing_was_released:
+        raise ConfigError(
+            f"{run}: a new witness forgets every charge after the last row",
+            found="no word that nothing was released since",
+            hint="restore ledger and witness; only if nothing was released since: --nothing-was-released",
+        )
+    head = LedgerPlace(address).reanchor(run)
+    output.document({"schema_version": 1, "rows": head.sequence, "digest": head.digest})
+    output.show(
+        f"The ledger was accepted as it is; row {head.sequence:,} records it. Its head is {head.digest}.",
+        "The guarantee now also rests on your word that nothing was released after the row before it.",
+    )
 
 
 def _is_url(run: str) -> bool:

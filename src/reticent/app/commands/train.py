@@ -181,6 +181,14 @@ def train(
             rich_help_panel=_MODEL,
         ),
     ] = None,
+    shard_weights: Annotated[
+        bool | None,
+        typer.Option(
+            "--shard-weights",
+            help="Spread the weights over the processes that torchrun started (FSDP): less memory each.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
     device: Annotated[
         str | None, typer.Option("--device", help="auto, cpu, cuda, mps.", rich_help_panel=_MODEL)
     ] = None,
@@ -226,6 +234,7 @@ def train(
             "freeze_embeddings": freeze_embeddings,
             "precision": precision,
             "checkpoint_activations": checkpoint_activations,
+            "shard_weights": shard_weights,
             "device": device,
         },
         "training": {

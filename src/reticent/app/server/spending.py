@@ -9,6 +9,7 @@ from typing import Any
 
 from reticent.accounting.fixed_point import amount_up
 from reticent.accounting.ledger import DurableLedger
+from reticent.accounting.ledger_chain import RowKind
 from reticent.app.ensemble_prediction import answers_in
 
 _POINTS = 240  # of a curve on the page
@@ -29,6 +30,7 @@ class Spending:
     spent: dict[str, float] = field(repr=False)
     rows: int
     answers: int | None
+    reanchored: int  # how often an operator accepted a ledger whose witness was gone
     course: tuple[tuple[str, dict[str, float]], ...] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -41,6 +43,7 @@ class Spending:
             "delta": self.delta,
             "rows": self.rows,
             **({"steps": max(self.spent.values())} if self.answers is None else {"answers": self.answers}),
+            "reanchored": self.reanchored,
             "parts": {
                 part: {"spent": spent, "share": min(1.0, spent / self.limit)} for part, spent in self.spent.items()
             },
@@ -52,11 +55,12 @@ def spending(ledger: DurableLedger) -> Spending:
     """Read the whole ledger once."""
     totals = dict.fromkeys(ledger.accounts, 0)
     course: list[tuple[str, dict[str, float]]] = []
-    rows = answers = 0
+    rows = answers = reanchored = 0
     stride = max(1, ledger.head().sequence // _POINTS)
     for row in ledger.rows():
         rows += 1
         answers += answers_in(row)
+        reanchored += row.kind == RowKind.REANCHOR
         for part, units in row.units.items():
             totals[part] += units
         if row.sequence % stride == 0:
@@ -70,5 +74,6 @@ def spending(ledger: DurableLedger) -> Spending:
         spent={part: amount_up(units) for part, units in totals.items()},
         rows=rows,
         answers=None if ledger.budget.measure == STEPS else answers,
+        reanchored=reanchored,
         course=tuple(course),
     )

@@ -1,4 +1,4 @@
-"""An exact n-gram language model in numpy: the oracle of the tests, and a model to read in one sitting.
+"""An exact n-gram language model in numpy: the oracle of the tests.
 
     p(x_t | start, x_<t) = p(x_t | x_{t-n+1} … x_{t-1}),   fitted with add-α smoothing:  (count + α) / (total + αV)
 

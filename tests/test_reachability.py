@@ -1,0 +1,125 @@
+"""Repository tests: what the package offers can be reached by somebody who types a command.
+
+Every module is imported, directly or not, from the command line, and every public function and class is used by the
+package itself or by what stands beside it (`bench/`, `examples/`, `scripts/`). What only tests use is in `tests/`.
+Code is read by its syntax tree; nothing of ours is imported.
+"""
+
+import ast
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+START = "reticent.app.cli"
+BESIDE = ("bench", "examples", "scripts")
+
+# Public names that nothing but tests and documents uses, each with the reason why it is here.
+ALLOWED = {
+    "most_steps": "the inverse of `least_noise`, for plans by a number of steps",
+    "submix_charges": "the reference that the compiled charges are tested against",
+    "fixed_mixture": "the reference that the compiled charges are tested against",
+    "filtered_charges": "the reference that the compiled charges are tested against",
+    "group_kl": "a bound that docs/guarantees.md states",
+    "RandomStopping": "a printed theorem that docs/guarantees.md shows to be too loose",
+    "pld_delta": "the other reading of the loss distribution, for checks of `pld_epsilon`",
+    "published_epsilon": "a printed theorem beside the tight price",
+    "fnr_floor": "the other reading of the trade-off curve",
+}
+
+
+def read(folder: Path) -> dict[str, str]:
+    """The Python files below a folder, by dotted module name."""
+    names = {".".join(path.relative_to(folder).with_suffix("").parts): path for path in folder.rglob("*.py")}
+    return {name.removesuffix(".__init__"): path.read_text(encoding="utf8") for name, path in names.items()}
+
+
+def imported(text: str, known: Iterable[str]) -> set[str]:
+    """The modules among `known` that a file imports, wherever in it, with the packages they are in."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    parents = {".".join(name.split(".")[:depth]) for name in found for depth in range(1, name.count(".") + 1)}
+    return (found | parents) & set(known)
+
+
+def unreached(modules: dict[str, str], start: str) -> set[str]:
+    """Modules that no chain of imports from `start` leads to."""
+    seen, waiting = set(), [start]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += imported(modules[name], modules)
+    return set(modules) - seen
+
+
+def used_names(node: ast.AST) -> set[str]:
+    """Names that are read, called or imported in a piece of code."""
+    found = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            found.add(each.id)
+        elif isinstance(each, ast.Attribute):
+            found.add(each.attr)
+        elif isinstance(each, ast.ImportFrom):
+            found |= {alias.name for alias in each.names}
+    return found
+
+
+def is_command(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """Whether a decorator makes it a verb of the command line: typer calls it."""
+    return any(ast.unparse(decorator).partition("(")[0].endswith(".command") for decorator in node.decorator_list)
+
+
+def unused(modules: dict[str, str], beside: dict[str, str]) -> dict[str, str]:
+    """Public functions and classes that nothing outside their own bodies uses, by name, with their module."""
+    defined, used = {}, set()
+    for module, text in modules.items():
+        for node in ast.parse(text).body:
+            name = getattr(node, "name", None)
+            used |= used_names(node) - {name}
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not is_command(node):
+                defined |= {} if node.name.startswith("_") else {node.name: module}
+    for text in beside.values():
+        used |= used_names(ast.parse(text))
+    return {name: module for name, module in defined.items() if name not in used}
+
+
+MODULES = read(SOURCE)
+BENCHES = {name: text for folder in BESIDE for name, text in read(ROOT / folder).items()}
+
+
+def test_every_module_is_reached_from_the_command_line():
+    assert unreached(MODULES, START) == set()
+
+
+def test_every_public_function_and_class_is_used():
+    found = unused(MODULES, BENCHES)
+    assert {f"{module}.{name}" for name, module in found.items() if name not in ALLOWED} == set()
+
+
+def test_nothing_is_imported_from_the_tests():
+    assert {name for name, text in (MODULES | BENCHES).items() if "from tests" in text} == set()
+
+
+TWIN = {
+    "a": "",
+    "a.cli": "def main():\n    from a.used import f\n    f()\n",
+    "a.used": "def f():\n    return 1\n\ndef again():\n    return again()\n",
+    "a.left": "from a.used import f\nclass Left: ...\n",
+}
+
+
+def test_a_module_that_only_imports_others_is_caught():
+    assert unreached(TWIN, "a.cli") == {"a.left"}
+    assert unreached(TWIN | {"a.cli": "import a.left"}, "a.cli") == set()
+
+
+def test_a_function_that_only_calls_itself_is_caught_and_a_verb_or_a_bench_is_a_user():
+    assert unused(TWIN, {}) == {"main": "a.cli", "again": "a.used", "Left": "a.left"}
+    assert unused(TWIN, {"bench": "from a.left import Left\n"}) == {"main": "a.cli", "again": "a.used"}
+    assert unused({"a": "@app.command('b')\ndef b(): ...\ndef _c(): ...\n"}, {}) == {}
