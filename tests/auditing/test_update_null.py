@@ -9,8 +9,8 @@ from reticent.auditing.update_null import Highest, NullTest, null_scores, sample
 from reticent.core.corpus import Record
 from reticent.core.errors import ModelError
 from reticent.core.randomness import Randomness
-from tests.models.ngram import NGramModel
 from tests.auditing.differential_oracles import OLD, ngram, updated
+from tests.models.ngram import NGramModel
 
 LETTERS = "abcdefgh"
 

@@ -76,9 +76,9 @@ class Spy:
         self.batches: list[set[int]] = []
         original = TokenBatch.of_groups.__func__
 
-        def of_groups(cls, groups, start_token, *, device="cpu"):
+        def of_groups(cls, groups, start_token, **more):
             self.batches.append({int(token) for group in groups for text in group for token in text})
-            return original(cls, groups, start_token, device=device)
+            return original(cls, groups, start_token, **more)
 
         monkeypatch.setattr(TokenBatch, "of_groups", classmethod(of_groups))
 

@@ -56,7 +56,7 @@ def _records(run: RunReport, _: str) -> Block | None:
         if any(one.point.facts for one in advised)
         else "With --corpus FILE the list also tells copies and kinds of secrets."
     )
-    return table(f"The {len(rows)} texts at most risk", columns, rows, note=note)
+    return table("Texts at most risk", columns, rows, note=note)
 
 
 def findings_section(report: Report) -> Section:

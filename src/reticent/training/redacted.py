@@ -174,7 +174,7 @@ def measure_misses(
     of_both = 0.0 if conservative is None else Rate(lost, trials, confidence).interval[1]
     both = ""
     if conservative is not None:
-        both = f", of which the conservative policy did not find {lost} with the same characters"
+        both = f", and {lost} of these the conservative policy did not find with the same characters"
     origin = (
         f"the {trials} labelled secrets are missed as often as those of the training text (the policy missed "
         f"{missed}{both}; the upper ends of {confidence:.0%} intervals are used)"
