@@ -121,6 +121,10 @@ def test_dry_run_prints_the_guarantee_and_touches_nothing(corpus, tmp_path, caps
     assert document["guarantee"]["epsilon"] > 0
     assert document["guarantee"]["unit"] == "record"
     assert sorted(tmp_path.rglob("*")) == before
+    assert cli.run(arguments[:-1]) == 0
+    said = capsys.readouterr().out
+    assert "Would be proved: (" in said  # nothing ran, so nothing was proved
+    assert "Proved" not in said
     assert cli.run(["train", "--data", str(corpus), "--method", "sgd", "--model", "x", "--dry-run"]) == 0
     assert "No guarantee" in capsys.readouterr().out
 

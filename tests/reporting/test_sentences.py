@@ -289,6 +289,21 @@ def test_every_run_has_the_line_of_its_own_null_on_the_axis():
     assert "without leakage at most 0.61 is expected" in strip.marks[1].words
 
 
+def test_a_value_without_an_upper_end_stands_on_the_axis():
+    """The dot of a value beyond the axis was once drawn at its end, as another number."""
+    (card,) = sections(with_finding("odd", null=None, value=3.0, low=2.0, high=math.inf))[0].blocks
+    (strip,) = card.strips
+    assert strip.end == 3.0
+
+
+def test_a_vacuous_ceiling_is_called_so_where_runs_stand_side_by_side():
+    one = VACUOUS.runs[0]
+    other = replace(CONSISTENT.runs[0], name="other")
+    row = [cell.text for cell in sections(report(one, other))[0].blocks[0].rows[0]]
+    assert "proved ≤ 1, vacuous" in row[1]
+    assert "proved ≤ 0.75)" in row[2]
+
+
 def test_a_reason_for_the_absence_of_what_is_there_is_refused():
     """A page once said "the attack was not asked for" of attacks that ran."""
     with pytest.raises(ValueError, match="absence of what is there: roc"):

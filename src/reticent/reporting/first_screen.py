@@ -180,8 +180,11 @@ def _beside(run: RunReport, finding: Finding | None) -> Cell:
     if finding.void:
         return Cell("void")
     scale: Scale = scale_of(finding.metric)
-    ceiling = run.ceiling(finding)
-    limit = "" if ceiling is None else f"; proved ≤ {shown(ceiling, scale, side='up')}"
+    comparison = run.comparison(finding)
+    limit = ""
+    if comparison is not None and comparison.ceiling is not None:
+        vacuous = ", vacuous" if comparison.is_vacuous else ""
+        limit = f"; proved ≤ {shown(comparison.ceiling, scale, side='up')}{vacuous}"
     said = f"{shown(finding.value, scale)} ({interval(finding.low, finding.high, scale)}, n = {finding.n:,}{limit})"
     answer = answer_of(run, finding)
     return Cell(said, finding.value, answer.name.lower() if answer in (Answer.FOUND, Answer.REFUTED) else "")

@@ -23,7 +23,7 @@ def strips(runs: Sequence[RunReport], question: Question) -> tuple[Strip, ...]:
 def _strip(metric: str, spoken: Sequence[tuple[RunReport, Finding]], runs: Sequence[RunReport]) -> Strip:
     scale = scale_of(metric)
     marks = tuple(_mark(run, finding, is_only=len(runs) == 1) for run, finding in spoken)
-    values = [value for mark in marks for value in (mark.null, mark.low, mark.high, mark.ceiling)]
+    values = [value for mark in marks for value in (mark.null, mark.low, mark.value, mark.high, mark.ceiling)]
     start, end = _ends(scale, values)
     ticks = tuple((at, shown(at, scale)) for at in _round_places(start, end))
     words = spoken[0][1].measure
