@@ -24,7 +24,8 @@ from reticent.models import checkpoint
 from reticent.models.device import choose_device
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model, locate
+from reticent.models.loading import load_model
+from reticent.models.location import locate
 from reticent.models.lstm import LSTMConfig, LSTMForCausalLM, register_lstm
 
 _LSTM: Final = "lstm:"

@@ -9,7 +9,6 @@ import typer
 from reticent.app.console import Output, table
 from reticent.app.demo.extent import Extent
 from reticent.app.options import AsJson
-from reticent.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -49,9 +48,15 @@ def demo(
 
     Exit code 1 if a finding refutes a guarantee.
     """
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out}: not an empty directory", hint="choose another --out")
     from dataclasses import replace
+
+    from reticent.app.run_directory import RunDirectory
+    from reticent.models.location import locate
+
+    if out is not None:
+        RunDirectory.create(out)  # refuses a folder that holds anything, before the work
+    if model is not None:
+        locate(model)
 
     from reticent.app.demo.scale import Scale
     from reticent.app.demo.telling import STAGES, tell

@@ -115,9 +115,13 @@ def diff(
 def _open(names: Sequence[str]) -> "list[LanguageModel]":
     """The models of these names; all are found before the first is loaded."""
     from reticent.app.audit.subject import find_model
-    from reticent.models.loading import load_model
+    from reticent.models.location import locate
 
     places = [find_model(name) for name in names]
+    for place in places:
+        locate(place.source)  # a path that leads nowhere is said before torch is loaded
+    from reticent.models.loading import load_model
+
     return [load_model(place.source, name=name) for name, place in zip(names, places, strict=True)]
 
 

@@ -61,11 +61,13 @@ def evaluate(
     from reticent.app.ensemble_evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
     from reticent.app.ensemble_loading import load_ensemble
     from reticent.app.ensemble_prediction import check_unit
-    from reticent.core.document import write_document
+    from reticent.core.document import require_writable, write_document
     from reticent.core.guarantee import Unit
 
     output = Output(as_json=as_json)
     budgets = _numbers(epsilon)
+    if out is not None:
+        require_writable(out)
     fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": owner_field, "format": format}
     held_out = corpus_at(data, **fields).load()
     check_unit(run, Unit(unit.value))
