@@ -21,6 +21,7 @@ from reticent.app.options import (
 )
 from reticent.app.policies import POLICY_HELP
 from reticent.core.errors import ConfigError
+from reticent.core.ranges import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +119,10 @@ def audit(
         bool, typer.Option("--reveal", help="Write the texts and secrets that were found to revealed.json.")
     ] = False,
     seed: Annotated[
-        int, typer.Option("--seed", help="Seed of samples, so that it can be repeated.", min=0, metavar="N")
+        int,
+        typer.Option(
+            "--seed", help="Seed of samples, so that it can be repeated.", min=0, max=int(SEED.high), metavar="N"
+        ),
     ] = 0,
     text_field: TextField = "text",
     id_field: IdField = "id",

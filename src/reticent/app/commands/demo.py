@@ -9,6 +9,7 @@ import typer
 from reticent.app.console import Output, table
 from reticent.app.demo.extent import Extent
 from reticent.app.options import AsJson
+from reticent.core.ranges import SEED
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -41,7 +42,9 @@ def demo(
     scale: Annotated[
         Extent, typer.Option("--scale", help="quick: a minute; normal: minutes; large: an hour or more.")
     ] = Extent.NORMAL,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of corpus and shuffling.", metavar="N", min=0)] = 7,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of corpus and shuffling.", metavar="N", min=0, max=int(SEED.high))
+    ] = 7,
     as_json: AsJson = False,
 ) -> int:
     """The story on generated dialogues: secrets planted, trained on in four ways, asked for, and bounded.

@@ -8,6 +8,7 @@ import typer
 
 from reticent.app.console import Output, table
 from reticent.app.options import AsJson, CorpusFormat, IdField, TextField, corpus_at
+from reticent.core.ranges import SEED
 
 if TYPE_CHECKING:
     from reticent.app.update_run import DiffSettings, Known, UpdateStep
@@ -62,7 +63,9 @@ def diff(
     ] = False,
     top: Annotated[int, typer.Option("--top", help="Phrases of each group to report.", min=1, metavar="N")] = 10,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show and write the phrases themselves.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of samples for a null.", min=0, metavar="N")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of samples for a null.", min=0, max=int(SEED.high), metavar="N")
+    ] = 0,
     text_field: TextField = "text",
     id_field: IdField = "id",
     format: CorpusFormat = None,

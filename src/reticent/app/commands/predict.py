@@ -34,7 +34,9 @@ def predict(
     order: Order = None,
     weight_limit: WeightLimit = None,
     ledger: LedgerAddress = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens of the answer.", min=1)] = 64,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", help="Tokens of the answer.", min=1, max=1_000_000)
+    ] = 64,
     temperature: Annotated[float, typer.Option("--temperature", help="Inside the accounting.")] = 1.0,
     top_k: Annotated[int | None, typer.Option("--top-k", help="Of the public model's tokens.")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", help="Of the public model's mass.")] = None,

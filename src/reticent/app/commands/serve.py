@@ -17,6 +17,7 @@ from reticent.app.options import (
     Queries,
     WeightLimit,
 )
+from reticent.core.ranges import PROCESSES
 
 if TYPE_CHECKING:
     from reticent.app.server.launching import Serving
@@ -43,7 +44,9 @@ def serve(
     name: Annotated[str | None, typer.Option("--name", help="The model's name; the run's unless given.")] = None,
     host: Annotated[str, typer.Option("--host", help="Address; others than loopback need --keys.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option("--workers", help="Processes that share port and ledger.", min=1)] = 1,
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes that share port and ledger.", min=1, max=int(PROCESSES.high))
+    ] = 1,
     keys: Annotated[
         Path | None, typer.Option("--keys", help="Key file of `reticent keys add`.", metavar="FILE")
     ] = None,
