@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reticent.auditing.update_findings import FoundPhrase
     from reticent.core.model import LanguageModel
 
+_MOST = 1_000_000  # phrases, or tokens of one
 _MODEL = "Directory, adapter, hub id, run directory or 'embedded'"
 
 
@@ -40,13 +41,18 @@ def diff(
         list[str] | None,
         typer.Option("--then", help="A further snapshot, in order of time. Repeatable.", metavar="MODEL"),
     ] = None,
-    length: Annotated[int, typer.Option("--length", help="Tokens of a phrase.", min=1, metavar="N")] = 5,
+    length: Annotated[int, typer.Option("--length", help="Tokens of a phrase.", min=1, max=_MOST, metavar="N")] = 5,
     width: Annotated[
         int | None,
-        typer.Option("--width", help="Phrases kept at each step of a beam of fixed width.", min=1, metavar="N"),
+        typer.Option(
+            "--width", help="Phrases kept at each step of a beam of fixed width.", min=1, max=_MOST, metavar="N"
+        ),
     ] = None,
     groups: Annotated[
-        int, typer.Option("--groups", help="Parts of the vocabulary that are searched apart.", min=1, metavar="N")
+        int,
+        typer.Option(
+            "--groups", help="Parts of the vocabulary that are searched apart.", min=1, max=_MOST, metavar="N"
+        ),
     ] = 1,
     halving: Annotated[
         bool,
@@ -61,7 +67,9 @@ def diff(
     removed: Annotated[
         bool, typer.Option("--removed", help="Search what the update removed: the roles swapped.")
     ] = False,
-    top: Annotated[int, typer.Option("--top", help="Phrases of each group to report.", min=1, metavar="N")] = 10,
+    top: Annotated[
+        int, typer.Option("--top", help="Phrases of each group to report.", min=1, max=_MOST, metavar="N")
+    ] = 10,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show and write the phrases themselves.")] = False,
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of samples for a null.", min=0, max=int(SEED.high), metavar="N")
