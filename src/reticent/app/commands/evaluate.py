@@ -63,18 +63,22 @@ def evaluate(
 
     Nothing is charged, so its numbers are covered by no guarantee: do not publish them.
     """
+    from reticent.app.ensemble_manifest import Manifest
+    from reticent.core.document import require_writable, write_document
+
+    if out is not None:
+        require_writable(out)
+    fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": owner_field, "format": format}
+    corpus = corpus_at(data, **fields)
+    Manifest.read(run)  # what is no ensemble is said before torch is loaded
     from reticent.app.ensemble_evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
     from reticent.app.ensemble_loading import load_ensemble
     from reticent.app.ensemble_prediction import check_unit
-    from reticent.core.document import require_writable, write_document
     from reticent.core.guarantee import Unit
 
     output = Output(as_json=as_json)
     budgets = _numbers(epsilon)
-    if out is not None:
-        require_writable(out)
-    fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": owner_field, "format": format}
-    held_out = corpus_at(data, **fields).load()
+    held_out = corpus.load()
     check_unit(run, Unit(unit.value))
     ensemble = load_ensemble(run)
     index = None if train is None else _index(ensemble.public, corpus_at(train, **fields).load().texts)

@@ -46,6 +46,9 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Continue a prompt privately. Tokens come from the system's generator, so there is no --seed."""
+    from reticent.app.ensemble_manifest import Manifest
+
+    Manifest.read(run)  # what is no ensemble is said before torch is loaded
     from reticent.app.ensemble_prediction import answering, settings_of
     from reticent.app.run_ledger import LedgerPlace
     from reticent.core.errors import ConfigError

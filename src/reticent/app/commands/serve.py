@@ -17,6 +17,7 @@ from reticent.app.options import (
     Queries,
     WeightLimit,
 )
+from reticent.core.errors import ConfigError
 from reticent.core.ranges import PROCESSES
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def serve(
 ) -> int:
     """Answer requests until stopped; every token is charged durably before it is drawn."""
     _require_extra()
+    if not run.is_dir():
+        raise ConfigError(f"{run}: no such folder", hint="give the run directory of a training")
     from reticent.app.run_ledger import LedgerPlace
     from reticent.app.server.launching import log_plainly
     from reticent.app.server.launching import serve as answer

@@ -344,6 +344,9 @@ def _resume(
             "--resume goes on with the run as it was planned; nothing about it can be changed",
             hint="give --resume RUN alone, or start another run",
         )
+    from reticent.app.run_directory import RunDirectory
+
+    RunDirectory.open(run)  # said before torch is loaded
     from reticent.app import ensemble_run, ensemble_sentences
     from reticent.app.training_run import resume
     from reticent.app.training_sentences import show_result
