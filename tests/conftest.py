@@ -1,13 +1,39 @@
-"""Fixtures that several folders share."""
+"""Fixtures that several folders share, and surroundings that are the same wherever the tests run."""
 
 import os
+import random
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # Before torch is imported anywhere: with several threads on a busy machine small tests run many times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# What is printed has one width, and processes that tests start write UTF-8, whatever terminal and locale are.
+os.environ["COLUMNS"] = "100"
+os.environ["PYTHONUTF8"] = "1"
+for _name in ("FORCE_COLOR", "CLICOLOR_FORCE", "PYTHONIOENCODING"):
+    os.environ.pop(_name, None)
+
+
+@pytest.fixture(autouse=True)
+def same_start() -> Iterator[None]:
+    """Every test finds the global generators, torch's default type and its threads as if it ran alone."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    torch.manual_seed(0)
+    kind, threads, gradients = torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()
+    yield
+    torch.set_default_dtype(kind)
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(gradients)
 
 
 @pytest.fixture(scope="session")

@@ -77,5 +77,5 @@ def test_unreachable_and_impossible_targets_are_refused_with_a_hint() -> None:
     for bad in ({"epsilon": 0.0}, {"delta": 1.0}, {"sampling_rate": 0.0}):
         with pytest.raises(ConfigError):
             Target(**{"epsilon": 1.0, "delta": 1e-5, "sampling_rate": 0.1, **bad})
-    with pytest.raises(ConfigError, match="at least one step"):
+    with pytest.raises(ConfigError, match="number of steps is out of range"):
         least_noise(Target(epsilon=1.0, delta=1e-5, sampling_rate=0.1), steps=0)

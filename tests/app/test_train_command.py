@@ -96,8 +96,11 @@ def test_a_folder_that_holds_something_is_not_overwritten(corpus, tmp_path, caps
     (full / "mine").write_text("precious")
     arguments = ["train", "--data", str(corpus), "--method", "sgd", "--model", "embedded", "--out", str(full)]
     assert cli.run(arguments) == 2
-    assert "--resume" in capsys.readouterr().err
+    assert "--resume" not in capsys.readouterr().err  # there is no run to go on with
     assert [path.name for path in full.iterdir()] == ["mine"]
+    (full / "training.json").write_text("{}")
+    assert cli.run(arguments) == 2
+    assert "--resume" in capsys.readouterr().err
 
 
 def test_resume_takes_no_other_options_and_needs_a_run(tmp_path, capsys):

@@ -3,7 +3,6 @@
 import itertools
 import random
 import re
-import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,6 +13,7 @@ from reticent.data.checksums import IBAN_LENGTHS, iban, keep_iban, luhn
 from reticent.data.patterns import KINDS, PatternPolicy
 from reticent.data.reading import open_corpus
 from reticent.data.redaction import MASK
+from tests.growth import growth
 
 POLICY = PatternPolicy()
 
@@ -217,18 +217,14 @@ def test_locality_check_catches_a_policy_that_counts():
     assert moved_by_masking(every_second, "1 2 3")
 
 
-def test_bad_text_does_not_take_for_ever():
-    started = time.process_time()
-    for text in ("a" * 50_000, "1" * 50_000, "1 " * 20_000, "a.b-" * 10_000 + "@", "12-" * 10_000, "A1" * 20_000):
-        POLICY.find([text])
-    assert time.process_time() - started < 10
+@pytest.mark.parametrize("piece", ["a", "1", "1 ", "a.b-", "12-", "A1"])
+def test_bad_text_does_not_take_for_ever(piece):
+    assert growth(lambda count: POLICY.find([piece * count + "@"]), 2000) < 1.5
 
 
-def test_customer_dialogues_take_a_few_seconds_and_each_order_and_tracking_number_is_found(shared):
+def test_in_customer_dialogues_each_order_and_tracking_number_is_found(shared):
     corpus = open_corpus(shared / "data" / "customersim.train.jsonl").load()
-    started = time.process_time()
     spans = POLICY.find(corpus.texts)
-    assert time.process_time() - started < 15  # about 2 s; the limit leaves room for a busy machine
     for record, have in zip(corpus, spans, strict=True):
         shown = {record.text[s.start : s.end] for s in have}
         for pattern in (r"\b\d{3}-\d{5}-\d{4}\b", r"tracking number(?:, which)? is ([A-Z0-9]{10})\b"):

@@ -14,11 +14,12 @@ from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, T5Config, T5ForConditionalGeneration
 
 from reticent.core.errors import MissingExtra, ModelError
-from reticent.models import loading
+from reticent.models import loading, location
 from reticent.models.device import choose_device, choose_dtype
 from reticent.models.embedded import embedded_model_path
 from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model, locate
+from reticent.models.loading import load_model
+from reticent.models.location import locate
 from tests.models.tiny import (
     VOCABULARY_SIZE,
     plain_log_probs,
@@ -194,7 +195,7 @@ def test_an_encoder_that_calls_itself_a_language_model_is_found_out_by_looking_a
 
 
 def test_a_path_that_is_not_there_is_no_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "_download", lambda hub_id: pytest.fail(f"asked the hub for {hub_id}"))
+    monkeypatch.setattr(location, "_download", lambda hub_id: pytest.fail(f"asked the hub for {hub_id}"))
     for source in (tmp_path / "nothing", str(tmp_path / "nothing"), "./nothing", "nothing.gguf", "a/b/c"):
         assert "no such file" in str(refusal(source))
     note = tmp_path / "note.txt"

@@ -16,8 +16,9 @@ from reticent.accounting.pld import pld_epsilon
 from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours
+from reticent.core.ranges import NOISE_MULTIPLIER, STEPS
 
-_LEAST_NOISE, _MOST_NOISE = 0.05, 1e4
+_LEAST_NOISE, _MOST_NOISE = NOISE_MULTIPLIER.low, NOISE_MULTIPLIER.high
 _PRECISION = 1e-3  # relative, of the noise multiplier or of ε, whichever is met first
 _MOST_TRIES = 12
 _MOST_STEPS = 1 << 40
@@ -56,8 +57,7 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
 
     Guarantee: the returned ε is what the accountants give for the returned noise, and is at most the target.
     """
-    if steps < 1:
-        raise ConfigError("calibration needs at least one step", found=steps)
+    STEPS.require("the number of steps", steps)
     if _rdp(target, _MOST_NOISE, steps) > target.epsilon:
         raise ConfigError(
             "no noise reaches the target",

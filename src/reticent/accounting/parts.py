@@ -23,6 +23,8 @@ from reticent.core.errors import NotComparable
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.randomness import Randomness
 
+_LARGE = 700.0  # of a logarithm: its exponential is the last that float64 holds
+
 
 def group_point(order: float, epsilon: float, *, group: int) -> tuple[float, float]:
     """(order, epsilon) for `group` changed units, from (order, epsilon) for one.
@@ -34,9 +36,12 @@ def group_point(order: float, epsilon: float, *, group: int) -> tuple[float, flo
         raise ValueError("a group needs an order above 1, a non-negative epsilon and at least one unit")
     if order == math.inf:
         return math.inf, group * epsilon
-    growth = math.expm1(group * -math.log1p(-1.0 / order))  # ρ^κ − 1, exact for large orders
     if group == 1:
         return order, epsilon
+    log_growth = group * -math.log1p(-1.0 / order)
+    if log_growth > _LARGE:  # nothing is proved of a group so large, unless one unit changes nothing at all
+        return math.nextafter(1.0, 2.0), math.inf if epsilon > 0.0 else 0.0
+    growth = math.expm1(log_growth)  # ρ^κ − 1, exact for large orders
     return 1.0 + 1.0 / growth, epsilon * (order - 1.0) * growth
 
 

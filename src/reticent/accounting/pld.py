@@ -5,9 +5,10 @@ composed by FFT, both in dp-accounting; the δ(ε) of the single step is exact (
 Gaussians is one Gaussian, whose δ(ε) alone needs no discretisation at all.
 
 Error, always upwards: a grid of spacing t adds at most about T t²/4 to ε over T steps; `_spacing` keeps that below
-5e-5 unless the grid would grow past 130,000 cells. Round-off of the FFT reaches about 1e-16 per step and cell and
-can make dp-accounting's δ negative, so an allowance above it is added to every δ: about 1e-9 for 186,000 steps.
-Below that a Rényi curve says more.
+5e-5 unless a step's grid would grow past 130,000 cells, or the composed one past 8 million: then it is coarser.
+Round-off of the FFT reaches about 1e-16 per step and cell and can make dp-accounting's δ negative, so an allowance
+above it is added to every δ: about 1e-9 for 186,000 steps. Below that, and for more steps than a useful grid can
+hold, a Rényi curve says more.
 
 Not here: events without a known privacy loss distribution, which raise UnsupportedEvent.
 """
@@ -32,6 +33,8 @@ Floats = NDArray[np.float64]
 _TOLERANCE = 5e-5  # what discretisation may add to ε
 _COARSEST = 1e-3
 _MOST_CELLS = 130_000  # cells of one step's distribution: a second of work on one core
+_MOST_COMPOSED = 1 << 23  # cells of the composed one: seconds and hundreds of megabytes
+_USELESS = 1.0  # nats: a coarser grid proves nothing that a Rényi curve does not
 _ROUND_OFF = 16.0 * 2.0**-52  # allowance per step and per cell; measured round-off stays 4 times below
 
 
@@ -54,6 +57,7 @@ class PrivacyProfile:
         self._gaussian = precision**-0.5 if precision > 0.0 else None
         self._stepwise = {leaf: n for leaf, n in counts.items() if isinstance(leaf, SampledGaussian | Laplace)}
         self._distribution: Any = None
+        self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
         self._points: dict[tuple[int, float], tuple[tuple[float, float], ...]] = {}
         self.round_off = 0.0
         if self._stepwise and not self.is_unprotected:
@@ -63,7 +67,7 @@ class PrivacyProfile:
         """Least δ that this accountant proves at ε ≥ 0."""
         if not epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0, found {epsilon}")
-        if self.is_unprotected:
+        if self.is_unprotected or self.is_out_of_reach:
             return 1.0
         if self.is_empty:
             return 0.0
@@ -99,30 +103,36 @@ class PrivacyProfile:
         return self._points[count, least_delta]
 
     def _compute_points(self, count: int, least_delta: float) -> tuple[tuple[float, float], ...]:
-        if self.is_unprotected or self.is_empty:
+        if self.is_unprotected or self.is_empty or self.is_out_of_reach:
             return ((0.0, self.delta(0.0)),)
         floor = max(least_delta, 2.0 * self.round_off)
         high = self.epsilon(floor) if self.delta(0.0) > floor else 0.0
-        if not math.isfinite(high):
-            raise UnsupportedEvent(f"no finite ε was found at δ={floor:g}; the event is practically unprotected")
+        if not math.isfinite(high):  # practically unprotected: what is proved at 0 is all that is worth saying
+            return ((0.0, self.delta(0.0)),)
         grid = np.unique(np.concatenate([[0.0], high * np.linspace(0.0, 1.0, count) ** 1.5]))
         return tuple((float(epsilon), self.delta(float(epsilon))) for epsilon in grid)
 
     def _compose(self) -> None:
         """Discretise every kind of step and convolve; sets the distribution and its round-off allowance."""
         steps = sum(self._stepwise.values())
+        parts = list(self._stepwise.items())
+        if self._gaussian is not None:
+            parts.append((Gaussian(self._gaussian), 1))
         spacing = _spacing(self._stepwise, self._neighbours)
+        while True:
+            made = [(*_step_distribution(leaf, self._neighbours, spacing), count) for leaf, count in parts]
+            excess = sum(_composed_cells(one, count) for one, _, count in made) / _MOST_COMPOSED
+            if excess <= 1.0:
+                break
+            spacing *= max(2.0, excess)
+            if spacing > _USELESS:
+                self.is_out_of_reach = True
+                return
         total: Any = None
-        cells = 0
-        for leaf, count in self._stepwise.items():
-            one, size = _step_distribution(leaf, self._neighbours, spacing)
-            cells += size
+        for one, _, count in made:
             composed = one.self_compose(count) if count > 1 else one
             total = composed if total is None else total.compose(composed)
-        if self._gaussian is not None:
-            one, size = _step_distribution(Gaussian(self._gaussian), self._neighbours, spacing)
-            cells += size
-            total = total.compose(one)
+        cells = sum(size for _, size, _ in made)
         self._distribution = total
         self.round_off = _ROUND_OFF * (steps + cells)
 
@@ -211,6 +221,18 @@ def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> t
         masses.append(pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, first, last, deltas))
         cells += last - first + 1
     return privacy_loss_distribution.PrivacyLossDistribution(*masses), cells
+
+
+def _composed_cells(one: Any, count: int) -> int:
+    """Cells that dp-accounting needs for `count` such steps together."""
+    from dp_accounting.pld import common
+
+    total = 0
+    for side in {id(side): side for side in (one._pmf_remove, one._pmf_add)}.values():
+        masses = side.to_dense_pmf()._probs
+        low, high = common.compute_self_convolve_bounds(masses, count, 1e-15)  # its own share of cut tails
+        total += high - low + 1
+    return total
 
 
 def _gaussian_delta(epsilons: Floats, noise_multiplier: float, neighbours: Neighbours) -> Floats:

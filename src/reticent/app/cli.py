@@ -6,6 +6,7 @@
 Heavy libraries are imported inside the verbs, so that `--help` answers at once and never imports torch.
 """
 
+import io
 import os
 import sys
 import traceback
@@ -27,6 +28,7 @@ from reticent.app.commands.report import report
 from reticent.app.commands.reproduce import reproduce
 from reticent.app.commands.serve import serve
 from reticent.app.commands.train import train
+from reticent.app.system_errors import system_error
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
 
 NOTHING_FAILED = 0
@@ -83,6 +85,9 @@ app.add_typer(bound, name="bound")
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: run the verb and turn what it raises into one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no ε shows a question mark for it
+            stream.reconfigure(errors="replace")
     sys.exit(run(arguments))
 
 
@@ -90,6 +95,7 @@ def run(arguments: list[str] | None = None) -> int:
     """The exit code of one invocation; every expected failure is one line on stderr."""
     try:
         outcome = app(args=arguments, standalone_mode=False, prog_name="reticent")
+        sys.stdout.flush()  # what cannot be written is said now, not when Python has gone
     except UsageError as error:
         return _complain(str(error), error.hint, USAGE)
     except BudgetExhausted as error:
@@ -108,6 +114,9 @@ def run(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOTHING_FAILED
     except Exception as error:
+        refused = system_error(error)
+        if refused is not None:
+            return _complain(str(refused), refused.hint, USAGE)
         traceback.print_tb(error.__traceback__)  # where, but not the message: it may quote corpus text
         return _complain(
             f"this is a bug in reticent ({type(error).__name__})", "please report the lines above", BUG

@@ -8,15 +8,22 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from reticent.core.errors import ConfigError
+from reticent.core.ranges import Range
 
 
 class Section(BaseModel):
     """A part of the configuration: immutable, strict, and without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def within(range: Range, default: float | None) -> Any:
+    """A field for whole or other numbers of a range; what is not a number lies in none."""
+    whole = isinstance(range.low, int) and isinstance(range.high, int)
+    return Field(default, ge=range.low, le=range.high, allow_inf_nan=None if whole else False)
 
 
 Config = TypeVar("Config", bound=Section)

@@ -43,7 +43,9 @@ class Output:
     def document(self, value: dict[str, Any]) -> None:
         """The one JSON document of this run; silent when the output is for a person."""
         if self.as_json and not self._is_silent:
-            sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+            is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+            text = json.dumps(value, indent=2, ensure_ascii=not is_unicode, allow_nan=False)
+            sys.stdout.write(text + "\n")
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

@@ -21,7 +21,13 @@ from reticent.app.corpus_ledger import CorpusLedger
 from reticent.app.ensemble_manifest import Manifest
 from reticent.app.run_directory import RunDirectory
 from reticent.app.run_ledger import LedgerPlace
-from reticent.core.document import check_schema, read_document, write_document
+from reticent.core.document import (
+    check_schema,
+    number_from_json,
+    number_to_json,
+    read_document,
+    write_document,
+)
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.event import Composed
@@ -69,6 +75,7 @@ class PredictionSettings:
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
         values = asdict(self) | {"mechanism": self.mechanism.value, "unit": self.unit.value}
+        values["order"] = number_to_json(self.order)
         return {"schema_version": SCHEMA_VERSION, **values}
 
     @classmethod
@@ -76,7 +83,9 @@ class PredictionSettings:
         """The settings that `to_json` wrote."""
         check_schema(document, SCHEMA_VERSION, kind="prediction settings")
         values = {name: value for name, value in document.items() if name != "schema_version"}
-        return cls(**values | {"mechanism": Kind(values["mechanism"]), "unit": Unit(values["unit"])})
+        order = None if values["order"] is None else number_from_json(values["order"])
+        kinds = {"mechanism": Kind(values["mechanism"]), "unit": Unit(values["unit"]), "order": order}
+        return cls(**values | kinds)
 
 
 def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:

@@ -8,7 +8,6 @@ What a run of this kind proves is nothing: see `ensemble_manifest.NOTICE`.
 """
 
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from reticent.app.ensemble_manifest import (
 )
 from reticent.app.ensemble_pieces import member_task, train_members
 from reticent.app.options import corpus_at
-from reticent.app.run_directory import RunDirectory
+from reticent.app.run_directory import RunDirectory, staged
 from reticent.app.training_config import Precision, TrainConfig
 from reticent.app.training_run import Observer, read_corpus
 from reticent.core.certificate import model_digest
@@ -231,11 +230,8 @@ def _recipe(config: TrainConfig, *, vocabulary_size: int) -> MemberRecipe:
 
 def _create(out: Path, ready: _Ready, key: bytes, ancestry: Ancestry) -> RunDirectory:
     """The run directory with manifest and key, made under another name and renamed when complete."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out}: not an empty directory", hint="go on with --resume, or choose another --out")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))  # 0700, and it stays so
-    try:
+    RunDirectory.create(out)
+    with staged(out) as staging:  # 0700, and it stays so
         run = RunDirectory.create(staging)
         config = ready.config.model_dump(mode="json")
         run.start("train", config=config, seed=ready.config.seed, corpora={"training": ready.manifest.corpus})
@@ -244,10 +240,6 @@ def _create(out: Path, ready: _Ready, key: bytes, ancestry: Ancestry) -> RunDire
         (staging / MEMBERS).mkdir(mode=0o700)
         ready.manifest.write(staging)
         ancestry.write(staging)
-        staging.replace(out)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
     return RunDirectory.open(out)
 
 

@@ -9,6 +9,7 @@ import typer
 from reticent.app.engine import EngineName, EngineSettings
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
+from reticent.core.ranges import PROCESSES, SEED
 from reticent.data.formats import Fields, Format
 from reticent.data.reading import CorpusFile, open_corpus
 
@@ -75,7 +76,14 @@ EngineChoice = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", help="Pieces at once (all processors).", min=1, rich_help_panel=_ENGINE, metavar="N"),
+    typer.Option(
+        "--workers",
+        help="Pieces at once (all processors).",
+        min=1,
+        max=int(PROCESSES.high),
+        rich_help_panel=_ENGINE,
+        metavar="N",
+    ),
 ]
 RayAddress = Annotated[
     str | None,
@@ -110,6 +118,5 @@ def randomness_of(seed: int | None) -> Randomness:
     """A seeded source where a seed was given, else the system's."""
     if seed is None:
         return Randomness.system()
-    if seed < 0:
-        raise ConfigError("a seed is a whole number", found=seed, expected="0 or more")
+    SEED.require("a seed", seed)
     return Randomness.seeded(seed)

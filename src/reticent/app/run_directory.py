@@ -13,12 +13,16 @@ readable by its owner alone and does not travel with the weights.
 
 import datetime
 import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from reticent import __version__
-from reticent.core.document import check_schema, read_document, write_document
+from reticent.core.document import check_schema, folder_at, read_document, require_writable, write_document
 from reticent.core.errors import ConfigError
 
 SCHEMA_VERSION = 1
@@ -33,12 +37,19 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path) -> "RunDirectory":
-        """A new run directory; a folder that holds anything is refused, so that no run overwrites another."""
+        """A new run directory, which `start` makes: a run that fails before leaves nothing.
+
+        A folder that holds anything is refused, so that no run overwrites another, and so is a place where nothing
+        can be written.
+        """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            is_training = (path / "training.json").is_file() or (path / "ensemble.json").is_file()
+            again = "go on with --resume, " if is_training else ""
             raise ConfigError(
-                f"{path}: not an empty directory", hint="choose another --out, or remove the old run yourself"
+                f"{path}: not an empty directory",
+                hint=f"{again}choose another --out, or remove the old run yourself",
             )
-        path.mkdir(parents=True, exist_ok=True)
+        require_writable(path)
         return cls(path)
 
     @classmethod
@@ -82,6 +93,19 @@ class RunDirectory:
         document = read_document(self.path / "run.json")
         check_schema(document, SCHEMA_VERSION, kind="run")
         return document
+
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """A folder (0700) to fill, which takes the name `path` when the block ends well; else nothing is left of it."""
+    with folder_at(path.parent):
+        staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            yield staging
+            staging.replace(path)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
 
 
 def versions() -> dict[str, str]:

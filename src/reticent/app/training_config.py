@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
-from reticent.app.config import Section
+from reticent.app.config import Section, within
 from reticent.app.options import Relation
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Unit
+from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, SEED, STEPS
 from reticent.data.formats import Format
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class DataSection(Section):
     id_field: str = "id"
     owner_field: str = "owner"
     format: Annotated[Format | None, Field(strict=False)] = None
-    max_length: int | None = Field(None, ge=1)
+    max_length: int | None = within(LENGTH, None)
     corpus_ledger: str | None = None
 
 
@@ -121,9 +122,9 @@ class ModelSection(Section):
     """The weights to start from and which of them are trained."""
 
     source: str
-    lora_rank: int = Field(0, ge=0)
-    lora_alpha: float | None = Field(None, gt=0)
-    adapter_layers: int = Field(0, ge=0)
+    lora_rank: int = within(RANK, 0)
+    lora_alpha: float | None = within(NORM, None)
+    adapter_layers: int = within(RANK, 0)
     freeze_embeddings: bool = False
     merge: bool = False
     precision: Annotated[Precision, Field(strict=False)] = Precision.FLOAT32
@@ -151,34 +152,34 @@ class TrainingSection(Section):
     """The method, its schedule and, for a private one, what it must prove."""
 
     method: Annotated[Method, Field(strict=False)]
-    epochs: float = Field(1.0, gt=0, allow_inf_nan=False)
-    batch: int = Field(32, ge=1)
+    epochs: float = within(EPOCHS, 1.0)
+    batch: int = within(LENGTH, 32)
     optimiser: Annotated[OptimiserName, Field(strict=False)] = OptimiserName.ADAMW
-    learning_rate: float = Field(1e-3, gt=0, allow_inf_nan=False)
-    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    learning_rate: float = within(LEARNING_RATE, 1e-3)
+    weight_decay: float = Field(0.0, ge=0, le=LEARNING_RATE.high, allow_inf_nan=False)
     momentum: float = Field(0.0, ge=0, lt=1)
-    warmup: int = Field(0, ge=0)
+    warmup: int = Field(0, ge=0, le=STEPS.high)
     decay: Annotated[DecayName, Field(strict=False)] = DecayName.CONSTANT
-    target_epsilon: float | None = None
+    target_epsilon: float | None = within(EPSILON, None)
     noise_multiplier: float | None = None
     delta: float | None = None
     clip_norm: float | None = None
     unit: Annotated[Protected | None, Field(strict=False)] = None
     neighbours: Annotated[Relation | None, Field(strict=False)] = None
-    texts_per_owner: int | None = Field(None, ge=1)
+    texts_per_owner: int | None = within(LENGTH, None)
     policy: str | None = None
     conservative_policy: str | None = None
     miss_rate: float | None = Field(None, ge=0, le=1)
     conservative_miss_rate: float | None = Field(None, ge=0, le=1)
     labelled: str | None = None
-    state_norm: float | None = Field(None, gt=0, allow_inf_nan=False)
-    public_batch: int | None = Field(None, ge=1)
+    state_norm: float | None = within(NORM, None)
+    public_batch: int | None = within(LENGTH, None)
     fill_masks: bool | None = None
     parts: int | None = Field(None, ge=2, le=4096)
     halves: bool | None = None
-    token_budget: int | None = Field(None, ge=1)
-    checkpoint_seconds: float = Field(60.0, ge=0)
-    checkpoint_steps: int | None = Field(None, ge=1)
+    token_budget: int | None = within(LENGTH, None)
+    checkpoint_seconds: float = Field(60.0, ge=0, allow_inf_nan=False)
+    checkpoint_steps: int | None = within(STEPS, None)
 
     @property
     def protected(self) -> Unit:
@@ -311,7 +312,7 @@ class TrainConfig(Section):
     data: DataSection
     model: ModelSection
     training: TrainingSection
-    seed: int | None = Field(None, ge=0)
+    seed: int | None = within(SEED, None)
     prediction: Any = None
     audit: Any = None
     report: Any = None

@@ -7,8 +7,6 @@ The folder appears whole, with its ledger, or not at all; after that a run can b
 and noise come from the system's generator; the seed is for initial weights, shuffling and dropout.
 """
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,7 +22,7 @@ from reticent.app.config import validate
 from reticent.app.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.app.launch import launched
 from reticent.app.options import corpus_at
-from reticent.app.run_directory import RunDirectory
+from reticent.app.run_directory import RunDirectory, staged
 from reticent.app.training_config import DataSection, Method, Precision, TrainConfig
 from reticent.app.training_course import AnyPlan, Course, Means, Prepared, Proof
 from reticent.app.training_planning import course_again, plan_course
@@ -258,18 +256,12 @@ def _check_owners(config: TrainConfig) -> None:
 
 def _create(out: Path, ready: _Ready, proof: Proof, ancestry: Ancestry) -> Proof:
     """The run directory with plan, guarantee and ledger, made under another name and renamed when complete."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(
-            f"{out}: not an empty directory",
-            hint="go on with --resume, choose another --out, or remove the old run yourself",
-        )
+    RunDirectory.create(out)
     course = ready.course
     alone = proof.beside.get(ALONE, proof.headline)
     if (ledger := _corpus_ledger(ready.config)) is not None:  # before anything that it pays for exists
         proof = _with_releases(proof, ledger, ledger.enter(out.name, alone))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with staged(out) as staging:
         run = RunDirectory.create(staging)
         run.start(
             "train",
@@ -293,10 +285,6 @@ def _create(out: Path, ready: _Ready, proof: Proof, ancestry: Ancestry) -> Proof
             name = course.identity(ready.corpus.fingerprint)
             SqliteLedger.create(run.ledger, budget, accounts=[ACCOUNT], identity=name).close()
         staging.chmod(0o755)
-        staging.replace(out)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
     return proof
 
 

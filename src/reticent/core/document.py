@@ -7,6 +7,8 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +43,45 @@ def number_from_json(value: float | str) -> float:
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Replace `path` by `content` so that a crash leaves either the old file or the new one, whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with folder_at(path.parent):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).chmod(mode)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+
+
+@contextmanager
+def folder_at(path: Path) -> Iterator[None]:
+    """Make the folder and its parents; if the block fails, those that were made and are empty go again."""
+    made = [each for each in (path, *path.parents) if not each.exists()]
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
+        path.mkdir(parents=True, exist_ok=True)
+        yield
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        for folder in made:
+            with suppress(OSError):  # not empty, or never made
+                folder.rmdir()
         raise
-    _sync_folder(path.parent)
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a file or folder that cannot be made there, before hours are spent on what it would hold."""
+    there = next((each for each in (path, *path.parents) if each.exists()), path)
+    if there != path and not there.is_dir():
+        raise ConfigError(f"{path}: cannot be made, since {there} is a file", hint="choose another place")
+    folder = there if there.is_dir() else there.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"{path}: cannot be written", found="no right to write there", hint="choose another place"
+        )
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,7 +8,6 @@ a model whose output at a token depends on later tokens is not a causal language
 """
 
 import importlib.util
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +21,9 @@ from transformers.utils import logging as transformers_logging
 from reticent.core.errors import MissingExtra, ModelError, UsageError
 from reticent.models import checkpoint
 from reticent.models.device import choose_device, choose_dtype
-from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface import HuggingFaceModel, unwrap
+from reticent.models.location import locate
 from reticent.models.lstm import register_lstm
-
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
-_HUB_IGNORED = ["*/*", "consolidated*"]
 
 
 def load_model(
@@ -53,41 +48,6 @@ def load_model(
         _check_vocabulary(module, tokenizer, source)
         _check_causal(module, source)
     return HuggingFaceModel(module, tokenizer, name=name or Path(source).name)
-
-
-def locate(source: str | Path) -> Path:
-    """The local directory or GGUF file of a source; a hub id is downloaded, or found in the hub's own cache.
-
-    The word "embedded" is the public model that ships with the package, unless a folder of that name stands here.
-    """
-    path = Path(source).expanduser()
-    if path.is_dir():
-        return path
-    if source == EMBEDDED:
-        return embedded_model_path()
-    if path.is_file():
-        if path.suffix.lower() != ".gguf":
-            raise ModelError(f"{path}: not a model", expected="a directory, a .gguf file or a hub id")
-        return path
-    is_hub_id = isinstance(source, str) and _HUB_ID.fullmatch(source) is not None
-    if not is_hub_id or path.suffix.lower() == ".gguf":
-        raise ModelError(f"{path}: no such file or directory", hint="check the path of the model")
-    return _download(str(source))
-
-
-def _download(hub_id: str) -> Path:
-    """The hub's snapshot of a model: configuration, tokenizer, safetensors."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    try:
-        return Path(snapshot_download(hub_id, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_IGNORED))
-    except (OSError, ValueError, HfHubHTTPError, HFValidationError) as error:
-        raise ModelError(
-            f"'{hub_id}' is no local directory, and the hub could not give it",
-            found=type(error).__name__,
-            hint="check the spelling and the connection, or give the path of a directory with the model",
-        ) from None
 
 
 def _load_directory(directory: Path, dtype: str, device: torch.device) -> tuple[Any, Any]:

@@ -37,6 +37,7 @@ from reticent.core.event import (
 )
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
+from reticent.core.ranges import ANSWERS, EPSILON, ORDER
 from reticent.prediction.aggregation import GNMax, SubsampleAndAggregate
 from reticent.prediction.clipped_differences import ClippedDifferences
 from reticent.prediction.mechanism import Layout, Mechanism
@@ -84,12 +85,10 @@ class Target:
     unit: Unit = Unit.PART
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.epsilon < math.inf:
-            raise ConfigError("the target epsilon must be positive and finite", found=self.epsilon)
+        EPSILON.require("the target epsilon", self.epsilon)
         if not 0.0 <= self.delta < 1.0:
             raise ConfigError("the target delta must be in [0, 1)", found=self.delta)
-        if self.answers < 1:
-            raise ConfigError("the number of answers must be at least 1", found=self.answers)
+        ANSWERS.require("the number of answers", self.answers)
         if self.unit not in (Unit.PART, Unit.OWNER):
             raise ConfigError(
                 "prediction protects parts or owners", found=self.unit.value, expected="part or owner"
@@ -110,6 +109,12 @@ class Options:
     weight_limit: float | None = None
     sampling_rate: float = 1.0
     index: NGramIndex | None = None
+
+    def __post_init__(self) -> None:
+        if self.order is not None and self.order != math.inf:
+            ORDER.require("the Rényi order", self.order)
+        if self.weight_limit is not None and not 0.0 < self.weight_limit < 1.0:
+            raise ConfigError("the limit of the mixing weights must lie in (0, 1)", found=self.weight_limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +254,7 @@ def _pmixed_beta(target: Target, layout: Layout, order: float, rate: float) -> f
 
 
 def _clipped(target: Target, layout: Layout, options: Options) -> Setup:
-    width = _greatest(lambda w: _within(ExponentialSampling(w), target), 1e-9, 100.0)
+    width = _least_noise(lambda w: _within(ExponentialSampling(w), target), 1e-9, 100.0)
     clip = 0.5 * width * layout.parts * options.shaping.temperature
     mechanism = ClippedDifferences(layout, clip * _ROUNDING, options.shaping)
     return _metered(mechanism, mechanism.event, target)
@@ -258,7 +263,7 @@ def _clipped(target: Target, layout: Layout, options: Options) -> Setup:
 def _aggregate(target: Target, layout: Layout, options: Options) -> Setup:
     # Scale b of the noise on the mean: Laplace(bk/2) for a part removed, Laplace(bk) for one replaced.
     half = 0.5 if target.unit is Unit.PART else 1.0
-    shift = _greatest(lambda s: _within(Laplace(1.0 / s), target), 1e-9, 1e3)
+    shift = _least_noise(lambda s: _within(Laplace(1.0 / s), target), 1e-9, 1e3)
     mechanism = SubsampleAndAggregate(layout, 1.0 / (half * shift * layout.parts), shaping=options.shaping)
     event = mechanism.event if target.unit is Unit.PART else mechanism.replace_event
     return _metered(mechanism, event, target)
@@ -267,7 +272,7 @@ def _aggregate(target: Target, layout: Layout, options: Options) -> Setup:
 def _gnmax(target: Target, layout: Layout, options: Options) -> Setup:
     # A part that is removed votes as the public model does: its vote moves, which is the price of replacing one.
     moved = Neighbours.REPLACE
-    inverse = _greatest(lambda s: _within(NoisyVote(1.0 / s), target, moved), 1e-9, 1e3)
+    inverse = _least_noise(lambda s: _within(NoisyVote(1.0 / s), target, moved), 1e-9, 1e3)
     mechanism = GNMax(layout, 1.0 / inverse, neighbours=moved, shaping=options.shaping)
     return _metered(mechanism, mechanism.event, target, moved)
 
@@ -302,6 +307,17 @@ def _unprotected(mechanism: Mechanism, target: Target) -> Setup:
         covers="nothing: no guarantee",
     )
     return Setup(mechanism, Budget(str(mechanism.measure), float(target.answers), promise))
+
+
+def _least_noise(fits: Callable[[float], bool], low: float, high: float) -> float:
+    """The greatest inverse of a noise that fits; refused where none does."""
+    found = _greatest(fits, low, high)
+    if found == 0.0:
+        raise ConfigError(
+            "no noise keeps so many answers within the target",
+            hint="raise epsilon or delta, or lower the number of answers",
+        )
+    return found
 
 
 def _greatest(fits: Callable[[float], bool], low: float, high: float) -> float:

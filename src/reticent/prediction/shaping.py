@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from reticent.accounting.vocabulary_loops import PartRows, row_totals
 from reticent.core.errors import ConfigError
 from reticent.core.model import Floats
+from reticent.core.ranges import TEMPERATURE
 from reticent.core.sampling import Sampling
 
 _LEAST_MASS = 1e-30  # of a row: with less, of single precision, its chances would be noise
@@ -98,8 +99,7 @@ class Shaping:
             raise ConfigError(
                 "greedy decoding has no finite charge", found="temperature 0", hint="choose a temperature above 0"
             )
-        if not 0.0 < self.temperature < math.inf:
-            raise ConfigError("the temperature must be positive and finite", found=self.temperature)
+        TEMPERATURE.require("the temperature", self.temperature)
         if self.top_k is not None and self.top_k < 1:
             raise ConfigError("top_k must be at least 1", found=self.top_k)
         if self.top_p is not None and not 0.0 < self.top_p <= 1.0:

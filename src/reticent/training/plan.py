@@ -27,6 +27,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
+from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
 from reticent.training.sampler import PoissonSampler, ShuffledEpochs
 from reticent.training.spending import Spending
 
@@ -67,9 +68,10 @@ class PlainPlan:
     @property
     def steps(self) -> int:
         """Number of updates."""
-        if not 0.0 < self.epochs < math.inf:
-            raise ConfigError("the number of epochs must be positive", found=self.epochs)
-        return max(1, math.ceil(self.epochs * self.sampler.steps_per_epoch - 1e-9))
+        EPOCHS.require("the number of epochs", self.epochs)
+        steps = max(1, math.ceil(self.epochs * self.sampler.steps_per_epoch - 1e-9))
+        STEPS.require("the number of steps", steps, hint="lower --epochs, or raise --batch")
+        return steps
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -106,10 +108,9 @@ class PrivatePlan:
             raise ConfigError(
                 "a plan without noise is not private", found=self.noise_multiplier, expected="above 0"
             )
-        if not 0.0 < self.clip_norm < math.inf:
-            raise ConfigError("clipping bounds what one unit can do", found=self.clip_norm, expected="0 < C < inf")
-        if self.steps < 1:
-            raise ConfigError("a plan has at least one step", found=self.steps)
+        NOISE_MULTIPLIER.require("the noise multiplier", self.noise_multiplier, hint="less is no protection")
+        NORM.require("the norm that clipping holds a unit to", self.clip_norm)
+        STEPS.require("the number of steps", self.steps)
         if self.unit not in (Unit.RECORD, Unit.OWNER):
             raise ConfigError("training protects records or owners", found=self.unit.value)
         if self.texts_per_unit < 1 or (self.unit is Unit.RECORD and self.texts_per_unit != 1):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
+from reticent.core.ranges import EPOCHS, STEPS
 
 Indices = NDArray[np.int64]
 
@@ -71,9 +72,10 @@ class ShuffledEpochs:
 
 
 def _steps(units: int, batch: int, epochs: float) -> int:
-    if not 0.0 < epochs < math.inf:
-        raise ConfigError("the number of epochs must be positive", found=epochs)
-    return max(1, math.ceil(epochs * units / batch - 1e-9))
+    EPOCHS.require("the number of epochs", epochs)
+    steps = max(1, math.ceil(epochs * units / batch - 1e-9))
+    STEPS.require("the number of steps", steps, hint="lower --epochs, or raise --batch")
+    return steps
 
 
 def _check(units: int, batch: int) -> None:

@@ -36,6 +36,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.event import Gaussian, Repeated
 from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
+from reticent.core.ranges import NOISE_MULTIPLIER, NORM, STEPS
 from reticent.data.redaction import find_in, merge_spans
 from reticent.training.batches import Encoder, TokenArray, longest_text
 from reticent.training.plan import MEASURE, NO_TUNING, PUBLIC_MAKING, ROUNDING, SEEDED, noise_deviation
@@ -143,15 +144,16 @@ class SelectivePlan:
     is_local: bool
 
     def __post_init__(self) -> None:
-        norms = (self.clip_norm, self.state_norm, self.noise_multiplier)
-        if not all(0.0 < value < math.inf for value in norms):
-            raise ConfigError("clipping and noise must be positive and finite", found=norms)
+        NORM.require("the norm that clipping holds a record to", self.clip_norm)
+        NORM.require("the norm that clipping holds a state to", self.state_norm)
+        NOISE_MULTIPLIER.require("the noise multiplier", self.noise_multiplier, hint="less is no protection")
         if self.epochs < 1 or self.sensitive_runs < 1:
             raise ConfigError(
                 "selective training needs an epoch and something sensitive",
                 found=f"{self.epochs} epochs, {self.sensitive_runs} sensitive runs",
                 hint="where the policy marks nothing, nothing would be protected",
             )
+        STEPS.require("the number of steps", self.steps, hint="lower --epochs")
         if not 0.0 < self.delta < 1.0 or not 0.0 <= (self.miss_rate or 0.0) <= 1.0:
             raise ConfigError("delta must be in (0, 1) and the miss rate in [0, 1]")
         _ = self.sampler

@@ -24,7 +24,8 @@ from reticent.models import checkpoint
 from reticent.models.device import choose_device
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model, locate
+from reticent.models.loading import load_model
+from reticent.models.location import locate
 from reticent.models.lstm import LSTMConfig, LSTMForCausalLM, register_lstm
 
 _LSTM: Final = "lstm:"
@@ -124,7 +125,14 @@ def _add_lora(module: Any, start: Start, *, base: str) -> Any:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on the orientation of GPT-2's matrices, which peft sets right itself
-        adapted = get_peft_model(module, settings)
+        try:
+            adapted = get_peft_model(module, settings)
+        except ValueError:  # peft knows architectures in which some or all of these maps cannot be adapted
+            raise ModelError(
+                f"{start.source}: LoRA layers do not fit this architecture",
+                found=type(module).__name__,
+                hint="leave --lora-rank out to train all weights; for --method submix give --lora-rank 0",
+            ) from None
     adapted.peft_config["default"].base_model_name_or_path = base
     return adapted
 

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from dataclasses import replace
 
 import pytest
@@ -146,13 +145,10 @@ def test_a_process_that_was_killed_resumes_and_a_finished_one_is_read(tmp_path):
     assert runs == ["[True, False, False]\n", "[True, True, True]\n"]
 
 
-def test_a_finished_experiment_is_rendered_in_seconds(tmp_path):
-    """rdp-fig3-ngram is 60 pieces; the first call of a process hashes the code it composes."""
+def test_a_finished_experiment_computes_nothing_again(tmp_path):
     experiment = experiments()["crt-fig6"]
     reproduce(experiment, course(tmp_path))
-    began = time.perf_counter()
     assert reproduce(experiment, course(tmp_path)).computed == 0
-    assert time.perf_counter() - began < 5.0
 
 
 def test_an_engine_gives_the_same_values_as_this_process(tmp_path):

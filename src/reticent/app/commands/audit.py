@@ -21,6 +21,7 @@ from reticent.app.options import (
 )
 from reticent.app.policies import POLICY_HELP
 from reticent.core.errors import ConfigError
+from reticent.core.ranges import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +127,10 @@ def audit(
         bool, typer.Option("--reveal", help="Write the texts and secrets that were found to revealed.json.")
     ] = False,
     seed: Annotated[
-        int, typer.Option("--seed", help="Seed of samples, so that it can be repeated.", min=0, metavar="N")
+        int,
+        typer.Option(
+            "--seed", help="Seed of samples, so that it can be repeated.", min=0, max=int(SEED.high), metavar="N"
+        ),
     ] = 0,
     text_field: TextField = "text",
     id_field: IdField = "id",
@@ -211,13 +215,18 @@ def _subject(
     remote: "RemoteAccess | None",
 ) -> "Subject":
     """Everything the audit looks at; files first, since they fail sooner than models."""
+    from reticent.app.audit.remote import is_remote
     from reticent.app.audit.subject import find_model, make_subject, open_models
     from reticent.data.canaries import read_key
+    from reticent.models.location import locate
 
     model, base = named
     find_model(model)
     training, held_out = (corpus_at(path, **fields).load() for path in (train, holdout))
     planted = () if canaries is None else read_key(canaries)
+    for name in (model, base):
+        if name is not None and not is_remote(name):
+            locate(name)  # a path that leads nowhere is said before torch is loaded
     opened = open_models(model, base, remote)
     return make_subject(
         opened.model,

@@ -9,6 +9,7 @@ import typer.core
 from reticent.app.console import Output
 from reticent.app.options import AsJson, Relation
 from reticent.core.errors import ConfigError
+from reticent.core.ranges import EPOCHS, EPSILON, NOISE_MULTIPLIER, ORDER, STEPS
 
 if TYPE_CHECKING:
     from reticent.app.bounds import Training
@@ -157,8 +158,7 @@ def extraction(
     from reticent.app.bounds import extraction_bound
 
     output = Output(as_json=as_json)
-    if not order > 1.0:
-        raise ConfigError("--order must be above 1", found=order)
+    ORDER.require("--order", order)
     if not 0.0 <= epsilon < 1e6:
         raise ConfigError("--epsilon must be 0 or more", found=epsilon)
     _require_chance("--delta", delta, zero=False)
@@ -188,19 +188,13 @@ def _training(
         raise ConfigError("--sampling-rate and --steps are both needed")
     _require_chance("--sampling-rate", rate, zero=False)
     _require_chance("--delta", delta, zero=False)
-    if steps < 1:
-        raise ConfigError("--steps must be at least 1", found=steps)
+    STEPS.require("--steps", steps, hint="no training takes more")
     neighbours = Neighbours.ADD_REMOVE if relation is Relation.ADD_REMOVE else Neighbours.REPLACE
     if noise is None:
         assert target is not None
+        EPSILON.require("--target-epsilon", target)
         return calibrated(target, delta=delta, sampling_rate=rate, steps=steps, neighbours=neighbours)
-    if not 0.05 <= noise <= 1e4:
-        raise ConfigError(
-            "--noise-multiplier is out of range",
-            found=noise,
-            expected="0.05 to 10,000",
-            hint="less is no protection",
-        )
+    NOISE_MULTIPLIER.require("--noise-multiplier", noise, hint="less is no protection")
     return Training(noise_multiplier=noise, sampling_rate=rate, steps=steps, delta=delta, neighbours=neighbours)
 
 
@@ -217,8 +211,9 @@ def _schedule(
         assert records is not None
         assert batch is not None
         assert epochs is not None
-        if not (1 <= batch <= records and epochs > 0):
-            raise ConfigError("--batch must be between 1 and --records, and --epochs positive")
+        if not 1 <= batch <= records:
+            raise ConfigError("--batch must be between 1 and --records", found=batch)
+        EPOCHS.require("--epochs", epochs)
         return batch / records, max(1, round(epochs * records / batch))
     raise ConfigError("give --sampling-rate and --steps, or --records, --batch and --epochs")
 

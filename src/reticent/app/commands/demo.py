@@ -9,7 +9,7 @@ import typer
 from reticent.app.console import Output, table
 from reticent.app.demo.extent import Extent
 from reticent.app.options import AsJson
-from reticent.core.errors import ConfigError
+from reticent.core.ranges import SEED
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -42,16 +42,24 @@ def demo(
     scale: Annotated[
         Extent, typer.Option("--scale", help="quick: a minute; normal: minutes; large: an hour or more.")
     ] = Extent.NORMAL,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of corpus and shuffling.", metavar="N", min=0)] = 7,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of corpus and shuffling.", metavar="N", min=0, max=int(SEED.high))
+    ] = 7,
     as_json: AsJson = False,
 ) -> int:
     """The story on generated dialogues: secrets planted, trained on in four ways, asked for, and bounded.
 
     Exit code 1 if a finding refutes a guarantee.
     """
-    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out}: not an empty directory", hint="choose another --out")
     from dataclasses import replace
+
+    from reticent.app.run_directory import RunDirectory
+    from reticent.models.location import locate
+
+    if out is not None:
+        RunDirectory.create(out)  # refuses a folder that holds anything, before the work
+    if model is not None:
+        locate(model)
 
     from reticent.app.demo.scale import Scale
     from reticent.app.demo.telling import STAGES, tell

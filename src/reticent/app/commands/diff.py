@@ -8,12 +8,14 @@ import typer
 
 from reticent.app.console import Output, table
 from reticent.app.options import AsJson, CorpusFormat, IdField, TextField, corpus_at
+from reticent.core.ranges import SEED
 
 if TYPE_CHECKING:
     from reticent.app.update_run import DiffSettings, Known, UpdateStep
     from reticent.auditing.update_findings import FoundPhrase
     from reticent.core.model import LanguageModel
 
+_MOST = 1_000_000  # phrases, or tokens of one
 _MODEL = "Directory, adapter, hub id, run directory or 'embedded'"
 
 
@@ -42,13 +44,18 @@ def diff(
         list[str] | None,
         typer.Option("--then", help="A further snapshot, in order of time. Repeatable.", metavar="MODEL"),
     ] = None,
-    length: Annotated[int, typer.Option("--length", help="Tokens of a phrase.", min=1, metavar="N")] = 5,
+    length: Annotated[int, typer.Option("--length", help="Tokens of a phrase.", min=1, max=_MOST, metavar="N")] = 5,
     width: Annotated[
         int | None,
-        typer.Option("--width", help="Phrases kept at each step of a beam of fixed width.", min=1, metavar="N"),
+        typer.Option(
+            "--width", help="Phrases kept at each step of a beam of fixed width.", min=1, max=_MOST, metavar="N"
+        ),
     ] = None,
     groups: Annotated[
-        int, typer.Option("--groups", help="Parts of the vocabulary that are searched apart.", min=1, metavar="N")
+        int,
+        typer.Option(
+            "--groups", help="Parts of the vocabulary that are searched apart.", min=1, max=_MOST, metavar="N"
+        ),
     ] = 1,
     halving: Annotated[
         bool,
@@ -63,9 +70,13 @@ def diff(
     removed: Annotated[
         bool, typer.Option("--removed", help="Search what the update removed: the roles swapped.")
     ] = False,
-    top: Annotated[int, typer.Option("--top", help="Phrases of each group to report.", min=1, metavar="N")] = 10,
+    top: Annotated[
+        int, typer.Option("--top", help="Phrases of each group to report.", min=1, max=_MOST, metavar="N")
+    ] = 10,
     reveal: Annotated[bool, typer.Option("--reveal", help="Show and write the phrases themselves.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of samples for a null.", min=0, metavar="N")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of samples for a null.", min=0, max=int(SEED.high), metavar="N")
+    ] = 0,
     text_field: TextField = "text",
     id_field: IdField = "id",
     format: CorpusFormat = None,
@@ -119,9 +130,13 @@ def diff(
 def _open(names: Sequence[str]) -> "Iterator[LanguageModel]":
     """The models of these names, each loaded when it is asked for; all are found before."""
     from reticent.app.audit.subject import find_model
-    from reticent.models.loading import load_model
+    from reticent.models.location import locate
 
     places = [find_model(name) for name in names]
+    for place in places:
+        locate(place.source)  # a path that leads nowhere is said before torch is loaded
+    from reticent.models.loading import load_model
+
     return (load_model(place.source, name=name) for name, place in zip(names, places, strict=True))
 
 

@@ -20,6 +20,7 @@ from reticent.app.options import (
     corpus_at,
     randomness_of,
 )
+from reticent.core.ranges import ANSWERS, EPSILON
 
 if TYPE_CHECKING:
     from reticent.app.ensemble_evaluation import Line
@@ -39,9 +40,11 @@ def evaluate(
         str, typer.Option("--epsilon", help="ε, or several with commas between them.", metavar="LIST")
     ] = "8",
     delta: Annotated[float, typer.Option("--delta", help="δ of every mechanism that has one.")] = 1e-5,
-    queries: Annotated[int, typer.Option("--queries", help="Tokens answered within one budget.", min=1)] = 1024,
+    queries: Annotated[
+        int, typer.Option("--queries", help="Tokens answered within one budget.", min=1, max=int(ANSWERS.high))
+    ] = 1024,
     repeats: Annotated[
-        int, typer.Option("--repeats", help="Draws of held-out text; intervals are over them.", min=1)
+        int, typer.Option("--repeats", help="Draws of held-out text; intervals are over them.", min=1, max=1000)
     ] = 3,
     settings_too: Annotated[
         bool,
@@ -54,7 +57,9 @@ def evaluate(
     train: Annotated[
         Path | None, typer.Option("--train", help="Training corpus, which MemFree must know.", metavar="FILE")
     ] = None,
-    max_length: Annotated[int, typer.Option("--max-length", help="Tokens read of a text.", min=1)] = 128,
+    max_length: Annotated[
+        int, typer.Option("--max-length", help="Tokens read of a text.", min=1, max=1_000_000)
+    ] = 128,
     out: Annotated[
         Path | None, typer.Option("--out", help="File to write the JSON document to.", metavar="FILE")
     ] = None,
@@ -69,6 +74,14 @@ def evaluate(
 
     Nothing is charged, so its numbers are covered by no guarantee: do not publish them.
     """
+    from reticent.app.ensemble_manifest import Manifest
+    from reticent.core.document import require_writable
+
+    if out is not None:
+        require_writable(out)
+    fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": owner_field, "format": format}
+    corpus = corpus_at(data, **fields)
+    Manifest.read(run)  # what is no ensemble is said before torch is loaded
     from reticent.app.ensemble_evaluation import (
         EvaluationSettings,
         compare_mechanisms,
@@ -81,8 +94,7 @@ def evaluate(
 
     output = Output(as_json=as_json)
     budgets = _numbers(epsilon)
-    fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": owner_field, "format": format}
-    held_out = corpus_at(data, **fields).load()
+    held_out = corpus.load()
     check_unit(run, Unit(unit.value))
     ensemble = load_ensemble(run)
     index = None if train is None else _index(ensemble.public, corpus_at(train, **fields).load().texts)
@@ -139,8 +151,8 @@ def _numbers(text: str) -> tuple[float, ...]:
         found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
     except ValueError:
         found = ()
-    if not found or not all(0.0 < value < float("inf") for value in found):
-        raise ConfigError("--epsilon needs positive numbers", found=text, expected="8, or 2,8")
+    if not found or not all(EPSILON.low <= value <= EPSILON.high for value in found):
+        raise ConfigError("--epsilon needs positive numbers", found=text, expected=f"8, or 2,8: each {EPSILON}")
     return found
 
 

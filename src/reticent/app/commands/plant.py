@@ -19,6 +19,8 @@ from reticent.app.options import (
 )
 from reticent.data.canaries import CanaryOwner
 
+_MOST_PLANTED = 10_000_000
+
 
 def plant(
     file: Annotated[Path, typer.Argument(help="Corpus to plant in; it is not changed.")],
@@ -46,12 +48,16 @@ def plant(
     as_json: AsJson = False,
 ) -> None:
     """Write a corpus with canaries and the key file that names them. Nobody else may read the key file."""
-    from reticent.core.errors import DataError
+    from reticent.core.errors import ConfigError, DataError
     from reticent.core.secret import CodeSpace
     from reticent.data.canaries import make_canaries, plant_stream, write_key
     from reticent.data.writing import write_corpus
 
     output = Output(as_json=as_json)
+    if count * copies > _MOST_PLANTED:
+        raise ConfigError(
+            "too many canaries", found=f"{count * copies:,} copies in all", expected=f"at most {_MOST_PLANTED:,}"
+        )
     randomness = randomness_of(seed)
     canaries = make_canaries(template, CodeSpace(digits), count=count, copies=copies, randomness=randomness)
     corpus = corpus_at(file, text=text_field, id=id_field, owner=owner_field, format=format, skip_empty=skip_empty)

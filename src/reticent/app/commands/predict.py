@@ -34,7 +34,9 @@ def predict(
     order: Order = None,
     weight_limit: WeightLimit = None,
     ledger: LedgerAddress = None,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens of the answer.", min=1)] = 64,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", help="Tokens of the answer.", min=1, max=1_000_000)
+    ] = 64,
     temperature: Annotated[float, typer.Option("--temperature", help="Inside the accounting.")] = 1.0,
     top_k: Annotated[int | None, typer.Option("--top-k", help="Of the public model's tokens.")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", help="Of the public model's mass.")] = None,
@@ -44,6 +46,9 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Continue a prompt privately. Tokens come from the system's generator, so there is no --seed."""
+    from reticent.app.ensemble_manifest import Manifest
+
+    Manifest.read(run)  # what is no ensemble is said before torch is loaded
     from reticent.app.ensemble_prediction import answering, settings_of
     from reticent.app.run_ledger import LedgerPlace
     from reticent.core.errors import ConfigError

@@ -10,6 +10,7 @@ from reticent.app.console import Output, table
 from reticent.app.experiments.experiment import Scale
 from reticent.app.options import AsJson, EngineChoice, RayAddress, Workers, engine_of
 from reticent.core.errors import ConfigError
+from reticent.core.ranges import SEED
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -29,7 +30,9 @@ def reproduce(
     scale: Annotated[
         Scale, typer.Option("--scale", help="How large: minutes, an hour, or the paper's.")
     ] = Scale.SMALL,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of every piece.", metavar="N", min=0)] = 7,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of every piece.", metavar="N", min=0, max=int(SEED.high))
+    ] = 7,
     pages: Annotated[
         Path | None, typer.Option("--pages", help="Write pages and figures here, not in RUN.", metavar="DIR")
     ] = None,

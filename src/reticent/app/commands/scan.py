@@ -21,6 +21,7 @@ from reticent.app.options import (
     engine_of,
 )
 from reticent.app.policies import POLICY_HELP
+from reticent.core.ranges import PROCESSES
 
 if TYPE_CHECKING:
     from reticent.core.corpus import Policy
@@ -40,7 +41,9 @@ def scan(
             "--compare", help="With --labels: another policy to measure; may be repeated.", metavar="NAME"
         ),
     ] = None,
-    processes: Annotated[int, typer.Option("--processes", help="Processes that look for spans.", min=1)] = 1,
+    processes: Annotated[
+        int, typer.Option("--processes", help="Processes that look for spans.", min=1, max=int(PROCESSES.high))
+    ] = 1,
     cache: Annotated[
         Path | None,
         typer.Option("--cache", help="File that keeps offsets of findings for the next scan.", metavar="FILE"),

@@ -21,6 +21,7 @@ from reticent.app.options import (
     engine_of,
 )
 from reticent.app.policies import POLICY_HELP
+from reticent.core.ranges import PROCESSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,9 @@ def scrub(
         Path | None,
         typer.Option("--offsets", help="Where to write scrubbed and original offsets (JSONL).", metavar="FILE"),
     ] = None,
-    processes: Annotated[int, typer.Option("--processes", help="Processes that look for spans.", min=1)] = 1,
+    processes: Annotated[
+        int, typer.Option("--processes", help="Processes that look for spans.", min=1, max=int(PROCESSES.high))
+    ] = 1,
     cache: Annotated[
         Path | None,
         typer.Option(

@@ -17,6 +17,8 @@ from reticent.app.options import (
     Queries,
     WeightLimit,
 )
+from reticent.core.errors import ConfigError
+from reticent.core.ranges import PROCESSES
 
 if TYPE_CHECKING:
     from reticent.app.server.launching import Serving
@@ -43,7 +45,9 @@ def serve(
     name: Annotated[str | None, typer.Option("--name", help="The model's name; the run's unless given.")] = None,
     host: Annotated[str, typer.Option("--host", help="Address; others than loopback need --keys.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option("--workers", help="Processes that share port and ledger.", min=1)] = 1,
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes that share port and ledger.", min=1, max=int(PROCESSES.high))
+    ] = 1,
     keys: Annotated[
         Path | None, typer.Option("--keys", help="Key file of `reticent keys add`.", metavar="FILE")
     ] = None,
@@ -63,6 +67,8 @@ def serve(
 ) -> int:
     """Answer requests until stopped; every token is charged durably before it is drawn."""
     _require_extra()
+    if not run.is_dir():
+        raise ConfigError(f"{run}: no such folder", hint="give the run directory of a training")
     from reticent.app.run_ledger import LedgerPlace
     from reticent.app.server.launching import log_plainly
     from reticent.app.server.launching import serve as answer

@@ -15,6 +15,7 @@ from reticent.app.options import (
     Relation,
     Seed,
     Workers,
+    corpus_at,
     engine_of,
 )
 from reticent.app.training_config import (
@@ -301,6 +302,9 @@ def _start(
     is_ensemble = config.training.method is Method.SUBMIX
     if not is_ensemble:
         _refuse_engine(engine)
+    if out is None and not dry_run:
+        raise ConfigError("--out is missing", hint="name the run directory to write, or use --dry-run")
+    _look_for(config, None if dry_run or is_follower() else out, dry_run=dry_run)
     if dry_run and is_ensemble:
         from reticent.app import ensemble_run, ensemble_sentences
 
@@ -310,8 +314,7 @@ def _start(
         from reticent.app.training_sentences import show_preview
 
         return show_preview(preview(config), output)
-    if out is None:
-        raise ConfigError("--out is missing", hint="name the run directory to write, or use --dry-run")
+    assert out is not None
     if is_ensemble:
         from reticent.app import ensemble_run, ensemble_sentences
 
@@ -324,6 +327,22 @@ def _start(
     with _Watch(output) as watch:
         result = start(config, out, observe=watch.observe)
     return show_result(result, output)
+
+
+def _look_for(config: TrainConfig, out: Path | None, *, dry_run: bool) -> None:
+    """Everything that the run reads is there and its place is free: said before torch is loaded."""
+    from reticent.app.run_directory import RunDirectory
+    from reticent.models.location import find_local, locate
+
+    data = config.data
+    for path in (data.file, data.holdout, config.training.labelled):
+        if path is not None:
+            fields: dict[str, Any] = {"text": data.text_field, "id": data.id_field, "owner": data.owner_field}
+            corpus_at(Path(path), **fields, format=data.format if path != config.training.labelled else None)
+    if not config.model.source.startswith("lstm:"):
+        _ = find_local(config.model.source) if dry_run else locate(config.model.source)
+    if out is not None:
+        RunDirectory.create(out)
 
 
 def _resume(
@@ -344,6 +363,9 @@ def _resume(
             "--resume goes on with the run as it was planned; nothing about it can be changed",
             hint="give --resume RUN alone, or start another run",
         )
+    from reticent.app.run_directory import RunDirectory
+
+    RunDirectory.open(run)  # said before torch is loaded
     from reticent.app import ensemble_run, ensemble_sentences
     from reticent.app.training_run import resume
     from reticent.app.training_sentences import show_result

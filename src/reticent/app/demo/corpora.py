@@ -16,7 +16,7 @@ from typing import Final
 
 from reticent.app.demo.scale import CUSTOMERS, HOLDOUT, KEY, TARGETS, TRAIN, UTILITY, Scale
 from reticent.core.corpus import Corpus, Record, Span
-from reticent.core.document import write_atomically
+from reticent.core.document import folder_at, write_atomically
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
 from reticent.data.canaries import CanaryOwner, make_canaries, plant, write_key
@@ -56,13 +56,13 @@ def write_corpora(folder: Path, *, seed: int, scale: Scale) -> Corpora:
         _utility(others, scale.answers, randomness.child("utility")),
         canaries,
     )
-    folder.mkdir(parents=True, exist_ok=True)
     named = {TRAIN: train, TARGETS: corpora.targets, HOLDOUT: corpora.holdout, UTILITY: corpora.utility}
-    for name, corpus in named.items():
-        write_corpus(corpus, folder / name)
-    write_key(canaries, folder / KEY)
-    listed = sorted({f"{kind}\t{value}" for kind, value in customer_data(dialogues)})
-    write_atomically(folder / CUSTOMERS, ("\n".join(listed) + "\n").encode("utf8"), mode=0o600)
+    with folder_at(folder):
+        for name, corpus in named.items():
+            write_corpus(corpus, folder / name)
+        write_key(canaries, folder / KEY)
+        listed = sorted({f"{kind}\t{value}" for kind, value in customer_data(dialogues)})
+        write_atomically(folder / CUSTOMERS, ("\n".join(listed) + "\n").encode("utf8"), mode=0o600)
     return corpora
 
 

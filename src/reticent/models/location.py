@@ -1,0 +1,54 @@
+"""Where a model stands: a directory, a GGUF file, or a hub id, which is downloaded. Loads no model and no torch.
+
+A path that leads nowhere is said here, at once, before the libraries that would read it are loaded.
+"""
+
+import re
+from pathlib import Path
+
+from reticent.core.errors import ModelError
+from reticent.models.embedded import EMBEDDED, embedded_model_path
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
+_HUB_IGNORED = ["*/*", "consolidated*"]
+
+
+def locate(source: str | Path) -> Path:
+    """The local directory or GGUF file of a source; a hub id is downloaded, or found in the hub's own cache."""
+    return find_local(source) or _download(str(source))
+
+
+def find_local(source: str | Path) -> Path | None:
+    """The local directory or GGUF file of a source; None for a hub id, which is not looked for.
+
+    The word "embedded" is the public model that ships with the package, unless a folder of that name stands here.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return path
+    if source == EMBEDDED:
+        return embedded_model_path()
+    if path.is_file():
+        if path.suffix.lower() != ".gguf":
+            raise ModelError(f"{path}: not a model", expected="a directory, a .gguf file or a hub id")
+        return path
+    is_hub_id = isinstance(source, str) and _HUB_ID.fullmatch(source) is not None
+    if not is_hub_id or path.suffix.lower() == ".gguf":
+        raise ModelError(f"{path}: no such file or directory", hint="check the path of the model")
+    return None
+
+
+def _download(hub_id: str) -> Path:
+    """The hub's snapshot of a model: configuration, tokenizer, safetensors."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        return Path(snapshot_download(hub_id, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_IGNORED))
+    except (OSError, ValueError, HfHubHTTPError, HFValidationError) as error:
+        raise ModelError(
+            f"'{hub_id}' is no local directory, and the hub could not give it",
+            found=type(error).__name__,
+            hint="check the spelling and the connection, or give the path of a directory with the model",
+        ) from None
