@@ -17,6 +17,7 @@ from reticent.core.randomness import Randomness
 from reticent.data.patterns import PatternPolicy
 from reticent.data.policies import Dictionary, RandomMiss
 from reticent.data.redaction import MASK
+from reticent.training import batches
 from reticent.training.batches import TokenTexts, Units
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.gradient_source import ACCOUNT, PlainGradients, PrivateGradients
@@ -74,13 +75,13 @@ class Spy:
 
     def __init__(self, monkeypatch) -> None:
         self.batches: list[set[int]] = []
-        original = TokenBatch.of_groups.__func__
+        original = batches._batch
 
-        def of_groups(cls, groups, start_token, **more):
-            self.batches.append({int(token) for group in groups for text in group for token in text})
-            return original(cls, groups, start_token, **more)
+        def made(groups, chosen, *more):
+            self.batches.append({int(token) for index in chosen for text in groups[index] for token in text})
+            return original(groups, chosen, *more)
 
-        monkeypatch.setattr(TokenBatch, "of_groups", classmethod(of_groups))
+        monkeypatch.setattr(batches, "_batch", made)
 
 
 def source_of(module, chosen: RedactedPlan, ledger) -> RedactedGradients:

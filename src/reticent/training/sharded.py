@@ -3,7 +3,7 @@
 Every rank stores its part of every parameter, and of the optimiser's state. A block's weights are put together for
 its forward and its backward and let go again. A rank computes whole gradients of its own records, so that the norm
 of a record is complete where the record is: nothing is summed over shards before clipping, and sample, noise and
-ledger are those of `distributed`. What each rank holds whole is the clipped sum, 4 bytes a trained parameter.
+ledger are those of `distributed`. What each rank holds whole is the clipped sum, 8 bytes a trained parameter.
 
 Putting weights together takes all ranks at once. So they go through as many micro-batches each, the ones with fewer
 through empty ones, whose gradient is exactly zero; how many there are follows from the sample alone.
