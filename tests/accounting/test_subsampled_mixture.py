@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from reticent.accounting.mixing_charge import log_mixture
 from reticent.accounting.subsampled_mixture import (
     influence,
     poisson_subsampled_log_moment,
@@ -16,6 +15,7 @@ from reticent.accounting.subsampled_mixture import (
 from reticent.core.divergence import log_moment, log_normalise, symmetric_renyi_divergence
 from reticent.core.event import SubsampledMixture
 from reticent.core.guarantee import Neighbours
+from tests.accounting.mixing_oracles import log_mixture
 
 
 def released(mixed, public, rate):

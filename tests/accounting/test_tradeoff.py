@@ -117,3 +117,15 @@ def test_the_area_bound_lies_above_every_concave_curve_through_the_nodes() -> No
 def test_an_impossible_rate_is_refused() -> None:
     with pytest.raises(ValueError):
         true_positive_rate_ceiling(guarantee(1.0), 1.2)
+
+
+@pytest.mark.parametrize("points", [{"renyi": ((2.0, math.nan),)}, {"profile": ((math.nan, 0.1),)}])
+@pytest.mark.parametrize(
+    "ceiling", [advantage_ceiling, auc_ceiling, lambda of: true_positive_rate_ceiling(of, 0.1)]
+)
+def test_no_ceiling_follows_from_a_point_that_is_not_a_number(ceiling, points) -> None:
+    broken = guarantee()
+    for name, value in points.items():
+        object.__setattr__(broken, name, value)  # past the guarantee's own check
+    with pytest.raises(ValueError, match="found"):
+        ceiling(broken)

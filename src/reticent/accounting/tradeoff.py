@@ -40,7 +40,7 @@ def log_chance_ceilings(guarantee: Guarantee, log_p0: Floats, *, copies: int = 1
         least = np.minimum(least, log_probability_bounds(log_p0, epsilon, delta=delta, copies=copies))
     if copies > 1:
         return least
-    renyi = [(order, epsilon) for order, epsilon in guarantee.renyi_points if math.isfinite(epsilon)]
+    renyi = [(order, epsilon) for order, epsilon in guarantee.renyi_points if epsilon != math.inf]
     if not renyi:
         return least
     possible = np.isfinite(log_p0)
