@@ -143,9 +143,9 @@ def test_a_guarantee_with_a_point_that_is_none_is_refused(broken):
         "renyi": ((math.inf, 1.0), (2.0, math.inf)),
     }
     document = Guarantee(**whole).to_json()
-    with pytest.raises(ValueError, match="epsilon|order|delta"):
+    with pytest.raises(ValueError, match=r"epsilon|order|delta"):
         Guarantee(**{**whole, **broken})
     for name, points in broken.items():  # read from a file
         document[name] = [list(point) for point in points] if isinstance(points, tuple) else points
-    with pytest.raises(ValueError, match="epsilon|order|delta"):
+    with pytest.raises(ValueError, match=r"epsilon|order|delta"):
         Guarantee.from_json(document)

@@ -71,11 +71,6 @@ def true_positive_rate_ceiling(guarantee: Guarantee, fpr: float) -> float:
     return math.exp(float(log_chance_ceilings(guarantee, np.array([log_fpr]))[0]))
 
 
-def fnr_floor(guarantee: Guarantee, fpr: float) -> float:
-    """f(fpr): the least false-negative rate that any test has at false-positive rate `fpr`."""
-    return 1.0 - true_positive_rate_ceiling(guarantee, fpr)
-
-
 def advantage_ceiling(guarantee: Guarantee) -> float:
     """Greatest true-positive minus false-positive rate, the total variation, that the guarantee allows.
 
