@@ -71,7 +71,7 @@ def _log1p(m: float, g: float, inverse: float) -> float:
     p = p * w + 1.0 / 7
     p = p * w + 1.0 / 5
     p = p * w + 1.0 / 3
-    of_g = whole * _LN2_HIGH + (2.0 * s + (2.0 * s * w * p + whole * _LN2_LOW))
+    of_g: float = whole * _LN2_HIGH + (2.0 * s + (2.0 * s * w * p + whole * _LN2_LOW))
     # What was lost when 1 was added to a small m.
     return of_g + ((m - (g - 1.0)) * inverse if abs(m) < 0.5 else 0.0)
 
@@ -95,7 +95,7 @@ def _exp_less(x: float, one: float) -> float:
     p = p * r + 1.0 / 6.0
     p = p * r + 0.5
     p = p * r + 1.0
-    scale = _from_bits((_bits(rounded) << 52) + _ONE_BITS)  # 2^whole
+    scale: float = _from_bits((_bits(rounded) << 52) + _ONE_BITS)  # 2^whole
     return scale * (p * r) + (scale - one)
 
 
