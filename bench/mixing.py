@@ -22,15 +22,15 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-
-from reticent.accounting.ledger import SqliteLedger
-from reticent.accounting.mixing_charge import (
-    filtered_charges,
+from tests.accounting.mixing_oracles import (
     fixed_mixture,
     log_mixture,
-    submix_charges,
+    slow_filtered_charges,
+    slow_submix_charges,
     submix_mixture,
 )
+
+from reticent.accounting.ledger import SqliteLedger
 from reticent.accounting.mixing_curves import Pull
 from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
 from reticent.core.model import Floats
@@ -93,7 +93,7 @@ def naive_submix_f(rows: Floats, mechanism: SubMixF, remaining: float) -> Floats
 
         def charge(weight: float, row: Floats = rows[1 + part]) -> float:
             setting = {"order": order, "parts": PARTS, "weight_limit": WEIGHT_LIMIT}
-            return float(filtered_charges(row, rows[0], weight, **setting))  # type: ignore[arg-type]
+            return float(slow_filtered_charges(row, rows[0], weight, **setting))  # type: ignore[arg-type]
 
         weights[part] = bisect(charge, HASTE * remaining / TARGET.answers, WEIGHT_LIMIT)
         charge(weights[part])
@@ -111,7 +111,7 @@ def naive_submix(rows: Floats, mechanism: SubMix) -> Floats:
 
         weights[part] = bisect(divergence, mechanism.leakage, 1.0)
     means = np.logaddexp(rows[1::2], rows[2::2]) - np.log(2.0)
-    submix_charges(means, rows[0], weights, order=order, common=True)
+    slow_submix_charges(means, rows[0], weights, order=order, common=True)
     return np.exp(submix_mixture(means, rows[0], weights, common=True))
 
 

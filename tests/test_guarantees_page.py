@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from reticent.accounting.confidentiality import group_of_secrets, missed_secret
 from reticent.accounting.curve import renyi_epsilon
-from reticent.accounting.mixing_charge import submix_charges
+from reticent.accounting.mixing_charge import leave_one_out_charges
 from reticent.accounting.noisy_vote import likely_outcome_epsilon, log_outcome_chances, log_upset_chance
 from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
 from reticent.core.event import ConcentratedRelease, ExponentialSampling, Laplace, NoisyVote
@@ -227,8 +227,8 @@ def gaussian_dp_epsilon():
 
 def charge_over_beta():
     """Three parts whose halves agree, so that every λ is 1: the third part's charge in units of β = ε/B."""
-    parts, public = np.log([[0.97, 0.03], [0.97, 0.03], [0.03, 0.97]]), np.log([0.5, 0.5])
-    return submix_charges(parts, public, np.ones(3), order=2.0, common=True)[2] / (2.0 / 1024)
+    parts, public = np.array([[0.97, 0.03], [0.97, 0.03], [0.03, 0.97]]), np.array([0.5, 0.5])
+    return leave_one_out_charges(parts, public, np.ones(3), order=2.0, common=True)[2] / (2.0 / 1024)
 
 
 def tempered(temperature):

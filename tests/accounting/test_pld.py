@@ -18,7 +18,6 @@ from reticent.accounting.hockey_stick import Direction, loss_range, step_delta
 from reticent.accounting.pld import (
     PrivacyProfile,
     has_privacy_profile,
-    pld_delta,
     pld_epsilon,
     privacy_profile,
 )
@@ -41,6 +40,11 @@ THEIRS = {
     Direction.ADD: privacy_loss_mechanism.AdjacencyType.ADD,
     Direction.REPLACE: privacy_loss_mechanism.AdjacencyType.REPLACE,
 }
+
+
+def pld_delta(event, *, epsilon, neighbours):
+    """δ at `epsilon` by privacy loss distributions."""
+    return privacy_profile(event, neighbours).delta(epsilon)
 
 
 def density(x: float, mean: float, *, noise: float, rate: float) -> float:

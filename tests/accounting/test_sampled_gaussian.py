@@ -7,6 +7,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reticent.accounting import sampled_gaussian
 from reticent.accounting.sampled_gaussian import sampled_gaussian_epsilon
@@ -134,3 +136,50 @@ def test_replace_one_sees_the_far_peak_of_high_orders_and_rates(noise: float, ra
     exact = (np.logaddexp.reduce(order * worlds[0] + (1 - order) * worlds[1]) + math.log(noise / 64)) / (order - 1)
     found = sampled_gaussian_epsilon(noise, rate, order=order, neighbours=Neighbours.REPLACE)
     assert found == pytest.approx(exact, rel=1e-6)
+
+
+SMALL_NOISE = [(0.06, 1e-3, 1.01), (0.1, 0.2, 1.05), (0.05, 1e-3, 2.0), (0.08, 1e-4, 3.0), (0.03, 1e-3, 1.01)]
+
+
+@pytest.mark.parametrize(("noise", "rate", "order"), SMALL_NOISE)
+def test_small_noise_equals_arbitrary_precision(noise: float, rate: float, order: float) -> None:
+    assert price(noise, rate, order) == pytest.approx(sampled_gaussian_divergence(noise, rate, order), rel=1e-9)
+    found = sampled_gaussian_epsilon(noise, rate, order=order, neighbours=Neighbours.REPLACE)
+    assert found == pytest.approx(replace_one_divergence(noise, rate, order), rel=1e-9)
+
+
+def test_a_quadrature_that_leaves_out_a_bump_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Twin: nodes only where P^a Q^(1−a) is large. Q's bump at −1 is not there, and with it q (a − 1) of the sum.
+    exact = replace_one_divergence(0.06, 1e-3, 1.01)
+    monkeypatch.setattr(sampled_gaussian, "_means", lambda *_: ())
+    sampled_gaussian_epsilon.cache_clear()
+    twin = sampled_gaussian_epsilon(0.06, 1e-3, order=1.01, neighbours=Neighbours.REPLACE)
+    sampled_gaussian_epsilon.cache_clear()
+    assert twin < exact * (1 - 3e-3)
+
+
+def wide_sum(noise: float, rate: float, order: float, neighbours: Neighbours) -> float:
+    """(a − 1) D_a by one plain sum in log space over everything between and beyond all means and peaks."""
+    x = np.arange(-1.0 - 15 * noise, 2 * order + 15 * noise, noise**2 / 8)
+    centre = -0.5 * (x / noise) ** 2 + math.log(noise / 8 / math.sqrt(2 * math.pi))
+
+    def world(mean: float) -> np.ndarray:
+        return np.logaddexp(math.log1p(-rate), math.log(rate) + (mean * x - 0.5) / noise**2) + centre
+
+    log_q = centre if neighbours is Neighbours.ADD_REMOVE else world(-1.0)
+    return float(np.logaddexp.reduce(order * world(1.0) + (1 - order) * log_q))
+
+
+@given(
+    noise=st.floats(0.02, 0.3),
+    log_rate=st.floats(math.log(1e-5), math.log(0.9)),
+    order=st.one_of(st.floats(1.001, 4.0), st.integers(2, 6).map(float)),
+    neighbours=st.sampled_from([Neighbours.ADD_REMOVE, Neighbours.REPLACE]),
+)
+@settings(max_examples=60, deadline=None)
+def test_small_noise_is_never_priced_below_the_truth(
+    noise: float, log_rate: float, order: float, neighbours: Neighbours
+) -> None:
+    rate = math.exp(log_rate)
+    found = sampled_gaussian_epsilon(noise, rate, order=order, neighbours=neighbours) * (order - 1)
+    assert found == pytest.approx(wide_sum(noise, rate, order, neighbours), rel=1e-9, abs=1e-11)

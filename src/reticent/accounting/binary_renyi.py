@@ -24,6 +24,14 @@ _RESOLUTION = 1e-10  # of the logarithm that is returned
 _SECTIONS = 64  # one call on 64 points costs little more than one on 2
 
 
+def _check(order: float, epsilon: float) -> None:
+    """Refuse what is no Rényi point; also NaN, of which nothing would follow."""
+    if not order > 1.0:
+        raise ValueError(f"a Rényi order must be above 1, found {order}")
+    if not epsilon >= 0.0:
+        raise ValueError(f"a divergence is at least 0, found {epsilon}")
+
+
 def largest_log_probability(log_p0: float, order: float, *, epsilon: float) -> float:
     """log p1 of the greatest p1 that (order, epsilon) allows an event of chance p0, rounded up; at most 0.
 
@@ -41,8 +49,7 @@ def largest_log_probabilities(log_p0: Floats, order: float, *, epsilon: float) -
     log_p0 = np.asarray(log_p0, dtype=np.float64)
     if not (log_p0 <= 0.0).all():
         raise ValueError("log p0 must be at most 0")
-    if epsilon < 0.0:
-        raise ValueError(f"a divergence is at least 0, found {epsilon}")
+    _check(order, epsilon)
     if epsilon == math.inf:
         return np.zeros_like(log_p0)
     if order == math.inf:
@@ -63,6 +70,7 @@ def largest_advantage(order: float, *, epsilon: float) -> float:
     Guarantee: the set of allowed (p0, p1) is convex and symmetric under (p0, p1) → (1 − p1, 1 − p0), so the
     greatest difference is reached where p0 = 1 − p1.
     """
+    _check(order, epsilon)
     if epsilon == math.inf:
         return 1.0
     if order == math.inf:

@@ -1,4 +1,4 @@
-"""What one token of SubMix or SubMix-F costs each part: pure functions on float64 log-probabilities.
+"""What one token of SubMix or SubMix-F costs each part: pure functions on float64 pmfs.
 
 SubMix (Ginart et al. 2022, Algorithm 2) mixes k parts h_i with the public model r and charges part i the
 symmetric Rényi divergence between the mixture and the mixture without it. That number is the divergence this
@@ -15,63 +15,16 @@ Proof: every other p_j ≥ (1−λmax) r, so the mixture without part i is w r +
 w G_i + (1−w) S for the same pmf S; I_a is jointly convex and I_a(S‖S) = 1. The charge does not depend on the
 other parts, hence each part has a Rényi filter of its own (Feldman and Zrnic 2021).
 
-Does not choose λ, sample, or keep count. Rows must be log-pmfs; the Rényi divergence itself is core's.
+I_a is that of `reticent.core.divergence`, computed by compiled loops (`mixing_curves` chooses which). Does not
+choose λ, sample, or keep count. Rows must be pmfs of float64 that sum to 1 within its rounding.
 """
 
+import math
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from reticent.core.divergence import log_moment, symmetric_renyi_divergence
-
-Floats = NDArray[np.float64]
-
-
-def log_mixture(log_p: ArrayLike, log_q: ArrayLike, weight: ArrayLike) -> Floats:
-    """log(λ P + (1−λ) Q) of log-pmfs [..., V] with weights [...] in [0, 1]."""
-    share = np.asarray(weight, dtype=np.float64)[..., None]
-    if not ((share >= 0.0) & (share <= 1.0)).all():
-        raise ValueError("mixing weights must lie in [0, 1]")
-    with np.errstate(divide="ignore"):
-        first, second = np.log(share), np.log1p(-share)
-    return np.asarray(np.logaddexp(first + np.asarray(log_p, np.float64), second + np.asarray(log_q, np.float64)))
-
-
-def submix_mixture(log_parts: ArrayLike, log_public: ArrayLike, weights: ArrayLike, *, common: bool) -> Floats:
-    """log h [V]: what SubMix samples from, of parts [k, V], the public model [V] and weights λ_i [k].
-
-    `common` mixes with the mean λ* (the paper's Algorithm 2); otherwise each part with its own λ_i (its figure).
-    No parts at all (k = 0) leaves the public model.
-    """
-    parts, public, shares = _checked(log_parts, log_public, weights)
-    if len(shares) == 0:
-        return public
-    if common:
-        return log_mixture(_log_mean(parts), public, shares.mean())
-    return _log_mean(log_mixture(parts, public[None, :], shares))
-
-
-def submix_charges(
-    log_parts: ArrayLike, log_public: ArrayLike, weights: ArrayLike, *, order: float, common: bool
-) -> Floats:
-    """Charge of each part [k]: D_a^sym between the mixture and the mixture of the other k−1 parts.
-
-    Guarantee: the Rényi divergence, in the worse direction, that releasing one token of `submix_mixture` has
-    against the same release with part i removed from the partition, for these very parts and this context.
-    With one part, removal leaves the public model. Nothing is promised for other data.
-    """
-    parts, public, shares = _checked(log_parts, log_public, weights)
-    mixture = submix_mixture(parts, public, shares, common=common)  # [V]
-    charges = np.empty(len(shares))
-    for i in range(len(shares)):
-        rest = np.arange(len(shares)) != i
-        without = submix_mixture(parts[rest], public, shares[rest], common=common)  # [V]
-        charges[i] = float(symmetric_renyi_divergence(mixture, without, order))
-    return charges
-
-
-def fixed_mixture(log_parts: ArrayLike, log_public: ArrayLike, weights: ArrayLike) -> Floats:
-    """log h [V] of SubMix-F: (1/k) Σ λ_i h_i + (1−λ_i) r. A part that is spent or removed has weight 0."""
-    return submix_mixture(log_parts, log_public, weights, common=False)
+from reticent.accounting.mixing_curves import Floats, Pull, greatest_log_ratios, pair_log_excesses
+from reticent.accounting.vocabulary_loops import PartRows
 
 
 def common_share(parts: int, weight_limit: float) -> float:
@@ -83,52 +36,75 @@ def common_share(parts: int, weight_limit: float) -> float:
     return 1.0 / parts + (1.0 - 1.0 / parts) * (1.0 - weight_limit)
 
 
-def filtered_charges(
-    log_parts: ArrayLike,
-    log_public: ArrayLike,
-    weights: ArrayLike,
-    *,
-    order: float,
-    parts: int,
-    weight_limit: float,
-) -> Floats:
-    """SubMix-F's charge of each row [...] of `log_parts` [..., V] at weights λ [...] in an ensemble of `parts`.
+def filtered_charges(pull: Pull, weights: Floats, *, parts: int, weight_limit: float) -> Floats:
+    """SubMix-F's charge of each part [k] at weights λ [k] in an ensemble of `parts`, at any order in (1, ∞].
 
-    Guarantee: an upper bound, whatever the other parts hold, on the symmetric D_a between one token of
-    `fixed_mixture` and the same with this part replaced by the public model, as long as every part keeps
-    λ ≤ `weight_limit`. It depends on this part, the public model and the context alone, so charges add up under a
-    per-part filter into an ordinary (a, ε) Rényi guarantee at part level.
+    Guarantee: an upper bound, whatever the other parts hold, on the symmetric D_a between one token of SubMix-F and
+    the same with this part replaced by the public model, as long as every part keeps λ ≤ `weight_limit`. It depends
+    on this part, the public model and the context alone, so charges add up under a per-part filter into an ordinary
+    (a, ε) Rényi guarantee at part level. At order ∞ it is the greatest |log(G_i/r)|: for the S of the proof
+    (wG + (1−w)S)/(wr + (1−w)S) never leaves the interval of G/r and 1.
     """
     share = common_share(parts, weight_limit)
-    weight = np.asarray(weights, dtype=np.float64)
-    if not ((weight >= 0.0) & (weight <= weight_limit)).all():
+    if not ((weights >= 0.0) & (weights <= weight_limit)).all():
         raise ValueError(f"mixing weights must lie in [0, {weight_limit}]")
-    public = np.asarray(log_public, dtype=np.float64)
-    shifted = log_mixture(log_parts, public, weight / (parts * share))  # log G_i, [..., V]
-    worse = np.maximum(log_moment(shifted, public, order), log_moment(public, shifted, order))
-    return np.asarray(_diluted(worse, share) / (order - 1.0))
+    theta = weights / (parts * share)
+    if pull.order == math.inf:
+        return pull.greatest_log_ratio(theta)
+    return _nats(pull.log_excess(theta) + math.log(share), pull.order)
 
 
-def _diluted(log_excess: Floats, share: float) -> Floats:
-    """log(w e^m + 1 − w), exact both for tiny m and where e^m overflows."""
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        near = np.log1p(share * np.expm1(np.minimum(log_excess, 1.0)))
-        far = np.logaddexp(np.log(share) + log_excess, np.log1p(-share))
-    return np.asarray(np.where(log_excess < 1.0, near, far))
+def leave_one_out_charges(parts: Floats, public: Floats, weights: Floats, *, order: float, common: bool) -> Floats:
+    """Algorithm 2's charge of each part [k], from pmfs [k, V] and weights λ [k]: D_a^sym of the mixture without it.
+
+    Guarantee: the Rényi divergence, in the worse direction, that releasing one token of `mixture_pmf` has against
+    the same release with part i removed from the partition, for these very parts and this context, at any order
+    in (1, ∞]. With one part, removal leaves the public model. Nothing is promised for other data.
+    """
+    mixture = mixture_pmf(parts, public, weights, common=common)  # [V]
+    of_parts, of_public = _shares_without(weights, common=common)  # [k, k], [k]
+    rows, r = PartRows.of(parts), public[None]
+    pairs = zip(of_parts, of_public, strict=True)
+    without = np.concatenate([rows.mixed(each[None], r, np.array([rest])) for each, rest in pairs])  # [k, V]
+    return symmetric_divergence(mixture[None], without, order)
 
 
-def _log_mean(rows: Floats) -> Floats:
-    """log of the mean pmf of log-pmfs [k, V], as [V]."""
-    return np.asarray(np.logaddexp.reduce(rows, axis=0) - np.log(len(rows)))
+def symmetric_divergence(p: Floats, q: Floats, order: float) -> Floats:
+    """The greater of D_a(P‖Q) and D_a(Q‖P) of pmfs p [m, V], or one [1, V] for all, and q [m, V], as [m].
+
+    Guarantee: equals core's symmetric Rényi divergence to float64's precision; +inf where supports differ.
+    """
+    if order == math.inf:
+        return greatest_log_ratios(p, q)
+    return _nats(pair_log_excesses(p, q, order).max(axis=0), order)
 
 
-def _checked(log_parts: ArrayLike, log_public: ArrayLike, weights: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """The three arrays in float64, with shapes [k, V], [V] and [k]."""
-    parts = np.asarray(log_parts, dtype=np.float64)
-    public = np.asarray(log_public, dtype=np.float64)
-    shares = np.asarray(weights, dtype=np.float64)
-    if public.ndim != 1 or parts.ndim != 2 or parts.shape != (len(shares), len(public)):
-        raise ValueError(
-            f"need parts [k, V], public [V], weights [k]; found {parts.shape}, {public.shape}, {shares.shape}"
-        )
-    return parts, public, shares
+def _nats(log_excess: Floats, order: float) -> Floats:
+    """D_a = log(1 + E)/(a−1), exact both for a tiny excess and where it overflows."""
+    return np.asarray(np.logaddexp(0.0, log_excess) / (order - 1.0))
+
+
+def _shares_without(weights: Floats, *, common: bool) -> tuple[Floats, Floats]:
+    """What each part [k, k] and the public model [k] have of the mixture without part i, i = 1..k.
+
+    No share is negative and its own is 0: taking a part out of the sum of all would cancel where it dominates.
+    """
+    count = len(weights)
+    if count == 1:
+        return np.zeros((1, 1)), np.ones(1)
+    others = (1.0 - np.eye(count)) / (count - 1)
+    mean = others @ weights  # [k], of the weights of the others
+    return others * (mean[:, None] if common else weights), 1.0 - mean
+
+
+def mixture_pmf(parts: Floats | PartRows, public: Floats, weights: Floats, *, common: bool) -> Floats:
+    """(1/k) Σ λ_i h_i + (1−λ_i) r as pmfs [..., V], of parts [..., k, V], public [..., V] and weights [..., k].
+
+    `common` mixes the mean of the parts with the mean weight. `...` is nothing for one text, or n.
+    """
+    rows = parts if isinstance(parts, PartRows) else PartRows.of(parts)
+    count = weights.shape[-1]
+    of_texts = weights.reshape(-1, count)  # [n, k]
+    mean = of_texts.mean(axis=1)  # [n]
+    shares = np.repeat(mean[:, None], count, axis=1) if common else of_texts
+    return rows.mixed(shares / count, public.reshape(len(mean), -1), 1.0 - mean).reshape(public.shape)

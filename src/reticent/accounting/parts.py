@@ -45,14 +45,6 @@ def group_point(order: float, epsilon: float, *, group: int) -> tuple[float, flo
     return 1.0 + 1.0 / growth, epsilon * (order - 1.0) * growth
 
 
-def group_kl(order: float, epsilon: float, *, group: int) -> float:
-    """Upper bound in nats on the KL divergence between worlds that differ in `group` units: ε_κ above.
-
-    Guarantee: a function of one (order, epsilon) alone, so not the least over a whole curve.
-    """
-    return group_point(order, epsilon, group=group)[1]
-
-
 def owner_point(order: float, epsilon: float) -> tuple[float, float]:
     """(order, epsilon) for changing one owner's text, from the same for removing that owner's part.
 

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 _Logs = Callable[[Floats], tuple[Floats, Floats]]
 
 _LOG_ERROR = 65.0  # the rule's error is e^-65 of the whole; the excess over 1 that matters is rarely below e^-30
-_REACH = 14.0  # standard deviations beyond the outermost mean: e^-98 of the mass is left out
+_REACH = 14.0  # standard deviations on either side of a mean: e^-98 of its mass is left out
 _UNDERFLOW = -650.0  # logarithms below this are not trusted to survive exp
 _DROP = 90.0  # parts of the integrand e^-90 below its peak are not summed
 
@@ -83,17 +83,23 @@ def _moment(
             centre + _log_ratio(x, lower, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate),
         )
 
-    spacing = 1.0 / (0.125 + _LOG_ERROR / (math.pi * noise_multiplier) ** 2)
-    low, high = _support(logs, noise_multiplier=noise_multiplier, order=order)
-    x = spacing * np.arange(math.floor(low / spacing), math.ceil(high / spacing) + 1, dtype=np.float64)  # [n]
+    x, spacing = _nodes(logs, _means(upper, lower), noise_multiplier=noise_multiplier, order=order)
     log_weight = math.log(spacing / (noise_multiplier * math.sqrt(2.0 * math.pi)))
     log_p, log_q = (world + log_weight for world in logs(x))
-    # Where Q itself underflows, P^a Q^(1−a) may still be the greatest term: those nodes are summed in log space.
-    # The centred sum would subtract Q and aP from them, both negligible unless σ < 0.03, where leaving them in is
-    # safe.
+    powers = order * log_p + (1.0 - order) * log_q
+    plain = float(np.logaddexp.reduce(powers))
+    if plain > math.log(2.0):
+        return plain
+    # Near 1 the moment is summed centred. Where Q itself underflows, its terms come from logarithms.
     far = log_q < _UNDERFLOW
-    bulk = float(log_moment(log_p[~far], log_q[~far], order)) if not far.all() else 0.0
-    return float(np.logaddexp.reduce(order * log_p[far] + (1.0 - order) * log_q[far], initial=bulk))
+    excess = math.expm1(float(log_moment(log_p[~far], log_q[~far], order))) if not far.all() else 0.0
+    excess += float((np.exp(powers[far]) - order * np.exp(log_p[far])).sum())
+    return math.log1p(max(0.0, excess))
+
+
+def _means(upper: float, lower: float | None) -> tuple[float, ...]:
+    """Where P and Q have their bumps: also those that P^a Q^(1−a) hardly sees count in the centred sum."""
+    return (0.0, upper) if lower is None else (lower, 0.0, upper)
 
 
 def _log_ratio(x: Floats, mean: float | None, *, noise_multiplier: float, sampling_rate: float) -> Floats:
@@ -108,10 +114,19 @@ def _log_ratio(x: Floats, mean: float | None, *, noise_multiplier: float, sampli
     return np.asarray(np.where(exponent < 1.0, near, far))
 
 
-def _support(logs: _Logs, *, noise_multiplier: float, order: float) -> tuple[float, float]:
-    """Ends of the region outside which P^a Q^(1−a), P and Q are all negligible beside their greatest value."""
-    reach = _REACH * noise_multiplier + 1.0
-    far = reach + 2.0 * order  # replacing one puts the peak as far out as 2a − 1
+def _nodes(logs: _Logs, means: tuple[float, ...], *, noise_multiplier: float, order: float) -> tuple[Floats, float]:
+    """Multiples of a spacing outside which P^a Q^(1−a), P and Q are all negligible, and that spacing."""
+    spacing = 1.0 / (0.125 + _LOG_ERROR / (math.pi * noise_multiplier) ** 2)
+    reach = _REACH * noise_multiplier
+    windows = [_peak(logs, noise_multiplier=noise_multiplier, order=order)]
+    windows += [(mean - reach, mean + reach) for mean in means]
+    places = [np.arange(math.floor(low / spacing), math.ceil(high / spacing) + 1) for low, high in windows]
+    return spacing * np.unique(np.concatenate(places)).astype(np.float64), spacing
+
+
+def _peak(logs: _Logs, *, noise_multiplier: float, order: float) -> tuple[float, float]:
+    """Ends of the region outside which P^a Q^(1−a) is negligible beside its greatest value."""
+    far = _REACH * noise_multiplier + 1.0 + 2.0 * order  # replacing one puts the peak as far out as 2a − 1
     coarse = np.arange(-far, far, noise_multiplier / 2.0)  # [n]
     log_p, log_q = logs(coarse)
     size = order * log_p + (1.0 - order) * log_q

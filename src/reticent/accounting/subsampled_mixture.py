@@ -3,7 +3,7 @@
 The mechanism (Flemings, Razaviyayn and Annavaram 2024): each of N models is drawn with chance p, independently;
 p_i = λ_i h_i + (1−λ_i) r with the largest λ_i such that D_a^sym(p_i‖r) ≤ βa; the drawn p_i are averaged (none: r).
 
-**Printed price**, `published_epsilon`: log((N−1+exp((a−1)·4βa))/N)/(a−1), and its Poisson-subsampled bound. It
+**Printed price** (in the tests): log((N−1+exp((a−1)·4βa))/N)/(a−1), and its Poisson-subsampled bound. It
 rests on "p and q within βa of r at order a are within 4βa of each other at order a". That holds if the radius holds
 at every order, but PMixED fixes it at one, and there it is false: r(y) = x, p(y) = √(xC), q(y) = x²/C with
 C = e^{2β}−1 are within 2β at order 2, while I_2(p‖q) ≈ C²/x is unbounded as x → 0. So it is no guarantee for a
@@ -64,17 +64,6 @@ def influence(event: SubsampledMixture) -> float:
     if event.sampling_rate == 1.0:
         return 1.0 / event.models
     return -math.expm1(event.models * math.log1p(-event.sampling_rate)) / event.models
-
-
-def published_epsilon(event: SubsampledMixture, order: float) -> float:
-    """The price as PMixED prints it, for reproducing its comparisons. Not a guarantee: see above."""
-    if order > event.order:
-        return math.inf
-    whole = order if event.sampling_rate == 1.0 else math.ceil(order)
-    base = _convex_epsilon(1.0 / event.models, 4.0 * event.beta * event.order, whole)
-    if event.sampling_rate == 1.0:
-        return base
-    return poisson_subsampled_log_moment(event.sampling_rate, base, order=int(whole)) / (whole - 1.0)
 
 
 def poisson_subsampled_log_moment(rate: float, epsilon: float, *, order: int) -> float:

@@ -40,7 +40,7 @@ def log_chance_ceilings(guarantee: Guarantee, log_p0: Floats, *, copies: int = 1
         least = np.minimum(least, log_probability_bounds(log_p0, epsilon, delta=delta, copies=copies))
     if copies > 1:
         return least
-    renyi = [(order, epsilon) for order, epsilon in guarantee.renyi_points if math.isfinite(epsilon)]
+    renyi = [(order, epsilon) for order, epsilon in guarantee.renyi_points if epsilon != math.inf]
     if not renyi:
         return least
     possible = np.isfinite(log_p0)
@@ -69,11 +69,6 @@ def true_positive_rate_ceiling(guarantee: Guarantee, fpr: float) -> float:
         raise ValueError(f"a false-positive rate is in [0, 1], found {fpr}")
     log_fpr = math.log(fpr) if fpr > 0.0 else -math.inf
     return math.exp(float(log_chance_ceilings(guarantee, np.array([log_fpr]))[0]))
-
-
-def fnr_floor(guarantee: Guarantee, fpr: float) -> float:
-    """f(fpr): the least false-negative rate that any test has at false-positive rate `fpr`."""
-    return 1.0 - true_positive_rate_ceiling(guarantee, fpr)
 
 
 def advantage_ceiling(guarantee: Guarantee) -> float:

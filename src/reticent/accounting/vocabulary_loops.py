@@ -2,11 +2,12 @@
 
 Numpy goes over an array once an operation. Here a token's numbers stay in registers from the division to the last
 sum, which is several times as fast (`bench/mixing.py`), needs no space to work in and lets other threads run.
-Each order has a loop of its own, in which all its powers are written out; compiling it takes half a second.
+Each small whole order has a loop of its own, in which all its powers are written out; compiling it takes half a
+second. Other orders share the loops of `power_loops`.
 
 Every token takes the same instructions: nothing branches on a chance. Sums may be taken in any order, but numbers
 that are infinite or not numbers stay so. Arrays are float64 and contiguous; pmfs of the public model are positive.
-Does not know what the sums mean: see `mixing_curves` and `mixing_excess`.
+Does not know what the sums mean: see `mixing_curves`.
 """
 
 from collections.abc import Callable
@@ -27,12 +28,16 @@ _BLOCK = 512  # numbers whose sum is taken by itself, so that the error of a lon
 _MOMENTS = 3  # at once
 
 
-def compiled(*, reorders: bool = True) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """The function as machine code that holds no lock; `reorders` where sums and products may come in any order."""
+def compiled(*, reorders: bool = True, inlined: bool = False) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """The function as machine code that holds no lock; `reorders` where sums and products may come in any order.
+
+    `inlined` copies it, with its caller's licence to reorder, into the caller.
+    """
     # No "nnan" and no "ninf": what overflows must be seen to overflow. No cache=True: numba's files say nothing of
     # what is in them, and after a crash, or two processes at once, the loop of one order is run for another.
     flags = {"contract", "nsz"} | ({"reassoc"} if reorders else set())
-    found = numba.njit(nogil=True, error_model="numpy", fastmath=flags)
+    inline = "always" if inlined else "never"
+    found = numba.njit(nogil=True, error_model="numpy", fastmath=flags, inline=inline)
     return cast("Callable[[Callable[_P, _R]], Callable[_P, _R]]", found)
 
 
@@ -197,86 +202,4 @@ def reverse_sums(
     found = np.empty((2, parts.scale.size))
     loop = _reverse_at(order, np.float32 if public.dtype == np.float32 else np.float64, has_falls=has_falls)
     loop(parts.masses, parts.first, parts.scale, public, inverse, weights, found)
-    return found
-
-
-@cache
-def _halves_at(order: int) -> Callable[[Floats, Floats, Floats, Floats, Floats], None]:
-    """Loop for `half_sums` at one order."""
-    degree = order - 1
-
-    @compiled()
-    def sums(first: Floats, second: Floats, inverse: Floats, shift: Floats, found: Floats) -> None:
-        count, size = first.shape
-        for part in range(count):
-            p, q, c = first[part], second[part], shift[part]
-            there = there_slope = back = back_slope = 0.0
-            for x in range(size):
-                over = inverse[x]
-                apart = p[x] - q[x]
-                square = apart * apart * over
-                top, bottom = c + p[x] * over, c + q[x] * over
-                under_top, under_bottom = 1.0 / top, 1.0 / bottom
-                g, s = top * under_bottom, bottom * under_top
-                up = down = 1.0
-                up_slope = down_slope = float(degree)
-                for j in range(degree - 2, -1, -1):  # by Horner
-                    up, up_slope = up * g + (degree - j), up_slope * g + (j + 1)
-                    down, down_slope = down * s + (degree - j), down_slope * s + (j + 1)
-                one, other = square * under_bottom, square * under_top
-                there += one * up
-                there_slope += one * under_bottom * up_slope
-                back += other * down
-                back_slope += other * under_top * down_slope
-            found[0, 0, part], found[0, 1, part] = there, there_slope
-            found[1, 0, part], found[1, 1, part] = back, back_slope
-
-    return sums
-
-
-def half_sums(first: Floats, second: Floats, inverse: Floats, shift: Floats, order: int) -> Floats:
-    """Σ_j (n−j) F_j and Σ_j (j+1) K_j, j = 0..n−1, n = a − 1, in both directions, as [direction, F or K, k].
-
-    F_j = Σ (p−q)²/r·g^j/Y, K_j = Σ (p−q)²/r·g^j/Y², g = X/Y, X = c + p/r, Y = c + q/r, of halves p, q [k, V],
-    1/r [V] and c [k].
-    """
-    found = np.empty((2, 2, len(shift)))
-    _halves_at(order)(first, second, inverse, shift, found)
-    return found
-
-
-@cache
-def _pairs_at(order: int) -> Callable[[Floats, Floats, Floats], None]:
-    """Loop for `pair_excesses` at one order."""
-    degree = order - 1
-
-    @compiled(reorders=False)  # a square by itself would fall below the least number
-    def sums(first: Floats, second: Floats, found: Floats) -> None:
-        count, size = second.shape
-        for row in range(count):
-            p, q = first[min(row, len(first) - 1)], second[row]
-            there = back = 0.0
-            for x in range(size):
-                is_nothing = (p[x] == 0.0) & (q[x] == 0.0)
-                one, other = (1.0 if is_nothing else p[x]), (1.0 if is_nothing else q[x])
-                under_one, under_other = 1.0 / one, 1.0 / other
-                g, s = one * under_other, other * under_one
-                up = down = 1.0
-                for j in range(degree - 2, -1, -1):  # by Horner
-                    up, down = up * g + (degree - j), down * s + (degree - j)
-                apart = one - other
-                there += apart * (apart * under_other) * up
-                back += apart * (apart * under_one) * down
-            found[0, row], found[1, row] = there, back
-
-    return sums
-
-
-def pair_excesses(first: Floats, second: Floats, order: int) -> Floats:
-    """I_a(P‖Q) − 1 and I_a(Q‖P) − 1 of pmfs P [m, V], or one [1, V] for all, and Q [m, V], as [2, m].
-
-    Infinite or not a number where one has chances that the other has not.
-    """
-    found = np.empty((2, len(second)))
-    _pairs_at(order)(np.ascontiguousarray(first), np.ascontiguousarray(second), found)
     return found

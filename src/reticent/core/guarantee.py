@@ -116,6 +116,11 @@ class Guarantee:
             raise ValueError(f"delta must be in [0, 1], found {self.delta}")
         if self.order is not None and (not self.order > 1.0 or self.delta != 0.0):
             raise ValueError("a Rényi guarantee has an order above 1 and no delta")
+        # Written so that NaN fails every check: a point that is not a number would make a ceiling of nothing.
+        if not all(epsilon >= 0.0 and 0.0 <= delta <= 1.0 for epsilon, delta in self.profile):
+            raise ValueError("every point of the profile needs an epsilon of at least 0 and a delta in [0, 1]")
+        if not all(order > 1.0 and epsilon >= 0.0 for order, epsilon in self.renyi):
+            raise ValueError("every Rényi point needs an order above 1 and an epsilon of at least 0")
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:

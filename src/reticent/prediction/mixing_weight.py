@@ -18,34 +18,33 @@ import numpy as np
 
 from reticent.accounting.mixing_charge import common_share
 from reticent.accounting.mixing_curves import Curve, Halves, Pull, is_polynomial
-from reticent.accounting.mixing_excess import symmetric_divergence
 from reticent.core.model import Floats
 
 Excess = Callable[[Floats], Curve]
-_Point = tuple[Floats, Floats, Floats]  # logit of λ, log E less its goal, and the slope between them, [k] each
+_Point = tuple[Floats, Floats, Floats]  # logit of λ [k], log E less its goal and their slope, [directions, k] each
 
-_HALVINGS = 48  # of 64 nats: λ to 1e-12
 _STEEP = 1400.0
 _TINY = 1e-300
+_LOG_TINY = math.log(_TINY)
 _NEARLY_ONE = 1.0 - 2.0**-42  # stands for λ = 1, which is infinite where a component has a chance of 0
 
 
 def solve(
     curve: Excess,
-    target: Floats,
+    goal: Floats,
     *,
     upper: Floats,
     guess: Floats,
     steps: int,
     verified: bool = True,
 ) -> Floats:
-    """Largest λ ≤ `upper` < 1 with excess(λ) ≤ target, elementwise [k], after so many evaluations and steps.
+    """Largest λ ≤ `upper` < 1 with log excess(λ) ≤ goal, elementwise [k], after so many evaluations and steps.
 
-    `verified` spends one more evaluation on the result, to step back where it passes the target by an error that is
-    left; without it the target is met within the square of the last step, from either side. `guess` is taken for
-    the odds λ/(1−λ): a small λ as it is, and a guess above 1 stays inside.
+    Of a curve in both directions each has its own step, and the shorter λ counts. `verified` spends one more
+    evaluation on the result, to step back where it passes the goal by an error that is left; without it the goal is
+    met within the square of the last step, from either side. `guess` is taken for the odds λ/(1−λ): a small λ as it
+    is, and a guess above 1 stays inside.
     """
-    goal = np.log(np.maximum(target, _TINY))
     limit = _logit(upper)
     low, high = np.full_like(limit, -_STEEP), limit
     is_above = np.zeros(limit.shape, dtype=bool)  # whether `high` is known to lie above the root
@@ -53,12 +52,13 @@ def solve(
     before: _Point | None = None
     for _ in range(steps):
         weights = np.where(z >= limit, upper, _logistic(z))
-        gap, slope = _gap(curve, weights, goal)
+        gaps, slopes = _gap(curve, weights, goal)  # [directions, k]
+        gap = gaps.max(axis=0)
         low = np.maximum(low, _logit(np.maximum(_back(weights, gap), _TINY)))
         passes = gap > 0.0
         high, is_above = np.where(passes, np.minimum(high, z), high), is_above | passes
-        here = (z, gap, np.maximum(slope * (1.0 - weights), _TINY))
-        new = _aim(before, here)
+        here = (z, gaps, np.maximum(slopes * (1.0 - weights), _TINY))
+        new = _aim(before, here).min(axis=0)
         # A step that leaves the bracket is replaced by its middle; one that is right within rounding stays.
         outside = (new < low - 1e-12) | ((new > high + 1e-12) & is_above)
         z = np.where(outside, 0.5 * (low + high), np.clip(new, low, high))
@@ -66,7 +66,7 @@ def solve(
     weights = np.where(z >= limit, upper, _logistic(z))
     if not verified:
         return weights
-    gap, _ = _gap(curve, weights, goal)
+    gap = _gap(curve, weights, goal)[0].max(axis=0)
     return np.where(gap > 0.0, np.maximum(_back(weights, gap), _logistic(low)), weights)
 
 
@@ -89,11 +89,10 @@ def _aim(before: _Point | None, here: _Point) -> Floats:
 
 
 def _gap(curve: Excess, weights: Floats, goal: Floats) -> tuple[Floats, Floats]:
-    """log(excess/target) at weights [k], and its slope against log λ."""
-    excess, slope = curve(weights)
-    # NaN is infinity less infinity: far above any target.
-    gap = np.fmin(np.log(np.maximum(excess, _TINY)) - goal, _STEEP)
-    return gap, np.where(np.isfinite(slope), np.maximum(slope, 1.0), 2.0)
+    """log(excess/target) at weights [k], and its slope against log λ, as [directions, k]."""
+    logs, slope = curve(weights)
+    gap = np.clip(np.maximum(logs, _LOG_TINY) - goal, -_STEEP, _STEEP)
+    return np.atleast_2d(gap), np.atleast_2d(np.where(np.isfinite(slope), np.maximum(slope, 1.0), 2.0))
 
 
 def _back(weights: Floats, gap: Floats) -> Floats:
@@ -109,8 +108,14 @@ def _logistic(z: Floats) -> Floats:
     return np.asarray(1.0 / (1.0 + np.exp(np.minimum(-z, 700.0))))
 
 
+def _log_excess_of(nats: Floats) -> Floats:
+    """log(e^nats − 1), exact both for tiny nats and where e^nats overflows; never below `_LOG_TINY`."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.maximum(nats + np.log(-np.expm1(-nats)), _LOG_TINY))
+
+
 def filtered_weights(pull: Pull, caps: Floats, *, parts: int, weight_limit: float) -> Floats:
-    """SubMix-F: the largest λ_i ≤ λmax [k] whose charge (`filtered_pmf_charges`) is at most its cap [k].
+    """SubMix-F: the largest λ_i ≤ λmax [k] whose charge (`filtered_charges`) is at most its cap [k].
 
     A cap paces the spending; what is charged is computed afresh.
     """
@@ -118,77 +123,78 @@ def filtered_weights(pull: Pull, caps: Floats, *, parts: int, weight_limit: floa
     scale = parts * share  # θ = λ/(k w)
     if pull.order == math.inf:
         return np.minimum(scale * _ratio_weights(pull, caps), weight_limit)
-    target = np.expm1(np.minimum((pull.order - 1.0) * caps, 700.0)) / share
-    theta = _pulled_weights(pull, target, upper=weight_limit / scale, verified=False)
+    goal = _log_excess_of((pull.order - 1.0) * caps) - math.log(share)
+    theta = _pulled_weights(pull, goal, upper=weight_limit / scale, verified=False)
     return np.minimum(theta * scale, weight_limit)
 
 
 def radius_weights(pull: Pull, radius: float) -> Floats:
     """PMixED: the largest λ_i ≤ 1 [k] with D_a^sym(λ h_i + (1−λ) r ‖ r) ≤ `radius`, for a finite order."""
-    count = pull.parts
-    target = np.full(count, math.expm1(min((pull.order - 1.0) * radius, 700.0)))
-    return _pulled_weights(pull, target, upper=_NEARLY_ONE)
+    goal = np.full(pull.parts, _log_excess_of(np.array((pull.order - 1.0) * radius)))
+    return _pulled_weights(pull, goal, upper=_NEARLY_ONE)
 
 
-def _pulled_weights(pull: Pull, target: Floats, *, upper: float, verified: bool = True) -> Floats:
-    """Largest θ ≤ upper [k] with both excesses of `pull` at most the target [k].
+def _pulled_weights(pull: Pull, goal: Floats, *, upper: float, verified: bool = True) -> Floats:
+    """Largest θ ≤ upper [k] with both log excesses of `pull` at most the goal [k].
 
-    At a whole order I_a(G‖r) − 1 is a polynomial in θ of the moments Σ r u^j: its root costs no pass over the
+    By the polynomial of a whole order I_a(G‖r) − 1 needs the moments Σ r u^j alone: its root costs no pass over the
     vocabulary. It is where the search for the other direction, which is smooth below it, begins.
     """
+    quadratic = _quadratic(goal, pull.chi_square, pull.order)
     if not is_polynomial(pull.order):
-        guess, limit = _quadratic(target, pull.chi_square, pull.order), np.full_like(target, upper)
-        return solve(pull.rough, target, guess=guess, upper=limit, steps=_ROUGH_STEPS, verified=verified)
-    forward = _forward_weights(pull, target, upper=upper, verified=verified)
+        guess, limit = np.minimum(quadratic, pull.token_weights(goal)), np.full_like(goal, upper)
+        steps = _power_steps(pull.order, upper)
+        return solve(pull.both, goal, guess=guess, upper=limit, steps=steps, verified=verified)
+    forward = _forward_weights(pull, goal, start=quadratic, upper=upper, verified=verified)
     steps = _reverse_steps(pull.order, upper)
     if upper <= _STRAIGHT and not verified:
         curves = [pull.nearly_reverse] + [pull.reverse] * (steps - 1)
-        return _descend(curves, target, start=forward, limit=forward)
+        return _descend(curves, goal, start=forward, limit=forward)
     odds = forward / (1.0 - forward)
-    return solve(pull.reverse, target, guess=odds, upper=forward, steps=steps, verified=verified)
+    return solve(pull.reverse, goal, guess=odds, upper=forward, steps=steps, verified=verified)
 
 
-def _forward_weights(pull: Pull, target: Floats, *, upper: float, verified: bool) -> Floats:
-    """Largest θ ≤ upper [k] with I_a(G‖r) − 1 at most the target [k], for a whole order.
+def _forward_weights(pull: Pull, goal: Floats, *, start: Floats, upper: float, verified: bool) -> Floats:
+    """Largest θ ≤ upper [k] with log(I_a(G‖r) − 1) at most the goal [k], by the polynomial.
 
     The excess is about at least its first term and its last: the search begins at the smaller root.
     """
     order = int(pull.order)
     with np.errstate(over="ignore"):
-        last = (target / np.maximum(pull.moments()[-1], _TINY)) ** (1.0 / order)
-    start = np.clip(np.minimum(_quadratic(target, pull.chi_square, order), last), _TINY, upper)
-    found = _descend([pull.forward] * _forward_steps(order), target, start=start, limit=upper)
+        last = np.exp((goal - np.log(np.maximum(pull.moments()[-1], _TINY))) / order)
+    start = np.clip(np.minimum(start, last), _TINY, upper)
+    found = _descend([pull.forward] * _forward_steps(order), goal, start=start, limit=upper)
     if not verified:
         return found
-    gap, _ = _gap(pull.forward, found, np.log(np.maximum(target, _TINY)))
+    gap = _gap(pull.forward, found, goal)[0].max(axis=0)
     return np.maximum(_back(found, gap), _TINY)
 
 
-def _descend(curves: Sequence[Excess], target: Floats, *, start: Floats, limit: Floats | float) -> Floats:
-    """Where the excess reaches its target [k], at most `limit`: `solve` in log λ and without a bracket.
+def _descend(curves: Sequence[Excess], goal: Floats, *, start: Floats, limit: Floats | float) -> Floats:
+    """Where the log excess reaches its goal [k], at most `limit`: `solve` in log λ and without a bracket.
 
     One step on each of `curves`: the same curve, the first time maybe roughly. For such whose slopes vary little,
     where no step leads astray. Where moments overflow it ends at `_TINY`.
     """
-    goal, z = np.log(np.maximum(target, _TINY)), np.log(start)
+    z = np.log(start)
     before: _Point | None = None
-    least, most = math.log(_TINY), np.log(limit)
+    most = np.log(limit)
     for curve in curves:
         here = (z, *_gap(curve, np.exp(z), goal))
-        z, before = np.clip(_aim(before, here), least, most), here
+        z, before = np.clip(_aim(before, here).min(axis=0), _LOG_TINY, most), here
     return np.clip(np.exp(z), _TINY, limit)
 
 
-def _quadratic(target: Floats, chi_square: Floats, order: float) -> Floats:
-    """Where the leading term a(a−1)/2·χ²·λ² reaches the target [k]."""
+def _quadratic(goal: Floats, chi_square: Floats, order: float) -> Floats:
+    """Where the leading term a(a−1)/2·χ²·λ² reaches e^goal [k]."""
     with np.errstate(over="ignore"):  # parts that agree: any weight
-        return np.asarray(np.sqrt(target / (0.5 * order * (order - 1.0) * np.maximum(chi_square, _TINY))))
+        leading = 0.5 * order * (order - 1.0) * np.maximum(chi_square, _TINY)
+        return np.asarray(np.exp(0.5 * (goal - np.log(leading))))
 
 
 _STRAIGHT = 0.5  # weights up to which the reverse direction needs no bracket
 
 # Steps to 1e-9, found on rows that differ by up to e^±30: public numbers alone decide how many.
-_ROUGH_STEPS = 12
 
 
 def _forward_steps(order: int) -> int:
@@ -202,11 +208,15 @@ def _reverse_steps(order: float, upper: float) -> int:
     return 5 if upper <= _STRAIGHT else 9
 
 
-def _half_steps(order: float, leakage: float) -> int:
-    """A great leakage is reached near λ = 1 only, past a plateau."""
-    if order > 4.0:
-        return 24
-    return 6 if leakage <= 0.05 else 8
+def _power_steps(order: float, upper: float) -> int:
+    """Beginning where no token alone passes its goal; towards θ = 1 the reverse direction has a plateau."""
+    if upper > _STRAIGHT:
+        return 12
+    return 4 if order <= 32.0 else 5 if order <= 128.0 else 7
+
+
+def _half_steps(order: float) -> int:
+    return 8 if order <= 4.0 else 12 if order <= 8.0 else 18
 
 
 def half_weights(first: Floats, second: Floats, public: Floats, *, order: float, leakage: float) -> Floats:
@@ -216,27 +226,11 @@ def half_weights(first: Floats, second: Floats, public: Floats, *, order: float,
     """
     if order == math.inf:
         return _half_ratio_weights(first / public - 1.0, second / public - 1.0, leakage)
-    if not is_polynomial(order):
-        return _half_bisection(first, second, public, order=order, leakage=leakage)
     halves = Halves(first, second, public, order)
-    target = np.full(len(first), math.expm1(min((order - 1.0) * leakage, 700.0)))
-    guess = _quadratic(target, halves.chi_square, order)
-    limit = np.full_like(target, _NEARLY_ONE)
-    steps = _half_steps(order, leakage)
-    return solve(halves.worse, target, guess=guess, upper=limit, steps=steps, verified=False)
-
-
-def _half_bisection(first: Floats, second: Floats, public: Floats, *, order: float, leakage: float) -> Floats:
-    """`half_weights` at an order whose curve has no fast form: halvings of the logarithm of λ, as many for all."""
-    low, high = np.full(len(first), -64.0), np.zeros(len(first))
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        share = np.exp(middle)[:, None]
-        pair = public + share * (first - public), public + share * (second - public)
-        fits = symmetric_divergence(*pair, order) <= leakage
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    whole = symmetric_divergence(first, second, order) <= leakage
-    return np.where(whole, 1.0, np.exp(low))
+    goal = np.full(len(first), _log_excess_of(np.array((order - 1.0) * leakage)))
+    guess = _quadratic(goal, halves.chi_square, order)
+    limit = np.full_like(goal, _NEARLY_ONE)
+    return solve(halves.both, goal, guess=guess, upper=limit, steps=_half_steps(order), verified=False)
 
 
 def _ratio_weights(pull: Pull, caps: Floats) -> Floats:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from reticent.accounting.mixing_charge import mixture_pmf
 from reticent.accounting.mixing_curves import Pull
-from reticent.accounting.mixing_excess import mixture_pmf
 from reticent.accounting.subsampled_mixture import influence
 from reticent.core.errors import ConfigError
 from reticent.core.event import SubsampledMixture

@@ -28,9 +28,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.accounting.mixing_charge import common_share
+from reticent.accounting.mixing_charge import common_share, filtered_charges, leave_one_out_charges, mixture_pmf
 from reticent.accounting.mixing_curves import Pull, texts_at_once
-from reticent.accounting.mixing_excess import filtered_pmf_charges, leave_one_out_charges, mixture_pmf
 from reticent.core.errors import ConfigError
 from reticent.core.event import FilteredCharge, RealisedCharge
 from reticent.core.model import Floats
@@ -113,10 +112,10 @@ class SubMixF:
             caps = _even_caps(remaining, paces)
         else:
             most = np.full(pull.parts, limit)
-            highest = filtered_pmf_charges(pull, most, parts=count, weight_limit=limit)
+            highest = filtered_charges(pull, most, parts=count, weight_limit=limit)
             caps = _caps(remaining, paces, highest.reshape(len(public), count))
         found = filtered_weights(pull, caps.reshape(-1), parts=count, weight_limit=limit)
-        charges = filtered_pmf_charges(pull, found, parts=count, weight_limit=limit).reshape(caps.shape)
+        charges = filtered_charges(pull, found, parts=count, weight_limit=limit).reshape(caps.shape)
         costs, fits = _paid(charges, caps >= _LEAST_CAP, remaining)  # [n, k]
         pmfs = shaped.spread(mixture_pmf(parts, public, found.reshape(caps.shape) * fits, common=False))  # [n, V]
         events = [FilteredCharge(self.order, cost) for cost in costs.max(axis=1).tolist()]
