@@ -16,7 +16,7 @@ from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.rounding import Readable, RoundingTest, distance
 from reticent.training.plan import ROUNDING, ROUNDING_ROOM, PrivatePlan
 from reticent.training.record_loss import TokenBatch
-from reticent.training.selective import SelectivePlan
+from reticent.training.selective import UNTESTED_ROUNDING, SelectivePlan
 from reticent.training.sharded import ShardedGradients
 from tests.training.small_models import START, VOCABULARY, gpt2, llama, lstm, stories
 from tests.training.small_runs import budget, private_plan, token_texts
@@ -264,7 +264,8 @@ def test_selective_noise_has_the_room_too():
         noise_multiplier=3.0, delta=1e-3, miss_rate=None, is_local=True,
     )  # fmt: skip
     assert plan.deviation(plan.state_norm) == 6.0 * (1 + ROUNDING_ROOM)
-    assert ROUNDING in plan.guarantee().assumes
+    assert UNTESTED_ROUNDING in plan.guarantee().assumes
+    assert ROUNDING not in plan.guarantee().assumes  # which says that rounding is tested while training
 
 
 def test_sharded_weights_are_refused_where_records_must_be_padded_by_themselves(monkeypatch):
