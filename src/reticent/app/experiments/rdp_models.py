@@ -3,7 +3,7 @@
     figure 3   a canary of 16 digits in DP fine-tuning: bits of secrecy left against steps, beside the bound, for
                several σ and sampling rates of the canary
     figure 4   the risk map of a model trained without defence: log-probability × calibrated loss of training,
-               held-out and generated texts; table 1 is its worst corner
+               held-out and generated texts; table 1 are the texts most at risk
 
 The paper fine-tunes GPT-2 on Wikitext-103 and OpenWebText for days; here the embedded model learns generated
 dialogues for seconds. The canary stands in one record, so the bound speaks of exactly what is measured. One model
