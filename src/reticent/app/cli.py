@@ -25,7 +25,6 @@ from reticent.app.commands.keys import keys
 from reticent.app.commands.ledger import ledger
 from reticent.app.commands.predict import predict
 from reticent.app.commands.report import report
-from reticent.app.commands.reproduce import reproduce
 from reticent.app.commands.serve import serve
 from reticent.app.commands.train import train
 from reticent.app.system_errors import system_error
@@ -78,23 +77,22 @@ app.add_typer(keys, name="keys")
 app.command("audit")(audit)
 app.command("diff")(diff)
 app.command("report")(report)
-app.command("reproduce")(reproduce)
 app.command("init")(init)
 app.add_typer(bound, name="bound")
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None:
     """Entry point: run the verb and turn what it raises into one line and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that has no ε shows a question mark for it
             stream.reconfigure(errors="replace")
-    sys.exit(run(arguments))
+    sys.exit(run(arguments, program))
 
 
-def run(arguments: list[str] | None = None) -> int:
+def run(arguments: list[str] | None = None, program: typer.Typer = app) -> int:
     """The exit code of one invocation; every expected failure is one line on stderr."""
     try:
-        outcome = app(args=arguments, standalone_mode=False, prog_name="reticent")
+        outcome = program(args=arguments, standalone_mode=False, prog_name=program.info.name)
         sys.stdout.flush()  # what cannot be written is said now, not when Python has gone
     except UsageError as error:
         return _complain(str(error), error.hint, USAGE)

@@ -17,6 +17,7 @@ import torch
 
 from reticent.app.ancestry import Ancestry, ancestry_of
 from reticent.app.config import validate
+from reticent.app.corpora import corpus_at
 from reticent.app.engine import EngineSettings
 from reticent.app.ensemble_manifest import (
     KEY,
@@ -30,7 +31,6 @@ from reticent.app.ensemble_manifest import (
     member_folder,
 )
 from reticent.app.ensemble_pieces import member_task, train_members
-from reticent.app.options import corpus_at
 from reticent.app.run_directory import RunDirectory, staged
 from reticent.app.training_config import Precision, TrainConfig
 from reticent.app.training_run import Observer, read_corpus

@@ -1,17 +1,14 @@
 """Options that several verbs share, so that they read alike everywhere."""
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from reticent.app.engine import EngineName, EngineSettings
-from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.core.ranges import PROCESSES, SEED
-from reticent.data.formats import Fields, Format
-from reticent.data.reading import CorpusFile, open_corpus
+from reticent.data.formats import Format
 
 
 class Protected(StrEnum):
@@ -19,13 +16,6 @@ class Protected(StrEnum):
 
     PART = "part"
     OWNER = "owner"
-
-
-class Relation(StrEnum):
-    """How two corpora that must look alike may differ."""
-
-    ADD_REMOVE = "add-remove"
-    REPLACE = "replace"
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
@@ -93,17 +83,6 @@ RayAddress = Annotated[
 ]
 
 SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="Leave out records without text.")]
-
-
-def corpus_at(
-    path: Path, *, text: str, id: str, owner: str, format: Format | None, skip_empty: bool = False
-) -> CorpusFile:
-    """The corpus that the shared options describe."""
-    try:
-        fields = Fields(text=text, id=id, owner=owner)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    return open_corpus(path, fields=fields, format=format, skip_empty=skip_empty)
 
 
 def engine_of(name: EngineName | None, workers: int | None, address: str | None) -> EngineSettings | None:

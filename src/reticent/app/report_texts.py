@@ -50,7 +50,7 @@ def _dots(text: str) -> str:
 
 def read_facts(path: Path, policy: str, *, ids: frozenset[str]) -> dict[str, RecordFacts]:
     """The facts of records of a corpus file, with its usual fields."""
-    from reticent.app.options import corpus_at
+    from reticent.app.corpora import corpus_at
     from reticent.app.policies import policy_named
 
     corpus = corpus_at(path, text="text", id="id", owner="owner", format=None).load()

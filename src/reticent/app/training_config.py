@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import Field
 
 from reticent.app.config import Section, within
-from reticent.app.options import Relation
+from reticent.app.corpora import Relation
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, SEED, STEPS

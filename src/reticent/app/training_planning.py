@@ -7,7 +7,7 @@ both policies miss is trained on plainly, so that rate is never guessed: measure
 from pathlib import Path
 from typing import Any
 
-from reticent.app.options import corpus_at
+from reticent.app.corpora import corpus_at
 from reticent.app.policies import policy_named
 from reticent.app.training_config import Method, Precision, TrainConfig
 from reticent.app.training_course import Course, RedactedCourse, SelectiveCourse, WholeCourse

@@ -19,9 +19,9 @@ from reticent.accounting.ledger import SqliteLedger
 from reticent.app.ancestry import Ancestry, ancestry_of, together
 from reticent.app.certificates import proved_of, stated
 from reticent.app.config import validate
+from reticent.app.corpora import corpus_at
 from reticent.app.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.app.launch import launched
-from reticent.app.options import corpus_at
 from reticent.app.run_directory import RunDirectory, staged
 from reticent.app.training_config import DataSection, Method, Precision, TrainConfig
 from reticent.app.training_course import AnyPlan, Course, Means, Prepared, Proof

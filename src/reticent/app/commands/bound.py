@@ -7,7 +7,8 @@ import typer
 import typer.core
 
 from reticent.app.console import Output
-from reticent.app.options import AsJson, Relation
+from reticent.app.corpora import Relation
+from reticent.app.options import AsJson
 from reticent.core.errors import ConfigError
 from reticent.core.ranges import EPOCHS, EPSILON, NOISE_MULTIPLIER, ORDER, STEPS
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reticent.app.console import Output
+from reticent.app.corpora import corpus_at
 from reticent.app.options import (
     AsJson,
     CorpusFormat,
@@ -16,7 +17,6 @@ from reticent.app.options import (
     SkipEmpty,
     TextField,
     Workers,
-    corpus_at,
     engine_of,
 )
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reticent.app.console import Output, table
-from reticent.app.options import AsJson, CorpusFormat, IdField, TextField, corpus_at
+from reticent.app.corpora import corpus_at
+from reticent.app.options import AsJson, CorpusFormat, IdField, TextField
 from reticent.core.ranges import SEED
 
 if TYPE_CHECKING:

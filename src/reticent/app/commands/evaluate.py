@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reticent.app.console import Output, table
+from reticent.app.corpora import corpus_at
 from reticent.app.options import (
     AsJson,
     CorpusFormat,
@@ -17,7 +18,6 @@ from reticent.app.options import (
     Protected,
     Seed,
     TextField,
-    corpus_at,
     randomness_of,
 )
 from reticent.core.ranges import ANSWERS, EPSILON

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from reticent.app.console import Output
+from reticent.app.corpora import corpus_at
 from reticent.app.options import (
     AsJson,
     CorpusFormat,
@@ -14,7 +15,6 @@ from reticent.app.options import (
     Seed,
     SkipEmpty,
     TextField,
-    corpus_at,
     randomness_of,
 )
 from reticent.data.canaries import CanaryOwner

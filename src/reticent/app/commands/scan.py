@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reticent.app.console import Output, table
+from reticent.app.corpora import corpus_at
 from reticent.app.options import (
     AsJson,
     CorpusFormat,
@@ -17,7 +18,6 @@ from reticent.app.options import (
     SkipEmpty,
     TextField,
     Workers,
-    corpus_at,
     engine_of,
 )
 from reticent.app.policies import POLICY_HELP

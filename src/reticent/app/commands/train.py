@@ -6,18 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reticent.app.console import Output
+from reticent.app.corpora import Relation, corpus_at
 from reticent.app.launch import is_follower
-from reticent.app.options import (
-    AsJson,
-    CorpusFormat,
-    EngineChoice,
-    RayAddress,
-    Relation,
-    Seed,
-    Workers,
-    corpus_at,
-    engine_of,
-)
+from reticent.app.options import AsJson, CorpusFormat, EngineChoice, RayAddress, Seed, Workers, engine_of
 from reticent.app.training_config import (
     DecayName,
     Method,

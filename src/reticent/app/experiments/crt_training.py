@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from reticent.app.corpora import Relation
 from reticent.app.experiments.experiment import Values
-from reticent.app.options import Relation
 from reticent.app.policies import policy_named
 from reticent.app.training_config import DataSection, Method, ModelSection, TrainConfig, TrainingSection
 from reticent.app.training_run import start
