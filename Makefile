@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test slow check format bench docs lock clean help
+.PHONY: demo test slow check format bench reproduce docs lock clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
@@ -33,6 +33,9 @@ format: $(READY) ## rewrite the code in the house format
 
 bench: $(READY)  ## side-by-side measurements, as ratios in one run
 	$(BIN)/python -m bench
+
+reproduce: $(READY) ## the papers' figures and tables, beside the printed numbers (hours; one: python -m reproductions NAME)
+	$(BIN)/python -m reproductions all --out runs/reproductions
 
 docs: $(READY)   ## regenerate the generated pages
 	$(BIN)/python scripts/write_cli_page.py

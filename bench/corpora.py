@@ -30,9 +30,9 @@ from rich.table import Table
 
 from bench.policies import presidio_patterns
 from reticent.core.randomness import Randomness
+from reticent.data.duplicates.near import SHINGLE, signatures
 from reticent.data.generators.dialogues import generate_dialogues
-from reticent.data.near_duplicates import SHINGLE, signatures
-from reticent.data.patterns import PatternPolicy
+from reticent.data.policies.patterns import PatternPolicy
 
 MEGABYTES = int(os.environ.get("RETICENT_BENCH_MB", "40"))
 ROUNDS = 3
@@ -77,7 +77,7 @@ def _varied(texts: list[str], number: int) -> str:
 
 def run_verb(*arguments: object) -> Cost:
     """What one verb costs."""
-    command = [sys.executable, "-m", "reticent.app.cli", *map(str, arguments), "--json"]
+    command = [sys.executable, "-m", "reticent.cli.main", *map(str, arguments), "--json"]
     if WORKERS > 1:
         command += ["--workers", str(WORKERS)]
     before, start, peak = _children(), time.perf_counter(), 0

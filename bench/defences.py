@@ -41,9 +41,8 @@ if str(ROOT) not in sys.path:
 
 import torch  # noqa: E402
 
-from reticent.accounting.ledger import SqliteLedger  # noqa: E402
-from reticent.auditing.candidate_search import SearchLimits  # noqa: E402
-from reticent.auditing.exposure import ExposureSettings, measure_exposures  # noqa: E402
+from reticent.audit.attacks.exposure.candidate_search import SearchLimits  # noqa: E402
+from reticent.audit.attacks.exposure.ranking import ExposureSettings, measure_exposures  # noqa: E402
 from reticent.core.corpus import Corpus, Policy, Record, Span  # noqa: E402
 from reticent.core.guarantee import Guarantee, Neighbours  # noqa: E402
 from reticent.core.ledger import Budget  # noqa: E402
@@ -51,13 +50,14 @@ from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.core.secret import Canary, CodeSpace  # noqa: E402
 from reticent.data.canaries import make_canaries, plant  # noqa: E402
 from reticent.data.generators import generate_dialogues  # noqa: E402
-from reticent.data.policies import GoldLabels, RandomMiss  # noqa: E402
-from reticent.data.redaction import redact_records  # noqa: E402
-from reticent.models.huggingface import HuggingFaceModel  # noqa: E402
+from reticent.data.policies.combined import GoldLabels, RandomMiss  # noqa: E402
+from reticent.data.redaction.masking import redact_records  # noqa: E402
+from reticent.ledger.durable import SqliteLedger  # noqa: E402
+from reticent.models.huggingface.model import HuggingFaceModel  # noqa: E402
 from reticent.training.batches import Units, encode_texts  # noqa: E402
 from reticent.training.checkpoint import Checkpoints  # noqa: E402
 from reticent.training.evaluation import evaluate  # noqa: E402
-from reticent.training.gradient_source import (  # noqa: E402
+from reticent.training.gradients.source import (  # noqa: E402
     ACCOUNT,
     Computation,
     GradientSource,
@@ -65,15 +65,15 @@ from reticent.training.gradient_source import (  # noqa: E402
     PrivateGradients,
 )
 from reticent.training.loop import Schedule, train  # noqa: E402
-from reticent.training.mask_token import keep_mask_unsaid  # noqa: E402
+from reticent.training.methods.mask_token import keep_mask_unsaid  # noqa: E402
+from reticent.training.methods.redacted import RedactedGradients, encode_private  # noqa: E402
+from reticent.training.methods.redaction import MissRates, redact_and_route  # noqa: E402
+from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of  # noqa: E402
+from reticent.training.methods.selective_steps import SelectiveGradients  # noqa: E402
 from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
-from reticent.training.plan import PlainPlan, PrivatePlan, Protection  # noqa: E402
-from reticent.training.redacted import MissRates, redact_and_route  # noqa: E402
-from reticent.training.redacted_plan import PolicyFacts, RedactedSettings, plan_redacted  # noqa: E402
-from reticent.training.redacted_training import RedactedGradients, encode_private  # noqa: E402
-from reticent.training.sampler import PoissonSampler  # noqa: E402
-from reticent.training.selective import SelectivePlan, most_sensitive_runs, runs_of  # noqa: E402
-from reticent.training.selective_steps import SelectiveGradients  # noqa: E402
+from reticent.training.plans.plan import PlainPlan, PrivatePlan, Protection  # noqa: E402
+from reticent.training.plans.redacted import PolicyFacts, RedactedSettings, plan_redacted  # noqa: E402
+from reticent.training.plans.sampler import PoissonSampler  # noqa: E402
 from reticent.training.starting_model import Start, starting_model  # noqa: E402
 
 EPSILONS, DELTA, MISS_RATE = (1.0, 2.0), 8e-5, 0.1

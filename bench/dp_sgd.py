@@ -32,8 +32,8 @@ from torch import nn  # noqa: E402
 
 from bench.dp_sgd_steps import CLIP_NORM, STEPS  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
-from reticent.training.clipping import add_noise  # noqa: E402
-from reticent.training.record_loss import TokenBatch  # noqa: E402
+from reticent.training.gradients.clipping import add_noise  # noqa: E402
+from reticent.training.gradients.record_loss import TokenBatch  # noqa: E402
 
 MEMORY_LIMIT = 1.2
 LOGICAL_BATCH = 256  # records of a usual private step, made of micro-batches of the size that is timed

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.record_loss import TokenBatch, record_losses
+from reticent.training.gradients.record_loss import TokenBatch, record_losses
 
 CLIP_NORM = 1.0
 Step = Callable[[TokenBatch], object]

@@ -16,15 +16,15 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from reticent.auditing.candidate_trie import build_trie
-from reticent.auditing.exposure import Exposure, measure_exposures
-from reticent.auditing.exposure_findings import exposure_findings
+from reticent.audit.attacks.exposure.candidate_trie import build_trie
+from reticent.audit.attacks.exposure.findings import exposure_findings
+from reticent.audit.attacks.exposure.ranking import Exposure, measure_exposures
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
 from reticent.data.canaries import make_canaries
 from reticent.models.embedded import embedded_model_path
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model
+from reticent.models.huggingface.loading import load_model
+from reticent.models.huggingface.model import HuggingFaceModel
 
 STEPS = 150
 REQUIRED_RATIO = 50.0

@@ -19,10 +19,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from reticent.accounting.ledger import SqliteLedger
 from reticent.core.event import FilteredCharge
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
+from reticent.ledger.durable import SqliteLedger
 
 ACCOUNTS = tuple(f"part {index}" for index in range(8))
 COSTS = {account: 1e-6 * (index + 1) for index, account in enumerate(ACCOUNTS)}

@@ -27,21 +27,21 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from reticent.app.training_config import DataSection, DecayName, Method, ModelSection, TrainConfig, TrainingSection
-from reticent.app.training_run import start
-from reticent.auditing.comparison_scores import ErrorZone, WindowComparison
-from reticent.auditing.membership import MembershipAttack, run_attacks
-from reticent.auditing.membership_scores import Calibrated, Loss, LowerCase, MinK, MinKPlusPlus, Zlib
-from reticent.auditing.roc import Estimate, auc_interval, tpr_at_fpr
-from reticent.auditing.target_scores import TargetScores
+from reticent.audit.attacks.membership.attack import MembershipAttack, run_attacks
+from reticent.audit.attacks.membership.comparison_scores import ErrorZone, WindowComparison
+from reticent.audit.attacks.membership.scores import Calibrated, Loss, LowerCase, MinK, MinKPlusPlus, Zlib
+from reticent.audit.attacks.membership.target_scores import TargetScores
+from reticent.audit.metrics.roc import Estimate, auc_interval, tpr_at_fpr
 from reticent.core.corpus import Corpus, Record
 from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
-from reticent.models.allocator import keep_freed_memory
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model
+from reticent.models.ensemble.allocator import keep_freed_memory
+from reticent.models.huggingface.loading import load_model
+from reticent.models.huggingface.model import HuggingFaceModel
+from reticent.runs.training.config import DataSection, DecayName, Method, ModelSection, TrainConfig, TrainingSection
+from reticent.runs.training.run import start
 
 MEMBERS = NON_MEMBERS = 2000
 DIALOGUES_A_CUSTOMER = 3.2  # drawn, of which one is kept: a little more than the generator's mean

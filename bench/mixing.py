@@ -7,8 +7,8 @@ noise on them, at two strengths: at 1.0 the caps bind and the weight must be sea
 SubMix-F is at its limit, where the naive way stops after one look. Ours never stops early, since time must not
 tell, and so gains less there. Times are processor seconds of this process, so that busy neighbours count less,
 medians over rounds; the durable charge of the ledger is wall time, since it waits for the disk. Both ways run as a
-server does, with freed memory kept (`models.allocator`). Ends with code 1 where the fast way takes more than a
-tenth of the naive time, or mixes other chances.
+server does, with freed memory kept (`models.ensemble.allocator`). Ends with code 1 where the fast way takes more
+than a tenth of the naive time, or mixes other chances.
 """
 
 import statistics
@@ -22,6 +22,17 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+
+from reticent.accounting.mixing.curves import Pull
+from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
+from reticent.core.model import Floats
+from reticent.core.randomness import Randomness
+from reticent.ledger.durable import SqliteLedger
+from reticent.models.ensemble.allocator import keep_freed_memory
+from reticent.prediction.budgets import Kind, Options, Target, set_up
+from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, TogetherMechanism
+from reticent.prediction.mechanisms.shaping import Masses
+from reticent.prediction.mechanisms.submix import HASTE, SubMix, SubMixF
 from tests.accounting.mixing_oracles import (
     fixed_mixture,
     log_mixture,
@@ -29,17 +40,6 @@ from tests.accounting.mixing_oracles import (
     slow_submix_charges,
     submix_mixture,
 )
-
-from reticent.accounting.ledger import SqliteLedger
-from reticent.accounting.mixing_curves import Pull
-from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
-from reticent.core.model import Floats
-from reticent.core.randomness import Randomness
-from reticent.models.allocator import keep_freed_memory
-from reticent.prediction.budgets import Kind, Options, Target, set_up
-from reticent.prediction.mechanism import Layout, Mechanism, Moment, TogetherMechanism
-from reticent.prediction.shaping import Masses
-from reticent.prediction.submix import HASTE, SubMix, SubMixF
 
 VOCABULARY = 50_257
 PARTS = 8

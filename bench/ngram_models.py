@@ -3,7 +3,7 @@
     python bench/ngram_models.py [--rounds N] [--alone N]
 
 Both train the models of RDP-reconstruction, section 4.1: ten digits, one canary, full batch, clip norm 1, one step
-and five. Ours trains 10,000 at once (`reticent.app.experiments.digit_models`); Opacus trains them one by one as the
+and five. Ours trains 10,000 at once (`reproductions.rdp.digit_models`); Opacus trains them one by one as the
 paper did, an embedding of [10, 10] logits, made private by its engine. Fifty are timed and the rest extrapolated.
 Processor time of one thread on both sides, in turns; the ratio is the median over rounds. That both train the same
 models is checked by their mean log-probability of the canary. Ends with 1 where ours is less than 1,000 times as
@@ -32,7 +32,7 @@ from rich.table import Table  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from reticent.app.experiments.digit_models import Clipping, DigitTraining, canary_log_probs  # noqa: E402
+from reproductions.rdp.digit_models import Clipping, DigitTraining, canary_log_probs  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 
 MODELS = 10_000

@@ -20,7 +20,7 @@ if str(ROOT) not in sys.path:
 
 import torch  # noqa: E402
 
-from reticent.app.pii_defences import (  # noqa: E402
+from reproductions.pii.defences import (  # noqa: E402
     COLUMNS,
     DefenceRow,
     DefenceTable,
@@ -29,7 +29,7 @@ from reticent.app.pii_defences import (  # noqa: E402
     measure_defence,
     prepare_games,
 )
-from reticent.app.pii_training import Defence, TrainingSettings, train_defended  # noqa: E402
+from reproductions.pii.training import Defence, TrainingSettings, train_defended  # noqa: E402
 from reticent.core.document import write_document  # noqa: E402
 
 

@@ -29,14 +29,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from reticent.auditing.pii_contexts import ContextWindow, MaskedSpan, Others, masked_spans
-from reticent.auditing.pii_inference import SHORTLIST, CandidateSet, draw_candidates, token_counter
-from reticent.auditing.pii_inventory import take_inventory
-from reticent.auditing.pii_scoring import CandidateScorer
+from reticent.audit.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
+from reticent.audit.attacks.personal_data.inference import SHORTLIST, CandidateSet, draw_candidates, token_counter
+from reticent.audit.attacks.personal_data.inventory import take_inventory
+from reticent.audit.attacks.personal_data.scoring import CandidateScorer
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_cases
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model
+from reticent.models.huggingface.loading import load_model
+from reticent.models.huggingface.model import HuggingFaceModel
 
 SENTENCES, CANDIDATES = 200, 100
 COMPARED = 4  # sentences of which the plain loop is timed

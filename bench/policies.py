@@ -23,16 +23,16 @@ from rich.table import Table
 
 from reticent.core.corpus import Policy, Record
 from reticent.core.randomness import Randomness
-from reticent.data.capitals import LEGAL_WORDS, CapitalRuns
-from reticent.data.circumstances import Circumstances
 from reticent.data.generators.cases import generate_cases
 from reticent.data.generators.dialogues import generate_dialogues
 from reticent.data.measurement import Measurement, Rate, f_score, measure
-from reticent.data.named_entities import SpacyPolicy
-from reticent.data.patterns import KINDS, PatternPolicy, rules_as_patterns
-from reticent.data.policies import Union
-from reticent.data.presidio import PresidioPolicy
-from reticent.data.span_cache import SpanCache
+from reticent.data.policies.capitals import LEGAL_WORDS, CapitalRuns
+from reticent.data.policies.circumstances import Circumstances
+from reticent.data.policies.combined import Union
+from reticent.data.policies.named_entities import SpacyPolicy
+from reticent.data.policies.patterns import KINDS, PatternPolicy, rules_as_patterns
+from reticent.data.policies.presidio import PresidioPolicy
+from reticent.data.policies.span_cache import SpanCache
 
 ROUNDS = 5
 TEXTS = 300
@@ -102,7 +102,7 @@ def throughput() -> dict[str, float]:
 
 def labelled_cases(split: str) -> list[Record]:
     """The cases of one split of the Text Anonymization Benchmark."""
-    from reticent.data.reading import open_corpus
+    from reticent.data.reading.corpus_file import open_corpus
 
     path = shared_folder() / "data" / "tab.jsonl"
     with path.open(encoding="utf8") as lines:

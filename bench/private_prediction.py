@@ -39,7 +39,7 @@ import torch  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from reticent.app.experiments.dialogue_ensembles import (  # noqa: E402
+from reproductions.submix.dialogue_ensembles import (  # noqa: E402
     LENGTH,
     EnsembleSettings,
     PrivateRecipe,
@@ -53,7 +53,7 @@ from reticent.core.corpus import Corpus  # noqa: E402
 from reticent.core.errors import ConfigError  # noqa: E402
 from reticent.core.guarantee import Unit  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
-from reticent.models.ensemble import AdapterEnsemble  # noqa: E402
+from reticent.models.ensemble.adapters import AdapterEnsemble  # noqa: E402
 from reticent.prediction.budgets import (  # noqa: E402
     DEFAULT_WEIGHT_LIMIT,
     Kind,
@@ -71,9 +71,9 @@ from reticent.prediction.evaluation import (  # noqa: E402
     realised_perplexity,
     realised_share,
 )
-from reticent.prediction.mechanism import Layout  # noqa: E402
-from reticent.prediction.unprotected import NGramIndex  # noqa: E402
-from reticent.training.ensemble import split_key, split_owners  # noqa: E402
+from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
+from reticent.prediction.mechanisms.unprotected import NGramIndex  # noqa: E402
+from reticent.training.methods.ensemble import split_key, split_owners  # noqa: E402
 
 TARGET = Target(epsilon=8.0, delta=1e-5, answers=1024, unit=Unit.PART)
 KINDS = (

@@ -5,8 +5,9 @@
 Sixteen codes of 2 to 5 digits, one owner each, "My number is: 381940". The undefended model is trained on all of
 them, all of its weights; the ensemble's parts on two each, so long that each part knows its own. Each is asked for
 codes until 1,024 tokens are spent. Guessing hits 16 / 10^ℓ. The bound is sixteen times the chance that the budget's
-Rényi guarantee leaves to any attack to name one code (`accounting.parts.extraction_success`). Ends with 1 where the
-undefended model says fewer than 90 % codes, or the private ensemble more than guessing or the bound explains.
+Rényi guarantee leaves to any attack to name one code (`accounting.bounds.parts.extraction_success`). Ends with 1
+where the undefended model says fewer than 90 % codes, or the private ensemble more than guessing or the bound
+explains.
 """
 
 import argparse
@@ -26,15 +27,15 @@ import torch  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from reticent.accounting.parts import extraction_success  # noqa: E402
-from reticent.app.experiments.dialogue_ensembles import (  # noqa: E402
+from reproductions.submix.dialogue_ensembles import (  # noqa: E402
     BASE,
     EnsembleSettings,
     assemble,
     train_members,
 )
-from reticent.app.experiments.submix_extraction import train_unprotected  # noqa: E402
-from reticent.auditing.codes import (  # noqa: E402
+from reproductions.submix.extraction import train_unprotected  # noqa: E402
+from reticent.accounting.bounds.parts import extraction_success  # noqa: E402
+from reticent.audit.attacks.extraction.codes import (  # noqa: E402
     CodeHits,
     PlantedCodes,
     answers_of,
@@ -54,10 +55,10 @@ from reticent.prediction.budgets import (  # noqa: E402
     renyi_limit,
     set_up,
 )
-from reticent.prediction.mechanism import Layout  # noqa: E402
+from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
 from reticent.prediction.predictor import Predictor  # noqa: E402
 from reticent.prediction.tally import Tally  # noqa: E402
-from reticent.training.ensemble import (  # noqa: E402
+from reticent.training.methods.ensemble import (  # noqa: E402
     split_key,
     split_owners,
 )

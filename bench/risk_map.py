@@ -16,14 +16,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from reticent.auditing.risk_map import TRAINING, draw_risk_map
+from reticent.audit.attacks.lazy.risk_map import TRAINING, draw_risk_map
 from reticent.core.corpus import Record
 from reticent.core.randomness import Randomness
 from reticent.data.generators.dialogues import generate_dialogues
-from reticent.models.batching import choose_budget, pack, pad_right
 from reticent.models.embedded import embedded_model_path
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model
+from reticent.models.huggingface.batching import choose_budget, pack, pad_right
+from reticent.models.huggingface.loading import load_model
+from reticent.models.huggingface.model import HuggingFaceModel
 
 RECORDS = 60
 ROUNDS = 5

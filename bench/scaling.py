@@ -23,17 +23,17 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from reticent.app.audit.shards import score_shard
-from reticent.app.engine import Engine, EngineName, EngineSettings, Piece, Told, Work, gather, open_engine
-from reticent.app.ensemble_pieces import MemberTask, member_task, train_piece
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 from reticent.data.generators.dialogues import generate_dialogues
+from reticent.engine.work import Engine, EngineName, EngineSettings, Piece, Told, Work, gather, open_engine
 from reticent.models.embedded import embedded_model_path
-from reticent.models.loading import load_model
-from reticent.training.ensemble import MemberRecipe, Share
-from reticent.training.gradient_source import Computation
+from reticent.models.huggingface.loading import load_model
+from reticent.runs.audit.shards import score_shard
+from reticent.runs.ensemble.pieces import MemberTask, member_task, train_piece
+from reticent.training.gradients.source import Computation
 from reticent.training.loop import Schedule
+from reticent.training.methods.ensemble import MemberRecipe, Share
 from reticent.training.optimiser import OptimiserSettings
 from reticent.training.starting_model import Start
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model
+from reticent.models.huggingface.loading import load_model
+from reticent.models.huggingface.model import HuggingFaceModel
 
 TEXTS = 2000
 ROUNDS = 3

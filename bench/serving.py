@@ -45,18 +45,18 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from bench.submix import PARTS, default_model, new_ensemble, save_adapters  # noqa: E402
-from reticent.app.ensemble_prediction import PredictionSettings  # noqa: E402
-from reticent.app.run_directory import RunDirectory  # noqa: E402
-from reticent.app.server.api import create_app  # noqa: E402
-from reticent.app.server.backend import Backend, open_ensemble  # noqa: E402
-from reticent.app.server.launching import web_config  # noqa: E402
-from reticent.app.server.limits import Limits  # noqa: E402
-from reticent.app.server.quotas import Quotas  # noqa: E402
-from reticent.app.server.service import Service  # noqa: E402
-from reticent.models.allocator import keep_freed_memory  # noqa: E402
 from reticent.models.embedded import embedded_model_path  # noqa: E402
+from reticent.models.ensemble.allocator import keep_freed_memory  # noqa: E402
 from reticent.prediction.budgets import Kind  # noqa: E402
 from reticent.prediction.predictor import Predictor  # noqa: E402
+from reticent.runs.directory import RunDirectory  # noqa: E402
+from reticent.runs.ensemble.prediction import PredictionSettings  # noqa: E402
+from reticent.server.api import create_app  # noqa: E402
+from reticent.server.backend import Backend, open_ensemble  # noqa: E402
+from reticent.server.launching import web_config  # noqa: E402
+from reticent.server.limits import Limits  # noqa: E402
+from reticent.server.quotas import Quotas  # noqa: E402
+from reticent.server.service import Service  # noqa: E402
 
 ROUNDS = 5
 PAIRS = 5  # of private and public answers in a round

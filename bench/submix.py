@@ -7,9 +7,9 @@ pays. Ours: all rows of the ensemble in one forward with one cache. In all: look
 synced) and draw, by the predictor itself. Rivals: as many models one after the other, and peft's mixed batch, both
 without mixing or ledger. Model: stories15m of the folder `shared` beside the checkout (or RETICENT_SHARED), else
 the embedded model; LoRA of rank 8 in every linear map. All run as a server does, with freed memory kept
-(`models.allocator`), the single model too. Contenders take turns; ratios are taken within a round, medians over
-rounds, of processor time, which busy neighbours lengthen less, and of wall time, which holds the wait for the disk.
-Ends with code 1 where the ratio of processor time is above its limit.
+(`models.ensemble.allocator`), the single model too. Contenders take turns; ratios are taken within a round, medians
+over rounds, of processor time, which busy neighbours lengthen less, and of wall time, which holds the wait for the
+disk. Ends with code 1 where the ratio of processor time is above its limit.
 """
 
 import argparse
@@ -36,16 +36,16 @@ from peft import PeftModel  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from reticent.accounting.ledger import SqliteLedger  # noqa: E402
-from reticent.models.adapter_streams import AdapterStreams  # noqa: E402
-from reticent.models.allocator import keep_freed_memory  # noqa: E402
-from reticent.models.batched_decoder import BatchedDecoder  # noqa: E402
-from reticent.models.decoder_weights import read_decoder  # noqa: E402
+from reticent.ledger.durable import SqliteLedger  # noqa: E402
 from reticent.models.embedded import embedded_model_path  # noqa: E402
-from reticent.models.ensemble import AdapterEnsemble, Member  # noqa: E402
-from reticent.models.loading import load_model  # noqa: E402
+from reticent.models.ensemble.adapters import AdapterEnsemble, Member  # noqa: E402
+from reticent.models.ensemble.allocator import keep_freed_memory  # noqa: E402
+from reticent.models.ensemble.decoder import BatchedDecoder  # noqa: E402
+from reticent.models.ensemble.streams import AdapterStreams  # noqa: E402
+from reticent.models.ensemble.weights import read_decoder  # noqa: E402
+from reticent.models.huggingface.loading import load_model  # noqa: E402
 from reticent.prediction.budgets import Kind, Target, set_up  # noqa: E402
-from reticent.prediction.mechanism import Layout  # noqa: E402
+from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
 from reticent.prediction.predictor import Predictor  # noqa: E402
 from reticent.training.starting_model import Start, starting_model  # noqa: E402
 

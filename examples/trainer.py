@@ -12,17 +12,17 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
 
-from reticent.app.audit.plan import measure_speed, plan_audit
-from reticent.app.audit.run import run_audit, start_run, write_audit
-from reticent.app.audit.settings import AuditSettings, Sizes
-from reticent.app.audit.subject import make_subject, open_models
-from reticent.app.gate import Kind, check_gate, parse_limit
 from reticent.core.corpus import Corpus
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
 from reticent.data.canaries import make_canaries, plant
 from reticent.data.generators import generate_dialogues
 from reticent.models.embedded import embedded_model_path
+from reticent.runs.audit.gate import Kind, check_gate, parse_limit
+from reticent.runs.audit.plan import measure_speed, plan_audit
+from reticent.runs.audit.run import run_audit, start_run, write_audit
+from reticent.runs.audit.settings import AuditSettings, Sizes
+from reticent.runs.audit.subject import make_subject, open_models
 
 TEMPLATE = "USR: Hello, my customer ID is {}."
 

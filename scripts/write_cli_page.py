@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from reticent.app.cli import app
+from reticent.cli.main import app
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 WIDTH = 100

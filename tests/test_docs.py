@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reticent.app import cli
-from reticent.app.gate import Kind, parse_limit
+from reticent.cli import main as cli
+from reticent.runs.audit.gate import Kind, parse_limit
 
 ROOT = Path(__file__).resolve().parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

@@ -15,10 +15,10 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from reticent.accounting.confidentiality import group_of_secrets, missed_secret
+from reticent.accounting.bounds.confidentiality import group_of_secrets, missed_secret
 from reticent.accounting.curve import renyi_epsilon
-from reticent.accounting.mixing_charge import leave_one_out_charges
-from reticent.accounting.noisy_vote import likely_outcome_epsilon, log_outcome_chances, log_upset_chance
+from reticent.accounting.mixing.charge import leave_one_out_charges
+from reticent.accounting.prices.noisy_vote import likely_outcome_epsilon, log_outcome_chances, log_upset_chance
 from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
 from reticent.core.event import ConcentratedRelease, ExponentialSampling, Laplace, NoisyVote
 from reticent.core.guarantee import Neighbours
@@ -87,8 +87,8 @@ def promises(tree, prefix=""):
 
 
 def promised_in_accounting():
-    """`module.function` of every promise in the accounting package."""
-    for path in sorted((SOURCE / "accounting").glob("*.py")):
+    """`module.function` of every promise of accounting and ledger."""
+    for path in sorted([*(SOURCE / "accounting").rglob("*.py"), *(SOURCE / "ledger").rglob("*.py")]):
         yield from promises(ast.parse(path.read_text(encoding="utf8")), path.stem)
 
 
@@ -191,7 +191,7 @@ def test_what_can_be_run_is_what_the_tree_can_run():
     status = section(PAGE, "What can be run today")
     methods = set(re.findall(r"`reticent train --method ([\w-]+)`", status))
     offered = set()
-    for path in (SOURCE / "app").rglob("*.py"):
+    for path in (SOURCE / "runs").rglob("*.py"):
         if "Method" in classes(path):
             offered |= enum_values(path, "Method")
     assert methods == offered - {"sgd"}  # plain training promises nothing

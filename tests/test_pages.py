@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from reticent.app.cli import app
+from reticent.cli.main import app
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reticent"
@@ -235,5 +235,5 @@ def test_a_page_that_names_what_is_not_there_is_caught():
     assert false_commands("reticent keeps models from telling", is_strict=False) == []
     assert unknown_flags("give `--no-such-flag`") == ["--no-such-flag"]
     assert missing_paths("see `docs/nothing.md`") == ["docs/nothing.md"]
-    assert missing_names("`ledger.Lease` and `training.sharded`") == ["ledger.Lease"]
-    assert missing_names("`ledger.DurableLedger.charge`, `numpy.array`, `ledger.db`") == []
+    assert missing_names("`ledger.Lease` and `training.distributed.sharded`") == ["ledger.Lease"]
+    assert missing_names("`ledger.durable.DurableLedger.charge`, `numpy.array`, `ledger.db`") == []

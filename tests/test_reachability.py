@@ -1,8 +1,8 @@
 """Repository tests: what the package offers can be reached by somebody who types a command.
 
 Every module is imported, directly or not, from the command line, and every public function and class is used by the
-package itself or by what stands beside it (`bench/`, `examples/`, `scripts/`). What only tests use is in `tests/`.
-Code is read by its syntax tree; nothing of ours is imported.
+package itself or by what stands beside it (`bench/`, `examples/`, `reproductions/`, `scripts/`). What only tests
+use is in `tests/`. Code is read by its syntax tree; nothing of ours is imported.
 """
 
 import ast
@@ -11,8 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
-START = "reticent.app.cli"
-BESIDE = ("bench", "examples", "scripts")
+START = "reticent.__main__"
+BESIDE = ("bench", "examples", "reproductions", "scripts")
 
 # Public names that nothing but tests and documents uses, each with the reason why it is here.
 ALLOWED = {
@@ -102,8 +102,9 @@ def test_every_public_function_and_class_is_used():
     assert {f"{module}.{name}" for name, module in found.items() if name not in ALLOWED} == set()
 
 
-def test_nothing_is_imported_from_the_tests():
-    assert {name for name, text in (MODULES | BENCHES).items() if "from tests" in text} == set()
+def test_nothing_of_the_package_is_imported_from_the_tests():
+    """Benches may: the naive way that they measure against is the tests' oracle."""
+    assert {name for name, text in MODULES.items() if "from tests" in text} == set()
 
 
 TWIN = {

@@ -14,18 +14,22 @@ SOURCE = ROOT / "src" / "reticent"
 LAYER = {
     "core": 0,
     "accounting": 1,
+    "ledger": 1,
     "data": 1,
     "models": 1,
-    "auditing": 2,
+    "audit": 2,
     "training": 2,
     "prediction": 2,
     "reporting": 2,
-    "app": 3,
+    "engine": 2,
+    "runs": 3,
+    "server": 4,
+    "cli": 5,
 }
 # Reporting renders nouns alone: it must work where nothing but the nouns is installed.
 ONLY = {"reporting": {"core"}}
 TORCH = {"torch", "transformers", "peft"}
-TORCH_LAYERS = {"models", "training", "app"}
+TORCH_LAYERS = {"models", "training", "runs", "server"}
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -67,24 +71,25 @@ SOURCES = sorted(SOURCE.rglob("*.py"))
 def test_imports_go_strictly_downward(path):
     parts = path.relative_to(SOURCE).parts
     if len(parts) == 1:
-        assert not {m for m in imported_modules(path) if m.startswith("reticent.")}
+        allowed = {"reticent.cli.main"} if path.name == "__main__.py" else set()
+        assert {m for m in imported_modules(path) if m.startswith("reticent.")} <= allowed
         return
     assert broken_imports(parts[0], imported_modules(path)) == []
 
 
 def test_layer_check_catches_sideways_upward_relative_and_torch_imports():
-    assert broken_imports("data", {"reticent.models.lstm"})
+    assert broken_imports("data", {"reticent.models.lstm.model"})
     assert broken_imports("core", {"reticent.accounting.rdp"})
     assert broken_imports("training", {".loop"})
     assert broken_imports("accounting", {"torch.nn"})
-    assert broken_imports("reporting", {"reticent.accounting.ceiling"})
-    assert not broken_imports("training", {"reticent.core.event", "reticent.models.lstm", "torch"})
+    assert broken_imports("reporting", {"reticent.accounting.bounds.ceiling"})
+    assert not broken_imports("training", {"reticent.core.event", "reticent.models.lstm.model", "torch"})
 
 
 def test_layer_check_sees_imports_inside_functions(tmp_path):
     path = tmp_path / "sneaky.py"
-    path.write_text("def f():\n    from reticent import app\n    import reticent.app.cli\n")
-    assert {"reticent.app", "reticent.app.cli"} <= imported_modules(path)
+    path.write_text("def f():\n    from reticent import cli\n    import reticent.cli.main\n")
+    assert {"reticent.cli", "reticent.cli.main"} <= imported_modules(path)
 
 
 def modules_after(code: str) -> set[str]:
@@ -95,7 +100,9 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_importing_the_package_and_its_light_layers_never_imports_torch():
-    code = "import reticent, reticent.core, reticent.accounting, reticent.data, reticent.reporting, reticent.app"
+    code = (
+        "import reticent, reticent.core, reticent.accounting, reticent.data, reticent.reporting, reticent.cli.main"
+    )
     assert not TORCH & modules_after(code)
 
 
@@ -104,16 +111,11 @@ def test_no_file_name_says_nothing():
     assert not [path for path in SOURCES if path.stem in nameless]
 
 
-def test_a_file_is_read_in_one_sitting():
-    too_long = {str(p.relative_to(ROOT)): n for p in SOURCES if (n := len(p.read_text().splitlines())) > 400}
-    assert too_long == {}
-
-
 def test_readme_tree_equals_the_tree():
     readme = (ROOT / "README.md").read_text(encoding="utf8")
     listed = set(re.findall(r"^[├└]── (\w+)/", readme, flags=re.MULTILINE))
     assert listed == {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
-    for folder in ("tests", "bench", "docs", "scripts"):
+    for folder in ("tests", "bench", "docs", "scripts", "reproductions", "examples"):
         assert f"{folder}/" in readme
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.accounting.ledgers import Ledgers, PostgresLedgers, SqliteLedgers
-from tests.accounting.postgres_server import PostgresServer, find_program
+from tests.ledger.ledgers import Ledgers, PostgresLedgers, SqliteLedgers
+from tests.ledger.postgres_server import PostgresServer, find_program
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """What SubMix and SubMix-F charge, by their definitions: part by part, from logarithms, on core's divergence.
 
-The slow, obvious versions of `reticent.accounting.mixing_charge`, which takes pmfs and runs compiled loops.
+The slow, obvious versions of `reticent.accounting.mixing.charge`, which takes pmfs and runs compiled loops.
 Rows are log-pmfs; `exact_excesses` works in arbitrary precision on pmfs.
 """
 
@@ -8,7 +8,7 @@ import mpmath as mp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.accounting.mixing_charge import common_share
+from reticent.accounting.mixing.charge import common_share
 from reticent.core.divergence import log_moment, symmetric_renyi_divergence
 
 Floats = NDArray[np.float64]

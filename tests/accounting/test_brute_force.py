@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from reticent.accounting.ceiling import ceiling
+from reticent.accounting.bounds.ceiling import ceiling
 from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from tests.accounting.mixing_oracles import (

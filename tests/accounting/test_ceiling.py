@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.accounting.ceiling import ceiling, compare
-from reticent.accounting.confidentiality import bayesian, missed_secret
+from reticent.accounting.bounds.ceiling import ceiling, compare
+from reticent.accounting.bounds.confidentiality import bayesian, missed_secret
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import Access

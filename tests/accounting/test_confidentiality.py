@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.accounting.confidentiality import (
+from reticent.accounting.bounds.confidentiality import (
     bayesian,
     confidentiality,
     group_of_secrets,

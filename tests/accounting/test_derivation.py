@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reticent.accounting.confidentiality import confidentiality, missed_secret_of
+from reticent.accounting.bounds.confidentiality import confidentiality, missed_secret_of
 from reticent.accounting.derivation import agrees, composed, derived, require_derivable
 from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of
 from reticent.core.errors import GuaranteeError

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.accounting.approximate import log_probability_bound
-from reticent.accounting.binary_renyi import largest_log_probability
+from reticent.accounting.bounds.approximate import log_probability_bound
+from reticent.accounting.bounds.binary_renyi import largest_log_probability
+from reticent.accounting.bounds.leakage import leakage_bounds, leakage_of_guarantee, rdp_leakage
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import dp_sgd_guarantee
-from reticent.accounting.leakage import leakage_bounds, leakage_of_guarantee, rdp_leakage
 from reticent.core.event import ConcentratedRelease, Event, Gaussian, NonPrivate, Repeated, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from tests.accounting.oracles import divergence, hockey_stick, random_pair

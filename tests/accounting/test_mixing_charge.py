@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.accounting.mixing_charge import (
+from reticent.accounting.mixing.charge import (
     common_share,
     filtered_charges,
     leave_one_out_charges,
     mixture_pmf,
     symmetric_divergence,
 )
-from reticent.accounting.mixing_curves import Pull
+from reticent.accounting.mixing.curves import Pull
 from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
 from tests.accounting.mixing_oracles import (
     fixed_mixture,

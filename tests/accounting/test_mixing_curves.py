@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.accounting import power_loops, vocabulary_loops
-from reticent.accounting.mixing_charge import filtered_charges
-from reticent.accounting.mixing_curves import Halves, Pull, pair_log_excesses
+from reticent.accounting.mixing import loops as vocabulary_loops
+from reticent.accounting.mixing import power_loops
+from reticent.accounting.mixing.charge import filtered_charges
+from reticent.accounting.mixing.curves import Halves, Pull, pair_log_excesses
 from reticent.core.divergence import log_moment, log_normalise
 from tests.accounting.mixing_oracles import exact_excesses, log_mixture
 from tests.accounting.test_mixing_charge import ensembles

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from reticent.accounting.noisy_vote import (
+from reticent.accounting.prices.noisy_vote import (
     likely_outcome_epsilon,
     log_outcome_chances,
     log_upset_chance,

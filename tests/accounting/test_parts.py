@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.accounting.conversion import classic_epsilon_from_renyi, epsilon_from_renyi
-from reticent.accounting.parts import (
+from reticent.accounting.bounds.parts import (
     RandomStopping,
     extraction_success,
     group_point,
     owner_guarantee,
     owner_point,
 )
+from reticent.accounting.conversion import classic_epsilon_from_renyi, epsilon_from_renyi
 from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
 from reticent.core.errors import NotComparable
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit

@@ -14,13 +14,13 @@ from scipy.stats import norm
 
 from reticent.accounting.conversion import rdp_delta
 from reticent.accounting.curve import RenyiCurve
-from reticent.accounting.hockey_stick import Direction, loss_range, step_delta
 from reticent.accounting.pld import (
     PrivacyProfile,
     has_privacy_profile,
     pld_epsilon,
     privacy_profile,
 )
+from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     Composed,

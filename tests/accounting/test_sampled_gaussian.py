@@ -10,8 +10,8 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.accounting import sampled_gaussian
-from reticent.accounting.sampled_gaussian import sampled_gaussian_epsilon
+from reticent.accounting.prices import sampled_gaussian
+from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
 from reticent.core.guarantee import Neighbours
 from tests.accounting.oracles import replace_one_divergence, replace_one_in_plane, sampled_gaussian_divergence
 

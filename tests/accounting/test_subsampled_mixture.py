@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from reticent.accounting.subsampled_mixture import (
+from reticent.accounting.prices.subsampled_mixture import (
     _convex_epsilon,
     influence,
     poisson_subsampled_log_moment,

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from reticent.accounting.guarantees import guarantee_of
-from reticent.accounting.tradeoff import (
+from reticent.accounting.bounds.tradeoff import (
     advantage_ceiling,
     auc_ceiling,
     concave_area,
     true_positive_rate_ceiling,
 )
+from reticent.accounting.guarantees import guarantee_of
 from reticent.core.event import Gaussian, NonPrivate
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from tests.accounting.oracles import divergence, hockey_stick, random_pair, roc

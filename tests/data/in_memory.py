@@ -1,7 +1,7 @@
 """Deduplication as one would write it down: the oracle of what finds repeats on disk."""
 
 from reticent.core.corpus import Corpus, Record
-from reticent.data.deduplication import TextCounter
+from reticent.data.duplicates.exact import TextCounter
 
 
 def deduplicate(records: list[Record]) -> Corpus:

@@ -1,7 +1,7 @@
 """The check of locality that several policies share."""
 
 from reticent.core.corpus import Policy
-from reticent.data.redaction import MASK
+from reticent.data.redaction.masking import MASK
 
 
 def broken_locality(policy: Policy, text: str) -> list[tuple[int, int]]:

@@ -5,9 +5,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Policy
-from reticent.data.capitals import LEGAL_WORDS, CapitalRuns
-from reticent.data.circumstances import Circumstances
-from reticent.data.policies import Dictionary, Union
+from reticent.data.policies.capitals import LEGAL_WORDS, CapitalRuns
+from reticent.data.policies.circumstances import Circumstances
+from reticent.data.policies.combined import Dictionary, Union
 from tests.data.locality import broken_locality
 
 PIECES = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reticent.data.circumstances import Circumstances
+from reticent.data.policies.circumstances import Circumstances
 from tests.growth import growth
 
 

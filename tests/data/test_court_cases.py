@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from reticent.data.capitals import LEGAL_WORDS, CapitalRuns
-from reticent.data.circumstances import Circumstances
 from reticent.data.measurement import f_score, measure
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Union
-from reticent.data.reading import open_corpus
+from reticent.data.policies.capitals import LEGAL_WORDS, CapitalRuns
+from reticent.data.policies.circumstances import Circumstances
+from reticent.data.policies.combined import Union
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.reading.corpus_file import open_corpus
 
 PATTERNS = PatternPolicy(context=False)
 BEST = Union([PATTERNS, Circumstances(), CapitalRuns(ordinary=LEGAL_WORDS)], name="union")
@@ -57,7 +57,7 @@ def test_union_masks_the_identifiers_of_cases_it_was_not_chosen_on(cases):
 @pytest.mark.slow
 def test_a_small_tagger_alone_or_added_is_no_better(cases):
     pytest.importorskip("spacy")
-    from reticent.data.named_entities import SpacyPolicy
+    from reticent.data.policies.named_entities import SpacyPolicy
 
     tagger = SpacyPolicy()
     alone = measure(cases["train"], Union([PATTERNS, tagger]))

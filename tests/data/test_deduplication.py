@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Record
-from reticent.data.deduplication import TextCounter
-from reticent.data.patterns import PatternPolicy
-from reticent.data.redaction import redact_records
+from reticent.data.duplicates.exact import TextCounter
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.redaction.masking import redact_records
 from tests.data.in_memory import deduplicate
 
 texts = st.lists(st.sampled_from(["a", "b", "a ", "A", "c", ""]), max_size=12)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.data.checksums import iban, luhn
-from reticent.data.fakes import Fakes
-from reticent.data.patterns import PatternPolicy
+from reticent.data.policies.checksums import iban, luhn
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.redaction.fakes import Fakes
 
 FAKES = Fakes(b"k" * 32)
 KINDS = ["PERSON", "LOC", "ORG", "EMAIL", "DATE", "CODE", "PHONE", "CAPITALS"]

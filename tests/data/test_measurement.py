@@ -7,10 +7,10 @@ from scipy.stats import binom, binomtest
 
 from reticent.core.corpus import Record, Span
 from reticent.data.measurement import Rate, is_covered, measure
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Dictionary, GoldLabels, RandomMiss
-from reticent.data.reading import open_corpus
-from reticent.data.redaction import merge_spans
+from reticent.data.policies.combined import Dictionary, GoldLabels, RandomMiss
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.reading.corpus_file import open_corpus
+from reticent.data.redaction.masking import merge_spans
 
 RECORDS = [
     Record("a", "Ada Byron met Bob", spans=(Span(0, 9, "NAME", "direct"), Span(14, 17, "NAME", "quasi"))),

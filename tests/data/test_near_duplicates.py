@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Record
-from reticent.data.digest_counts import DigestCounts, DigestSet
-from reticent.data.disk_column import DiskColumn
-from reticent.data.near_duplicates import BINS, SHINGLE, band_rows, near_repeats, signatures, similarity
-from reticent.data.repeats import repeated_texts, unmarked
+from reticent.data.duplicates.digest_counts import DigestCounts, DigestSet
+from reticent.data.duplicates.disk_column import DiskColumn
+from reticent.data.duplicates.near import BINS, SHINGLE, band_rows, near_repeats, signatures, similarity
+from reticent.data.duplicates.repeats import repeated_texts, unmarked
 from tests.data.in_memory import deduplicate
 
 WORDS = [f"word{number}" for number in range(400)]

@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Policy
-from reticent.data.checksums import IBAN_LENGTHS, iban, keep_iban, luhn
-from reticent.data.patterns import KINDS, PatternPolicy
-from reticent.data.reading import open_corpus
-from reticent.data.redaction import MASK
+from reticent.data.policies.checksums import IBAN_LENGTHS, iban, keep_iban, luhn
+from reticent.data.policies.patterns import KINDS, PatternPolicy
+from reticent.data.reading.corpus_file import open_corpus
+from reticent.data.redaction.masking import MASK
 from tests.growth import growth
 
 POLICY = PatternPolicy()

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Policy, Record, Span
-from reticent.data.capitals import CapitalRuns
-from reticent.data.circumstances import Circumstances
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Dictionary, GoldLabels, RandomMiss, Union
-from reticent.data.redaction import MASK, merge_spans
+from reticent.data.policies.capitals import CapitalRuns
+from reticent.data.policies.circumstances import Circumstances
+from reticent.data.policies.combined import Dictionary, GoldLabels, RandomMiss, Union
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.redaction.masking import MASK, merge_spans
 from tests.data.locality import broken_locality
 from tests.growth import growth
 

@@ -11,9 +11,10 @@ import pytest
 
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.errors import DataError
-from reticent.data import compression, reading
-from reticent.data.formats import Fields, Format
-from reticent.data.reading import open_corpus
+from reticent.data.reading import compression
+from reticent.data.reading import corpus_file as reading
+from reticent.data.reading.corpus_file import open_corpus
+from reticent.data.reading.formats import Fields, Format
 
 PRIVATE = "Zebedee Quixote"  # stands in every bad input below, and must be in no message
 RECORDS = [
@@ -349,7 +350,7 @@ def test_long_csv_field_is_read_and_one_past_the_limit_is_an_error(tmp_path, mon
     path = save(tmp_path / "c.csv", b"text\n" + b"x " * 100_000 + b"\n")
     assert len(next(iter(open_corpus(path))).text) == 200_000
     old = csv.field_size_limit()
-    monkeypatch.setattr("reticent.data.formats.LONGEST_LINE", 1000)
+    monkeypatch.setattr("reticent.data.reading.formats.LONGEST_LINE", 1000)
     csv.field_size_limit(1000)
     try:
         error = failure(lambda: open_corpus(path).count())

@@ -7,9 +7,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Record, Span
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Dictionary, Union
-from reticent.data.redaction import MASK, MaskStyle, mask_for, merge_spans, redact, redact_record, redact_records
+from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.redaction.masking import (
+    MASK,
+    MaskStyle,
+    mask_for,
+    merge_spans,
+    redact,
+    redact_record,
+    redact_records,
+)
 
 PIECES = [
     "call ",

@@ -3,8 +3,8 @@
 import json
 
 from reticent.core.corpus import Record, Span
-from reticent.data.patterns import PatternPolicy
-from reticent.data.reading import open_corpus
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.scanning import KindCount, scan
 
 RECORDS = [

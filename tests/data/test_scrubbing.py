@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from reticent.core.corpus import Record, Span
 from reticent.core.randomness import Randomness
-from reticent.data.capitals import CapitalRuns
-from reticent.data.circumstances import Circumstances
-from reticent.data.fakes import Fakes
 from reticent.data.generators.cases import generate_cases
 from reticent.data.generators.labels import secrets_of
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Dictionary, GoldLabels, Union
-from reticent.data.scrubbing import Replace, Scrubber, substitute
+from reticent.data.policies.capitals import CapitalRuns
+from reticent.data.policies.circumstances import Circumstances
+from reticent.data.policies.combined import Dictionary, GoldLabels, Union
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.redaction.fakes import Fakes
+from reticent.data.redaction.scrubbing import Replace, Scrubber, substitute
 
 PIECES = [
     "call ",
@@ -64,7 +64,7 @@ def test_scrubbing_twice_is_scrubbing_once(policy, replace, text):
 
 
 def test_a_single_pass_of_a_contextual_tagger_would_not_be_idempotent():
-    from reticent.data.redaction import redact
+    from reticent.data.redaction.masking import redact
 
     text = "Ada, Byron"
     once = redact(text, Fickle().find([text])[0]).text

@@ -3,10 +3,10 @@
 import pytest
 
 from reticent.core.corpus import Span
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Dictionary, GoldLabels, Union
+from reticent.data.policies.combined import Dictionary, GoldLabels, Union
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.span_cache import SpanCache
 from reticent.data.processes import InProcesses
-from reticent.data.span_cache import SpanCache
 
 SECRET = "Zebedee Quillfeather"
 TEXTS = [f"{SECRET} called 415-555-26{n:02}" for n in range(20)] * 2

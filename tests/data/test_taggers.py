@@ -5,9 +5,9 @@ import pickle
 import pytest
 
 from reticent.core.errors import UsageError
-from reticent.data import named_entities
-from reticent.data.named_entities import INSTALL, SpacyPolicy, english_pipeline
-from reticent.data.phones import PhoneNumbers
+from reticent.data.policies import named_entities
+from reticent.data.policies.named_entities import INSTALL, SpacyPolicy, english_pipeline
+from reticent.data.policies.phones import PhoneNumbers
 
 TEXT = "On Monday John Smith of Microsoft flew to Berlin."
 
@@ -74,7 +74,7 @@ def test_presidio_finds_and_never_opens_a_connection(spacy_policy, monkeypatch, 
     import socket
 
     pytest.importorskip("presidio_analyzer")
-    from reticent.data.presidio import PresidioPolicy
+    from reticent.data.policies.presidio import PresidioPolicy
 
     def refuse(*arguments, **options):
         raise AssertionError("a connection was opened")

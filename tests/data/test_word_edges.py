@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from reticent.core.corpus import Record, Span
 from reticent.data.measurement import measure
-from reticent.data.redaction import redact
-from reticent.data.word_edges import whole_words
+from reticent.data.policies.word_edges import whole_words
+from reticent.data.redaction.masking import redact
 
 TEXT = "Mr Klein lives"
 

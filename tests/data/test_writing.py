@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.errors import DataError
-from reticent.data.reading import open_corpus
+from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.writing import write_corpus
 
 COMPRESSED = [f".jsonl{suffix}" for suffix in ("", ".gz", ".bz2", ".xz", ".zst", ".lz4")]

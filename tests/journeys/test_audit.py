@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from reticent.accounting.ceiling import ceiling
-from reticent.app import cli
+from reticent.accounting.bounds.ceiling import ceiling
+from reticent.cli import main as cli
 from reticent.core.certificate import Certificate
 from reticent.core.corpus import Corpus, Record
 from reticent.core.finding import Finding

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from reticent.app import cli
+from reticent.cli import main as cli
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
 from reticent.data.canaries import make_canaries, plant, write_key
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
-from reticent.models.loading import load_model
+from reticent.models.huggingface.loading import load_model
 from tests.models.test_remote import NAME, serving
 
 ATTACKS = "exposure,membership,lazy,extraction"

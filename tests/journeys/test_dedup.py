@@ -4,8 +4,8 @@ import json
 
 import pyarrow.parquet as pq
 
-from reticent.app import cli
-from reticent.data.reading import open_corpus
+from reticent.cli import main as cli
+from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.writing import write_corpus
 
 

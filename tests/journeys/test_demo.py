@@ -6,15 +6,8 @@ import math
 
 import pytest
 
-from reticent.accounting.ceiling import compare
-from reticent.app import cli
-from reticent.app.demo.answers import PrivateAnswers
-from reticent.app.demo.corpora import messages, split_customers, write_corpora
-from reticent.app.demo.extent import Extent
-from reticent.app.demo.scale import CUSTOMERS, DELTA, EPSILON, KEY, SMALL_EPSILON, Scale
-from reticent.app.demo.story import CODES, Story, Told, allowed_hit_rate, table_rows
-from reticent.app.demo.telling import STAGES, Watch, tell
-from reticent.app.policies import policy_named
+from reticent.accounting.bounds.ceiling import compare
+from reticent.cli import main as cli
 from reticent.core.errors import ConfigError
 from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding, Verdict
@@ -24,6 +17,13 @@ from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.data.canaries import read_key
 from reticent.data.generators import generate_dialogues
+from reticent.runs.demo.answers import PrivateAnswers
+from reticent.runs.demo.corpora import messages, split_customers, write_corpora
+from reticent.runs.demo.extent import Extent
+from reticent.runs.demo.scale import CUSTOMERS, DELTA, EPSILON, KEY, SMALL_EPSILON, Scale
+from reticent.runs.demo.story import CODES, Story, Told, allowed_hit_rate, table_rows
+from reticent.runs.demo.telling import STAGES, Watch, tell
+from reticent.runs.policies import policy_named
 
 TINY = Scale(
     dialogues=12,

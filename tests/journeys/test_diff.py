@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from reticent.app import cli
-from reticent.app.update_regimes import Regime
+from reproductions.updates.regimes import Regime
+from reticent.cli import main as cli
 from reticent.core.corpus import Corpus, Record
 from reticent.core.finding import Finding
 from reticent.data.writing import write_corpus
 from reticent.training.release import release_model
-from tests.app.update_stories import PHRASE, RARE, canary, experiment, sentences
+from tests.reproductions.update_stories import PHRASE, RARE, canary, experiment, sentences
 
 NULLS = 24  # as many as a verdict needs where records are judged as well
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from reticent.accounting.ledger import SqliteLedger
-from reticent.app import cli
-from reticent.app.ensemble_evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
-from reticent.app.ensemble_loading import load_ensemble
-from reticent.app.ensemble_prediction import answering, answers_given, ledger_identity, settings_of
+from reticent.cli import main as cli
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.randomness import Randomness
+from reticent.ledger.durable import SqliteLedger
 from reticent.prediction.budgets import Kind
+from reticent.runs.ensemble.evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
+from reticent.runs.ensemble.loading import load_ensemble
+from reticent.runs.ensemble.prediction import answering, answers_given, ledger_identity, settings_of
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
 ASKED = {"epsilon": 8.0, "delta": 1e-5}

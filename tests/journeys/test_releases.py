@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from reticent.app import cli
+from reticent.cli import main as cli
 from reticent.core.certificate import Certificate
 
 CODES = {"Ann Dorn": 48213, "Bob Hale": 90121, "Cid Mann": 33817, "Dee Park": 72645, "Eve Ruth": 15590}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reticent.app import cli
+from reticent.cli import main as cli
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace

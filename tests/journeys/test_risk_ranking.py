@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from reticent.app import cli
+from reticent.cli import main as cli
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues

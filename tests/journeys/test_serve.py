@@ -14,12 +14,12 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from reticent.accounting.ledger import SqliteLedger
-from reticent.app import cli
-from reticent.app.ensemble_prediction import answers_given
-from reticent.app.server.keys import add_key
+from reticent.cli import main as cli
+from reticent.ledger.durable import SqliteLedger
+from reticent.runs.ensemble.prediction import answers_given
+from reticent.server.keys import add_key
 from tests.accounting.conftest import postgres  # noqa: F401
-from tests.accounting.postgres_server import PASSWORD
+from tests.ledger.postgres_server import PASSWORD
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
 SMALL_ENSEMBLE = ("--method", "submix", "--parts", 2, "--lora-rank", 2)
@@ -55,7 +55,7 @@ def free_port():
 @contextmanager
 def served(*arguments, port, verify=True, scheme="http"):
     """`reticent serve` in a process of its own, until it is ready."""
-    command = [sys.executable, "-c", "from reticent.app.cli import main; main()", "serve", *map(str, arguments)]
+    command = [sys.executable, "-c", "from reticent.cli.main import main; main()", "serve", *map(str, arguments)]
     process = subprocess.Popen(
         [*command, "--port", str(port)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},

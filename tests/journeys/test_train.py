@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from reticent.app import cli
+from reticent.cli import main as cli
 from reticent.core.guarantee import Guarantee
 from reticent.core.randomness import Randomness
 from reticent.data.generators.dialogues import generate_dialogues
 from reticent.data.writing import write_corpus
-from reticent.models.loading import load_model
+from reticent.models.huggingface.loading import load_model
 from tests.journeys.commands import reticent
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
@@ -125,7 +125,7 @@ def test_an_lstm_from_random_weights(tiny, tmp_path, capsys):
 
 def begin(*arguments):
     """A run in a process of its own that can be interrupted."""
-    command = [sys.executable, "-c", "from reticent.app.cli import main; main()", "train", *map(str, arguments)]
+    command = [sys.executable, "-c", "from reticent.cli.main import main; main()", "train", *map(str, arguments)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True

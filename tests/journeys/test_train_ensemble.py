@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reticent.app import cli, ensemble_run
-from reticent.app.ensemble_loading import load_ensemble
-from reticent.app.ensemble_manifest import MANIFEST, Manifest, finished_member
-from reticent.app.training_config import TrainConfig
+from reticent.cli import main as cli
 from reticent.core.errors import ConfigError, ModelError
 from reticent.data.splits import part_of
+from reticent.runs.ensemble import run as ensemble_run
+from reticent.runs.ensemble.loading import load_ensemble
+from reticent.runs.ensemble.manifest import MANIFEST, Manifest, finished_member
+from reticent.runs.training.config import TrainConfig
 from tests.models.tiny import tiny_gpt2, tiny_llama, tiny_tokenizer
 
 
@@ -163,7 +164,7 @@ def test_killed_run_goes_on_where_it_was_and_ends_as_if_never_killed(tiny, tmp_p
     more = ("--epochs", 4, "--checkpoint-steps", 2)
     train(capsys, *basics(tiny, whole), *more)
     arguments = [*map(str, basics(tiny, killed)), *map(str, more)]
-    command = [sys.executable, "-c", "from reticent.app.cli import main; main()", "train", *arguments]
+    command = [sys.executable, "-c", "from reticent.cli.main import main; main()", "train", *arguments]
     child = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (killed / "members" / "part-00" / "member.json").exists() and child.poll() is None:

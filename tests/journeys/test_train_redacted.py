@@ -5,13 +5,14 @@ import math
 
 import pytest
 
-from reticent.app import cli, training_run
-from reticent.app.config import validate
-from reticent.app.training_config import TrainConfig
+from reticent.cli import main as cli
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
-from reticent.data.redaction import MASK
-from reticent.models.loading import load_model
+from reticent.data.redaction.masking import MASK
+from reticent.models.huggingface.loading import load_model
+from reticent.runs.config import validate
+from reticent.runs.training import run as training_run
+from reticent.runs.training.config import TrainConfig
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
 SECRET = "843-58572-7002"

@@ -10,9 +10,9 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from reticent.models.ensemble import AdapterEnsemble, Member
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.separate_ensemble import SeparateEnsemble
+from reticent.models.ensemble.adapters import AdapterEnsemble, Member
+from reticent.models.ensemble.separate import SeparateEnsemble
+from reticent.models.huggingface.model import HuggingFaceModel
 from tests.models.tiny import tiny_tokenizer
 
 

@@ -8,7 +8,7 @@ import pytest
 PROGRAM = """
 import resource, sys, threading
 import numpy as np
-from reticent.models import allocator
+from reticent.models.ensemble import allocator
 if sys.argv[1] == "own heap":
     allocator._WANTED = allocator._WANTED[:2]
 if sys.argv[1] != "default":

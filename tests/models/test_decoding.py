@@ -10,8 +10,8 @@ from scipy.stats import chisquare
 from reticent.core.divergence import log_normalise
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.models import decoding
-from reticent.models.decoding import Row, draw, plan_batches, transform
+from reticent.models.huggingface import decoding
+from reticent.models.huggingface.decoding import Row, draw, plan_batches, transform
 from tests.models.tiny import CONTEXT, plain_next, ragged, tiny_model
 
 SAMPLERS = [
@@ -174,5 +174,5 @@ def test_a_decoder_that_forgets_the_prompt_s_end_is_told_from_the_right_one(
         width = min(len(row.prompt) for row in rows)
         return real(stream, [Row(row.prompt[:width], row.prompt_index) for row in rows], *rest, **named)
 
-    monkeypatch.setattr("reticent.models.huggingface.sample_batch", twin)
+    monkeypatch.setattr("reticent.models.huggingface.model.sample_batch", twin)
     assert model.generate(prompts, sampling, count=1, randomness=Randomness.seeded(0)) != right

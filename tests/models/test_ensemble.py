@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 
 from reticent.core.ensemble import MassStreams
 from reticent.core.errors import ModelError
-from reticent.models.adapter_stack import StackedFactors, read_adapter
-from reticent.models.adapter_streams import AdapterStreams
-from reticent.models.ensemble import AdapterEnsemble, Member
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.packed_product import packed_product
+from reticent.models.ensemble.adapters import AdapterEnsemble, Member
+from reticent.models.ensemble.packed_product import packed_product
+from reticent.models.ensemble.stack import StackedFactors, read_adapter
+from reticent.models.ensemble.streams import AdapterStreams
+from reticent.models.huggingface.model import HuggingFaceModel
 from tests.models.small_ensembles import both, save_adapters
 from tests.models.tiny import CONTEXT, VOCABULARY_SIZE, ragged, tiny_gpt2, tiny_llama, tiny_tokenizer
 
@@ -348,7 +348,7 @@ def test_what_cannot_be_packed_is_multiplied_plainly(monkeypatch, tmp_path):
     base = tiny_llama()
     paths = save_adapters(base, tmp_path, 2)
     packed, _ = both(base, paths)
-    monkeypatch.setattr("reticent.models.batched_decoder.packed_product", lambda *_: None)
+    monkeypatch.setattr("reticent.models.ensemble.decoder.packed_product", lambda *_: None)
     plain, _ = both(base, paths)
     text = ragged(13, 1, shortest=9)[0]
     assert np.abs(packed.position_log_probs(text) - plain.position_log_probs(text)).max() < CLOSE

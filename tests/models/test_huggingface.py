@@ -11,9 +11,9 @@ from reticent.core.errors import ModelError
 from reticent.core.model import Access, LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.models import scoring
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model
+from reticent.models.huggingface import scoring
+from reticent.models.huggingface.loading import load_model
+from reticent.models.huggingface.model import HuggingFaceModel
 from tests.models.tiny import (
     CONTEXT,
     VOCABULARY_SIZE,
@@ -201,7 +201,7 @@ def test_a_shared_cache_that_is_written_through_is_caught(monkeypatch: pytest.Mo
     model = tiny_model(token_budget=8)
     prefix, continuations = [4, 5, 6, 7], ragged(10, 12, shortest=3, longest=8)
     truth = model.continuation_log_probs(prefix, continuations)
-    monkeypatch.setattr("reticent.models.stream.Stream.copy", lambda self: self)
+    monkeypatch.setattr("reticent.models.huggingface.stream.Stream.copy", lambda self: self)
     try:
         broken = model.continuation_log_probs(prefix, continuations)
     except (RuntimeError, IndexError, ValueError):

@@ -14,12 +14,12 @@ from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, T5Config, T5ForConditionalGeneration
 
 from reticent.core.errors import MissingExtra, ModelError
-from reticent.models import loading, location
-from reticent.models.device import choose_device, choose_dtype
 from reticent.models.embedded import embedded_model_path
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model
-from reticent.models.location import locate
+from reticent.models.huggingface import loading, location
+from reticent.models.huggingface.device import choose_device, choose_dtype
+from reticent.models.huggingface.loading import load_model
+from reticent.models.huggingface.location import locate
+from reticent.models.huggingface.model import HuggingFaceModel
 from tests.models.tiny import (
     VOCABULARY_SIZE,
     plain_log_probs,

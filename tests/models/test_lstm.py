@@ -8,8 +8,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from reticent.core.errors import ModelError
-from reticent.models.lstm import PRESETS, LSTMConfig, LSTMForCausalLM, LSTMState, register_lstm
-from reticent.models.lstm_layer import LSTMLayer
+from reticent.models.lstm.layer import LSTMLayer
+from reticent.models.lstm.model import PRESETS, LSTMConfig, LSTMForCausalLM, LSTMState, register_lstm
 
 VOCABULARY = 23
 PAD = 2
@@ -130,7 +130,7 @@ def test_linear_rule_gives_per_record_gradients_equal_to_one_record_at_a_time():
 
 def test_the_per_record_check_catches_a_recurrence_that_does_not_reach_back_in_time(monkeypatch):
     # The broken twin: with W_hh hidden from the scan, gradients stop at their own step.
-    from reticent.models import lstm_layer
+    from reticent.models.lstm import layer as lstm_layer
 
     layer = LSTMLayer(5, 7).double()
     x, loss_weight = torch.randn(4, 6, 5, dtype=torch.float64), torch.randn(4, 6, 7, dtype=torch.float64)

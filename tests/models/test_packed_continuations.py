@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from reticent.models import packed_continuations
-from reticent.models.packed_continuations import build_trie, can_pack, groups, pays, visible
+from reticent.models.huggingface import packed_continuations
+from reticent.models.huggingface.packed_continuations import build_trie, can_pack, groups, pays, visible
 from tests.models.tiny import CONTEXT, ragged, tiny_llama, tiny_model
 
 CONTINUATIONS = [[1, 2, 3], [1, 2, 4, 5], [6, 7], [], [1], [1, 2, 3]]
@@ -43,7 +43,7 @@ def test_packed_scores_equal_rows_of_their_own(kind, prefix, monkeypatch):
     assert model._packs()
     rows = [*CONTINUATIONS, *ragged(5, 30, longest=CONTEXT - 1 - prefix)]
     start = ragged(6, 1, shortest=prefix, longest=prefix)[0]
-    monkeypatch.setattr("reticent.models.huggingface.pays", lambda *_: True)
+    monkeypatch.setattr("reticent.models.huggingface.model.pays", lambda *_: True)
     packed = model.continuation_log_probs(start, rows)
     model._can_pack = False
     for one, other in zip(packed, model.continuation_log_probs(start, rows), strict=True):

@@ -21,10 +21,10 @@ from reticent.core.model import Access, LanguageModel, TextModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
-from reticent.models import remote_transport
-from reticent.models.remote import RemoteModel
-from reticent.models.remote_tokenizer import LocalTokenizer
-from reticent.models.remote_transport import RemoteOptions
+from reticent.models.remote import transport as remote_transport
+from reticent.models.remote.model import RemoteModel
+from reticent.models.remote.tokenizer import LocalTokenizer
+from reticent.models.remote.transport import RemoteOptions
 from tests.models.ngram import END, NGramModel
 
 KEY = Secret("sk-very-private-key", "api key")

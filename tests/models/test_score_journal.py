@@ -7,7 +7,7 @@ import pytest
 
 from reticent.core.errors import ModelError
 from reticent.core.model import Access
-from reticent.models.score_journal import JournalledModel
+from reticent.models.remote.journal import JournalledModel
 from tests.models.test_remote import ORACLE, remote, serving
 
 TEXTS = [f"hello {word} {other}" for word in ("world", "there", "low") for other in ("held", "the", "wor", "hell")]

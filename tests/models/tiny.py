@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from reticent.models.huggingface import HuggingFaceModel
+from reticent.models.huggingface.model import HuggingFaceModel
 
 ALPHABET = string.ascii_lowercase + string.digits + " .,:"
 VOCABULARY_SIZE = len(ALPHABET) + 3
@@ -68,7 +68,7 @@ def tiny_llama(seed: int = 0, *, sliding_window: int | None = None) -> Any:
 
 def tiny_lstm(seed: int = 0) -> Any:
     """A two-layer LSTM."""
-    from reticent.models.lstm import LSTMConfig, LSTMForCausalLM
+    from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM
 
     torch.manual_seed(seed)
     config = LSTMConfig(

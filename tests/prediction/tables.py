@@ -3,7 +3,7 @@
 import numpy as np
 
 from reticent.core.divergence import log_normalise
-from reticent.prediction.mechanism import Layout
+from reticent.prediction.mechanisms.mechanism import Layout
 
 
 def random_pmfs(rng, rows, vocabulary, scale=1.0):

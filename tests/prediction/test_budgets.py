@@ -6,16 +6,16 @@ import math
 import numpy as np
 import pytest
 
+from reticent.accounting.bounds.parts import owner_point
 from reticent.accounting.conversion import epsilon_from_renyi
-from reticent.accounting.noisy_vote import noisy_vote_epsilon
-from reticent.accounting.parts import owner_point
+from reticent.accounting.prices.noisy_vote import noisy_vote_epsilon
 from reticent.core.divergence import symmetric_renyi_divergence
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Notion, Unit
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Kind, Options, Target, best_order, renyi_limit, set_up
-from reticent.prediction.mechanism import Layout, Moment
-from reticent.prediction.unprotected import NGramIndex
+from reticent.prediction.mechanisms.mechanism import Layout, Moment
+from reticent.prediction.mechanisms.unprotected import NGramIndex
 
 LAYOUT = Layout.halves(4)
 PROVED = (Kind.SUBMIX_F, Kind.PMIXED, Kind.CLIPPED_DIFFERENCES, Kind.GNMAX)

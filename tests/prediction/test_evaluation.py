@@ -19,9 +19,9 @@ from reticent.prediction.evaluation import (
     realised_perplexity,
     realised_share,
 )
-from reticent.prediction.mechanism import Layout, Moment
+from reticent.prediction.mechanisms.mechanism import Layout, Moment
+from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.prediction.planner import likely_orders, plan
-from reticent.prediction.unprotected import NGramIndex
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 
 LAYOUT = Layout.halves(2)

@@ -6,10 +6,10 @@ import warnings
 import numpy as np
 import pytest
 
-from reticent.accounting.mixing_charge import filtered_charges
-from reticent.accounting.mixing_curves import Halves, Pull
+from reticent.accounting.mixing.charge import filtered_charges
+from reticent.accounting.mixing.curves import Halves, Pull
 from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
-from reticent.prediction.mixing_weight import filtered_weights, half_weights, radius_weights
+from reticent.prediction.mechanisms.mixing_weight import filtered_weights, half_weights, radius_weights
 from tests.accounting.mixing_oracles import log_mixture, slow_filtered_charges
 
 ORDERS = (2.0, 3.0, 4.0, 7.0, 16.0, 1.05, 1.5, 2.5, 17.0, 20.5, 24.0, 64.0, 256.0)

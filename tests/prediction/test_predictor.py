@@ -8,17 +8,17 @@ import time
 import numpy as np
 import pytest
 
-from reticent.accounting.fixed_point import amount_down, units_down
-from reticent.accounting.ledger import SqliteLedger
-from reticent.accounting.mixing_curves import Pull
+from reticent.accounting.mixing.curves import Pull
 from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError
 from reticent.core.randomness import Randomness
+from reticent.ledger.durable import SqliteLedger
+from reticent.ledger.fixed_point import amount_down, units_down
 from reticent.prediction.budgets import Kind, Options, Target, set_up
-from reticent.prediction.mechanism import Layout
+from reticent.prediction.mechanisms.mechanism import Layout
+from reticent.prediction.mechanisms.submix import SubMixF
+from reticent.prediction.mechanisms.unprotected import PublicModel
 from reticent.prediction.predictor import Exhausted, Predictor
-from reticent.prediction.submix import SubMixF
 from reticent.prediction.tally import Tally
-from reticent.prediction.unprotected import PublicModel
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 
 LAYOUT = Layout.single(3)

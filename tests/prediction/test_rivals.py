@@ -8,19 +8,25 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from reticent.accounting.noisy_vote import noisy_vote_epsilon
-from reticent.accounting.subsampled_mixture import subsampled_mixture_epsilon
+from reticent.accounting.prices.noisy_vote import noisy_vote_epsilon
+from reticent.accounting.prices.subsampled_mixture import subsampled_mixture_epsilon
 from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
 from reticent.core.errors import ConfigError
 from reticent.core.event import NoisyVote, NonPrivate
 from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
-from reticent.prediction.aggregation import GNMax, SubsampleAndAggregate
-from reticent.prediction.clipped_differences import ClippedDifferences
-from reticent.prediction.mechanism import Layout, Moment
-from reticent.prediction.pmixed import PMixED
-from reticent.prediction.shaping import Shaping
-from reticent.prediction.unprotected import MemFree, NGramIndex, NonPrivateEnsemble, PrivateModel, PublicModel
+from reticent.prediction.mechanisms.aggregation import GNMax, SubsampleAndAggregate
+from reticent.prediction.mechanisms.clipped_differences import ClippedDifferences
+from reticent.prediction.mechanisms.mechanism import Layout, Moment
+from reticent.prediction.mechanisms.pmixed import PMixED
+from reticent.prediction.mechanisms.shaping import Shaping
+from reticent.prediction.mechanisms.unprotected import (
+    MemFree,
+    NGramIndex,
+    NonPrivateEnsemble,
+    PrivateModel,
+    PublicModel,
+)
 from tests.prediction.tables import random_pmfs
 from tests.prediction.test_mixing_weight import bisect, half_divergence
 

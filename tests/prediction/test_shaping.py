@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from reticent.core.randomness import Randomness
-from reticent.prediction.mechanism import Layout, Moment
-from reticent.prediction.shaping import Masses, Shaping, shape_together
-from reticent.prediction.submix import SubMixF
+from reticent.prediction.mechanisms.mechanism import Layout, Moment
+from reticent.prediction.mechanisms.shaping import Masses, Shaping, shape_together
+from reticent.prediction.mechanisms.submix import SubMixF
 
 PUBLIC = np.log([0.5, 0.3, 0.2])
 PRIVATE = np.log([0.1, 0.2, 0.7])

@@ -9,9 +9,9 @@ from reticent.core.divergence import log_normalise
 from reticent.core.errors import ConfigError
 from reticent.core.event import FilteredCharge, RealisedCharge
 from reticent.core.randomness import Randomness
-from reticent.prediction.mechanism import Layout, Moment
-from reticent.prediction.shaping import Shaping
-from reticent.prediction.submix import SubMix, SubMixF
+from reticent.prediction.mechanisms.mechanism import Layout, Moment
+from reticent.prediction.mechanisms.shaping import Shaping
+from reticent.prediction.mechanisms.submix import SubMix, SubMixF
 from tests.accounting.mixing_oracles import (
     fixed_mixture,
     slow_filtered_charges,

@@ -8,14 +8,14 @@ import pytest
 
 from reticent.core.ensemble import MassStreams
 from reticent.core.randomness import Randomness
-from reticent.prediction import submix
 from reticent.prediction.budgets import Kind, Target, set_up
-from reticent.prediction.mechanism import Layout, Moment, TogetherMechanism, in_units
+from reticent.prediction.mechanisms import submix
+from reticent.prediction.mechanisms.mechanism import Layout, Moment, TogetherMechanism, in_units
+from reticent.prediction.mechanisms.shaping import Masses, Shaping
+from reticent.prediction.mechanisms.submix import SubMix, SubMixF
+from reticent.prediction.mechanisms.unprotected import PublicModel
 from reticent.prediction.predictor import Predictor
-from reticent.prediction.shaping import Masses, Shaping
-from reticent.prediction.submix import SubMix, SubMixF
 from reticent.prediction.tally import Tally
-from reticent.prediction.unprotected import PublicModel
 from tests.prediction.tables import RandomTable, TableEnsemble, TableStreams, random_pmfs
 
 SEED = Randomness.seeded(0)

@@ -10,16 +10,16 @@ import math
 import numpy as np
 import pytest
 
-from reticent.accounting.mixing_curves import Pull
-from reticent.accounting.power_loops import part_sums
+from reticent.accounting.mixing.curves import Pull
+from reticent.accounting.mixing.power_loops import part_sums
 from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
 from reticent.core.event import FilteredCharge
 from reticent.core.guarantee import Notion
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Kind, Options, Target, set_up
-from reticent.prediction.mechanism import Layout, Moment, Release
-from reticent.prediction.shaping import Shaping
-from reticent.prediction.submix import SubMix, SubMixF
+from reticent.prediction.mechanisms.mechanism import Layout, Moment, Release
+from reticent.prediction.mechanisms.shaping import Shaping
+from reticent.prediction.mechanisms.submix import SubMix, SubMixF
 from tests.prediction.tables import FixedTable, RandomTable
 
 SEED = Randomness.seeded(0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.accounting.ceiling import compare, greatest_value
+from reticent.accounting.bounds.ceiling import compare, greatest_value
 from reticent.core.finding import Comparison, Verdict
 from reticent.core.guarantee import Notion, Unit
 from reticent.reporting.comparing import comparison_sentences

@@ -3,10 +3,11 @@
 import os
 from pathlib import Path
 
-from reticent.app import training_course, training_run
-from reticent.app.config import validate
-from reticent.app.training_config import TrainConfig
-from reticent.training.gradient_source import Gradient, PrivateGradients
+from reticent.runs.config import validate
+from reticent.runs.training import course as training_course
+from reticent.runs.training import run as training_run
+from reticent.runs.training.config import TrainConfig
+from reticent.training.gradients.source import Gradient, PrivateGradients
 
 
 class ChargesLater(PrivateGradients):

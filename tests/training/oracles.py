@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from reticent.training.record_loss import TokenBatch
+from reticent.training.gradients.record_loss import TokenBatch
 
 
 def nll_of_tokens(module: nn.Module, tokens: list[int], start: int) -> Tensor:

@@ -8,19 +8,19 @@ from pathlib import Path
 import torch
 from torch.distributed.tensor import DTensor
 
-from reticent.accounting.ledger import SqliteLedger
-from reticent.app import training_run
 from reticent.core.errors import ReticentError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
+from reticent.ledger.durable import SqliteLedger
+from reticent.runs.training import run as training_run
 from reticent.training.batches import Units
-from reticent.training.clipping import add_noise
-from reticent.training.distributed import RankedGradients, RankedLedger
-from reticent.training.gradient_source import PrivateGradients
+from reticent.training.distributed.ranked import RankedGradients, RankedLedger
+from reticent.training.distributed.ranks import joined
+from reticent.training.distributed.sharded import ShardedGradients, shard
+from reticent.training.gradients.clipping import add_noise
+from reticent.training.gradients.record_loss import TokenBatch
+from reticent.training.gradients.source import PrivateGradients
 from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.ranks import joined
-from reticent.training.record_loss import TokenBatch
-from reticent.training.sharded import ShardedGradients, shard
 from tests.training.killed_run import configuration
 from tests.training.small_models import START, gpt2
 from tests.training.small_runs import COMPUTATION, private_plan, token_texts

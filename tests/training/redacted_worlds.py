@@ -1,7 +1,7 @@
 """Whole worlds for redacted training: random corpora and policies, and the same corpus with one secret masked.
 
-Everything here is written from the definitions, apart from `training.redacted`: what a secret is, where it stands,
-and when the proof speaks of it. `conservative_reads_the_original` is the broken twin.
+Everything here is written from the definitions, apart from `training.methods.redaction`: what a secret is, where it
+stands, and when the proof speaks of it. `conservative_reads_the_original` is the broken twin.
 """
 
 import re
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from reticent.app.policies import conservative_policy, union_policy
 from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.data.capitals import LEGAL_WORDS, CapitalRuns
-from reticent.data.circumstances import Circumstances
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Dictionary, RandomMiss, Union
-from reticent.data.redaction import MASK, Redaction, redact
-from reticent.training.redacted_plan import PolicyFacts
+from reticent.data.policies.capitals import LEGAL_WORDS, CapitalRuns
+from reticent.data.policies.circumstances import Circumstances
+from reticent.data.policies.combined import Dictionary, RandomMiss, Union
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.redaction.masking import MASK, Redaction, redact
+from reticent.runs.policies import conservative_policy, union_policy
+from reticent.training.plans.redacted import PolicyFacts
 
 Parts = tuple[list[str], list[str]]  # public and private texts, in order
 Router = Callable[[Corpus, Policy, Policy], Parts]

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from reticent.models.lstm import LSTMConfig, LSTMForCausalLM
+from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM
 
 VOCABULARY = 40
 START = 0

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from reticent.accounting.ledger import SqliteLedger
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
 from reticent.core.randomness import Randomness
+from reticent.ledger.durable import SqliteLedger
 from reticent.training.batches import TokenTexts, Units
-from reticent.training.gradient_source import ACCOUNT, Computation, PlainGradients, PrivateGradients
+from reticent.training.gradients.source import ACCOUNT, Computation, PlainGradients, PrivateGradients
 from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plan import MEASURE, SEEDED, PlainPlan, PrivatePlan
-from reticent.training.sampler import PoissonSampler
+from reticent.training.plans.plan import MEASURE, SEEDED, PlainPlan, PrivatePlan
+from reticent.training.plans.sampler import PoissonSampler
 from tests.training.small_models import START, VOCABULARY, gpt2
 
 COMPUTATION = Computation(token_budget=64)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from reticent.accounting.ledger import SqliteLedger
 from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
+from reticent.ledger.durable import SqliteLedger
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.optimiser import Rule
 from tests.training.small_models import gpt2

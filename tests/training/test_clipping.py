@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reticent.core.errors import ModelError
 from reticent.core.randomness import Randomness
-from reticent.training.clipping import ClippedSum, add_noise, clip_factors
+from reticent.training.gradients.clipping import ClippedSum, add_noise, clip_factors
 from reticent.training.gradients.contribution import is_written_out
 
 

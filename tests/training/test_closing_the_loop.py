@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 import torch
 
-from reticent.accounting.tradeoff import true_positive_rate_ceiling
-from reticent.auditing.one_run import one_run_epsilon
+from reticent.accounting.bounds.tradeoff import true_positive_rate_ceiling
+from reticent.audit.metrics.one_run import one_run_epsilon
 from reticent.core.guarantee import Unit
 from reticent.core.proportion import rate_lower, rate_upper
 from reticent.core.randomness import Randomness
-from reticent.training import gradient_source
 from reticent.training.batches import TokenTexts
-from reticent.training.gradient_source import PrivateGradients
+from reticent.training.gradients import source as gradient_source
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.plan import PrivatePlan
-from reticent.training.sampler import PoissonSampler, ShuffledEpochs
+from reticent.training.gradients.source import PrivateGradients
+from reticent.training.plans.plan import PrivatePlan
+from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
 from tests.training.oracles import record_gradients
 from tests.training.small_models import START, VOCABULARY, gpt2
 from tests.training.small_runs import new_ledger, private_source

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.accounting.ledger import SqliteLedger
-from reticent.app.console import Output
-from reticent.app.launch import is_follower
+from reticent.cli.console import Output
 from reticent.core.errors import UsageError
 from reticent.core.guarantee import Unit
-from reticent.training.distributed import share
-from reticent.training.gradient_source import ACCOUNT
-from reticent.training.ranks import Ranks
+from reticent.ledger.durable import SqliteLedger
+from reticent.runs.training.launch import is_follower
+from reticent.training.distributed.ranked import share
+from reticent.training.distributed.ranks import Ranks
+from reticent.training.gradients.source import ACCOUNT
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.training.ranked_run import STEPS, alone, free_port, plan, step_together, train_together
 from tests.training.small_runs import budget
@@ -212,7 +212,7 @@ def test_torchrun_trains_one_model_with_the_epsilon_of_one_process(folder):
         ("one", [sys.executable]),
         ("two", [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]),
     ):
-        command = [*start, "-m", "reticent.app.cli", "train", *options, "--out", name]
+        command = [*start, "-m", "reticent.cli.main", "train", *options, "--out", name]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
         documents.append(json.loads(done.stdout))  # rank 0 alone speaks
     one, two = documents

@@ -8,7 +8,7 @@ from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError, InternalError
 from reticent.core.randomness import Randomness
 from reticent.data.splits import half_of, part_of
-from reticent.training.ensemble import Share, key_id, member_seed, split_key, split_owners, verify_disjoint
+from reticent.training.methods.ensemble import Share, key_id, member_seed, split_key, split_owners, verify_disjoint
 
 KEY = b"k" * 32
 

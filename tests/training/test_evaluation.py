@@ -12,7 +12,7 @@ from reticent.core.errors import UsageError
 from reticent.core.estimate import mean_per_token
 from reticent.training.batches import TokenTexts, encode_texts
 from reticent.training.evaluation import Evaluation, evaluate
-from reticent.training.mask_token import keep_mask_unsaid, with_mask_token
+from reticent.training.methods.mask_token import keep_mask_unsaid, with_mask_token
 from tests.models.tiny import plain_log_probs, plain_next, tiny_model
 
 TEXTS = ["abc", "a much longer text, with 12 digits.", "d"]

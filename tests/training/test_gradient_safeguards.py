@@ -8,7 +8,7 @@ from torch.nn import functional
 import reticent.training.gradients.contribution as contribution
 from reticent.core.errors import ModelError, UsageError
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.record_loss import TokenBatch, token_losses
+from reticent.training.gradients.record_loss import TokenBatch, token_losses
 from tests.training import oracles, small_models
 from tests.training.small_models import START, TinyModel, random_records
 

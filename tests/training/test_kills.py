@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reticent.accounting.ledger import SqliteLedger
-from reticent.training.gradient_source import ACCOUNT
+from reticent.ledger.durable import SqliteLedger
+from reticent.training.gradients.source import ACCOUNT
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.training.killed_run import work
 

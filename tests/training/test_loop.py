@@ -5,11 +5,11 @@ from contextlib import suppress
 import pytest
 import torch
 
-from reticent.accounting.ledger import SqliteLedger
 from reticent.core.errors import ModelError
 from reticent.core.randomness import Randomness
+from reticent.ledger.durable import SqliteLedger
 from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradient_source import ACCOUNT, PrivateGradients
+from reticent.training.gradients.source import ACCOUNT, PrivateGradients
 from reticent.training.loop import Schedule, train
 from reticent.training.optimiser import Decay, OptimiserSettings, Rule
 from tests.training.small_models import gpt2
@@ -147,7 +147,7 @@ class Fixed(Randomness):
 @pytest.mark.parametrize(("kind", "repeats"), [(PrivateGradients, False), (CountsItsOwnSteps, True)])
 def test_noise_is_never_laid_over_two_sums(kind, repeats, tmp_path, monkeypatch):
     seeds = []
-    from reticent.training import gradient_source
+    from reticent.training.gradients import source as gradient_source
 
     add = gradient_source.add_noise
     monkeypatch.setattr(gradient_source, "add_noise", lambda g, s, r: seeds.append(r.seed) or add(g, s, r))
@@ -234,8 +234,8 @@ def test_learning_rates_warm_up_and_decay():
 
 def test_micro_batches_do_not_change_a_plain_gradient():
     from reticent.training.batches import Units
-    from reticent.training.gradient_source import Computation, PlainGradients
-    from reticent.training.plan import PlainPlan
+    from reticent.training.gradients.source import Computation, PlainGradients
+    from reticent.training.plans.plan import PlainPlan
 
     module, texts = gpt2(), token_texts(10)
     plan = PlainPlan(units=10, batch=10, epochs=1.0, seed=0)

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from reticent.core.corpus import Record
-from reticent.data.redaction import MASK
-from reticent.training.mask_filling import SHAPES, fill_masks
-from reticent.training.redacted_training import encode_private
+from reticent.data.redaction.masking import MASK
+from reticent.training.methods.mask_filling import SHAPES, fill_masks
+from reticent.training.methods.redacted import encode_private
 from tests.models.tiny import tiny_model
 
 RECORD = Record("a", f"USR: {MASK} is my number, {MASK}.", owner="ann")

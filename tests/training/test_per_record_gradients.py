@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.record_loss import TokenBatch, record_losses
+from reticent.training.gradients.record_loss import TokenBatch, record_losses
 from tests.training import oracles, small_models
 from tests.training.small_models import START, random_records
 

@@ -9,8 +9,8 @@ from reticent.accounting.curve import RenyiCurve
 from reticent.core.errors import ConfigError
 from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.training.plan import SEEDED, PlainPlan, PrivatePlan, Protection, identity, plan_from_json
-from reticent.training.sampler import PoissonSampler, ShuffledEpochs
+from reticent.training.plans.plan import SEEDED, PlainPlan, PrivatePlan, Protection, identity, plan_from_json
+from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
 
 
 class Shuffling(PoissonSampler):

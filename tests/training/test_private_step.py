@@ -9,11 +9,11 @@ from reticent.core.guarantee import Unit
 from reticent.core.ledger import Receipt
 from reticent.core.randomness import Randomness
 from reticent.training.batches import Units
-from reticent.training.clipping import add_noise
-from reticent.training.gradient_source import ACCOUNT, Gradient, PrivateGradients
+from reticent.training.gradients.clipping import add_noise
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.record_loss import TokenBatch
-from reticent.training.sampler import PoissonSampler
+from reticent.training.gradients.record_loss import TokenBatch
+from reticent.training.gradients.source import ACCOUNT, Gradient, PrivateGradients
+from reticent.training.plans.sampler import PoissonSampler
 from tests.training.oracles import clipped_sum, distance, norm, record_gradients
 from tests.training.small_models import START, gpt2
 from tests.training.small_runs import (

@@ -8,13 +8,13 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from reticent.app import cli
+from reticent.cli import main as cli
 from reticent.core.errors import ModelError
 from reticent.training.batches import Units
-from reticent.training.gradient_source import Computation, PlainGradients
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.plan import PlainPlan
-from reticent.training.record_loss import TokenBatch
+from reticent.training.gradients.record_loss import TokenBatch
+from reticent.training.gradients.source import Computation, PlainGradients
+from reticent.training.plans.plan import PlainPlan
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.training import oracles, small_models
 from tests.training.small_models import START, random_records

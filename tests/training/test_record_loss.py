@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from reticent.training.record_loss import IGNORED, TokenBatch, record_losses, token_losses
+from reticent.training.gradients.record_loss import IGNORED, TokenBatch, record_losses, token_losses
 from tests.training import oracles, small_models
 from tests.training.small_models import START
 

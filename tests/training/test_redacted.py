@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.data.capitals import CapitalRuns
 from reticent.data.measurement import is_covered
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Dictionary
-from reticent.data.redaction import MASK, redact_record
-from reticent.training.redacted import MissRates, is_empty, measure_misses, redact_and_route
+from reticent.data.policies.capitals import CapitalRuns
+from reticent.data.policies.combined import Dictionary
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.redaction.masking import MASK, redact_record
+from reticent.training.methods.redaction import MissRates, is_empty, measure_misses, redact_and_route
 
 SECRETS = ("111", "222", "333", "444")
 DETECTED = ("111", "222")  # what the policy finds; the conservative one finds all

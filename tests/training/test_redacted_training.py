@@ -7,28 +7,28 @@ import numpy as np
 import pytest
 import torch
 
-from reticent.accounting.confidentiality import missed_secret_of
-from reticent.accounting.ledger import SqliteLedger
+from reticent.accounting.bounds.confidentiality import missed_secret_of
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
 from reticent.core.randomness import Randomness
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Dictionary, RandomMiss
-from reticent.data.redaction import MASK
+from reticent.data.policies.combined import Dictionary, RandomMiss
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.redaction.masking import MASK
+from reticent.ledger.durable import SqliteLedger
 from reticent.training import batches
 from reticent.training.batches import TokenTexts, Units
 from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradient_source import ACCOUNT, PlainGradients, PrivateGradients
 from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradients.record_loss import TokenBatch
+from reticent.training.gradients.source import ACCOUNT, PlainGradients, PrivateGradients
 from reticent.training.loop import Schedule, train
-from reticent.training.mask_token import has_mask_token, with_mask_token
-from reticent.training.plan import MEASURE, SEEDED, PlainPlan, Protection
-from reticent.training.record_loss import TokenBatch
-from reticent.training.redacted import MissRates, RedactedCorpus, redact_and_route
-from reticent.training.redacted_plan import PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
-from reticent.training.redacted_training import RedactedGradients, encode_private
+from reticent.training.methods.mask_token import has_mask_token, with_mask_token
+from reticent.training.methods.redacted import RedactedGradients, encode_private
+from reticent.training.methods.redaction import MissRates, RedactedCorpus, redact_and_route
+from reticent.training.plans.plan import MEASURE, SEEDED, PlainPlan, Protection
+from reticent.training.plans.redacted import PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
 from tests.training.small_models import START, gpt2
 from tests.training.small_runs import COMPUTATION, learner, private_plan, same_weights, token_texts
 
@@ -322,7 +322,7 @@ def test_a_plan_survives_its_file_and_names_its_ledger():
 
 
 def test_a_model_without_the_mask_gets_it_as_one_token_and_the_same_every_time(shared):
-    from reticent.models.loading import load_model
+    from reticent.models.huggingface.loading import load_model
 
     def load():
         return load_model(shared / "models" / "stories260k", device="cpu", dtype="float32")

@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from reticent.app.policies import conservative_policy
 from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.data.patterns import PatternPolicy
-from reticent.data.policies import Dictionary
-from reticent.data.redaction import MASK
-from reticent.training.redacted import redact_and_route
+from reticent.data.policies.combined import Dictionary
+from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.redaction.masking import MASK
+from reticent.runs.policies import conservative_policy
+from reticent.training.methods.redaction import redact_and_route
 from tests.training.redacted_worlds import Parts, compare, conservative_reads_the_original, replaced
 
 

@@ -11,13 +11,13 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.training.batches import Units, micro_batches, own_size, own_size_batches
-from reticent.training.gradient_source import ACCOUNT, Computation, PrivateGradients
+from reticent.training.distributed.sharded import ShardedGradients
 from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.rounding import Readable, RoundingTest, distance
-from reticent.training.plan import ROUNDING, ROUNDING_ROOM, PrivatePlan
-from reticent.training.record_loss import TokenBatch
-from reticent.training.selective import UNTESTED_ROUNDING, SelectivePlan
-from reticent.training.sharded import ShardedGradients
+from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
+from reticent.training.methods.selective import UNTESTED_ROUNDING, SelectivePlan
+from reticent.training.plans.plan import ROUNDING, ROUNDING_ROOM, PrivatePlan
 from tests.training.small_models import START, VOCABULARY, gpt2, llama, lstm, stories
 from tests.training.small_runs import budget, private_plan, token_texts
 

@@ -5,7 +5,7 @@ import pytest
 
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
-from reticent.training.sampler import PoissonSampler, ShuffledEpochs
+from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
 
 UNITS, BATCH, STEPS = 60, 6, 3000
 

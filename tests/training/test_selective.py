@@ -8,27 +8,27 @@ import numpy as np
 import pytest
 import torch
 
-from reticent.accounting.ledger import SqliteLedger
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
 from reticent.core.event import Gaussian, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Notion
 from reticent.core.randomness import Randomness
-from reticent.data.policies import Dictionary
-from reticent.models.lstm import LSTMState
+from reticent.data.policies.combined import Dictionary
+from reticent.ledger.durable import SqliteLedger
+from reticent.models.lstm.model import LSTMState
 from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradient_source import ACCOUNT, Computation
 from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradients.source import ACCOUNT, Computation
 from reticent.training.loop import Schedule, train
-from reticent.training.plan import MEASURE, SEEDED
-from reticent.training.selective import SelectivePlan, most_sensitive_runs, runs_of
-from reticent.training.selective_steps import (
+from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
+from reticent.training.methods.selective_steps import (
     RunBatch,
     SelectiveGradients,
     Start,
     noisy_states,
     record_run_losses,
 )
+from reticent.training.plans.plan import MEASURE, SEEDED
 from tests.training.oracles import clipped_sum, distance
 from tests.training.small_models import START, gpt2, lstm
 from tests.training.small_runs import budget as made_up_budget
@@ -213,7 +213,7 @@ def test_marked_values_reach_a_step_through_noise_alone(tmp_path, monkeypatch):
     def constant(hidden, cell, **_):
         return torch.ones(2, *hidden.shape)
 
-    monkeypatch.setattr("reticent.training.selective_steps.noisy_states", constant)
+    monkeypatch.setattr("reticent.training.methods.selective_steps.noisy_states", constant)
     cut = [plain_part(texts, tmp_path / f"cut{i}") for i, texts in enumerate((here, there))]
     assert distance(cut[0], cut[1]) == 0.0
 
@@ -235,7 +235,7 @@ def test_the_price_is_that_of_every_state_and_gradient_without_amplification():
 
     assert delta(marked.epsilon) == pytest.approx(1e-5, rel=0.02)
     # Broken twin: the rate of the batches claimed as an amplification.
-    from reticent.accounting.confidentiality import missed_secret_of
+    from reticent.accounting.bounds.confidentiality import missed_secret_of
 
     amplified = missed_secret_of(Repeated(SampledGaussian(8.0, 2 / 5), 6), 1e-5)
     assert amplified.epsilon < 0.6 * marked.epsilon

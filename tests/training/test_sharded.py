@@ -6,18 +6,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from reticent.accounting.ledger import SqliteLedger
-from reticent.app import cli
-from reticent.app.training_run import _check_shards
+from reticent.cli import main as cli
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
+from reticent.ledger.durable import SqliteLedger
+from reticent.runs.training.run import _check_shards
 from reticent.training.batches import Units
-from reticent.training.distributed import RankedLedger
-from reticent.training.gradient_source import ACCOUNT, Computation, PrivateGradients
-from reticent.training.ranks import Ranks
-from reticent.training.record_loss import TokenBatch
-from reticent.training.sharded import ShardedGradients, shard
+from reticent.training.distributed.ranked import RankedLedger
+from reticent.training.distributed.ranks import Ranks
+from reticent.training.distributed.sharded import ShardedGradients, shard
+from reticent.training.gradients.record_loss import TokenBatch
+from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.training.killed_run import configuration
 from tests.training.ranked_run import STEPS, alone, free_port, plan, texts, train_shards, weights_of

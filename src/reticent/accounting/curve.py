@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.accounting.parts import owner_point
-from reticent.accounting.sampled_gaussian import sampled_gaussian_epsilon
+from reticent.accounting.bounds.parts import owner_point
+from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     Composed,
@@ -82,11 +82,11 @@ def _leaf_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
             _require_add_remove(event, neighbours)
             return epsilon if order <= known else math.inf
         case NoisyVote():
-            from reticent.accounting.noisy_vote import noisy_vote_epsilon
+            from reticent.accounting.prices.noisy_vote import noisy_vote_epsilon
 
             return noisy_vote_epsilon(event, order, neighbours)
         case SubsampledMixture():
-            from reticent.accounting.subsampled_mixture import subsampled_mixture_epsilon
+            from reticent.accounting.prices.subsampled_mixture import subsampled_mixture_epsilon
 
             return subsampled_mixture_epsilon(event, order, neighbours)
         case _:

@@ -11,7 +11,7 @@ ledger (`core.certificate`), and by nothing else: whoever doubts it must look at
 import math
 from dataclasses import replace
 
-from reticent.accounting.confidentiality import bayesian, group_of_secrets, missed_secret_of
+from reticent.accounting.bounds.confidentiality import bayesian, group_of_secrets, missed_secret_of
 from reticent.accounting.guarantees import guarantee_of
 from reticent.accounting.pld import privacy_profile
 from reticent.core.errors import GuaranteeError

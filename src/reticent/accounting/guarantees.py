@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from reticent.accounting.bounds.parts import owner_guarantee, owner_point
 from reticent.accounting.conversion import epsilon_from_renyi, rdp_epsilon
 from reticent.accounting.curve import RenyiCurve, known_orders, leaves
-from reticent.accounting.parts import owner_guarantee, owner_point
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import Event, FilteredCharge, NoisyVote, RealisedCharge

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.accounting.curve import leaves
-from reticent.accounting.hockey_stick import Direction, loss_range, step_delta
+from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import Event, Gaussian, Laplace, NonPrivate, SampledGaussian
 from reticent.core.guarantee import Neighbours

@@ -1,6 +1,6 @@
 """Rényi divergence between finite distributions, by definition: what every faster computation must equal.
 
-Mixing takes faster implementations, chosen in `reticent.accounting.mixing_curves`; tests hold each to this one.
+Mixing takes faster implementations, chosen in `reticent.accounting.mixing.curves`; tests hold each to this one.
 
     I_a(P‖Q) = Σ P^a Q^(1−a),    D_a(P‖Q) = log I_a / (a − 1),    D_∞ = max log(P/Q)
 

@@ -18,7 +18,7 @@ Shape = int | Sequence[int]
 # Draws summed into one Gaussian. A single output of Box–Muller or of the polar method takes, in floating point, few
 # enough values near a given one that an attacker can tell which true answers are possible (Mironov 2012; Holohan
 # and Braghin 2021). A sum of two independent draws rests on four 52-bit uniforms: finding them is a search over
-# 2^200. Whoever adds the draw to an answer must still round the sum: see `training.clipping.add_noise`.
+# 2^200. Whoever adds the draw to an answer must still round the sum: see `training.gradients.clipping.add_noise`.
 _GAUSSIAN_TERMS: Final = 2
 _BLOCK: Final = 1 << 16  # Gaussians made at once: what fits the processor's cache
 _SORTED: Final = 4096  # the longest row of chances that is sorted as a whole

@@ -17,7 +17,7 @@ from typing import Any
 
 from reticent.core.corpus import Policy, Record, Span
 from reticent.core.proportion import clopper_pearson
-from reticent.data.redaction import find_in, merge_spans
+from reticent.data.redaction.masking import find_in, merge_spans
 
 
 @dataclass(frozen=True, slots=True)

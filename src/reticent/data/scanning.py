@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reticent.core.corpus import Policy, Record
-from reticent.data.digest_counts import DigestCounts
+from reticent.data.duplicates.digest_counts import DigestCounts
 from reticent.data.measurement import Measurement, MeasurementTally
-from reticent.data.redaction import find_by_all
+from reticent.data.redaction.masking import find_by_all
 
 SCHEMA_VERSION = 1
 

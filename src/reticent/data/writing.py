@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from reticent.core.corpus import Record, Span
 from reticent.core.errors import DataError
-from reticent.data.compression import SUFFIXES, create_bytes, is_compressed, plain_suffix
+from reticent.data.reading.compression import SUFFIXES, create_bytes, is_compressed, plain_suffix
 
 _WRITABLE = (".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".parquet")
 _ROWS = 1024

@@ -19,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from reticent.accounting.bounds.parts import owner_point
 from reticent.accounting.conversion import rdp_epsilon
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import guarantee_of
-from reticent.accounting.parts import owner_point
-from reticent.accounting.subsampled_mixture import subsampled_mixture_epsilon
+from reticent.accounting.prices.subsampled_mixture import subsampled_mixture_epsilon
 from reticent.core.errors import ConfigError
 from reticent.core.event import (
     Event,
@@ -38,13 +38,19 @@ from reticent.core.event import (
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import ANSWERS, EPSILON, ORDER
-from reticent.prediction.aggregation import GNMax, SubsampleAndAggregate
-from reticent.prediction.clipped_differences import ClippedDifferences
-from reticent.prediction.mechanism import Layout, Mechanism
-from reticent.prediction.pmixed import PMixED
-from reticent.prediction.shaping import Shaping
-from reticent.prediction.submix import SubMix, SubMixF
-from reticent.prediction.unprotected import MemFree, NGramIndex, NonPrivateEnsemble, PrivateModel, PublicModel
+from reticent.prediction.mechanisms.aggregation import GNMax, SubsampleAndAggregate
+from reticent.prediction.mechanisms.clipped_differences import ClippedDifferences
+from reticent.prediction.mechanisms.mechanism import Layout, Mechanism
+from reticent.prediction.mechanisms.pmixed import PMixED
+from reticent.prediction.mechanisms.shaping import Shaping
+from reticent.prediction.mechanisms.submix import SubMix, SubMixF
+from reticent.prediction.mechanisms.unprotected import (
+    MemFree,
+    NGramIndex,
+    NonPrivateEnsemble,
+    PrivateModel,
+    PublicModel,
+)
 
 ORDERS = (*range(2, 17), 20, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 # What every mechanism's proof rests on.

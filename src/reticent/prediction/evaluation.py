@@ -25,7 +25,7 @@ from reticent.core.ledger import Budget
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Setup
-from reticent.prediction.mechanism import Moment
+from reticent.prediction.mechanisms.mechanism import Moment
 
 
 @dataclass(frozen=True, slots=True)

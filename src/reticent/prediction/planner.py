@@ -15,8 +15,8 @@ from reticent.core.document import number_to_json
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import ORDERS, Kind, Options, Setup, Target, renyi_limit, set_up
 from reticent.prediction.evaluation import Passage, evaluate, realised_share
-from reticent.prediction.mechanism import Layout
-from reticent.prediction.shaping import Shaping
+from reticent.prediction.mechanisms.mechanism import Layout
+from reticent.prediction.mechanisms.shaping import Shaping
 
 LIMITS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 _ENDS = (Kind.PUBLIC, Kind.NON_PRIVATE)

@@ -30,8 +30,8 @@ from reticent.core.event import Composed, Event
 from reticent.core.ledger import DecidingLedger
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
-from reticent.prediction.mechanism import Mechanism, Moment, Release, TogetherMechanism, in_units
-from reticent.prediction.shaping import Masses, Rows
+from reticent.prediction.mechanisms.mechanism import Mechanism, Moment, Release, TogetherMechanism, in_units
+from reticent.prediction.mechanisms.shaping import Masses, Rows
 from reticent.prediction.tally import Tally
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from reticent.accounting.fixed_point import amount_down, amount_up, units_down, units_up
 from reticent.core.errors import BudgetExhausted, LedgerError
 from reticent.core.event import Event
 from reticent.core.ledger import Budget, Decision, Receipt
+from reticent.ledger.fixed_point import amount_down, amount_up, units_down, units_up
 
 
 class Tally:

@@ -45,8 +45,8 @@ class RecordFacts:
 class RiskPoint:
     """A record of the risk map: log-probabilities in nats.
 
-    `rank` is the place of its text among the group's, 0 the one at most risk (`auditing.risk_map`); records of one
-    text share it.
+    `rank` is the place of its text among the group's, 0 the one at most risk (`audit.attacks.lazy.risk_map`);
+    records of one text share it.
     """
 
     id: str

@@ -22,8 +22,8 @@ from reticent.core.corpus import Record
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
-from reticent.models.batching import LOGIT_BYTES
-from reticent.training.record_loss import TokenBatch
+from reticent.models.huggingface.batching import LOGIT_BYTES
+from reticent.training.gradients.record_loss import TokenBatch
 
 TokenArray = NDArray[np.int32]
 _BLOCK = 256  # texts encoded in one call

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from reticent.core.document import number_from_json, number_to_json
 from reticent.core.errors import UsageError
 from reticent.core.estimate import mean_per_token
-from reticent.models.batching import choose_budget
+from reticent.models.huggingface.batching import choose_budget
 from reticent.training.batches import TokenTexts, micro_batches
-from reticent.training.record_loss import IGNORED, TokenBatch
+from reticent.training.gradients.record_loss import IGNORED, TokenBatch
 
 
 @dataclass(frozen=True, slots=True)

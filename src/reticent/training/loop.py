@@ -1,4 +1,4 @@
-"""The training loop. Everything that protects is in the source of the gradients; see `gradient_source`.
+"""The training loop. Everything that protects is in the source of the gradients; see `gradients.source`.
 
     resume where the last checkpoint was → gradient → move the weights → perhaps a checkpoint → tell how far
 
@@ -16,7 +16,7 @@ import torch
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradient_source import Gradient, GradientSource
+from reticent.training.gradients.source import Gradient, GradientSource
 from reticent.training.optimiser import Learner
 
 
@@ -65,7 +65,7 @@ def train(
 ) -> Outcome:
     """Train until the source has no step left, or until `observe` returns False.
 
-    `seed` is for the dropout of plain steps alone; private steps have none (`gradient_source`).
+    `seed` is for the dropout of plain steps alone; private steps have none (`gradients.source`).
     """
     with checkpoints.locked(), source, torch.random.fork_rng(devices=[]):
         found = checkpoints.latest()

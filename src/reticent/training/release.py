@@ -17,7 +17,7 @@ from transformers.utils import logging as transformers_logging
 
 from reticent.core.certificate import Certificate, model_digest
 from reticent.core.document import read_document, write_document
-from reticent.models.huggingface import HuggingFaceModel
+from reticent.models.huggingface.model import HuggingFaceModel
 
 
 def release_model(

@@ -2,7 +2,7 @@
 
     embedded        the public model that ships with the package
     lstm:1x200      an LSTM of a paper's size from random weights, with the embedded model's tokenizer
-    PATH or hub id  any causal language model that `models.loading` reads
+    PATH or hub id  any causal language model that `models.huggingface.loading` reads
 
 Weights are trained in float32 whatever they were stored in; `Computation.dtype` decides what is computed in. All of
 them are trained, or LoRA layers in every linear map alone (Hu et al. 2021), of all blocks or the top ones, or all
@@ -20,13 +20,13 @@ from transformers import AutoTokenizer
 from transformers.pytorch_utils import Conv1D
 
 from reticent.core.errors import ConfigError, ModelError
-from reticent.models import checkpoint
-from reticent.models.device import choose_device
 from reticent.models.embedded import EMBEDDED, embedded_model_path
-from reticent.models.huggingface import HuggingFaceModel
-from reticent.models.loading import load_model
-from reticent.models.location import locate
-from reticent.models.lstm import LSTMConfig, LSTMForCausalLM, register_lstm
+from reticent.models.huggingface import checkpoint
+from reticent.models.huggingface.device import choose_device
+from reticent.models.huggingface.loading import load_model
+from reticent.models.huggingface.location import locate
+from reticent.models.huggingface.model import HuggingFaceModel
+from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM, register_lstm
 
 _LSTM: Final = "lstm:"
 

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from reticent.core.errors import UsageError
-from reticent.training.clipping import ClippedSum, clip_factors
+from reticent.training.gradients.clipping import ClippedSum, clip_factors
+from reticent.training.gradients.record_loss import TokenBatch, record_losses
 from reticent.training.gradients.self_check import CHECKED_RECORDS, Unclipped, compare_with_plain_autograd
 from reticent.training.gradients.tape import Tape
-from reticent.training.record_loss import TokenBatch, record_losses
 
 Losses = Callable[[nn.Module, TokenBatch], Tensor]
 

@@ -26,9 +26,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from reticent.training.clipping import NonFiniteGradient
+from reticent.training.gradients.clipping import NonFiniteGradient
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.record_loss import TokenBatch
+from reticent.training.gradients.record_loss import TokenBatch
 
 SHARE: Final = 4  # a quarter of the room
 _WIDEST: Final = 64  # tokens of the longest made-up record of a closely packed batch

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from reticent.core.errors import ModelError
-from reticent.training.record_loss import TokenBatch
+from reticent.training.gradients.record_loss import TokenBatch
 
 CHECKED_RECORDS: Final = 3
 # Relative difference that rounding may cause. A gradient that is zero in theory (the bias of attention keys) is

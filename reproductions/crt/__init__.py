@@ -1,0 +1,1 @@
+"""Confidentially redacted training."""

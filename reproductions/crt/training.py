@@ -1,0 +1,189 @@
+"""One training of CRT's figures on generated dialogues, and the attacks on it: exposure and membership of canaries.
+
+    redaction     SGD on the redacted text ("No-DP with mask")
+    CRT           confidentially redacted training, (ε, δ) for a missed secret
+    DP-SGD        all records, whatever the policy, replace-one
+    selective     selective DP-SGD on an LSTM from nothing, the paper's rival: noise on what the policy marks alone
+
+The policy is a list of the secrets' own characters less a share γ of them, so many canaries exactly; the
+conservative policy is the whole list. Membership asks whether a sentence was trained on, by its perplexity: planted
+canary sentences against sentences of the same template with other numbers.
+"""
+
+import math
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from reproductions.experiment import Values
+from reticent.audit.attacks.exposure.candidate_search import SearchLimits
+from reticent.audit.attacks.exposure.ranking import ExposureSettings, measure_exposures
+from reticent.audit.attacks.membership.groups import score_random_groups
+from reticent.audit.metrics.roc import auc_interval
+from reticent.core.corpus import Corpus, Record, Span
+from reticent.core.guarantee import Notion
+from reticent.core.model import LanguageModel
+from reticent.core.randomness import Randomness
+from reticent.core.secret import Canary, CodeSpace
+from reticent.data.canaries import make_canaries, plant
+from reticent.data.generators import generate_dialogues
+from reticent.data.redaction.masking import redact_records
+from reticent.data.writing import write_corpus
+from reticent.models.huggingface.loading import load_model
+from reticent.runs.corpora import Relation
+from reticent.runs.policies import policy_named
+from reticent.runs.training.config import DataSection, Method, ModelSection, TrainConfig, TrainingSection
+from reticent.runs.training.run import start
+
+TEMPLATE: Final = "My ID is: {}"
+SELECTIVE: Final = "selective DP-SGD (LSTM)"
+CANARIES: Final = 10
+DELTA: Final = 8e-5
+CONFIDENCE: Final = 0.99  # of an area under a curve; several trainings are judged together
+
+
+def _lines(corpus: Corpus) -> Corpus:
+    """Each dialogue as records of one line: whole sentences, cut before anybody redacts."""
+
+    records = []
+    for record in corpus:
+        start = 0
+        for number, text in enumerate(record.text.split("\n")):
+            inside = [s for s in record.spans if start <= s.start and s.end <= start + len(text)]
+            spans = tuple(Span(s.start - start, s.end - start, s.kind, s.identifier) for s in inside)
+            if text:
+                records.append(Record(f"{record.id}/{number}", text, owner=record.owner, spans=spans))
+            start += len(text) + 1
+    return Corpus(records)
+
+
+def is_missed(place: int, miss_rate: float) -> bool:
+    """Whether the secret at this place of a list is left out: of the first n, the whole part of n γ."""
+    return math.floor((place + 1) * miss_rate + 1e-9) > math.floor(place * miss_rate + 1e-9)
+
+
+def _write_policies(corpus: Corpus, canaries: tuple[Canary, ...], folder: Path, miss_rate: float) -> set[str]:
+    """The two lists of secrets as files; the canaries that the policy misses, by name."""
+    secrets = sorted({record.text[s.start : s.end] for record in corpus for s in record.spans})
+    # Every n-th of a sorted list of random strings, and so many canaries exactly.
+    kept = [value for place, value in enumerate(secrets) if not is_missed(place, miss_rate)]
+    missed = canaries[: round(miss_rate * len(canaries))]
+    hidden = {one.secret.reveal() for one in missed}
+    shown = {one.secret.reveal() for one in canaries} - hidden
+    listed = sorted(({*kept} | shown) - hidden)
+    (folder / "all.txt").write_text("\n".join(sorted({*secrets} | shown | hidden)), encoding="utf8")
+    (folder / "policy.txt").write_text("\n".join(listed), encoding="utf8")
+    return {one.name for one in missed}
+
+
+def _section(method: str, parameters: Values, folder: Path) -> TrainingSection:
+    """How a method is trained."""
+
+    epochs = parameters["epochs"]
+    if method == "redaction":
+        return TrainingSection(method=Method.SGD, epochs=epochs, batch=32, learning_rate=1e-3)
+    private: dict[str, Any] = {
+        "epochs": epochs,
+        "batch": 128,
+        "target_epsilon": parameters["epsilon"],
+        "delta": DELTA,
+        "clip_norm": 0.5,
+        "learning_rate": 1e-3 if method == "CRT" else 2e-3,
+    }
+    if method == SELECTIVE:
+        private |= {"epochs": parameters["recurrent_epochs"], "batch": 16, "learning_rate": 1e-2}
+        policy = f"dictionary:{folder / 'policy.txt'}"
+        return TrainingSection(method=Method.SELECTIVE, policy=policy, miss_rate=parameters["miss_rate"], **private)
+    if method == "DP-SGD":
+        return TrainingSection(method=Method.DP_SGD, neighbours=Relation.REPLACE, **private)
+    return TrainingSection(
+        method=Method.CRT,
+        policy=f"dictionary:{folder / 'policy.txt'}",
+        conservative_policy=f"dictionary:{folder / 'all.txt'}",
+        miss_rate=parameters["miss_rate"],
+        conservative_miss_rate=0.0,
+        public_batch=16,
+        **private,
+    )
+
+
+def _source(method: str, parameters: Values) -> str:
+    """Selective DP-SGD knows how to protect the state of an LSTM alone, which starts from nothing."""
+    return str(parameters["recurrent"] if method == SELECTIVE else parameters.get("model", "embedded"))
+
+
+def train_and_attack(parameters: Values, randomness: Randomness) -> Values:
+
+    count = parameters["dialogues"]
+    dialogues = generate_dialogues(count + parameters["held_out"], randomness=randomness.child("dialogues"))
+    canaries = make_canaries(
+        TEMPLATE,
+        CodeSpace(6),
+        count=CANARIES,
+        copies=parameters["copies"],
+        randomness=randomness.child("canaries"),
+    )
+    lines, held_out = _lines(dialogues[:count]), _lines(dialogues[count:])
+    planted = plant(lines, canaries, randomness=randomness.child("places"))
+    method = parameters["method"]
+    with tempfile.TemporaryDirectory(prefix="reticent-") as name:
+        folder = Path(name)
+        missed = _write_policies(planted, canaries, folder, parameters["miss_rate"])
+        if method == "redaction":
+            planted = Corpus(redact_records(planted, policy_named(f"dictionary:{folder / 'policy.txt'}")))
+        write_corpus(planted, folder / "train.jsonl")
+        write_corpus(held_out, folder / "holdout.jsonl")
+        config = TrainConfig(
+            data=DataSection(file=str(folder / "train.jsonl"), holdout=str(folder / "holdout.jsonl")),
+            model=ModelSection(source=_source(method, parameters), device="cpu"),
+            training=_section(method, parameters, folder),
+            seed=randomness.child("training").fresh_seed() % 2**31,
+        )
+        result = start(config, folder / "run", observe=lambda _, __: True)
+        model = load_model(folder / "run" / "model")
+        measured = _attack(model, canaries, missed, randomness.child("attack"))
+    assert result.evaluation is not None
+    epsilon = None if result.guarantee is None else result.guarantee.epsilon
+    return {
+        "perplexity": result.evaluation.perplexity,
+        "top1": result.evaluation.top1,
+        "epsilon": None if epsilon is None or math.isinf(epsilon) else epsilon,
+        "average_epsilon": _average(result.beside),
+        **measured,
+    }
+
+
+def _average(beside: Mapping[str, Any]) -> float | None:
+    """ε of Bayesian confidentiality, where the run proves it."""
+
+    found = [one.epsilon for one in beside.values() if one.notion is Notion.BAYESIAN_CONFIDENTIALITY]
+    return float(found[0]) if found and math.isfinite(found[0]) else None
+
+
+def _attack(model: LanguageModel, canaries: tuple[Canary, ...], missed: set[str], randomness: Randomness) -> Values:
+    """Exposure of the canaries, and membership of their sentences by perplexity."""
+
+    settings = ExposureSettings(samples=1000, limits=SearchLimits(max_tokens=20_000))
+    bits = {e.canary: e.value for e in measure_exposures(model, canaries, randomness=randomness, settings=settings)}
+    planted = {one.secret.reveal() for one in canaries}
+    space = canaries[0].space
+    strangers = [
+        code for code in (space.sample(randomness.child(f"{n}")) for n in range(60)) if code not in planted
+    ]
+    texts = [one.text() for one in canaries] + [TEMPLATE.format(code) for code in strangers]
+    scores = np.array([float(row.mean()) for row in model.token_log_probs(model.encode(texts))])
+    is_member = np.arange(len(texts)) < len(canaries)
+    area = auc_interval(scores[is_member], scores[~is_member], confidence=CONFIDENCE)
+    groups = score_random_groups(scores, is_member, size=5, randomness=randomness.child("groups"))
+    inside, outside = groups.scores[groups.is_member], groups.scores[~groups.is_member]
+    group_area = auc_interval(inside, outside, confidence=CONFIDENCE)
+    return {
+        "largest": max(bits.values()),
+        "mean": sum(bits.values()) / len(bits),
+        "missed": max((bits[name] for name in missed), default=None),
+        "auc": [area.value, area.low, area.high],
+        "group_auc": [group_area.value, group_area.low, group_area.high],
+    }

@@ -1,0 +1,1 @@
+"""Defending against reconstruction."""

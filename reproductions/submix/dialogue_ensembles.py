@@ -1,0 +1,176 @@
+"""Ensembles on generated customer dialogues, as SubMix trains them: owners split in parts and halves, LoRA each.
+
+What is common to the figures of SubMix: the ensemble, held-out passages of other owners with all its look-ups, and
+the rival that is no ensemble, one model trained by DP-SGD on the same dialogues.
+Nothing is released: perplexities of held-out text are for the experimenter's eyes.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from reticent.core.corpus import Corpus
+from reticent.core.model import Floats
+from reticent.core.randomness import Randomness
+from reticent.data.generators import generate_dialogues
+from reticent.data.splits import split
+from reticent.ledger.durable import SqliteLedger
+from reticent.models.ensemble.adapters import AdapterEnsemble, Member
+from reticent.models.huggingface.loading import load_model
+from reticent.prediction.evaluation import Passage, passages
+from reticent.training.batches import Units, encode_texts
+from reticent.training.checkpoint import Checkpoints
+from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
+from reticent.training.loop import Schedule, train
+from reticent.training.methods.ensemble import (
+    MemberRecipe,
+    Share,
+    member_seed,
+    split_key,
+    split_owners,
+    train_member,
+)
+from reticent.training.optimiser import Learner, OptimiserSettings
+from reticent.training.plans.plan import PrivatePlan
+from reticent.training.plans.sampler import PoissonSampler
+from reticent.training.release import release_model
+from reticent.training.starting_model import Start, starting_model
+
+BASE: Final = "embedded"
+_RANK: Final = 8
+LENGTH: Final = 96  # tokens read of a dialogue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsembleSettings:
+    """How much text, in how many parts, and how long each member is trained."""
+
+    dialogues: int
+    parts: int
+    epochs: float
+    source: str = BASE
+    learning_rate: float = 3e-3
+    batch: int = 8
+
+
+def train_ensemble(
+    corpus: Corpus, settings: EnsembleSettings, folder: Path, *, randomness: Randomness
+) -> AdapterEnsemble:
+    """Two adapters a part, one for each half of its owners."""
+    shares = split_owners(corpus, settings.parts, halves=True, key=split_key(randomness.child("key")))
+    members = train_members(shares, settings, folder, randomness=randomness)
+    return assemble(members, settings)
+
+
+def assemble(members: Sequence[Member], settings: EnsembleSettings) -> AdapterEnsemble:
+    """The ensemble of trained members."""
+    names = [f"part-{number}" for number in range(settings.parts)]
+    return AdapterEnsemble(load_model(settings.source, device="cpu", dtype="float32"), members, parts=names)
+
+
+def train_members(
+    shares: Sequence[Share], settings: EnsembleSettings, folder: Path, *, randomness: Randomness
+) -> list[Member]:
+    """An adapter for each share, trained plainly."""
+    how = MemberRecipe(
+        epochs=settings.epochs,
+        batch=settings.batch,
+        optimiser=OptimiserSettings(learning_rate=settings.learning_rate),
+        schedule=Schedule(seconds=1e9),
+        computation=Computation(token_budget=4096),
+        max_length=LENGTH,
+    )
+    seed = randomness.child("members").fresh_seed()
+    members = []
+    for share in shares:
+        own = member_seed(seed, share)
+        model = starting_model(Start(source=settings.source, lora_rank=_RANK, device="cpu"), seed=own)
+        kept = folder / f"{share.name}.checkpoints"
+        train_member(model, share, how, folder=kept, seed=own, observe=lambda _: True)
+        release_model(model, folder / share.name, certificate=None)
+        members.append(Member(share.part, folder / share.name))
+    return members
+
+
+def dialogue_texts(settings: EnsembleSettings, *, randomness: Randomness) -> tuple[Corpus, Corpus]:
+    """Generated dialogues: those to train on, and those of other owners, in random order."""
+    corpus = generate_dialogues(settings.dialogues, randomness=randomness.child("dialogues"))
+    shares = split(corpus, {"train": 0.85, "held out": 0.15}, by="owner", key=b"held out")
+    held_out = shares["held out"]
+    order = randomness.child("order").permutation(len(held_out))
+    return shares["train"], Corpus(held_out[int(place)] for place in order)
+
+
+def dialogue_ensemble(
+    settings: EnsembleSettings, *, answers: int, randomness: Randomness
+) -> tuple[AdapterEnsemble, list[Passage]]:
+    """An ensemble on generated dialogues, and held-out passages of `answers` tokens in all."""
+    training, held_out = dialogue_texts(settings, randomness=randomness)
+    with tempfile.TemporaryDirectory(prefix="reticent-") as name:
+        ensemble = train_ensemble(training, settings, Path(name), randomness=randomness)
+    return ensemble, read_passages(ensemble, held_out, answers=answers)
+
+
+def read_passages(ensemble: AdapterEnsemble, held_out: Corpus, *, answers: int) -> list[Passage]:
+    """Held-out texts with all look-ups, cut after so many tokens in all."""
+    texts = ensemble.public.encode(held_out.texts)
+    return list(passages(ensemble, (text[:LENGTH] for text in texts), answers=answers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateRecipe:
+    """How the rival is trained: DP-SGD to (ε, δ), a dialogue the unit."""
+
+    epsilon: float
+    delta: float
+    epochs: float = 8.0
+    batch: int = 64
+    clip_norm: float = 0.5
+    learning_rate: float = 2e-3
+
+
+def private_losses(settings: EnsembleSettings, recipe: PrivateRecipe, *, randomness: Randomness) -> Floats:
+    """Losses in nats of one model trained by DP-SGD, token by token, of the held-out passages of an ensemble."""
+    training, held_out = dialogue_texts(settings, randomness=randomness)
+    model = starting_model(Start(source=settings.source, device="cpu"), seed=0)
+    units = Units(encode_texts(model, training, max_length=LENGTH))
+    plan = PrivatePlan.for_target(
+        recipe.epsilon,
+        recipe.delta,
+        sampler=PoissonSampler(len(units), min(recipe.batch, len(units))),
+        epochs=recipe.epochs,
+        clip_norm=recipe.clip_norm,
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="reticent-") as name,
+        SqliteLedger.create(Path(name) / "l.db", plan.budget(is_seeded=True), accounts=[ACCOUNT]) as ledger,
+    ):
+        source = PrivateGradients(
+            model.module,
+            units,
+            plan,
+            ledger=ledger,
+            randomness=randomness.child("noise"),
+            computation=Computation(token_budget=4096),
+        )
+        learner = Learner(model.module, OptimiserSettings(learning_rate=recipe.learning_rate))
+        kept = Checkpoints(Path(name) / "checkpoints")
+        train(learner, source, checkpoints=kept, schedule=Schedule(seconds=1e9), seed=0)
+    model.module.eval()
+    texts = [text[:LENGTH] for text in model.encode(held_out.texts)]
+    return -np.concatenate(model.token_log_probs(texts))
+
+
+def first_answers(texts: Sequence[Passage], answers: int) -> list[Passage]:
+    """The passages, cut after so many tokens in all."""
+    kept, left = [], answers
+    for passage in texts:
+        if left <= 0:
+            break
+        kept.append(Passage(passage.tokens[:left], passage.rows[:left]))
+        left -= len(passage.tokens)
+    return kept

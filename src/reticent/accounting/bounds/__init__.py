@@ -1,0 +1,1 @@
+"""What a guarantee allows: leakage in bits, ceilings of metrics, trade-offs, conversions, confidentiality."""

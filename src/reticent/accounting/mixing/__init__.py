@@ -1,0 +1,1 @@
+"""Charges of private prediction over whole vocabularies, in compiled loops."""

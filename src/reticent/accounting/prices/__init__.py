@@ -1,0 +1,1 @@
+"""What one event costs: a file an event."""

@@ -1,1 +1,0 @@
-"""Layer 3: configuration, wiring, journeys, the command line and the server."""

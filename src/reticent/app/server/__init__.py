@@ -1,1 +1,0 @@
-"""The OpenAI-compatible server: requests in, tokens out, every one of them charged before it is drawn."""

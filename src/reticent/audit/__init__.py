@@ -1,0 +1,1 @@
+"""Attacks give scores, metrics give findings; models are known through their protocol alone."""

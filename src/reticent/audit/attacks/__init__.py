@@ -1,0 +1,1 @@
+"""A folder an attack family: method, null and findings side by side."""

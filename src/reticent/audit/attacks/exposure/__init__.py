@@ -1,0 +1,1 @@
+"""How exposed planted canaries are."""

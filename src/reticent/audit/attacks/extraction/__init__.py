@@ -1,0 +1,1 @@
+"""Training text that comes out of a model."""

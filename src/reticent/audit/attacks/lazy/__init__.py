@@ -1,0 +1,1 @@
+"""How likely training records are to be emitted, and which are at most risk."""

@@ -1,0 +1,1 @@
+"""Extraction, reconstruction and inference of personal data."""

@@ -1,0 +1,1 @@
+"""Intervals, ROC curves and lower bounds on ε."""

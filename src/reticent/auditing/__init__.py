@@ -1,1 +1,0 @@
-"""Layer 2: attacks give scores, metrics give findings. Knows models only through their protocol."""

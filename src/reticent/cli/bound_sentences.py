@@ -1,0 +1,90 @@
+"""Bounds as sentences: one for each number, with its unit and what it speaks of."""
+
+from typing import Any
+
+from reticent.runs.rounding import at_least, at_most, chance_at_most
+
+
+def dp_sgd_sentences(document: dict[str, Any]) -> list[str]:
+    """What `bound dp-sgd` says."""
+    epsilon = document["epsilon"]
+    known = [float(value) for value in (epsilon["rdp"], epsilon["pld"]) if value is not None]
+    setting = (
+        f"noise multiplier {document['noise_multiplier']:g}, sampling rate {document['sampling_rate']:.3g} "
+        f"and {document['steps']:,} steps"
+    )
+    promise = f"({at_most(min(known))}, {document['delta']:g})-differentially private for one record"
+    lines = [
+        f"DP-SGD with {setting} is {promise} ({document['neighbours']}).",
+        f"Rényi accounting proves ε = {at_most(epsilon['rdp'])} (order {at_least(document['order'])}), the privacy "
+        f"loss distribution ε = {at_most(epsilon['pld'])}; both hold, so the lesser counts.",
+    ]
+    lines += [_leakage_sentence(entry) for entry in document["leakage"]]
+    ceilings = document["ceilings"]
+    found = f"{at_most(100 * ceilings['tpr_at_fpr_0.01'], 3)} % of members at 1 % false alarms"
+    lines += [
+        f"No membership attack on one record has an expected AUC above {at_most(ceilings['auc'], 3)}, "
+        f"nor finds more than {found} ({at_most(100 * ceilings['tpr_at_fpr_0.001'], 3)} % at 0.1 %).",
+        _conditions(document),
+    ]
+    return lines
+
+
+def _leakage_sentence(entry: dict[str, Any]) -> str:
+    copies = "" if entry["copies"] == 1 else f" that stands in {entry['copies']} records"
+    by = min(entry["bounds"], key=lambda name: float(entry["bounds"][name])) if entry["bounds"] else "its own size"
+    sentence = (
+        f"Of a secret of {entry['secret_bits']:g} bits{copies} at most {at_most(entry['leaked_bits'])} bits leak "
+        f"(by {by.replace('_', ' ')}): whoever sees the model names it with chance at most "
+        f"{chance_at_most(entry['posterior_bits'])}, by guessing {chance_at_most(-entry['secret_bits'])}."
+    )
+    if entry["traditional_bits"] is not None:
+        sentence += f" The traditional bound says {at_most(entry['traditional_bits'])} bits."
+    return sentence
+
+
+def confidentiality_sentences(document: dict[str, Any]) -> list[str]:
+    """What `bound confidentiality` says."""
+
+    def pair(key: str) -> str:
+        point = document[key]
+        if point["epsilon"] == "inf" or point["delta"] >= 1.0:
+            return "nothing is proved"
+        return f"({at_most(point['epsilon'])}, {at_most(point['delta'])})-confidentiality"
+
+    rates = f"{document['miss_rate']:.3g} and the conservative policy {document['conservative_miss_rate']:.3g}"
+    plainly = ", since a secret that both policies miss is trained on plainly"
+    return [
+        f"On average over secrets, where the policy misses {rates}: {pair('bayesian')}, against an attacker who "
+        "does not know the secret.",
+        f"For a secret that the policy does miss: {pair('missed')}.",
+        f"For the worst-off secret: {pair('worst_case')}"
+        + (plainly if document["worst_case"]["epsilon"] == "inf" else "")
+        + ".",
+        f"For {document['group']['size']} missed secrets together: {pair('group')}.",
+        "The average can be small while the worst-off secret lies open: never quote it alone.",
+        _conditions(document),
+    ]
+
+
+def extraction_sentences(document: dict[str, Any]) -> list[str]:
+    """What `bound extraction` says."""
+    private, owner, bounds = document["differential_privacy"], document["owner"], document["bounds"]
+    where = "one part" if document["copies"] == 1 else f"{document['copies']} parts"
+    promise = f"ε = {at_most(document['epsilon'])} at order {at_least(document['order'])}"
+    older = f"{at_most(private['epsilon_classic'])} by the older conversion"
+    return [
+        f"Under Rényi privacy of {promise}, whoever sees the output names a secret among "
+        f"{document['candidates']:,} equally likely ones, standing in {where}, with chance at most "
+        f"{at_most(document['success'], 3)}; guessing has {document['guess']:.3g}.",
+        f"That is the lesser of {at_most(bounds['direct'], 3)} (directly) and {at_most(bounds['fano'], 3)} (by "
+        "Fano's inequality).",
+        f"For changing one owner's text the guarantee is ε = {at_most(owner['epsilon'])} at order "
+        f"{at_least(owner['order'])}, and the chance at most {at_most(owner['success'], 3)}.",
+        f"As (ε, δ) at δ = {private['delta']:g}: ε = {at_most(private['epsilon'])} for one part ({older}), "
+        f"{at_most(private['owner_epsilon'])} for one owner.",
+    ]
+
+
+def _conditions(document: dict[str, Any]) -> str:
+    return "This holds if " + "; ".join(document["assumes"]) + "."

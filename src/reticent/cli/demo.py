@@ -1,0 +1,149 @@
+"""`reticent demo`: the story in one command, offline."""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reticent.cli.console import Output, table
+from reticent.cli.options import AsJson
+from reticent.core.ranges import SEED
+from reticent.runs.demo.extent import Extent
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+    from reticent.runs.audit.run import Observer as AuditObserver
+    from reticent.runs.demo.scale import Scale
+    from reticent.runs.demo.story import Story
+    from reticent.runs.demo.telling import Watch
+    from reticent.runs.training.run import Observer
+
+_NAMES = {
+    "dp-sgd": "DP-SGD",
+    "crt": "CRT",
+    "submix-f-1": "SubMix-F",
+    "submix-f-8": "SubMix-F",
+}
+
+
+def demo(
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder to write (a new temporary one, which stays).", metavar="DIR"),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", help="Your public model, a directory or hub id (the embedded one).", metavar="MODEL"
+        ),
+    ] = None,
+    scale: Annotated[
+        Extent, typer.Option("--scale", help="quick: a minute; normal: minutes; large: an hour or more.")
+    ] = Extent.NORMAL,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of corpus and shuffling.", metavar="N", min=0, max=int(SEED.high))
+    ] = 7,
+    as_json: AsJson = False,
+) -> int:
+    """The story on generated dialogues: secrets planted, trained on in four ways, asked for, and bounded.
+
+    Exit code 1 if a finding refutes a guarantee.
+    """
+    from dataclasses import replace
+
+    from reticent.models.huggingface.location import locate
+    from reticent.runs.directory import RunDirectory
+
+    if out is not None:
+        RunDirectory.create(out)  # refuses a folder that holds anything, before the work
+    if model is not None:
+        locate(model)
+
+    from reticent.models.embedded import EMBEDDED
+    from reticent.runs.demo.scale import Scale
+    from reticent.runs.demo.telling import STAGES, tell
+
+    output = Output(as_json=as_json)
+    sizes = Scale.of(scale)
+    if model is not None:
+        sizes = replace(sizes, learning_rate=sizes.learning_rate / 4.0)  # larger models are moved with more care
+    folder = Path(tempfile.mkdtemp(prefix="reticent-demo-")) if out is None else out
+    output.show(_opening(sizes), "")
+    with output.progress() as bars:
+        story = tell(folder, source=model or EMBEDDED, seed=seed, scale=sizes, watch=_watch(bars, STAGES))
+    output.document(story.to_json())
+    output.show(*_lines(story))
+    return int(any(told.is_refuted for told in story.models))
+
+
+def _opening(scale: "Scale") -> str:
+    return (
+        f"{scale.canaries} customers of a shop tell a secret number, {scale.copies} times each, among the messages "
+        f"of {scale.dialogues} dialogues. A public model learns them in four ways, and each result is attacked."
+    )
+
+
+def _watch(bars: "Bars", stages: int) -> "Watch":
+    """Two bars: the stages of the story, and the steps or targets of the one that runs."""
+    from reticent.runs.demo.telling import Watch
+
+    whole = bars.add_task("demo", total=stages, status="")
+    inside = bars.add_task("", total=None, status="")
+    told = [0]
+
+    def stage(name: str) -> None:
+        bars.update(whole, completed=told[0], status=name)
+        bars.update(inside, description="", total=None, completed=0, status="")
+        told[0] += 1
+
+    def training(name: str) -> "Observer":
+        def observe(progress: Any, epsilon: float | None) -> bool:
+            spent = "" if epsilon is None else f"ε {epsilon:.2f}  "
+            status = f"{spent}{progress.tokens_per_second:,.0f} tokens/s"
+            bars.update(
+                inside, description=f"training {name}", total=progress.steps, completed=progress.step, status=status
+            )
+            return True
+
+        return observe
+
+    def audit(name: str) -> "AuditObserver":
+        def observe(line: Any, share: float) -> None:
+            done = int(share * line.n)
+            bars.update(inside, description=f"attacking {name}", total=line.n, completed=done, status=line.name)
+
+        return observe
+
+    return Watch(stage, training, audit)
+
+
+def _lines(story: "Story") -> list[object]:
+    """The table, and what to make of it."""
+    from reticent.reporting.comparing import comparison_sentences
+    from reticent.runs.demo.story import table_rows
+    from reticent.runs.rounding import at_most
+
+    columns = ["", *(_NAMES.get(told.name, told.name) for told in story.models)]
+    rows = [(label, *cells) for label, cells in table_rows(story)]
+    refuted = [_NAMES.get(told.name, told.name) for told in story.models if told.is_refuted]
+    lines: list[object] = [
+        table("What each model gives away, and what was proved", columns, rows),
+        "",
+        "▲ the whole interval lies above what is seen where nothing leaks. – out of reach: SubMix-F shows text and "
+        "no probabilities. CRT hides secrets, not that a message was used: what holds no secret is learnt plainly, "
+        "and its promise (*) is confidentiality of a secret against its mask, not differential privacy. Intervals, "
+        "n and assumptions of every number stand in the report. Last line: how many findings lie below a ceiling "
+        "that they could have refuted; a vacuous ceiling, one that allows everything, never counts.",
+    ]
+    lines += [
+        f"{_NAMES.get(told.name, told.name)}, ε = {at_most(told.guarantee.epsilon, 3)}: "
+        f"{comparison_sentences(told.compared)}"
+        for told in story.models
+        if told.guarantee is not None
+    ]
+    if refuted:
+        lines.append(f"REFUTED: more leaks from {', '.join(refuted)} than was proved possible.")
+    lines.append(f"Report: {story.page}. Corpora, models, ledgers and the key of the numbers lie beside it.")
+    return lines

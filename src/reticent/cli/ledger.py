@@ -1,0 +1,209 @@
+"""`reticent ledger`: the operator's view of what an ensemble or a training has spent.
+
+From a run directory, whose ledger its owner alone can read (with --ledger where it is in PostgreSQL), or from the
+operator's port of a running server (`http://127.0.0.1:8001`), with the operator's key in RETICENT_OPERATOR_KEY.
+"""
+
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reticent.cli.console import Output, table
+from reticent.cli.options import AsJson, LedgerAddress
+from reticent.core.errors import ConfigError
+
+ledger = typer.Typer(help="What was spent, for the operator: show, verify, export, reanchor.", no_args_is_help=True)
+
+KEY = "RETICENT_OPERATOR_KEY"
+Where = Annotated[str, typer.Argument(help="Run directory, or http:// of an operator's port.", metavar="RUN")]
+
+
+@ledger.command("show")
+def show(run: Where, address: LedgerAddress = None, as_json: AsJson = False) -> None:
+    """Budget, and what each part has spent of it."""
+    output = Output(as_json=as_json)
+    if _is_url(run):
+        document = json.loads(_fetched(run, "ledger.json"))
+    else:
+        from reticent.server.spending import spending
+
+        with _opened(run, address) as opened:
+            document = spending(opened).to_json()
+    output.document(document)
+    if "parts" not in document:
+        output.show("Nothing is charged: the guarantee is that of the weights.")
+        return
+    rows = [
+        (part, f"{values['spent']:.6g}", f"{100 * values['share']:.2f} %")
+        for part, values in document["parts"].items()
+    ]
+    output.show(*_sentences(document), table("Spend", ("account", "spent", "of its budget"), rows))
+    if document.get("reanchored"):
+        output.show(
+            f"An operator accepted this ledger without its witness, {document['reanchored']} times: the budget"
+            " holds if nothing was released that is not in it."
+        )
+
+
+def _sentences(document: dict[str, Any]) -> list[str]:
+    """What may be spent and what was charged: steps of a training, tokens of an ensemble."""
+    from reticent.runs.rounding import at_most
+
+    promise = f"within (ε = {at_most(document['epsilon'])}, δ = {document['delta']:g})"
+    if "steps" in document:
+        return [
+            f"The training may take {document['limit']:,.0f} noisy steps, {promise}.",
+            f"{document['steps']:,.0f} steps in {document['rows']:,} charges.",
+        ]
+    return [
+        f"Each part may spend {document['limit']:.6g} {document['measure']}, {promise}.",
+        f"{document['answers']:,} tokens in {document['rows']:,} charges. Private: do not publish.",
+    ]
+
+
+@ledger.command("verify")
+def verify(run: Where, address: LedgerAddress = None, as_json: AsJson = False) -> None:
+    """Check every row of the chain, its pages and its witness."""
+    output = Output(as_json=as_json)
+    if _is_url(run):
+        document = json.loads(_fetched(run, "verify"))
+    else:
+        with _opened(run, address) as opened:
+            head = opened.verify()
+            document = {"rows": head.sequence, "digest": head.digest}
+    output.document({"schema_version": 1} | document)
+    output.show(f"The chain of {document['rows']:,} rows is whole; its head is {document['digest']}.")
+
+
+@ledger.command("export")
+def export(
+    run: Where,
+    address: LedgerAddress = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File to write, else standard output.")] = None,
+) -> None:
+    """Every row as JSON lines: private, as the texts are."""
+    if _is_url(run):
+        content = _fetched(run, "export").decode("utf8")
+    else:
+        with _opened(run, address) as opened:
+            content = "".join(line + "\n" for line in opened.export())
+    if out is None:
+        sys.stdout.write(content)
+        return
+    from reticent.core.document import write_atomically
+
+    write_atomically(out, content.encode("utf8"), mode=0o600)
+
+
+@ledger.command("corpus")
+def corpus(
+    file: Annotated[Path, typer.Argument(help="Corpus ledger, as `train --corpus-ledger` writes it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Every release of a corpus, and what they prove together."""
+    from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
+
+    output = Output(as_json=as_json)
+    entries = CorpusLedger(file).entries()
+    if not entries:
+        raise ConfigError(f"{file}: no corpus ledger", hint="reticent train … --corpus-ledger FILE writes one")
+    promised = [entry.guarantee for entry in entries if entry.guarantee is not None]
+    whole = all_together(entries, promised[-1]) if promised else None
+    output.document(
+        {
+            "schema_version": 1,
+            "releases": [
+                {"time": one.time, "run": one.run, "guarantee": one.guarantee and one.guarantee.to_json()}
+                for one in entries
+            ],
+            "together": None if whole is None else whole.to_json(),
+        }
+    )
+
+    def row(entry: Entry) -> tuple[str, ...]:
+        if entry.guarantee is None:
+            return (entry.time, entry.run, "plain training", "–", "∞", "–")
+        one = entry.guarantee
+        return (entry.time, entry.run, one.mechanism, one.unit.value, f"{one.epsilon:.4g}", f"{one.delta:.3g}")
+
+    output.show(table("Releases", ("time", "run", "mechanism", "for one", "ε", "δ"), [row(one) for one in entries]))
+    if whole is None or whole.epsilon == float("inf"):
+        output.show("Together they prove nothing: a plain release, or promises of different kinds, are among them.")
+    else:
+        output.show(
+            f"Whoever sees all {len(entries)} of them is held by ε = {whole.epsilon:.4g} at δ = {whole.delta:.3g}"
+            f" for one {whole.unit.value} ({whole.neighbours.value})."
+        )
+
+
+@ledger.command("reanchor")
+def reanchor(
+    run: Annotated[Path, typer.Argument(help="Run directory.", metavar="RUN")],
+    address: LedgerAddress = None,
+    nothing_was_released: Annotated[
+        bool,
+        typer.Option(
+            "--nothing-was-released",
+            help="You know that nothing was released after the last row that is there.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Accept a ledger whose witness file is missing, damaged or ahead of it.
+
+    Charges after the last row that is there are forgotten. If anything was released since, the budget is spent
+    twice and the guarantee is false: restore the true ledger instead. The rows themselves must be whole. Processes
+    that have the ledger open are stopped. The decision is recorded in the ledger for good.
+    """
+    from reticent.runs.ledger_place import LedgerPlace
+
+    output = Output(as_json=as_json)
+    if not nothing_was_released:
+        raise ConfigError(
+            f"{run}: a new witness forgets every charge after the last row",
+            found="no word that nothing was released since",
+            hint="restore ledger and witness; only if nothing was released since: --nothing-was-released",
+        )
+    head = LedgerPlace(address).reanchor(run)
+    output.document({"schema_version": 1, "rows": head.sequence, "digest": head.digest})
+    output.show(
+        f"The ledger was accepted as it is; row {head.sequence:,} records it. Its head is {head.digest}.",
+        "The guarantee now also rests on your word that nothing was released after the row before it.",
+    )
+
+
+def _is_url(run: str) -> bool:
+    return run.startswith(("http://", "https://"))
+
+
+def _opened(run: str, address: str | None) -> Any:
+    from reticent.runs.ledger_place import LedgerPlace
+
+    return LedgerPlace(address).open(Path(run))
+
+
+def _fetched(address: str, page: str) -> bytes:
+    """A page of the operator's port; the key comes from the environment, never from the command line."""
+    key = os.environ.get(KEY)
+    if not key:
+        raise ConfigError(
+            f"{KEY} is not set", hint="put the operator's key there: reticent keys add NAME --operator"
+        )
+    request = urllib.request.Request(  # noqa: S310 (http or https by `_is_url`)
+        f"{address.rstrip('/')}/{page}", headers={"Authorization": f"Bearer {key}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+            return bytes(response.read())
+    except urllib.error.HTTPError as error:
+        raise ConfigError("the operator's port refused", found=f"status {error.code}") from None
+    except (urllib.error.URLError, OSError):
+        raise ConfigError(
+            "the operator's port does not answer", hint="reticent serve … --operator-port N"
+        ) from None

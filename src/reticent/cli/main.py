@@ -1,0 +1,136 @@
+"""The command line: one verb a module of `reticent.cli`, errors as advice, exit codes that mean something.
+
+    0  nothing failed          1  a limit was exceeded, a requirement not met, or a guarantee refuted
+    2  the caller must fix something          3  budget exhausted          70  a bug of ours
+
+Heavy libraries are imported inside the verbs, so that `--help` answers at once and never imports torch.
+"""
+
+import io
+import os
+import sys
+import traceback
+
+import typer
+
+from reticent import __version__
+from reticent.cli import demo, plant, scan, scrub
+from reticent.cli.audit import audit
+from reticent.cli.bound import bound
+from reticent.cli.dedup import dedup
+from reticent.cli.diff import diff
+from reticent.cli.evaluate import evaluate
+from reticent.cli.init import init
+from reticent.cli.keys import keys
+from reticent.cli.ledger import ledger
+from reticent.cli.predict import predict
+from reticent.cli.report import report
+from reticent.cli.serve import serve
+from reticent.cli.system_errors import system_error
+from reticent.cli.train import train
+from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
+
+NOTHING_FAILED = 0
+USAGE = 2
+EXHAUSTED = 3
+BUG = 70
+
+# Recent versions of typer carry their own copy of click, whose exceptions have no public name.
+_ClickException: type[Exception] = typer.BadParameter.mro()[2]
+
+app = typer.Typer(
+    name="reticent",
+    help="See, prevent and prove what a language model gives away of the text it was trained on.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # its tracebacks print local variables, which may be corpus text
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"reticent {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """See, prevent and prove what a language model gives away of the text it was trained on."""
+
+
+app.command("demo")(demo.demo)
+app.command("scan")(scan.scan)
+app.command("scrub")(scrub.scrub)
+app.command("dedup")(dedup)
+app.command("plant")(plant.plant)
+app.command("train")(train)
+app.command("predict")(predict)
+app.command("evaluate")(evaluate)
+app.command("serve")(serve)
+app.add_typer(ledger, name="ledger")
+app.add_typer(keys, name="keys")
+app.command("audit")(audit)
+app.command("diff")(diff)
+app.command("report")(report)
+app.command("init")(init)
+app.add_typer(bound, name="bound")
+
+
+def main(arguments: list[str] | None = None, program: typer.Typer | None = None) -> None:
+    """Entry point: run the verb and turn what it raises into one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no ε shows a question mark for it
+            stream.reconfigure(errors="replace")
+    sys.exit(run(arguments, program))
+
+
+def run(arguments: list[str] | None = None, program: typer.Typer | None = None) -> int:
+    """The exit code of one invocation; every expected failure is one line on stderr."""
+    try:
+        name = "reticent" if program is None else program.info.name
+        outcome = (program or app)(args=arguments, standalone_mode=False, prog_name=name)
+        sys.stdout.flush()  # what cannot be written is said now, not when Python has gone
+    except UsageError as error:
+        return _complain(str(error), error.hint, USAGE)
+    except BudgetExhausted as error:
+        return _complain(str(error), None, EXHAUSTED)
+    except ReticentError as error:
+        return _complain(str(error), None, BUG)
+    except _ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(str(error))
+            return USAGE
+        return _complain(_described(error), "reticent --help", USAGE)
+    except (typer.Abort, KeyboardInterrupt):
+        return _complain("interrupted", None, 130)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): not an error of ours, nor worth a message.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOTHING_FAILED
+    except Exception as error:
+        refused = system_error(error)
+        if refused is not None:
+            return _complain(str(refused), refused.hint, USAGE)
+        traceback.print_tb(error.__traceback__)  # where, but not the message: it may quote corpus text
+        return _complain(
+            f"this is a bug in reticent ({type(error).__name__})", "please report the lines above", BUG
+        )
+    return outcome if isinstance(outcome, int) else NOTHING_FAILED
+
+
+def _complain(what: str, hint: str | None, code: int) -> int:
+    """One line on stderr, with a hint where there is one."""
+    flat = " ".join(what.split())
+    typer.echo(f"error: {flat}" + (f" (hint: {hint})" if hint else ""), err=True)
+    return code
+
+
+def _described(error: Exception) -> str:
+    """What click says of a wrong call, with the option it is about."""
+    described = getattr(error, "format_message", None)
+    return str(described()) if callable(described) else str(error)

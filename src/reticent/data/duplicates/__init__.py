@@ -1,0 +1,1 @@
+"""Texts that stand more than once: exact, near, counted on disk."""

@@ -1,0 +1,1 @@
+"""What finds sensitive spans: patterns, word lists, taggers, and unions of them."""

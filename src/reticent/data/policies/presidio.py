@@ -1,0 +1,85 @@
+"""Microsoft Presidio's analyser behind our protocol: its recognisers of numbers and addresses, and named entities
+by the installed spaCy pipeline.
+
+Presidio returns overlapping findings with scores; all above `threshold` are merged to whole words. Its check of
+e-mail domains would fetch a list from the network with the first address; here it uses the list that its package
+carries, so that scanning a private corpus never opens a connection. Not local: context words raise scores.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from reticent.core.corpus import Span
+from reticent.core.errors import MissingExtra
+from reticent.data.policies.named_entities import english_pipeline
+from reticent.data.policies.word_edges import whole_words
+
+
+class PresidioPolicy:
+    """Finds what Presidio's analyser reports with at least `threshold`. Builds it with the first text."""
+
+    is_local = False
+    name = "presidio"
+
+    def __init__(self, *, threshold: float = 0.35, pipeline: str | None = None) -> None:
+        if not 0.0 <= threshold <= 1.0:
+            raise ValueError(f"a threshold is in [0, 1], found {threshold}")
+        self._threshold = threshold
+        self._pipeline = pipeline or english_pipeline()
+        self._loaded: Any = None
+
+    def __repr__(self) -> str:
+        return f"PresidioPolicy({self._pipeline}, {self._threshold:g})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the analyser: another process builds its own."""
+        return self.__dict__ | {"_loaded": None}
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what decides the findings."""
+        from importlib.metadata import version
+
+        return f"presidio {version('presidio-analyzer')} {self._pipeline} {self._threshold!r}"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Entity types that may be found."""
+        return tuple(sorted(self._analyser().get_supported_entities(language="en")))
+
+    def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
+        """Sorted, non-overlapping spans of each text."""
+        analyser = self._analyser()
+        found = []
+        for text in texts:
+            results = analyser.analyze(text, language="en", score_threshold=self._threshold)
+            found.append(whole_words(text, (Span(r.start, r.end, r.entity_type) for r in results)))
+        return found
+
+    def _analyser(self) -> Any:
+        if self._loaded is None:
+            self._loaded = offline_analyser(self._pipeline)
+        return self._loaded
+
+
+def offline_analyser(pipeline: str) -> Any:
+    """Presidio's `AnalyzerEngine` with a spaCy pipeline, which never asks the network."""
+    try:
+        from presidio_analyzer import AnalyzerEngine
+        from presidio_analyzer.nlp_engine import NlpEngineProvider
+        from presidio_analyzer.predefined_recognizers import EmailRecognizer
+        from tldextract import TLDExtract
+    except ImportError:
+        raise MissingExtra("presidio-analyzer", "pii", purpose="the policy 'presidio'") from None
+    carried = TLDExtract(suffix_list_urls=(), cache_dir=None)
+
+    class OfflineEmailRecognizer(EmailRecognizer):  # type: ignore[misc, unused-ignore]
+        def validate_result(self, pattern_text: str) -> bool:
+            return bool(carried(pattern_text).fqdn)
+
+    models = [{"lang_code": "en", "model_name": pipeline}]
+    provider = NlpEngineProvider(nlp_configuration={"nlp_engine_name": "spacy", "models": models})
+    analyser = AnalyzerEngine(nlp_engine=provider.create_engine(), supported_languages=["en"])
+    analyser.registry.remove_recognizer("EmailRecognizer")
+    analyser.registry.add_recognizer(OfflineEmailRecognizer())
+    return analyser

@@ -1,0 +1,1 @@
+"""Corpora from files: formats, compression, tables."""

@@ -1,0 +1,1 @@
+"""What happens to sensitive spans: masks, types, consistent fakes."""

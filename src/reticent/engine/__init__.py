@@ -1,0 +1,1 @@
+"""Many pieces of work, on processes or on Ray."""

@@ -1,0 +1,1 @@
+"""What was spent, durably: budgets, a chain of charges, its witness, SQLite and PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Many adapters of one base, read in one batch."""

@@ -1,0 +1,1 @@
+"""Causal language models of Hugging Face: loading, scoring, decoding, fingerprints."""

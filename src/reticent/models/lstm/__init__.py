@@ -1,0 +1,1 @@
+"""The LSTM of the papers."""

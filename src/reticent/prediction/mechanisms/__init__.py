@@ -1,0 +1,1 @@
+"""SubMix-F, SubMix and rivals as pure functions."""

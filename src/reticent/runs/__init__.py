@@ -1,0 +1,1 @@
+"""From settings to a run directory and back."""

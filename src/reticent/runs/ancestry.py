@@ -1,0 +1,313 @@
+"""What the weights of a run came from: releases of one text add up, and a model trained on it is not public.
+
+    RUN/ancestry.json    keyed hashes of this run's texts and owners, what it proved by itself, and its ancestors
+
+A starting model is looked at before anything is trained. Where a run lies behind it, its text is compared with the
+new corpus, and with it the text of every run before that one:
+
+    trained plainly on text that the corpus shares     refused: no noise added later takes it back
+    trained privately on text that the corpus shares   the two releases compose, and the guarantee says their sum
+    trained on other text                              said in `assumes`, with how it was compared
+    unknown                                            said in `assumes`: nothing beside the model tells
+
+Texts are equal here up to case and white space; near copies and parts of texts are not seen, and `assumes` says so.
+The file is as private as the corpus: whoever has its key can test guesses at texts.
+"""
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.accounting.derivation import composed
+from reticent.accounting.guarantees import guarantee_of
+from reticent.core.corpus import Corpus
+from reticent.core.document import check_schema, read_document, write_document
+from reticent.core.errors import ConfigError
+from reticent.core.event import Composed
+from reticent.core.guarantee import Guarantee, Notion, Unit
+from reticent.models.embedded import EMBEDDED
+from reticent.runs.certificates import proved_of, stated
+
+SCHEMA_VERSION: Final = 1
+ANCESTRY: Final = "ancestry.json"
+_RUN: Final = "run.json"
+_DEPTH: Final = 3  # RUN/members/part-00/model is the deepest place of weights in a run
+_RANDOM: Final = "lstm:"
+
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Members:
+    """Keyed hashes of a corpus's texts and owners: enough to tell whether another corpus shares any."""
+
+    key: bytes
+    texts: Hashes
+    owners: Hashes
+
+    @classmethod
+    def of(cls, corpus: Corpus, key: bytes | None = None) -> "Members":
+        """The hashes of a corpus under a key, a fresh one of the system's where none is given."""
+        key = os.urandom(32) if key is None else key
+        owners = {record.owner for record in corpus if record.owner != record.id}
+        return cls(key, _hashes((record.text for record in corpus), key), _hashes(owners, key))
+
+    def shared(self, corpus: Corpus) -> "Shared":
+        """How many texts and owners of another corpus stand here too."""
+        other = Members.of(corpus, self.key)
+        texts = int(np.isin(other.texts, self.texts).sum())
+        return Shared(texts, int(np.isin(other.owners, self.owners).sum()))
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values: eight bytes a hash, packed."""
+        return {"key": self.key.hex(), "texts": _packed(self.texts), "owners": _packed(self.owners)}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Members":
+        """The hashes that `to_json` wrote."""
+        texts, owners = _unpacked(document["texts"]), _unpacked(document["owners"])
+        return cls(bytes.fromhex(document["key"]), texts, owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """How many distinct texts and owners two corpora share."""
+
+    texts: int
+    owners: int
+
+    def concerns(self, unit: Unit) -> bool:
+        """Whether the two releases speak of the same unit: for one record an owner's other texts do not count."""
+        return self.texts > 0 or (unit is not Unit.RECORD and self.owners > 0)
+
+
+def _hashes(values: Iterable[str], key: bytes) -> Hashes:
+    """Sorted distinct 64-bit keyed hashes; a collision can only make corpora look as if they shared something."""
+    digests = (
+        hashlib.blake2b(_plain(value).encode("utf8", errors="surrogatepass"), key=key, digest_size=8).digest()
+        for value in values
+    )
+    return np.unique(np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _packed(hashes: Hashes) -> str:
+    return base64.b64encode(hashes.astype("<u8").tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> Hashes:
+    return np.frombuffer(base64.b64decode(text), dtype="<u8").astype(np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """One training that weights went through: what it proved by itself (None: nothing), and on which text.
+
+    `shared` is what it has in common with the corpus that the weights are to be trained on next.
+    """
+
+    name: str
+    guarantee: Guarantee | None
+    members: Members | None  # None: nobody knows on which text
+    shared: Shared | None = None
+
+    def concerns(self, unit: Unit) -> bool:
+        """Whether it is known to have read text of the same units."""
+        return self.shared is not None and self.shared.concerns(unit)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "name": self.name,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+            "members": None if self.members is None else self.members.to_json(),
+            "shared": None if self.shared is None else asdict(self.shared),
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Ancestor":
+        """The ancestor that `to_json` wrote, its guarantee derived again."""
+        proved, members, shared = document["guarantee"], document["members"], document["shared"]
+        return cls(
+            document["name"],
+            None if proved is None else stated(proved, where=f"{ANCESTRY}, {document['name']}"),
+            None if members is None else Members.from_json(members),
+            None if shared is None else Shared(**shared),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestry:
+    """The trainings behind some weights, oldest first; `is_public`: the first began with a public model."""
+
+    source: str
+    runs: tuple[Ancestor, ...] = ()
+    is_public: bool = False
+
+    def compared_with(self, corpus: Corpus) -> "Ancestry":
+        """The same, knowing what every training has in common with a corpus."""
+        runs = (
+            replace(run, shared=None if run.members is None else run.members.shared(corpus)) for run in self.runs
+        )
+        return replace(self, runs=tuple(runs))
+
+    def followed_by(self, name: str, guarantee: Guarantee | None, corpus: Corpus) -> "Ancestry":
+        """The ancestry of what comes out of one more training, on that corpus."""
+        return replace(self, runs=(*self.runs, Ancestor(name, guarantee, Members.of(corpus))))
+
+    @property
+    def before_last(self) -> "Ancestry":
+        """Without the last training: what the run that keeps this started from."""
+        return replace(self, runs=self.runs[:-1])
+
+    def write(self, folder: Path) -> None:
+        """Keep it in a run directory, for its owner's eyes."""
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "source": self.source,
+            "runs": [run.to_json() for run in self.runs],
+            "is_public": self.is_public,
+        }
+        write_document(folder / ANCESTRY, document, mode=0o600)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Ancestry":
+        """What stands in a run directory."""
+        document = read_document(folder / ANCESTRY)
+        check_schema(document, SCHEMA_VERSION, kind="ancestry")
+        runs = tuple(Ancestor.from_json(run) for run in document["runs"])
+        return cls(document["source"], runs, document["is_public"])
+
+    def overlapping(self, unit: Unit) -> tuple[Ancestor, ...]:
+        """The trainings on text that the corpus shares; a plain one among them is refused."""
+        found = tuple(run for run in self.runs if run.concerns(unit))
+        for run in found:
+            if run.guarantee is None:
+                assert run.shared is not None
+                raise ConfigError(
+                    f"{self.source}: this model was trained plainly on text of this corpus, so it is not public",
+                    found=f"{run.shared.texts:,} texts and {run.shared.owners:,} owners in common, in {run.name}",
+                    hint="start from a model that has not seen the text: noise added now hides nothing of it",
+                )
+        return found
+
+    def assumptions(self, unit: Unit) -> tuple[str, ...]:
+        """What must be believed of the starting model, since it cannot be checked, or not wholly."""
+        said = []
+        for run in self.runs:
+            if run.shared is None:
+                said.append(f"the starting model's training ({run.name}) used other text: nothing beside it tells")
+            elif not run.concerns(unit):
+                shared = "equal text" if unit is Unit.RECORD else "equal text and no owner"
+                said.append(
+                    f"the starting model's training ({run.name}) used other text: no {shared} is shared with it; "
+                    "near copies were not looked for"
+                )
+        if not self.is_public and not self.runs:
+            said.append(
+                f"the starting model ({self.source}) has not seen the private text: nothing beside it tells"
+            )
+        return tuple(said)
+
+
+def ancestry_of(source: str) -> Ancestry:
+    """The trainings behind a starting model: from the run that it lies in, or the certificate beside it."""
+    if source == EMBEDDED or source.startswith(_RANDOM):
+        return Ancestry(source, is_public=True)
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        return Ancestry(source)
+    for place in (folder, *list(folder.resolve().parents)[:_DEPTH]):
+        if (place / ANCESTRY).is_file():
+            return replace(Ancestry.read(place), source=source)
+        if (place / _RUN).is_file():  # of a version that kept no ancestry: its text is not known
+            return Ancestry(source, (Ancestor(place.name, proved_of(folder), None),))
+    proved = proved_of(folder)
+    return Ancestry(source) if proved is None else Ancestry(source, (Ancestor(folder.name, proved, None),))
+
+
+def together(guarantee: Guarantee, ancestry: Ancestry) -> Guarantee:
+    """What a training and the earlier ones behind its starting model prove together.
+
+    Guarantee: where the starting model saw the same units, the events are composed and priced as one; where that
+    cannot be done (another notion or unit), or the model was trained plainly on the text, this raises.
+    """
+    earlier, said = ancestry.overlapping(guarantee.unit), ancestry.assumptions(guarantee.unit)
+    if not earlier:
+        return replace(guarantee, assumes=(*guarantee.assumes, *said))
+    proved = [_same_promise(run, guarantee) for run in earlier]
+    assert guarantee.basis is not None
+    events = [each.basis.event for each in proved if each.basis is not None]
+    whole = guarantee_of(
+        Composed((*events, guarantee.basis.event)),
+        delta=guarantee.delta,
+        unit=guarantee.unit,
+        neighbours=guarantee.neighbours,
+        mechanism=f"{guarantee.mechanism}, after {_count(len(earlier), 'private release')} of the same text",
+    )
+    assert whole.basis is not None
+    basis = replace(whole.basis, units=guarantee.basis.units, clip_norm=guarantee.basis.clip_norm)
+    rests_on = dict.fromkeys(line for each in (*proved, guarantee) for line in each.assumes)
+    return replace(whole, basis=basis, assumes=(*_of_first_model(rests_on, ancestry), *said))
+
+
+def _same_promise(run: Ancestor, guarantee: Guarantee) -> Guarantee:
+    """The ancestor's guarantee, refused where it cannot be added to this one."""
+    proved = run.guarantee
+    assert proved is not None
+    is_dp = proved.notion is guarantee.notion is Notion.DIFFERENTIAL_PRIVACY
+    if not is_dp or proved.unit is not guarantee.unit or proved.basis is None or guarantee.basis is None:
+        raise ConfigError(
+            "the starting model was trained on this text with another promise, and the two do not add up",
+            found=f"{proved.notion.value} for one {proved.unit.value} in {run.name}",
+            expected=f"{guarantee.notion.value} for one {guarantee.unit.value}",
+            hint="protect the same unit by DP-SGD both times, or start from a model that has not seen the text",
+        )
+    return proved
+
+
+def answers_together(guarantee: Guarantee, ancestry: Ancestry) -> Guarantee:
+    """What private answers prove together with the base model under them, where that was trained on the same text.
+
+    Guarantee: ε and δ of both are added (`accounting.derivation.composed`), the base's priced for the neighbours of
+    the answers.
+    """
+    earlier, said = ancestry.overlapping(guarantee.unit), ancestry.assumptions(guarantee.unit)
+    if not earlier:
+        return replace(guarantee, assumes=(*guarantee.assumes, *said))
+    again = []
+    for run in earlier:
+        proved = _same_promise(run, guarantee)
+        assert proved.basis is not None
+        price = guarantee_of(
+            proved.basis.event,
+            delta=proved.delta,
+            unit=guarantee.unit,
+            neighbours=guarantee.neighbours,
+            mechanism=proved.mechanism,
+            assumes=proved.assumes,
+        )
+        again.append(price)
+    whole = composed(guarantee, tuple(again))
+    rests_on = dict.fromkeys(line for each in (*again, guarantee) for line in each.assumes)
+    return replace(whole, assumes=(*_of_first_model(rests_on, ancestry), *said))
+
+
+def _of_first_model(assumes: Iterable[str], ancestry: Ancestry) -> Sequence[str]:
+    """The assumptions of a chain of trainings: that the text was unseen is said of its first model alone."""
+    others = [line for line in assumes if "made without the private text" not in line]
+    return [*others, f"the model and the tokenizer that {ancestry.runs[0].name} started from were public"]
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Audits: a plan of attacks on a subject, their findings, the gate."""

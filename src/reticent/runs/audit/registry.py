@@ -1,0 +1,77 @@
+"""The attacks of an audit, in the order in which they run, and how `--attacks` names them.
+
+    attack       needs                                  asks
+    exposure     log-probabilities, canaries            how likely is a planted secret among all it could have been?
+    codes        text, canaries that are codes          does the model say a planted code when given its beginning?
+    membership   log-probabilities                      which texts were in the training data?
+    lazy         log-probabilities, a base model        which records would somebody see who only samples?
+    extraction   text                                   does the model go on as a record does?
+    generation   text                                   does it say what records say when asked for anything?
+
+Opt-in, run only where they are named (`--attacks all,shadow`):
+
+    neighbourhood  whole distributions                  is a text likelier than near copies of it?
+    shadow         the run that trained the model       is it likelier than under models that never saw it?
+    novelty        text                                 is what it says less new than what others say?
+    divergence     text                                 what does it say once it stops repeating a word?
+    pii            text, a policy                       which personal data does it emit, fill in or pick out?
+"""
+
+from typing import Final
+
+from reticent.core.errors import ConfigError, InternalError
+from reticent.runs.audit.attack import Attack
+from reticent.runs.audit.codes import Codes
+from reticent.runs.audit.divergence import Divergence
+from reticent.runs.audit.exposure import Exposure
+from reticent.runs.audit.extraction import Extraction
+from reticent.runs.audit.generation import Generation
+from reticent.runs.audit.lazy import Lazy
+from reticent.runs.audit.membership import Membership
+from reticent.runs.audit.neighbourhood import Neighbourhood
+from reticent.runs.audit.novelty import Novelty
+from reticent.runs.audit.pii import Pii
+from reticent.runs.audit.settings import AuditSettings
+from reticent.runs.audit.shadow import Shadow
+
+ATTACKS: Final[tuple[Attack, ...]] = (
+    Exposure(),
+    Codes(),
+    Membership(),
+    Lazy(),
+    Extraction(),
+    Generation(),
+    Neighbourhood(),
+    Shadow(),
+    Novelty(),
+    Divergence(),
+    Pii(),
+)
+_ALL: Final = "all"
+
+
+def attack_named(name: str) -> Attack:
+    """The attack of that name."""
+    for attack in ATTACKS:
+        if attack.name == name:
+            return attack
+    raise InternalError(f"no attack is called {name}")
+
+
+def asked_attacks(settings: AuditSettings) -> tuple[Attack, ...]:
+    """The attacks that are asked for, in the order of the registry."""
+    if settings.attacks is None:
+        return tuple(attack for attack in ATTACKS if not attack.is_opt_in)
+    return tuple(attack for attack in ATTACKS if attack.name in settings.attacks)
+
+
+def parse_attacks(names: str) -> tuple[str, ...]:
+    """`exposure,lazy`, `all`, or `all,shadow`; an unknown name is an error that lists the known ones."""
+    asked = {name.strip() for name in names.split(",")}
+    known = [attack.name for attack in ATTACKS]
+    unknown = sorted(asked - {*known, _ALL})
+    if unknown:
+        expected = f"all, or some of {', '.join(known)}"
+        raise ConfigError("unknown attack", found=repr(unknown[0]), expected=expected)
+    usual = {attack.name for attack in ATTACKS if not attack.is_opt_in} if _ALL in asked else set()
+    return tuple(name for name in known if name in asked | usual)

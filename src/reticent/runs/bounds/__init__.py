@@ -1,0 +1,1 @@
+"""Bounds from parameters alone."""

@@ -1,0 +1,101 @@
+"""The audits of the demo: the journeys of `reticent audit` and `reticent diff`, at the demo's sizes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reticent.core.finding import Finding
+from reticent.core.model import TextModel
+from reticent.models.huggingface.loading import load_model
+from reticent.runs.audit.plan import measure_speed, plan_audit
+from reticent.runs.audit.run import Audit, Observer, run_audit, start_run, write_audit
+from reticent.runs.audit.settings import AuditSettings
+from reticent.runs.audit.subject import ModelPlace, Subject, make_subject, open_models
+from reticent.runs.demo.corpora import Corpora
+from reticent.runs.demo.scale import HOLDOUT, KEY, TARGETS, Scale
+from reticent.runs.update.run import DiffSettings, Known, compare_snapshots, start_diff, write_diff
+
+ATTACKS = ("exposure", "codes", "membership", "lazy", "pii")
+OF_PUBLIC = ("exposure", "codes", "membership")
+OF_TEXT = ("codes",)
+
+
+@dataclass(frozen=True, slots=True)
+class Auditor:
+    """What all audits of one story share."""
+
+    folder: Path
+    corpora: Corpora
+    scale: Scale
+    seed: int
+    observe: Callable[[str], Observer]
+
+    def audit_model(self, name: str, source: str, *, attacks: tuple[str, ...] = ATTACKS) -> Audit:
+        """Attacks of the story on a model, by name or run directory; findings in `audit-NAME`."""
+        opened = open_models(source, None)
+        subject = make_subject(
+            opened.model,
+            opened.base,
+            training=self.corpora.targets,
+            held_out=self.corpora.holdout,
+            canaries=self.corpora.canaries,
+            place=opened.place,
+        )
+        return self._run(name, source, subject, attacks=attacks)
+
+    def audit_answers(self, name: str, model: TextModel, place: ModelPlace) -> Audit:
+        """The attacks that need nothing but answers; the ledger of these answers stands beside the findings."""
+        subject = make_subject(
+            model,
+            None,
+            training=self.corpora.targets,
+            held_out=self.corpora.holdout,
+            canaries=self.corpora.canaries,
+            place=place,
+        )
+        return self._run(name, place.source, subject, attacks=OF_TEXT)
+
+    def run_of(self, name: str) -> Path:
+        """Where the audit of that name is written."""
+        return self.folder / f"audit-{name}"
+
+    def _run(self, name: str, source: str, subject: Subject, *, attacks: tuple[str, ...]) -> Audit:
+        settings = AuditSettings(attacks=attacks, sizes=self.scale.sizes, seed=self.seed)
+        config = {
+            "model": source,
+            "base": None if subject.base is None else subject.base.name,
+            "train": str(self.folder / TARGETS),
+            "holdout": str(self.folder / HOLDOUT),
+            "canaries": str(self.folder / KEY),
+            "attacks": list(attacks),
+            "records": settings.sizes.records,
+            "samples": settings.samples,
+            "policy": settings.policy,
+        }
+        plan = plan_audit(subject, settings, measure_speed(subject))
+        run = start_run(self.run_of(name), subject=subject, settings=settings, config=config)
+        found = run_audit(subject, plan, settings=settings, observe=self.observe(name))
+        write_audit(run, found, subject=subject, settings=settings)
+        return found
+
+    def compare_update(self, name: str, before: str, after: str) -> tuple[Finding, ...]:
+        """What the step from one model to the other gives away of the training text; written to `update-NAME`."""
+        settings = DiffSettings(width=self.scale.beam, seed=self.seed)
+        known = Known(update=self.corpora.targets, untouched=self.corpora.holdout)
+        config = {
+            "snapshots": [before, after],
+            "data": str(self.folder / TARGETS),
+            "untouched": str(self.folder / HOLDOUT),
+            "length": settings.length,
+            "width": settings.width,
+        }
+        models = [load_model(before), load_model(Path(after) / "model", name=after)]
+        run = start_diff(self.folder / f"update-{name}", settings=settings, config=config, known=known)
+        steps = compare_snapshots(models, settings, known=known)
+        write_diff(run, steps, settings=settings, reveal=False)
+        return tuple(_named(finding) for finding in steps[0].findings)
+
+
+def _named(finding: Finding) -> Finding:
+    """An area of an update is another metric than that of a membership test: told apart by name."""
+    return replace(finding, metric="update_auc") if finding.metric == "auc" else finding

@@ -1,0 +1,157 @@
+"""How large the demo is, and how each of its models is trained.
+
+Four trainings of one corpus from one public model: without defence, DP-SGD for owners, redacted training (CRT), and
+the parts of an ensemble for SubMix-F. All private ones get the same (ε, δ), each for its own unit: what they
+promise is not the same, and the table says so.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from reticent.runs.audit.settings import Sizes
+from reticent.runs.demo.extent import Extent
+from reticent.runs.training.config import (
+    DataSection,
+    DecayName,
+    Method,
+    ModelSection,
+    Protected,
+    TrainConfig,
+    TrainingSection,
+)
+
+EPSILON: Final = 8.0
+SMALL_EPSILON: Final = 1.0
+DELTA: Final = 1e-5
+TRAIN: Final = "train.jsonl"
+TARGETS: Final = "targets.jsonl"
+HOLDOUT: Final = "holdout.jsonl"
+UTILITY: Final = "utility.jsonl"
+KEY: Final = "canaries.json"
+CUSTOMERS: Final = "customers.txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Sizes of corpora, trainings and attacks. `answers` are the tokens that a SubMix-F budget is spread over."""
+
+    dialogues: int = 80
+    held_out: int = 50
+    canaries: int = 6
+    copies: int = 16
+    epochs: float = 5.0
+    batch: int = 32
+    learning_rate: float = 2e-3
+    parts: int = 8
+    answers: int = 800
+    asked: int = 60  # answers in which a planted number is looked for
+    targets: int = 200  # records of either side that attacks look at
+    games: int = 16  # places of the PII games
+    beam: int | None = 256  # phrases that the search for an update's text keeps
+
+    @classmethod
+    def of(cls, extent: Extent) -> "Scale":
+        """The sizes by name."""
+        match extent:
+            case Extent.QUICK:
+                return cls(
+                    dialogues=40,
+                    held_out=24,
+                    canaries=4,
+                    copies=12,
+                    epochs=3.0,
+                    parts=4,
+                    answers=300,
+                    asked=30,
+                    targets=100,
+                    games=6,
+                    beam=64,
+                )
+            case Extent.NORMAL:
+                return cls()
+            case Extent.LARGE:
+                return cls(
+                    dialogues=1500,
+                    held_out=400,
+                    canaries=10,
+                    copies=20,
+                    answers=4000,
+                    asked=400,
+                    targets=2000,
+                    games=100,
+                    beam=None,
+                )
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much each attack looks at."""
+        return Sizes(
+            records=self.targets,
+            extraction_records=self.games,
+            candidates=1000,
+            search_tokens=20_000,
+            answers=self.asked,
+            texts=2 * self.games,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recipes:
+    """The trainings of the story, on the files in `folder`, from the model `source`; `owners` are in the corpus."""
+
+    folder: Path
+    source: str
+    scale: Scale
+    owners: int
+    seed: int
+
+    def undefended(self) -> TrainConfig:
+        """Plain training, as most models are."""
+        return self._config(self._section(Method.SGD, batch=self.scale.batch))
+
+    def dp_sgd(self) -> TrainConfig:
+        """Customers are protected, whatever they say: half of them in a step, so that noise weighs little."""
+        section = self._section(Method.DP_SGD, batch=max(2, self.owners // 2)).model_copy(
+            update={
+                "epochs": 4.0 * self.scale.epochs,
+                "target_epsilon": EPSILON,
+                "delta": DELTA,
+                "clip_norm": 1.0,
+                "unit": Protected.OWNER,
+                "texts_per_owner": 8,
+                "decay": DecayName.LINEAR,
+            }
+        )
+        return self._config(section)
+
+    def crt(self) -> TrainConfig:
+        """What patterns find is masked; messages with other customer data get noise, the rest none."""
+        section = self._section(Method.CRT, batch=8 * self.scale.batch).model_copy(
+            update={
+                "target_epsilon": EPSILON,
+                "delta": DELTA,
+                "clip_norm": 1.0,
+                "policy": "patterns",
+                "conservative_policy": f"patterns+dictionary:{self.folder / CUSTOMERS}",
+                "conservative_miss_rate": 0.0,  # the list holds every customer by construction
+                "public_batch": self.scale.batch,
+            }
+        )
+        return self._config(section)
+
+    def parts(self) -> TrainConfig:
+        """The members of an ensemble, trained plainly: what is protected are its answers."""
+        section = self._section(Method.SUBMIX, batch=max(2, self.scale.batch // 4)).model_copy(
+            update={"parts": self.scale.parts, "learning_rate": 2.0 * self.scale.learning_rate}
+        )
+        config = self._config(section)
+        return config.model_copy(update={"data": config.data.model_copy(update={"holdout": None})})
+
+    def _section(self, method: Method, *, batch: int) -> TrainingSection:
+        scale = self.scale
+        return TrainingSection(method=method, epochs=scale.epochs, batch=batch, learning_rate=scale.learning_rate)
+
+    def _config(self, training: TrainingSection) -> TrainConfig:
+        data = DataSection(file=str(self.folder / TRAIN), holdout=str(self.folder / UTILITY))
+        return TrainConfig(data=data, model=ModelSection(source=self.source), training=training, seed=self.seed)

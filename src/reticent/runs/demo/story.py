@@ -1,0 +1,162 @@
+"""What the demo found, and the one table that tells it: usefulness, every attack, and what was proved.
+
+A planted number is said in at most Σ T(2^−b) of the answers, T from the guarantee (`accounting.bounds.leakage`),
+since an answer is at most one number (`audit.attacks.extraction.codes.hit_rate_ceiling`). That ceiling holds for
+every promise of the story: a number belongs to one owner, stands in one part, and is one secret.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reticent.accounting.bounds.leakage import leakage_of_guarantee
+from reticent.audit.attacks.extraction.codes import hit_rate_ceiling
+from reticent.core.document import number_to_json
+from reticent.core.estimate import Estimate
+from reticent.core.finding import Comparison, Finding, Verdict
+from reticent.core.guarantee import Guarantee, Unit
+from reticent.runs.rounding import at_most
+
+CODES = "code_hit_rate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One model of the story: how useful it is, what attacks found, what was proved.
+
+    `allowed` is the ceiling of the share of answers that say a planted number, None without a promise.
+    """
+
+    name: str
+    perplexity: Estimate
+    findings: tuple[Finding, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    guarantee: Guarantee | None = None
+    allowed: float | None = None
+
+    def find(self, metric: str, *, unit: Unit | None = None) -> Finding | None:
+        """The finding of that metric whose interval begins highest; intervals of one audit hold together."""
+        found = [
+            finding
+            for finding in self.findings
+            if finding.metric == metric and not finding.void and unit in (None, finding.unit)
+        ]
+        return max(found, key=lambda finding: finding.low, default=None)
+
+    @property
+    def compared(self) -> tuple[Comparison, ...]:
+        """Every finding beside the guarantee; the planted numbers beside the ceiling of all of them together."""
+        said = self.find(CODES)
+        if self.guarantee is None or self.allowed is None or said is None:
+            return self.comparisons
+        others = (one for one in self.comparisons if one.finding.metric != CODES)
+        return (*others, Comparison(said, self.guarantee, self.allowed, greatest=1.0))
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """How often each verdict was reached."""
+        return Counter(one.verdict for one in self.compared)
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether more leaked than was proved possible."""
+        return self.verdicts[Verdict.REFUTED] > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """For the demo's document."""
+        return {
+            "model": self.name,
+            "perplexity": number_to_json(self.perplexity.value),
+            "perplexity_interval": [number_to_json(self.perplexity.low), number_to_json(self.perplexity.high)],
+            "findings": [finding.to_json() for finding in self.findings],
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+            "allowed_code_hit_rate": self.allowed,
+            "verdicts": {verdict.value: self.verdicts[verdict] for verdict in Verdict},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What the demo found; `bits` is the size of a planted number."""
+
+    models: tuple[Told, ...]
+    bits: float
+    folder: Path
+    page: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """One JSON document."""
+        return {
+            "schema_version": 3,
+            "secret_bits": self.bits,
+            "folder": str(self.folder),
+            "report": str(self.page),
+            "models": [told.to_json() for told in self.models],
+        }
+
+
+def allowed_hit_rate(guarantee: Guarantee, *, bits: float, codes: int) -> float:
+    """Greatest expected share of answers that say one of `codes` planted numbers of `bits` bits.
+
+    Guarantee: as `leakage_of_guarantee` for one number, summed over the numbers (`hit_rate_ceiling`).
+    """
+    return hit_rate_ceiling(2.0 ** leakage_of_guarantee(guarantee, bits).posterior_bits, codes)
+
+
+def table_rows(story: Story) -> Iterator[tuple[str, list[str]]]:
+    """The lines of the table, a cell for each model; ▲ marks an interval above what no leak would show."""
+    models = story.models
+    yield "held-out perplexity", [f"{told.perplexity.value:.2f}" for told in models]
+    for label, cell in _attacks(story.bits).items():
+        yield label, [cell(told) for told in models]
+    yield "proved: ε", ["–" if (g := told.guarantee) is None else at_most(g.epsilon, 3) for told in models]
+    yield (
+        "  for one",
+        ["–" if (g := told.guarantee) is None else f"{g.unit.value}{_notion(g)}" for told in models],
+    )
+    yield (
+        "  planted numbers said, % at most",
+        ["–" if told.allowed is None else at_most(100.0 * told.allowed, 2) for told in models],
+    )
+    yield "measured ≤ proved", [_verdict(told) for told in models]
+
+
+def _attacks(bits: float) -> dict[str, Callable[[Told], str]]:
+    """Every attack's line: its name and what stands in a cell."""
+
+    def of(metric: str, *, percent: bool = False, unit: Unit | None = None) -> Callable[[Told], str]:
+        return lambda told: _cell(told.find(metric, unit=unit), percent=percent)
+
+    return {
+        f"exposure of planted numbers, of {bits:.1f} bits": of("exposure"),
+        "  the most exposed one": of("largest_exposure"),
+        "planted numbers said when asked, %": of(CODES, percent=True),
+        "membership of a message, AUC": of("auc", unit=Unit.RECORD),
+        "messages seen in a million samples, %": of("emitted_share", percent=True),
+        "personal data picked from a list, %": of("inference_accuracy", percent=True),
+        "message told by the update, AUC": of("update_auc"),
+    }
+
+
+def _cell(finding: Finding | None, *, percent: bool) -> str:
+    if finding is None:
+        return "–"
+    value = f"{100.0 * finding.value:.1f}" if percent else f"{finding.value:.2f}"
+    return f"{value} ▲" if finding.beats_null else value
+
+
+def _notion(guarantee: Guarantee) -> str:
+    """Differential privacy goes without saying; another promise is named."""
+    return "" if guarantee.notion.value == "differential privacy" else "*"
+
+
+def _verdict(told: Told) -> str:
+    """Yes, with the number of findings below a ceiling they could have refuted; never for a vacuous one."""
+    if told.is_refuted:
+        return "REFUTED"
+    held, vacuous = (told.verdicts[verdict] for verdict in (Verdict.CONSISTENT, Verdict.VACUOUS))
+    if held:
+        return f"yes ({held})"
+    return "vacuous" if vacuous else "–"

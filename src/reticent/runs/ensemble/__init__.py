@@ -1,0 +1,1 @@
+"""Ensembles: training their members, and answering from them."""

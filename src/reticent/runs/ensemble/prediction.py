@@ -1,0 +1,236 @@
+"""A finished ensemble ready to answer: its predictor, and the one ledger that all of its answers are charged to.
+
+The first use fixes mechanism, (ε, δ), what is protected and the horizon in `prediction.json` and makes the ledger
+(`runs.ledger_place`), bound to the ensemble's fingerprint. Every later use must ask for the same, or for nothing:
+the budget is global to the ensemble, and a second one beside it would spend twice. Temperature and truncation may
+differ from call to call, since they are inside the accounting.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from reticent.core.document import (
+    check_schema,
+    number_from_json,
+    number_to_json,
+    read_document,
+    write_document,
+)
+from reticent.core.ensemble import Ensemble
+from reticent.core.errors import ConfigError, LedgerError
+from reticent.core.event import Composed
+from reticent.core.event_json import event_from_json
+from reticent.core.guarantee import Guarantee, Unit
+from reticent.core.ledger import Budget
+from reticent.ledger.chain import Row
+from reticent.ledger.durable import DurableLedger
+from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
+from reticent.prediction.mechanisms.mechanism import Layout
+from reticent.prediction.mechanisms.shaping import Shaping
+from reticent.prediction.predictor import Exhausted, Predictor
+from reticent.runs.ancestry import ANCESTRY, Ancestry, answers_together
+from reticent.runs.corpus_ledger import CorpusLedger
+from reticent.runs.directory import RunDirectory
+from reticent.runs.ensemble.manifest import Manifest
+from reticent.runs.ledger_place import LedgerPlace
+
+SCHEMA_VERSION: Final = 1
+SETTINGS: Final = "prediction.json"
+HORIZON: Final = 1024
+# What may answer in earnest: the rest is for experiments, since it protects nothing or is no ensemble.
+SERVED: Final = tuple(kind for kind in Kind if kind not in (Kind.NON_PRIVATE, Kind.MEMFREE, Kind.DP_SGD))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionSettings:
+    """The public settings that an ensemble answers with, fixed by its first use."""
+
+    mechanism: Kind
+    epsilon: float
+    delta: float
+    horizon: int = HORIZON
+    unit: Unit = Unit.PART
+    order: float | None = None
+    weight_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in SERVED:
+            raise ConfigError(
+                f"{self.mechanism.value} protects nothing and does not answer in earnest",
+                expected=", ".join(kind.value for kind in SERVED),
+                hint="compare it with `reticent evaluate`",
+            )
+
+    def set_up(self, ensemble: Ensemble, shaping: Shaping | None = None) -> Setup:
+        """The mechanism and its budget."""
+        target = Target(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
+        options = Options(shaping=shaping or Shaping(), order=self.order, weight_limit=self.weight_limit)
+        return set_up(self.mechanism, target, Layout(ensemble.rows), options=options)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        values = asdict(self) | {"mechanism": self.mechanism.value, "unit": self.unit.value}
+        values["order"] = number_to_json(self.order)
+        return {"schema_version": SCHEMA_VERSION, **values}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "PredictionSettings":
+        """The settings that `to_json` wrote."""
+        check_schema(document, SCHEMA_VERSION, kind="prediction settings")
+        values = {name: value for name, value in document.items() if name != "schema_version"}
+        order = None if values["order"] is None else number_from_json(values["order"])
+        kinds = {"mechanism": Kind(values["mechanism"]), "unit": Unit(values["unit"]), "order": order}
+        return cls(**values | kinds)
+
+
+def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
+    """The settings of a run: those of its first use, which `asked` (None: not asked for) must not contradict."""
+    given = {name: value for name, value in asked.items() if value is not None}
+    if (run / SETTINGS).is_file():
+        stored = PredictionSettings.from_json(read_document(run / SETTINGS))
+        other = [name for name, value in given.items() if getattr(stored, name) != value]
+        if other:
+            raise ConfigError(
+                f"{run}: this ensemble answers with settings that were fixed before",
+                found=f"--{other[0]} {given[other[0]]}",
+                expected=f"{getattr(stored, other[0])}",
+                hint="its budget is one for all answers; leave the option out",
+            )
+        return _for_this_corpus(run, stored)
+    missing = [name for name in ("epsilon", "delta") if name not in given]
+    if missing:
+        raise ConfigError(f"--{missing[0]} is missing", hint="the first use of an ensemble fixes its budget")
+    return _for_this_corpus(run, PredictionSettings(**{"mechanism": Kind.SUBMIX_F} | given))
+
+
+def _for_this_corpus(run: Path, settings: PredictionSettings) -> PredictionSettings:
+    """The settings, refused where they protect owners and the corpus named none."""
+    check_unit(run, settings.unit)
+    return settings
+
+
+def check_unit(run: Path, unit: Unit) -> None:
+    """Refuse to protect owners in an ensemble of records that named none: an owner's may stand in several parts."""
+    if unit is Unit.OWNER and Manifest.read(run).unit != Unit.OWNER.value:
+        raise ConfigError(
+            f"{run}: the ensemble was trained on records that name no owner, so owners cannot be protected",
+            hint="--unit part, or train again on a corpus with owners",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """An open ensemble: the predictor, its settings and what its answers prove (None: the public model alone)."""
+
+    predictor: Predictor
+    settings: PredictionSettings
+    guarantee: Guarantee | None
+
+
+@contextmanager
+def answering(
+    run: Path,
+    settings: PredictionSettings,
+    *,
+    shaping: Shaping | None = None,
+    exhausted: Exhausted = Exhausted.PUBLIC,
+    ensemble: Ensemble | None = None,
+    place: LedgerPlace | None = None,
+) -> Iterator[Answering]:
+    """A predictor on a run's ensemble and ledger, which is made at the first use; `place` is ledger.db if None."""
+    loaded = ensemble or _loaded(run)
+    alone = settings.set_up(loaded, shaping)
+    setup = with_base(run, alone)
+    if setup.budget is None:
+        yield Answering(Predictor(loaded, setup.mechanism, ledger=None, horizon=settings.horizon), settings, None)
+        return
+    is_joined = place is not None and place.joins  # whoever made that ledger has entered it
+    if alone.budget is not None and not is_joined and not (run / SETTINGS).is_file():
+        _enter_release(run, alone.budget.guarantee)
+    with _ledger(run, settings, setup, ensemble=loaded, place=place or LedgerPlace()) as ledger:
+        predictor = Predictor(
+            loaded,
+            setup.mechanism,
+            ledger=ledger,
+            horizon=settings.horizon,
+            exhausted=exhausted,
+            answered=answers_given(ledger),
+        )
+        yield Answering(predictor, settings, ledger.budget.guarantee)
+
+
+def with_base(run: Path, setup: Setup) -> Setup:
+    """The setup whose guarantee counts what the ensemble's base model has released of the same text."""
+    if setup.budget is None or not (run / ANCESTRY).is_file():
+        return setup
+    whole = answers_together(setup.budget.guarantee, Ancestry.read(run).before_last)
+    return replace(setup, budget=replace(setup.budget, guarantee=whole))
+
+
+def _loaded(run: Path) -> Ensemble:
+    from reticent.runs.ensemble.loading import load_ensemble  # torch, only where there is something to load
+
+    return load_ensemble(run)
+
+
+def _ledger(
+    run: Path, settings: PredictionSettings, setup: Setup, *, ensemble: Ensemble, place: LedgerPlace
+) -> DurableLedger:
+    """The run's ledger, made where there is none; refused where its budget is not what the settings give."""
+    assert setup.budget is not None
+    path, name = RunDirectory.open(run).ledger, ledger_identity(ensemble, settings)
+    is_first = not (run / SETTINGS).is_file()
+    if is_first and path.exists():
+        raise LedgerError(f"{path}: a ledger without {SETTINGS}", hint="put the file back as it was")
+    if place.joins:
+        place.join(run, identity=name)
+    elif is_first:
+        place.create(run, setup.budget, accounts=ensemble.parts, identity=name)
+    if is_first:
+        write_document(run / SETTINGS, settings.to_json(), mode=0o600)
+    ledger = place.open(run, identity=name)
+    if _proved(ledger.budget) != _proved(setup.budget):
+        ledger.close()
+        raise LedgerError(f"{ledger.name}: made for another budget than {SETTINGS} asks for")
+    return ledger
+
+
+def _enter_release(run: Path, guarantee: Guarantee) -> None:
+    """Write the answers into the ledger of the corpus, where the ensemble's training named one."""
+    kept = RunDirectory.open(run).information().get("config", {}).get("data", {}).get("corpus_ledger")
+    if kept is not None:
+        CorpusLedger(Path(kept)).enter(run.resolve().name, guarantee)
+
+
+def ledger_identity(ensemble: Ensemble, settings: PredictionSettings) -> str:
+    """What a ledger is bound to: the ensemble's weights, and every setting that decides what an answer costs.
+
+    Mechanisms that are paid by the answer have the same limit at every ε: without the settings in its name, a
+    ledger made for ε = 1 would meter answers that were calibrated for ε = 200.
+    """
+    settled = json.dumps(settings.to_json(), sort_keys=True).encode()
+    return f"{ensemble.fingerprint} {hashlib.blake2b(settled, digest_size=16).hexdigest()}"
+
+
+def _proved(budget: Budget) -> tuple[Any, ...]:
+    promise = budget.guarantee
+    stated = (promise.mechanism, promise.notion, promise.unit, promise.neighbours, promise.epsilon, promise.delta)
+    return (budget.measure, budget.limit, *stated)
+
+
+def answers_given(ledger: DurableLedger) -> int:
+    """How many answers a ledger was charged for: a public count, whatever they cost."""
+    return sum(map(answers_in, ledger.rows()))
+
+
+def answers_in(row: Row) -> int:
+    """How many answers one row of a ledger was charged for."""
+    if row.kind != "charge":
+        return 0
+    event = event_from_json(json.loads(row.event))
+    return len(event.events) if isinstance(event, Composed) and event.events else 1

@@ -1,0 +1,126 @@
+"""Policies by name: what `--policy` accepts.
+
+patterns            shapes with checksums: e-mails, phones, cards, order numbers, dates, ...
+phonenumbers        numbers of real numbering plans (Google's libphonenumber)
+circumstances       ages, durations, sums, years, origin, occupation, health
+capitals            every run of words with a capital or a digit
+dictionary:FILE     phrases of a file, one a line, optionally `kind<TAB>phrase`
+spacy[:PIPELINE]    named entities of an installed spaCy pipeline
+presidio            Microsoft Presidio's analyser
+classifier:FOLDER   a local Hugging Face token classifier
+union               patterns, circumstances, and capitals but for words of law: masks most of a court case's
+                    identifiers; chosen on labelled cases
+conservative        patterns without context, circumstances and capitals: to route records, not to read them
+A+B or A,B          what any of them finds
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from reticent.core.corpus import Policy
+from reticent.core.errors import ConfigError, DataError
+from reticent.data.policies.capitals import LEGAL_WORDS, CapitalRuns
+from reticent.data.policies.circumstances import Circumstances
+from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.patterns import PatternPolicy
+
+NAMES = (
+    "patterns",
+    "phonenumbers",
+    "circumstances",
+    "capitals",
+    "dictionary:FILE",
+    "spacy",
+    "presidio",
+    "classifier:FOLDER",
+    "union",
+    "conservative",
+)
+POLICY_HELP = f"{', '.join(NAMES)}; several joined by +."
+# A plus joins only where a name follows it: file names may hold one.
+_JOINT = re.compile(r",|\+(?=\s*(?:" + "|".join(name.split(":")[0] for name in NAMES) + r")\b)")
+
+
+def policy_named(name: str) -> Policy:
+    """The policy that `name` describes."""
+    parts = [part.strip() for part in _JOINT.split(name) if part.strip()]
+    if not parts:
+        raise ConfigError("--policy is empty", expected=POLICY_HELP)
+    policies = [_single(part) for part in parts]
+    return policies[0] if len(policies) == 1 else Union(policies)
+
+
+def _single(name: str) -> Policy:
+    """One policy; what takes long to load is imported where it is asked for."""
+    kind, _, argument = name.partition(":")
+    if kind == "dictionary" and argument:
+        return _dictionary(Path(argument))
+    if kind == "classifier" and argument:
+        return _classifier(Path(argument))
+    if kind == "spacy":
+        from reticent.data.policies.named_entities import SpacyPolicy
+
+        return SpacyPolicy(argument or None)
+    if name == "presidio":
+        from reticent.data.policies.presidio import PresidioPolicy
+
+        return PresidioPolicy()
+    if name == "phonenumbers":
+        from reticent.data.policies.phones import PhoneNumbers
+
+        return PhoneNumbers()
+    light: dict[str, Callable[[], Policy]] = {
+        "patterns": PatternPolicy,
+        "circumstances": Circumstances,
+        "capitals": CapitalRuns,
+        "union": union_policy,
+        "conservative": conservative_policy,
+    }
+    if name not in light:
+        raise ConfigError("unknown policy", found=repr(name), expected=POLICY_HELP)
+    return light[name]()
+
+
+def union_policy() -> Union:
+    """The union that measured best on labelled court cases; no part needs announcing words."""
+    parts: list[Policy] = [PatternPolicy(context=False), Circumstances(), CapitalRuns(ordinary=LEGAL_WORDS)]
+    return Union(parts, name="union")
+
+
+def conservative_policy() -> Union:
+    """Finds far too much on purpose: the policy that decides which records train without noise."""
+    return Union([PatternPolicy(context=False), Circumstances(), CapitalRuns()], name="conservative")
+
+
+def _classifier(folder: Path) -> Policy:
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"{folder}: not a saved model",
+            expected="a folder with config.json",
+            hint="save it with save_pretrained",
+        )
+    from reticent.runs.token_classifier import TokenClassifierPolicy
+
+    return TokenClassifierPolicy(folder)
+
+
+def _dictionary(path: Path) -> Dictionary:
+    try:
+        lines = path.read_text(encoding="utf8").splitlines()
+    except FileNotFoundError:
+        raise DataError("no such file", path=path) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError("cannot be read as UTF-8 text", path=path, found=type(error).__name__) from None
+    entries = {}
+    for number, line in enumerate(lines, start=1):
+        kind, tab, phrase = line.partition("\t")
+        kind, phrase = (kind, phrase) if tab else ("LISTED", line)
+        if not line.strip():
+            continue
+        if not any(character.isalnum() for character in phrase) or not kind.strip():
+            raise DataError("an entry needs a kind and a phrase with a letter or digit", path=path, line=number)
+        entries[phrase] = kind.strip()
+    if not entries:
+        raise DataError("no entries", path=path, expected="one phrase a line")
+    return Dictionary(entries, name=path.stem)

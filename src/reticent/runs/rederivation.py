@@ -1,0 +1,192 @@
+"""A run's numbers, derived again and held against what its files say: `reticent bound RUN`.
+
+Reads `guarantee.json` (of a run, of a model's folder, or the file alone, as a third party has it), the statements
+beside it, the weights and the ledger, each where it is at hand. Loads no model and needs no data.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from reticent.accounting.curve import leaves
+from reticent.accounting.derivation import agrees, derived
+from reticent.core.certificate import GUARANTEE, Certificate, model_digest
+from reticent.core.document import number_to_json, read_document
+from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
+from reticent.core.event import Event, Gaussian, SampledGaussian
+from reticent.core.guarantee import Guarantee
+from reticent.ledger.durable import SqliteLedger
+from reticent.runs.certificates import LEDGER, read_certificate
+
+SCHEMA_VERSION: Final = 1
+_TRAINING: Final = "training.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: what the files say and what was found; None where it could not be looked at."""
+
+    name: str
+    sentence: str
+    holds: bool | None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; the document that holds them carries the schema version."""
+        return {"check": self.name, "holds": self.holds, "sentence": self.sentence}
+
+
+@dataclass(frozen=True, slots=True)
+class Rederivation:
+    """A guarantee as it is stated and as it was derived here, with every check."""
+
+    where: Path
+    stated: Guarantee
+    anew: Guarantee | None
+    checks: tuple[Check, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no check failed."""
+        return all(check.holds is not False for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of `reticent bound RUN --json`."""
+        anew = None if self.anew is None else _numbers(self.anew)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "guarantee": str(self.where),
+            "stated": _numbers(self.stated),
+            "derived": anew,
+            "agrees": self.agrees,
+            "checks": [check.to_json() for check in self.checks],
+            "assumes": list(self.stated.assumes),
+        }
+
+
+def _numbers(guarantee: Guarantee) -> dict[str, Any]:
+    return {
+        "epsilon": number_to_json(guarantee.epsilon),
+        "delta": guarantee.delta,
+        "order": number_to_json(guarantee.order),
+        "unit": guarantee.unit.value,
+        "neighbours": guarantee.neighbours.value,
+        "notion": guarantee.notion.value,
+    }
+
+
+def rederive(path: Path) -> Rederivation:
+    """Derive again what a run directory, a model's folder or a guarantee.json states."""
+    if (path / LEDGER).is_file() and not (path / GUARANTEE).is_file():
+        return _of_ledger(path / LEDGER)
+    folder = _folder(path)
+    certificate = read_certificate(folder)
+    run = folder.parent if folder.name == "model" else folder
+    anew, headline = _derived(certificate.guarantee)
+    checks = [headline, *_beside(run), _weights(folder, certificate), _ledger(run / LEDGER, certificate)]
+    return Rederivation(folder / GUARANTEE, certificate.guarantee, anew, tuple(checks))
+
+
+def _folder(path: Path) -> Path:
+    """The folder of the guarantee: beside the weights where there are some."""
+    if path.is_file() and path.name == GUARANTEE:
+        return path.parent
+    for folder in (path / "model", path):
+        if (folder / GUARANTEE).is_file():
+            return folder
+    raise ConfigError(
+        f"{path}: nothing here states a guarantee",
+        expected=f"a run directory, a model's folder, or a {GUARANTEE}",
+        hint="without a run, compute a bound from settings: reticent bound dp-sgd, confidentiality or extraction",
+    )
+
+
+def _derived(guarantee: Guarantee, name: str = "epsilon") -> tuple[Guarantee | None, Check]:
+    """The guarantee derived again, and whether it is the one that is stated."""
+    try:
+        anew = derived(guarantee)
+    except GuaranteeError as error:
+        return None, Check(name, f"{error.line()}.", holds=False)
+    is_same = agrees(guarantee, anew)
+    says = f"stated ε = {guarantee.epsilon:.4g} at δ = {guarantee.delta:.4g}"
+    found = f"derived again ε = {anew.epsilon:.4g} at δ = {anew.delta:.4g}"
+    if guarantee.epsilon == math.inf:
+        return anew, Check(name, f"{says}: it promises nothing, so there is nothing to derive.", holds=True)
+    verdict = "they agree" if is_same else "THEY DO NOT AGREE: believe neither until you know why"
+    return anew, Check(name, f"{says}, {found}: {verdict}.", is_same)
+
+
+def _beside(run: Path) -> Iterator[Check]:
+    """The other statements of a training, each derived again."""
+    if not (run / _TRAINING).is_file():
+        return
+    for name, document in read_document(run / _TRAINING).get("guarantees", {}).items():
+        yield _derived(Guarantee.from_json(document), name)[1]
+
+
+def _weights(folder: Path, certificate: Certificate) -> Check:
+    if not any(path.suffix == ".safetensors" for path in folder.iterdir()):
+        return Check("weights", "The weights are not here, so it was not checked that they are the ones.", None)
+    if certificate.released == model_digest(folder):
+        return Check("weights", "The weights beside it are the ones it was written for.", holds=True)
+    return Check("weights", "The weights beside it are NOT the ones it was written for.", holds=False)
+
+
+def _ledger(path: Path, certificate: Certificate) -> Check:
+    if not path.is_file():
+        return Check("ledger", "The ledger is not here, so it was not checked that the steps were charged.", None)
+    try:
+        with SqliteLedger.open(path) as ledger:
+            head = ledger.verify()
+            is_paid = certificate.ledger is not None and ledger.holds(certificate.ledger)
+            is_same = ledger.budget.guarantee.basis == certificate.guarantee.basis
+    except LedgerError as error:
+        return Check("ledger", f"{error.line()}.", holds=False)
+    if not is_paid:
+        return Check("ledger", "The ledger does NOT hold the charge that paid for these weights.", holds=False)
+    if not is_same:
+        return Check("ledger", "The ledger was made for ANOTHER event than the guarantee states.", holds=False)
+    return Check(
+        "ledger", f"The ledger is whole ({head.sequence:,} charges) and paid for these weights.", holds=True
+    )
+
+
+def _of_ledger(path: Path) -> Rederivation:
+    """What the budget of an ensemble's ledger proves: there are no weights to release."""
+    with SqliteLedger.open(path) as ledger:
+        head = ledger.verify()
+        stated = ledger.budget.guarantee
+    anew, headline = _derived(stated)
+    whole = Check("ledger", f"The ledger is whole: {head.sequence:,} charges, all within its budget.", holds=True)
+    return Rederivation(path, stated, anew, (headline, whole))
+
+
+def described(event: Event) -> str:
+    """What was done, in words: "375 steps with noise multiplier 0.71 and sampling rate 0.0427"."""
+    return "; ".join(_leaf(leaf, count) for leaf, count in leaves(event)) or "nothing was released"
+
+
+def _leaf(leaf: Event, count: int) -> str:
+    match leaf:
+        case SampledGaussian(noise, rate):
+            return f"{count:,} steps with noise multiplier {noise:.4g} and sampling rate {rate:.4g}"
+        case Gaussian(noise):
+            return f"{count:,} Gaussian releases with noise multiplier {noise:.4g}"
+        case _:
+            return f"{count:,} × {leaf}"
+
+
+def sentences(found: Rederivation) -> list[str]:
+    """What people read."""
+    basis = found.stated.basis
+    lines = [f"{found.where} is about one {found.stated.unit.value} ({found.stated.neighbours.value})."]
+    if basis is not None:
+        facts = [described(basis.event)]
+        facts += [] if basis.clip_norm is None else [f"clip norm {basis.clip_norm:g}"]
+        facts += [] if basis.units is None else [f"{basis.units:,} units in the corpus"]
+        facts += [] if not basis.earlier else [f"{len(basis.earlier)} earlier releases of the same text added"]
+        lines.append(f"What was done: {'; '.join(facts)}.")
+    lines += [f"{check.name}: {check.sentence}" for check in found.checks]
+    lines += ["What no file can show, and you must know:", *(f"  - {each}" for each in found.stated.assumes)]
+    return lines

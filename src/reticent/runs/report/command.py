@@ -1,0 +1,68 @@
+"""The command line that a run was started with, written again from its recorded configuration."""
+
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+# Keys of the training tables that the command line has under another name, or not at all.
+_NAMED: Final = {"file": "--data", "source": "--model"}
+_POSITIONS: Final = ("model", "file")
+_UNSAID: Final = ("snapshots", "prefix_given")  # said in their place; private
+_FILE_ONLY: Final = (
+    "weight_decay",
+    "momentum",
+    "warmup",
+    "checkpoint_seconds",
+    "lora_alpha",
+)
+
+
+def command_of(information: dict[str, Any], out: Path) -> str:
+    """`reticent VERB …` as recorded; options at their default are left out where that is known."""
+    config, command = information.get("config", {}), str(information["command"])
+    words = ["reticent", command]
+    if command == "train":
+        words += _training_words(config)
+    else:
+        words += _plain_words(config)
+    if information.get("seed") is not None:
+        words += ["--seed", str(information["seed"])]
+    return shlex.join([*words, "--out", str(out)])
+
+
+def _training_words(config: dict[str, Any]) -> list[str]:
+    """Every value that differs from the table's default, as a flag."""
+    from reticent.runs.training.config import DataSection, ModelSection, TrainingSection
+
+    words: list[str] = []
+    for name, section in (("training", TrainingSection), ("model", ModelSection), ("data", DataSection)):
+        for key, value in config.get(name, {}).items():
+            field = section.model_fields.get(key)
+            if value is None or key in _FILE_ONLY or (field is not None and value == field.default):
+                continue
+            flag = _NAMED.get(key, "--" + key.replace("_", "-"))
+            words += [flag] if value is True else [flag, _word(value)]
+    return words
+
+
+def _plain_words(config: dict[str, Any]) -> list[str]:
+    """The model or file first, then a flag for every value that was given."""
+    words = [str(config[key]) for key in _POSITIONS if config.get(key) is not None]
+    words += [str(each) for each in config.get("snapshots", [])]
+    for key, value in config.items():
+        if key in (*_POSITIONS, *_UNSAID) or value is None or value is False or value == []:
+            continue
+        flag = "--" + key.replace("_", "-")
+        if value is True:
+            words.append(flag)
+        elif key == "attacks":
+            words += [flag, ",".join(str(each) for each in value)]
+        elif isinstance(value, list):
+            words += [word for each in value for word in (flag, _word(each))]
+        else:
+            words += [flag, _word(value)]
+    return words
+
+
+def _word(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

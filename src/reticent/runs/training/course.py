@@ -1,0 +1,278 @@
+"""What each method makes of a corpus: its plan, what it proves, what it trains on, and the source of its gradients.
+
+    sgd, dp-sgd    the corpus as it is
+    crt            redacted, deduplicated and routed by --policy and --conservative-policy (`methods.redaction`)
+    selective      cut into runs by --policy (`training.methods.selective`), for the LSTM alone
+
+What is trained on follows from corpus and policies, so a resumed run makes it again; `prepared` is its fingerprint,
+and a run whose policies would give something else now is refused: its ledger has paid for other records.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reticent.core.corpus import Corpus, Policy
+from reticent.core.guarantee import Guarantee
+from reticent.core.ledger import Budget, Ledger
+from reticent.core.randomness import Randomness
+from reticent.models.huggingface.model import HuggingFaceModel
+from reticent.training.batches import Units, encode_texts
+from reticent.training.distributed.ranked import RankedGradients, RankedLedger
+from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradients.record_loss import TokenBatch
+from reticent.training.gradients.source import Computation, GradientSource, PlainGradients, PrivateGradients
+from reticent.training.methods.mask_token import with_mask_token
+from reticent.training.methods.redacted import RedactedGradients, encode_private
+from reticent.training.methods.redaction import RedactedCorpus
+from reticent.training.methods.selective import SelectivePlan, runs_of
+from reticent.training.methods.selective_steps import SelectiveGradients
+from reticent.training.plans.plan import MEASURE, PlainPlan, PrivatePlan, identity
+from reticent.training.plans.redacted import RedactedPlan
+
+_CHECKED = 2  # records on which per-record gradients are checked before the weights are sharded
+AnyPlan = PlainPlan | PrivatePlan | RedactedPlan | SelectivePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a run proves: the headline (None: nothing), and statements of the same run by name that go with it."""
+
+    headline: Guarantee | None
+    beside: dict[str, Guarantee] = field(default_factory=dict)
+
+    def budget(self, steps: int) -> Budget | None:
+        """What the run's ledger may spend, where there is anything to spend."""
+        return None if self.headline is None else Budget(MEASURE, float(steps), self.headline)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What gradients are made with. Plain training has no ledger; `shards` spreads the weights over the ranks."""
+
+    ledger: Ledger | None
+    randomness: Randomness
+    computation: Computation
+    shards: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The model and the encoded text of a run; `source` makes its gradients."""
+
+    model: HuggingFaceModel
+    shortened: int
+    source: Callable[[Means], GradientSource]
+
+
+class Course(Protocol):
+    """A method applied to a corpus."""
+
+    @property
+    def plan(self) -> AnyPlan:
+        """What will be done."""
+        ...
+
+    @property
+    def charged_steps(self) -> int:
+        """Steps that the ledger is charged for."""
+        ...
+
+    @property
+    def prepared(self) -> str:
+        """Fingerprint of what is trained on where it is not the corpus itself, else empty."""
+        ...
+
+    def identity(self, corpus: str) -> str:
+        """The name of the run's ledger."""
+        ...
+
+    def proof(self, *, is_seeded: bool = False) -> Proof:
+        """What the run proves."""
+        ...
+
+    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Prepared:
+        """Encode the text; whatever is wrong with model or text shows here, before anything is written."""
+        ...
+
+    def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
+        """ε so far, for the operator's screen."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCourse:
+    """sgd and dp-sgd: the corpus as it is."""
+
+    plan: PlainPlan | PrivatePlan
+    corpus: Corpus
+    prepared: str = ""
+
+    @property
+    def charged_steps(self) -> int:
+        """Every step of a private plan."""
+        return self.plan.steps
+
+    def identity(self, corpus: str) -> str:
+        """By plan and corpus."""
+        return identity(self.plan, corpus)
+
+    def proof(self, *, is_seeded: bool = False) -> Proof:
+        """The plan's guarantee, if it has one."""
+        return Proof(self.plan.guarantee(is_seeded=is_seeded) if isinstance(self.plan, PrivatePlan) else None)
+
+    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Prepared:
+        """Units of the plan."""
+        texts = encode_texts(model, self.corpus, max_length=max_length)
+        plan = self.plan
+        if isinstance(plan, PlainPlan):
+            units = Units(texts)
+            return Prepared(
+                model,
+                texts.shortened,
+                lambda means: PlainGradients(model.module, units, plan, computation=means.computation),
+            )
+        _refuse_layers(model, plan.clip_norm)
+        private = Units(texts, plan.unit, texts_per_unit=plan.texts_per_unit)
+        return Prepared(model, texts.shortened, lambda means: _private(model, private, plan, means))
+
+    def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
+        """ε of the steps charged so far."""
+        if not isinstance(self.plan, PrivatePlan) or proof.headline is None:
+            return lambda _: None
+        spending = self.plan.spending(proof.headline.epsilon)
+        return lambda source: spending.epsilon(source.position)
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedCourse:
+    """crt: public and private part in turn; with a seed, made-up values stand in the place of masks."""
+
+    plan: RedactedPlan
+    routed: RedactedCorpus
+    fill_seed: int | None = None
+
+    @property
+    def charged_steps(self) -> int:
+        """The private ones."""
+        return self.plan.private.steps
+
+    @property
+    def prepared(self) -> str:
+        """Of both parts."""
+        return _digest([self.routed.public.fingerprint, self.routed.private.fingerprint])
+
+    def identity(self, corpus: str) -> str:
+        """By plan and corpus."""
+        return self.plan.identity(corpus)
+
+    def proof(self, *, is_seeded: bool = False) -> Proof:
+        """The worst case as the headline, never without the other three."""
+        found = self.plan.confidentiality(is_seeded=is_seeded)
+        beside = {"missed": found.missed, "group": found.group, "bayesian": found.bayesian}
+        return Proof(found.worst_case, beside)
+
+    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Prepared:
+        """Both parts, and the mask as one token of the model."""
+        model = with_mask_token(model)
+        _refuse_layers(model, self.plan.private.clip_norm)
+        private = encode_private(model, self.routed.private, max_length=max_length, fill_seed=self.fill_seed)
+        public = encode_texts(model, self.routed.public, max_length=max_length)
+
+        def source(means: Means) -> GradientSource:
+            plain = None
+            if self.plan.public is not None:
+                units = Units(public)
+                plain = PlainGradients(model.module, units, self.plan.public, computation=means.computation)
+            noisy = _private(model, Units(private), self.plan.private, means)
+            return RedactedGradients(self.plan, plain, noisy)
+
+        return Prepared(model, private.shortened + public.shortened, source)
+
+    def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
+        """ε so far of a secret that the policy misses and the conservative one finds."""
+        spending = self.plan.private.spending(proof.beside["missed"].epsilon)
+
+        def epsilon(source: GradientSource) -> float | None:
+            return spending.epsilon(source.private_position) if isinstance(source, RedactedGradients) else None
+
+        return epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class SelectiveCourse:
+    """selective: other runs plainly, sensitive ones with noise."""
+
+    plan: SelectivePlan
+    corpus: Corpus
+    policy: Policy
+
+    @property
+    def charged_steps(self) -> int:
+        """Every step."""
+        return self.plan.steps
+
+    @property
+    def prepared(self) -> str:
+        """Of the places that the policy marks."""
+        found = self.policy.find(self.corpus.texts)
+        return _digest(" ".join(f"{span.start}-{span.end}" for span in spans) for spans in found)
+
+    def identity(self, corpus: str) -> str:
+        """By plan and corpus."""
+        return self.plan.identity(corpus)
+
+    def proof(self, *, is_seeded: bool = False) -> Proof:
+        """What holds for any secret as the headline, what holds for marked tokens beside it."""
+        return Proof(self.plan.guarantee(is_seeded=is_seeded), {"marked": self.plan.marked(is_seeded=is_seeded)})
+
+    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Prepared:
+        """The runs of every text."""
+        texts = runs_of(model, self.corpus, self.policy, max_length=max_length)
+
+        def source(means: Means) -> GradientSource:
+            assert means.ledger is not None
+            return SelectiveGradients(
+                model.module,
+                texts,
+                self.plan,
+                ledger=means.ledger,
+                randomness=means.randomness,
+                computation=means.computation,
+            )
+
+        return Prepared(model, 0, source)
+
+    def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:  # noqa: ARG002
+        """Nothing: the headline is infinite from the first step on."""
+        return lambda _: None
+
+
+def _private(model: HuggingFaceModel, units: Units, plan: PrivatePlan, means: Means) -> PrivateGradients:
+    module, ledger = model.module, means.ledger
+    randomness, computation = means.randomness, means.computation
+    if isinstance(ledger, RankedLedger) and means.shards:
+        from reticent.training.distributed.sharded import ShardedGradients, shard  # loads FSDP
+
+        few = [text.tolist() for group in units.texts_at([range(min(_CHECKED, len(units)))]) for text in group]
+        device = str(next(module.parameters()).device)
+        shard(module, ledger.ranks, TokenBatch.of(few, units.start_token, device=device))
+        return ShardedGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
+    if isinstance(ledger, RankedLedger):
+        return RankedGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
+    assert ledger is not None
+    return PrivateGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
+
+
+def _refuse_layers(model: HuggingFaceModel, clip_norm: float) -> None:
+    """Refuse, by name, layers whose per-record gradients cannot be taken."""
+    with PerRecordGradients(model.module, clip_norm):
+        pass
+
+
+def _digest(parts: Iterable[str]) -> str:
+    running = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        running.update(part.encode() + b"\n")
+    return running.hexdigest()

@@ -1,0 +1,142 @@
+"""From a configuration and a corpus to a `Course`: policies by name, miss rates measured or given, plans.
+
+A miss rate is measured on labelled records (`--labelled FILE`) or given; one that is neither is taken as 1. What
+both policies miss is trained on plainly, so that rate is never guessed: measured, given, or an error.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from reticent.core.corpus import Corpus, Policy
+from reticent.core.errors import ConfigError, DataError
+from reticent.runs.corpora import corpus_at
+from reticent.runs.policies import policy_named
+from reticent.runs.training.config import Method, Precision, TrainConfig
+from reticent.runs.training.course import Course, RedactedCourse, SelectiveCourse, WholeCourse
+from reticent.training.methods.redaction import MissRates, measure_misses, redact_and_route
+from reticent.training.methods.selective import KIND as SELECTIVE
+from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
+from reticent.training.methods.selective_steps import recurrent
+from reticent.training.plans.plan import plan_from_json
+from reticent.training.plans.redacted import KIND as REDACTED
+from reticent.training.plans.redacted import PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
+from reticent.training.starting_model import starting_model
+
+
+def plan_course(config: TrainConfig, corpus: Corpus, *, seed: int) -> Course:
+    """What the configuration asks for on this corpus."""
+    if config.training.method is Method.CRT:
+        return _redacted(config, corpus, seed)
+    if config.training.method is Method.SELECTIVE:
+        return _selective(config, corpus, seed)
+    records, owners = len(corpus), len(corpus.owners)
+    return WholeCourse(config.training.plan(records=records, owners=owners, seed=seed), corpus)
+
+
+def course_again(config: TrainConfig, corpus: Corpus, document: dict[str, Any]) -> Course:
+    """The course of a run that was started before, from its plan (`document`) and what the policies find now."""
+    kind = document["kind"]
+    if kind == REDACTED:
+        policy, conservative = _policies(config)
+        routed = redact_and_route(corpus, policy, conservative=conservative)
+        return RedactedCourse(RedactedPlan.from_json(document), routed, _fill_seed(config))
+    if kind == SELECTIVE:
+        return SelectiveCourse(SelectivePlan.from_json(document), corpus, _policies(config)[0])
+    return WholeCourse(plan_from_json(document), corpus)
+
+
+def _redacted(config: TrainConfig, corpus: Corpus, seed: int) -> RedactedCourse:
+    policy, conservative = _policies(config)
+    asked = config.training
+    assert asked.delta is not None
+    settings = RedactedSettings(
+        epochs=asked.epochs,
+        batch=asked.batch,
+        delta=asked.delta,
+        seed=seed,
+        clip_norm=1.0 if asked.clip_norm is None else asked.clip_norm,
+        public_batch=asked.public_batch,
+        target_epsilon=asked.target_epsilon,
+        noise_multiplier=asked.noise_multiplier,
+    )
+    misses = _misses(config, policy, conservative)
+    routed = redact_and_route(corpus, policy, conservative=conservative)
+    facts = PolicyFacts.of(policy, conservative)
+    plan = plan_redacted(settings, routed, misses=misses, policies=facts)
+    return RedactedCourse(plan, routed, _fill_seed(config))
+
+
+def _fill_seed(config: TrainConfig) -> int | None:
+    """The seed of made-up values: public, and the same for every run, so that a resumed one reads the same text."""
+    return 0 if config.training.fill_masks else None
+
+
+def _selective(config: TrainConfig, corpus: Corpus, seed: int) -> SelectiveCourse:
+    policy, _ = _policies(config)
+    asked = config.training
+    if config.model.precision is not Precision.FLOAT32:
+        raise ConfigError("method 'selective' computes in float32", found=config.model.precision.value)
+    if config.model.checkpoint_activations:
+        raise ConfigError("method 'selective' trains recurrent models, which have no blocks to compute again")
+    assert asked.delta is not None
+    rate = asked.miss_rate
+    if asked.labelled is not None:
+        rate = _misses(config, policy, None).policy
+    # How many runs a text has depends on how it is cut into tokens, so the model is needed for the plan.
+    model = starting_model(config.model.start(), seed=seed)
+    recurrent(model.module)
+    texts = runs_of(model, corpus, policy, max_length=config.data.max_length)
+    plan = SelectivePlan(
+        units=len(texts),
+        batch=min(asked.batch, len(texts)),
+        epochs=round(asked.epochs),
+        seed=seed,
+        sensitive_runs=most_sensitive_runs(texts),
+        clip_norm=1.0 if asked.clip_norm is None else asked.clip_norm,
+        state_norm=1.0 if asked.state_norm is None else asked.state_norm,
+        noise_multiplier=1.0 if asked.noise_multiplier is None else asked.noise_multiplier,
+        delta=asked.delta,
+        miss_rate=rate,
+        is_local=policy.is_local,
+    )
+    chosen = plan if asked.target_epsilon is None else plan.calibrated(asked.target_epsilon)
+    return SelectiveCourse(chosen, corpus, policy)
+
+
+def _policies(config: TrainConfig) -> tuple[Policy, Policy | None]:
+    """The policy and, where one is named, the conservative policy."""
+    asked = config.training
+    assert asked.policy is not None
+    conservative = None if asked.conservative_policy is None else policy_named(asked.conservative_policy)
+    return policy_named(asked.policy), conservative
+
+
+def _misses(config: TrainConfig, policy: Policy, conservative: Policy | None) -> MissRates:
+    """How often secrets are missed, measured or given."""
+    asked, data = config.training, config.data
+    if asked.labelled is not None:
+        fields: dict[str, Any] = {"text": data.text_field, "id": data.id_field, "owner": data.owner_field}
+        labelled = corpus_at(Path(asked.labelled), **fields, format=None)
+        if "spans" not in labelled.present():
+            raise DataError("--labelled needs a field 'spans' in every record", path=asked.labelled)
+        return measure_misses(labelled, policy, conservative=conservative)
+    rate = 1.0 if asked.miss_rate is None else asked.miss_rate
+    both = 0.0 if conservative is None else asked.conservative_miss_rate
+    assert both is not None  # TrainingSection.check refuses a conservative policy without a rate
+    if both > rate:
+        raise ConfigError(
+            "what both policies miss, the policy misses too",
+            found=f"--conservative-miss-rate {both:g} above --miss-rate {rate:g}",
+        )
+    return MissRates(
+        policy=rate,
+        both=both,
+        origin=condition_of_given_rates(asked.miss_rate, None if conservative is None else both),
+    )
+
+
+def condition_of_given_rates(policy: float | None, both: float | None) -> str:
+    """The condition that given rates put on the guarantee; none where the policy is taken to miss everything."""
+    rates = [f"the policy misses at most {policy:g} of all secrets"] if policy is not None else []
+    rates += [f"both policies miss at most {both:g} of all secrets"] if both is not None else []
+    return f"{' and '.join(rates)} (given, not measured)" if rates else ""

@@ -1,0 +1,1 @@
+"""What an update reveals, as a run."""

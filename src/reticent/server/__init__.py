@@ -1,0 +1,1 @@
+"""OpenAI-compatible answers within a budget."""

@@ -1,0 +1,166 @@
+"""Between the protocol and the scheduler: admit a request, follow its pieces, let go of it whatever happens.
+
+A job that ends in any way, answered, refused, timed out or left by its client, is cancelled in the scheduler and
+gives back what its key had reserved and not drawn.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from typing import Final, TypeVar
+
+from starlette.requests import Request
+
+from reticent.core.errors import UsageError
+from reticent.server.asking import Asked
+from reticent.server.backend import Backend
+from reticent.server.growing_text import GrowingText
+from reticent.server.jobs import Continuation, Job, Piece
+from reticent.server.keys import Key, KeyFile
+from reticent.server.limits import Limits
+from reticent.server.metrics import Metrics
+from reticent.server.quotas import Quotas
+from reticent.server.refusal import Refusal, unavailable
+from reticent.server.scheduler import Delivery, Scheduler
+
+Result = TypeVar("Result")
+ANYBODY: Final = Key("anybody", "")
+
+
+class Left(Exception):
+    """The client went away before its answer was complete."""
+
+
+class Service:
+    """One process's share of a server. `start` within the event loop that answers."""
+
+    def __init__(self, backend: Backend, limits: Limits, *, keys: KeyFile | None, quotas: Quotas) -> None:
+        self.backend = backend
+        self.limits = limits
+        self.keys = keys
+        self.quotas = quotas
+        self.metrics = Metrics()
+        self.started = int(time.time())
+        self._scheduler: Scheduler | None = None
+
+    def start(self) -> None:
+        """Begin to answer, in the running event loop."""
+        loop = asyncio.get_running_loop()
+
+        def deliver(pieces: Sequence[Delivery]) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(_hand_over, pieces)
+
+        self._scheduler = Scheduler(
+            self.backend.predictor,
+            deliver,
+            batch=self.limits.batch,
+            capacity=self.limits.capacity,
+            metrics=self.metrics,
+        )
+        self._scheduler.start()
+
+    async def stop(self) -> None:
+        """Refuse what waits and end the ensemble's thread."""
+        if self._scheduler is not None:
+            await asyncio.to_thread(self._scheduler.stop)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether answers can be given now."""
+        return self._scheduler is not None and self._scheduler.is_ready
+
+    def admit(self, bearer: str | None) -> Key:
+        """Whose request it is; Refusal where the key is not known."""
+        if self.keys is None:
+            return ANYBODY
+        try:
+            found = None if bearer is None else self.keys.find(bearer)
+        except UsageError:  # the key file became unreadable: nobody is admitted
+            raise unavailable() from None
+        if found is None:
+            raise Refusal(401, "a valid API key is needed", code="invalid_api_key")
+        return found
+
+    async def pieces(self, asked: Asked, key: Key) -> AsyncGenerator[Piece]:
+        """The pieces of an answer as they are released. Closing the iterator lets go of the job."""
+        if self._scheduler is None:
+            raise unavailable()
+        job = self._job(asked, key)
+        reserved = asked.max_tokens * len(job.continuations)
+        self.quotas.reserve(key, reserved)
+        unfinished = len(job.continuations)
+        try:
+            self._scheduler.submit(job)
+            self.metrics.prompt_tokens.inc(asked.prompt_tokens)
+            while unfinished:
+                item = await job.inbox.get()
+                if isinstance(item, Refusal):
+                    raise item
+                unfinished -= item.finish is not None
+                yield item
+        finally:
+            self._scheduler.cancel(job)
+            # A turn may be running: each text that was let go of may still be charged one token.
+            self.quotas.give_back(key, max(0, reserved - job.drawn - unfinished))
+
+    def _job(self, asked: Asked, key: Key) -> Job:
+        mechanism = self.backend.mechanism(asked.shaping)
+        job = Job(
+            key=key.digest,
+            mechanism=mechanism,
+            max_tokens=asked.max_tokens,
+            deadline=time.monotonic() + self.limits.timeout,
+            inbox=asyncio.Queue(),
+        )
+        for index, context in enumerate(asked.contexts):
+            growth = GrowingText(self.backend.decode, context, asked.stops)
+            job.continuations.append(Continuation(job, index, context, growth))
+        return job
+
+
+def _hand_over(pieces: Sequence[Delivery]) -> None:
+    for job, item in pieces:
+        job.inbox.put_nowait(item)
+
+
+async def unless_left(work: Awaitable[Result], request: Request) -> Result:
+    """The result of `work`; `Left`, with the work cancelled, as soon as the client goes away."""
+    doing = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise Left
+        return doing.result()
+    finally:
+        for task in (doing, leaving):
+            task.cancel()
+        await asyncio.gather(doing, leaving, return_exceptions=True)
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def gathered(pieces: AsyncGenerator[Piece]) -> list[Piece]:
+    """All pieces of an answer."""
+    async with aclosing(pieces):
+        return [piece async for piece in pieces]
+
+
+async def preceded(first: Piece, rest: AsyncGenerator[Piece]) -> AsyncGenerator[Piece]:
+    """A piece that was waited for, and those after it."""
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+def by_continuation(pieces: Iterable[Piece]) -> list[list[Piece]]:
+    """Pieces sorted by the continuation they belong to."""
+    sorted_out: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        sorted_out.setdefault(piece.index, []).append(piece)
+    return [sorted_out[index] for index in sorted(sorted_out)]

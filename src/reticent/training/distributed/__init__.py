@@ -1,0 +1,1 @@
+"""One private training on several processes."""

@@ -1,0 +1,372 @@
+"""Where a step's gradient comes from: an ordinary batch, or a noisy clipped sum that was charged first.
+
+A source knows how many steps there are, how many are taken, and makes the next one. The private one does, in this
+order and no other:
+
+    draw a Poisson sample → clip and sum → **charge the ledger, durably** → add noise → divide by a public constant
+
+Nothing noisy exists before its charge is on disk, so a crash at any moment loses budget and never privacy. A step
+that was charged and lost is never repeated: the ledger decides how many are left, not the checkpoint. Noise is
+fresh for every charge; where an experiment draws it from a seed, the charge's own number is part of that seed, so
+no noise is ever laid over two different sums.
+
+Through the layout of micro-batches one record may change how others are rounded, by no more than the noise has room
+for: `gradients.rounding` tests it, at the start and again as the weights move.
+
+Private steps are taken without dropout: its masks depend on how a batch is laid out, so one record more would
+change what all the others contribute, by several times the clip norm.
+
+What an empty sample releases is noise alone, as the proof has it. Losses and batch sizes are as private as the
+batch: they go to the operator's screen and into no file.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
+from reticent.core.ledger import Ledger, Receipt
+from reticent.core.randomness import Randomness
+from reticent.training.batches import TokenArray, Units, micro_batches, own_size_batches
+from reticent.training.gradients.clipping import NonFiniteGradient, add_noise
+from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradients.receipts import receipt_state, restored_receipt
+from reticent.training.gradients.recomputation import Recomputation
+from reticent.training.gradients.record_loss import TokenBatch, record_losses, token_losses
+from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
+from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, PlainPlan, PrivatePlan
+
+ACCOUNT: Final = "training"
+_STEPS_PER_TEST: Final = 256  # rounding is tested again after so many steps
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """What moves the weights in one step, and what the operator may see of it: mean loss and tokens."""
+
+    values: dict[str, Tensor]
+    loss: float | None  # None where the batch was empty
+    tokens: int
+
+    def __repr__(self) -> str:
+        return f"Gradient({len(self.values)} parameters)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computation:
+    """How gradients are computed: padded tokens in memory at once, and the precision of forward and backward.
+
+    `recomputes` computes the activations of blocks again instead of keeping them (`gradients.recomputation`).
+    """
+
+    token_budget: int = 4096
+    dtype: torch.dtype | None = None  # None: as the weights are; norms, sums and noise are float32 at least
+    recomputes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.token_budget < 1:
+            raise ConfigError("the token budget must be positive", found=self.token_budget)
+
+
+class GradientSource(Protocol):
+    """The steps of a run, one after another. Used as a context: it may attach to the module."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Steps that are taken, or spent: the next one has this number."""
+        ...
+
+    def next(self) -> Gradient:
+        """The gradient of the next step."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold to go on from here, as JSON values."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state; one that does not belong here is refused."""
+        ...
+
+    def __enter__(self) -> "GradientSource": ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class PlainGradients:
+    """The mean loss per token of a shuffled batch, differentiated as usual. No protection at all."""
+
+    def __init__(self, module: nn.Module, units: Units, plan: PlainPlan, *, computation: Computation) -> None:
+        _check_units(units, plan.units)
+        self._module = module
+        self._units = units
+        self._plan = plan
+        self._sampler = plan.sampler
+        self._computation = computation
+        self._position = 0
+        self._recomputation: Recomputation | None = None
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self._plan.steps
+
+    @property
+    def position(self) -> int:
+        """Steps that were taken."""
+        return self._position
+
+    def next(self) -> Gradient:
+        """The gradient of the next batch; a loss that is not finite raises a ModelError."""
+        self._module.train()
+        parameters = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
+        drawn = self._sampler.batch_at(self._position).tolist()
+        groups = self._units.gather(drawn, Randomness.seeded(self._plan.seed).child(f"texts {self._position}"))
+        tokens = sum(len(text) for group in groups for text in group)
+        total, loss = {name: torch.zeros_like(p) for name, p in parameters.items()}, 0.0
+        device, dtype = _device(self._module), self._computation.dtype
+        for batch in _micro_batches(self._units, groups, self._computation, device):
+            with torch.enable_grad(), torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+                mean = token_losses(self._module, batch).sum() / max(1, tokens)
+            found = torch.autograd.grad(mean, list(parameters.values()), allow_unused=True)
+            for (_, summed), gradient in zip(total.items(), found, strict=True):
+                if gradient is not None:
+                    summed.add_(gradient)
+            loss += float(mean.detach())
+        if not math.isfinite(loss):
+            raise ModelError(
+                "training diverged: the loss is not finite",
+                found=f"step {self._position + 1} of {self.steps}",
+                hint="lower the learning rate, or compute in float32; the last checkpoint is intact",
+            )
+        self._position += 1
+        return Gradient(total, loss, tokens)
+
+    def state(self) -> dict[str, Any]:
+        """How many steps were taken; which batches come next follows from that and the plan's seed."""
+        return {"position": self._position}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on after so many steps."""
+        self._position = int(state["position"])
+
+    def __enter__(self) -> "PlainGradients":
+        self._recomputation = Recomputation(self._module) if self._computation.recomputes else None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._recomputation is not None:
+            self._recomputation.detach()
+
+
+class PrivateGradients:
+    """DP-SGD's noisy, normalised sums, each charged to the ledger before it exists.
+
+    Guarantee: all gradients that all sources on one ledger ever give are together what `plan.guarantee()` proves,
+    across crashes, restarts and processes.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        units: Units,
+        plan: PrivatePlan,
+        *,
+        ledger: Ledger,
+        randomness: Randomness,
+        computation: Computation,
+    ) -> None:
+        _check_units(units, plan.sampler.units)
+        _check_ledger(ledger, plan, randomness)
+        self._module = module
+        self._units = units
+        self._plan = plan
+        self._ledger = ledger
+        self._randomness = randomness
+        self._computation = computation
+        self._receipt: Receipt | None = None
+        self._meter = _LossMeter()
+        self._tested_at: int | None = None
+        self._packs_closely = False
+        self._engine = PerRecordGradients(
+            module,
+            plan.clip_norm,
+            losses=self._meter,
+            compute_dtype=computation.dtype,
+            recomputes=computation.recomputes,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self._plan.steps
+
+    @property
+    def position(self) -> int:
+        """Steps that were charged, whether their weights survived or not."""
+        return round(self._ledger.spent()[ACCOUNT])
+
+    def next(self) -> Gradient:
+        """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
+        groups = self._sample()
+        total = self._total(self._clipped_sum(groups))
+        self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
+        values = self._release(total, self._receipt)
+        return Gradient(values, self._meter.mean(), sum(len(text) for group in groups for text in group))
+
+    def _clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
+        """The clipped sum of these units.
+
+        Guarantee: one unit more moves it by at most the clip norm × (1 + ROUNDING_ROOM), as far as rounding behaves
+        on these units as on the made-up ones of `gradients.rounding`.
+        """
+        self._module.eval()  # no dropout: a record may change no other record's contribution
+        self._test_rounding()
+        self._meter.clear()
+        for batch in self._batches(groups):
+            self._accumulate(batch)
+        return self._engine.take().gradients
+
+    def _sample(self) -> list[list[TokenArray]]:
+        """The texts of the units that take part in this step."""
+        return self._units.texts_at(self._draw())
+
+    def _draw(self) -> list[list[int]]:
+        """The places of those texts, unit by unit."""
+        source = self._randomness.child(f"sample {self.position}")
+        return self._units.choose(self._plan.sampler.draw(source).tolist(), source)
+
+    def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
+        """The sample in micro-batches in which no record rounds another one differently."""
+        if self._packs_closely:
+            yield from _micro_batches(self._units, groups, self._computation, _device(self._module))
+            return
+        read, budget = self._rounding.readable, self._computation.token_budget
+        for batch in own_size_batches(
+            groups, read.start_token, token_budget=budget, longest=read.longest, device=read.device
+        ):
+            count = len(batch)
+            while not self._rounding.allows(batch.split(count)[0]):
+                count //= 2
+            yield from batch.split(count)
+
+    def _test_rounding(self) -> None:
+        """Decide how batches are laid out, now and then; the weights are public and the test reads no text."""
+        if self._tested_at is not None and self.position < self._tested_at + _STEPS_PER_TEST:
+            return
+        self._tested_at = self.position
+        limit = ROUNDING_ROOM / (SHARE * self._plan.sampler.batch)
+        readable = Readable.by(self._module, self._units.start_token)
+        self._rounding = RoundingTest(self._engine, readable, self._plan.clip_norm, limit)
+        self._packs_closely = self._rounding.allows_close_packing()
+
+    def _total(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The clipped sum of the whole step, from that of this process: the same where it is alone."""
+        return gradients
+
+    def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
+        """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
+        fresh = self._randomness.child(f"noise {receipt.sequence}")
+        noisy = add_noise(total, self._plan.noise_deviation, fresh)
+        return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
+
+    def _accumulate(self, batch: TokenBatch) -> None:
+        """Add a batch to the sum. A unit whose gradient is not finite contributes nothing, and nobody is told.
+
+        To stop the run instead would tell the world something about one record.
+        """
+        try:
+            self._engine.accumulate(batch)
+        except NonFiniteGradient:
+            for single in batch.split(1):
+                with suppress(NonFiniteGradient):
+                    self._engine.accumulate(single)
+
+    def state(self) -> dict[str, Any]:
+        """The ledger's place at the last step: a checkpoint must not be newer than its ledger."""
+        return receipt_state(self._receipt)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint whose last charge stands in the ledger; what was charged since stays spent."""
+        self._receipt = restored_receipt(state, self._ledger) or self._receipt
+
+    def __enter__(self) -> "PrivateGradients":
+        self._engine.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._engine.__exit__(kind, error, trace)
+
+
+class _LossMeter:
+    """The per-record losses that the engine differentiates, and their mean for the operator's screen."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._sum, self._count = 0.0, 0
+
+    def __call__(self, module: nn.Module, batch: TokenBatch) -> Tensor:
+        losses = record_losses(module, batch)  # [B]
+        self._sum += float(losses.detach().sum())
+        self._count += int((batch.tokens > 0).sum())
+        return losses
+
+    def mean(self) -> float | None:
+        return self._sum / self._count if self._count else None
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next(module.parameters()).device
+
+
+def _micro_batches(
+    units: Units, groups: Sequence[Sequence[TokenArray]], computation: Computation, device: torch.device
+) -> Iterator[TokenBatch]:
+    budget = computation.token_budget
+    return micro_batches(groups, units.start_token, token_budget=budget, device=str(device))
+
+
+def _check_units(units: Units, planned: int) -> None:
+    if len(units) != planned:
+        raise UsageError(
+            "the plan was made for another corpus",
+            found=f"{len(units)} units",
+            expected=f"{planned}",
+            hint="make the plan from the number of records or owners of this corpus",
+        )
+
+
+def _check_ledger(ledger: Ledger, plan: PrivatePlan, randomness: Randomness) -> None:
+    """Refuse a ledger that meters something else, and a seed that its guarantee does not confess."""
+    budget = ledger.budget
+    if budget.measure != MEASURE or budget.limit != plan.steps or tuple(ledger.accounts) != (ACCOUNT,):
+        raise LedgerError(
+            "the ledger does not meter this plan",
+            found=f"{budget.limit:g} {budget.measure}",
+            expected=f"{plan.steps} {MEASURE} on the account '{ACCOUNT}'",
+            hint="open the ledger of this run",
+        )
+    if not randomness.protects and SEEDED not in budget.guarantee.assumes:
+        raise UsageError(
+            "noise from a seed protects nothing",
+            hint="use Randomness.system(), or plan.budget(is_seeded=True) for an experiment that says so",
+        )

@@ -1,0 +1,1 @@
+"""Redacted and selective training, and the members of an ensemble."""

@@ -1,0 +1,161 @@
+"""`reticent train` refuses whatever would give less privacy than was asked for, before anything is written."""
+
+import json
+
+import pytest
+
+from reticent.cli import main as cli
+
+DP = ["--method", "dp-sgd", "--model", "embedded", "--delta", "1e-4", "--noise-multiplier", "1"]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    rows = [{"id": f"r{i}", "owner": f"o{i % 20}", "text": f"text of record {i}"} for i in range(100)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def refused(corpus, tmp_path, capsys):
+    """Runs train with these arguments; it must exit with code 2, say `message` in one line and write nothing."""
+
+    def check(message, *arguments, data=corpus):
+        before = sorted(tmp_path.iterdir())
+        code = cli.run(["train", "--data", str(data), "--out", str(tmp_path / "run"), *map(str, arguments)])
+        said = capsys.readouterr().err
+        assert code == 2, said
+        assert message in said
+        assert len(said.strip().splitlines()) == 1
+        assert "text of record" not in said
+        assert sorted(tmp_path.iterdir()) == before
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--target-epsilon", "8"),
+        ("--noise-multiplier", "1"),
+        ("--delta", "1e-5"),
+        ("--clip-norm", "1"),
+        ("--unit", "record"),
+        ("--neighbours", "replace"),
+        ("--texts-per-owner", "2"),
+    ],
+)
+def test_plain_training_with_any_private_flag_is_an_error(flag, value, refused):
+    refused("without any privacy", "--method", "sgd", "--model", "embedded", flag, value)
+
+
+def test_private_training_without_noise_or_target_is_an_error(refused):
+    method = ("--method", "dp-sgd", "--model", "embedded")
+    refused("neither", *method, "--delta", "1e-4")
+    refused("both", *method, "--delta", "1e-4", "--noise-multiplier", "1", "--target-epsilon", "8")
+    refused("needs a delta", *method, "--noise-multiplier", "1")
+    refused("without noise is not private", *method, "--delta", "1e-4", "--noise-multiplier", "0")
+    refused("clipping", *DP, "--clip-norm", "inf")
+
+
+def test_a_delta_that_promises_nothing_is_an_error(refused):
+    refused("no promise", "--method", "dp-sgd", "--model", "embedded", "--delta", "0.01", "--noise-multiplier", "1")
+    # 20 owners, 100 records: δ is held against what is protected.
+    arguments = ("--method", "dp-sgd", "--model", "embedded", "--noise-multiplier", "1", "--batch", "4")
+    refused("1 / 20 owners", *arguments, "--delta", "0.05", "--unit", "owner")
+
+
+def test_owners_are_protected_only_where_they_are_named(refused, tmp_path):
+    nameless = tmp_path / "nameless.txt"
+    nameless.write_text("one\ntwo\nthree\n")
+    refused("name no owner", *DP, "--unit", "owner", "--batch", "1", data=nameless)
+    refused("--texts-per-owner is for --unit owner", *DP, "--texts-per-owner", "2")
+
+
+def test_impossible_batches_models_and_options_are_errors(refused):
+    refused("batch", *DP, "--batch", "101")
+    refused("no such file", "--method", "sgd", "--model", "./nowhere")
+    refused("unknown LSTM size", "--method", "sgd", "--model", "lstm:7x7")
+    refused("nothing to adapt", "--method", "sgd", "--model", "lstm:1x200", "--lora-rank", "2")
+    refused("--merge is for LoRA", "--method", "sgd", "--model", "embedded", "--merge")
+    refused("must fit the model", "--method", "sgd", "--model", "embedded", "--max-length", "5000")
+    refused("'training.method' is missing", "--model", "embedded")
+    refused("'model.source' is missing", "--method", "sgd")
+
+
+def test_a_file_with_an_unknown_key_is_refused_with_advice(refused, tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("[training]\nmethod = 'dp-sgd'\nnoise_multiplyer = 1.0\n[model]\nsource = 'embedded'\n")
+    refused("did you mean 'noise_multiplier'?", "--config", path)
+
+
+def test_a_folder_that_holds_something_is_not_overwritten(corpus, tmp_path, capsys):
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").write_text("precious")
+    arguments = ["train", "--data", str(corpus), "--method", "sgd", "--model", "embedded", "--out", str(full)]
+    assert cli.run(arguments) == 2
+    assert "--resume" not in capsys.readouterr().err  # there is no run to go on with
+    assert [path.name for path in full.iterdir()] == ["mine"]
+    (full / "training.json").write_text("{}")
+    assert cli.run(arguments) == 2
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_resume_takes_no_other_options_and_needs_a_run(tmp_path, capsys):
+    assert cli.run(["train", "--resume", str(tmp_path), "--noise-multiplier", "0.1"]) == 2
+    assert "nothing about it can be changed" in capsys.readouterr().err
+    assert cli.run(["train", "--resume", str(tmp_path)]) == 2
+    assert "not a run directory" in capsys.readouterr().err
+
+
+def test_out_is_needed_unless_nothing_is_written(corpus, capsys):
+    assert cli.run(["train", "--data", str(corpus), *DP]) == 2
+    assert "--out is missing" in capsys.readouterr().err
+
+
+def test_dry_run_prints_the_guarantee_and_touches_nothing(corpus, tmp_path, capsys):
+    before = sorted(tmp_path.rglob("*"))
+    arguments = ["train", "--data", str(corpus), *DP, "--batch", "10", "--dry-run", "--json"]
+    assert cli.run([*arguments, "--out", str(tmp_path / "run")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["plan"]["steps"] == 10
+    assert document["guarantee"]["epsilon"] > 0
+    assert document["guarantee"]["unit"] == "record"
+    assert sorted(tmp_path.rglob("*")) == before
+    assert cli.run(arguments[:-1]) == 0
+    said = capsys.readouterr().out
+    assert "Would be proved: (" in said  # nothing ran, so nothing was proved
+    assert "Proved" not in said
+    assert cli.run(["train", "--data", str(corpus), "--method", "sgd", "--model", "x", "--dry-run"]) == 0
+    assert "No guarantee" in capsys.readouterr().out
+
+
+def test_flags_override_the_file(corpus, tmp_path, capsys):
+    path = tmp_path / "run.toml"
+    path.write_text(
+        f"[data]\nfile = '{corpus}'\n[model]\nsource = 'embedded'\n[training]\nmethod = 'dp-sgd'\n"
+        "noise_multiplier = 1.0\ndelta = 1e-4\nbatch = 10\nunit = 'owner'\n[report]\nanything = 1\n"
+    )
+    assert cli.run(["train", "--config", str(path), "--batch", "5", "--dry-run", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["plan"]["batch"] == 5
+    assert document["plan"]["units"] == 20
+    assert document["guarantee"]["unit"] == "owner"
+
+
+def test_a_model_whose_layers_mix_records_is_refused_before_anything_is_written(refused, monkeypatch):
+    import torch
+
+    from reticent.runs.training import run as training_run
+
+    load = training_run.starting_model
+
+    def with_batch_norm(start, *, seed):
+        model = load(start, seed=seed)
+        model.module.add_module("mixing", torch.nn.BatchNorm1d(4))
+        return model
+
+    monkeypatch.setattr(training_run, "starting_model", with_batch_norm)
+    refused("'mixing' mixes the records", *DP)

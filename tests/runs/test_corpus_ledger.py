@@ -1,0 +1,100 @@
+"""A ledger of a corpus: every release is listed before it is made, and all of them are priced together."""
+
+import json
+import math
+import threading
+
+import pytest
+
+from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of
+from reticent.core.errors import LedgerError
+from reticent.core.event import FilteredCharge, Repeated, SampledGaussian
+from reticent.core.guarantee import Neighbours, Unit
+from reticent.runs.corpus_ledger import CorpusLedger, all_together
+
+EVENT = Repeated(SampledGaussian(1.0, 0.05), 100)
+RECORD = dp_sgd_guarantee(EVENT, delta=1e-5)
+OWNER = dp_sgd_guarantee(EVENT, delta=1e-5, unit=Unit.OWNER)
+
+
+def test_releases_of_one_corpus_are_priced_as_one(tmp_path):
+    ledger = CorpusLedger(tmp_path / "mails.ledger")
+    assert ledger.entries() == ()
+    for count in (1, 2, 3):
+        entries = ledger.enter(f"run-{count}", RECORD)
+        whole = all_together(entries, RECORD)
+        assert whole.epsilon == pytest.approx(
+            dp_sgd_guarantee(Repeated(EVENT, count), delta=1e-5).epsilon, rel=1e-6
+        )
+    assert ledger.entries() == entries
+    assert ledger.path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("other", [None, OWNER])
+def test_a_plain_release_or_another_unit_leaves_nothing_proved_together(tmp_path, other):
+    ledger = CorpusLedger(tmp_path / "mails.ledger")
+    ledger.enter("first", other)
+    whole = all_together(ledger.enter("second", RECORD), RECORD)
+    assert whole.epsilon == math.inf
+
+
+def test_private_answers_are_added_to_trainings_for_the_same_neighbours(tmp_path):
+    ledger = CorpusLedger(tmp_path / "mails.ledger")
+    answers = guarantee_of(FilteredCharge(8.0, 0.5), delta=1e-5, unit=Unit.OWNER)
+    ledger.enter("training", OWNER)
+    whole = all_together(ledger.enter("answers", answers), answers)
+    training = dp_sgd_guarantee(EVENT, delta=1e-5, unit=Unit.OWNER, neighbours=Neighbours.REPLACE)
+    assert whole.neighbours is Neighbours.REPLACE
+    assert whole.epsilon == pytest.approx(answers.epsilon + training.epsilon, rel=1e-6)
+
+
+def edited(lines):
+    entry = json.loads(lines[0])
+    entry["entry"]["guarantee"]["epsilon"] = 0.1
+    return [json.dumps(entry, ensure_ascii=False), *lines[1:]]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        edited,
+        lambda lines: lines[1:],
+        lambda lines: [lines[0], lines[2]],
+        lambda lines: [*lines[:2], lines[2][:-9]],
+    ],
+    ids=["edited", "first line lost", "middle line lost", "line cut"],
+)
+def test_an_edited_or_missing_line_is_refused(tmp_path, damage):
+    ledger = CorpusLedger(tmp_path / "mails.ledger")
+    for name in ("a", "b", "c"):
+        ledger.enter(name, RECORD)
+    lines = ledger.path.read_text().splitlines()
+    ledger.path.write_text("\n".join(damage(lines)) + "\n")
+    for use in (ledger.entries, lambda: ledger.enter("d", RECORD)):
+        with pytest.raises(LedgerError, match="edited"):
+            use()
+
+
+def test_a_line_that_was_cut_off_by_a_crash_is_refused_not_overwritten(tmp_path):
+    ledger = CorpusLedger(tmp_path / "mails.ledger")
+    ledger.enter("a", RECORD)
+    with ledger.path.open("a") as file:
+        file.write('{"entry"')
+    with pytest.raises(LedgerError, match="cut off"):
+        ledger.enter("b", RECORD)
+
+
+def test_runs_that_start_together_are_all_listed(tmp_path):
+    path = tmp_path / "mails.ledger"
+    threads = [threading.Thread(target=CorpusLedger(path).enter, args=(str(i), RECORD)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(entry.run for entry in CorpusLedger(path).entries()) == [str(i) for i in range(8)]
+
+
+def test_an_unwritable_ledger_is_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match="cannot be written"):
+        CorpusLedger(tmp_path / "file" / "ledger").enter("run", None)

@@ -1,0 +1,52 @@
+"""`reticent ledger show`: a training is charged by steps, an ensemble by tokens."""
+
+import json
+
+from reticent.cli import main as cli
+from reticent.core.event import SampledGaussian
+from reticent.core.ledger import Budget
+from reticent.ledger.durable import SqliteLedger
+from reticent.runs.directory import RunDirectory
+from reticent.server.spending import STEPS
+from reticent.training.plans.plan import MEASURE
+from tests.reporting.sample_reports import guarantee
+
+EVENT = SampledGaussian(1.0, 0.1)
+
+
+def run_with(folder, measure: str, accounts: list[str]):
+    """A run whose ledger was charged three times."""
+    run = RunDirectory.create(folder)
+    run.start("train", config={}, seed=None, corpora={})
+    budget = Budget(measure, 30.0, guarantee(epsilon=7.98765))
+    with SqliteLedger.create(run.ledger, budget, accounts=accounts) as ledger:
+        for _ in range(3):
+            ledger.charge(dict.fromkeys(accounts, 1.0), EVENT)
+    return str(run.path)
+
+
+def test_a_training_speaks_of_steps_and_never_of_tokens(tmp_path, capsys):
+    run = run_with(tmp_path / "run", MEASURE, ["model"])
+    assert cli.run(["ledger", "show", run]) == 0
+    shown = capsys.readouterr().out
+    assert "The training may take 30 noisy steps, within (ε = 7.988, δ = 1e-05)." in shown  # rounded up
+    assert "3 steps in 3 charges." in shown
+    assert "token" not in shown
+    assert "part" not in shown
+    assert cli.run(["ledger", "show", run, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["steps"] == 3.0
+    assert "answers" not in document
+
+
+def test_an_ensemble_speaks_of_tokens_and_of_parts(tmp_path, capsys):
+    run = run_with(tmp_path / "run", "renyi", ["0", "1"])
+    assert cli.run(["ledger", "show", run]) == 0
+    shown = capsys.readouterr().out
+    assert "Each part may spend 30 renyi" in shown
+    assert "3 tokens in 3 charges. Private: do not publish." in shown
+    assert "steps" not in shown
+
+
+def test_the_measure_of_a_training_has_one_name():
+    assert STEPS == MEASURE

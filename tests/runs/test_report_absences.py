@@ -1,0 +1,114 @@
+"""Why a section of a report is empty: the true reason of each run, and none for what is there."""
+
+import pytest
+
+from reticent.core.document import write_document
+from reticent.runs.directory import RunDirectory
+from reticent.runs.report.reading import read_report
+from tests.reporting.sample_reports import finding, guarantee
+from tests.reporting.test_sentences import said
+
+SCORES = {"schema_version": 1, "is_member": [True, False], "scores": {"loss": [0.9, 0.1]}}
+EXPOSURES = {"exposures": [{"canary": "c", "value": 3.0, "low": 2.0, "high": 4.0, "candidates": 1000}]}
+PLAN = {"needs": "nothing", "n": 2, "seconds": 1.0}
+
+
+def audit(folder, *, attacks: dict[str, str], documents: dict[str, dict] | None = None, **found):
+    """The directory of an audit with this plan (an attack, and why it was skipped)."""
+    run = RunDirectory.create(folder)
+    run.start("audit", config={"model": "m"}, seed=0, corpora={})
+    lines = [{"attack": name, "skipped": why, **PLAN} for name, why in attacks.items()]
+    document = {"schema_version": 1, "attacks": lines, "findings": [finding().to_json()], **found}
+    write_document(run.path / "findings.json", document)
+    for name, each in (documents or {}).items():
+        write_document(run.path / name, {"schema_version": 1, **each})
+    run.finish()
+    return run.path
+
+
+def other(folder, command: str):
+    run = RunDirectory.create(folder)
+    run.start(command, config={}, seed=0, corpora={})
+    return run.path
+
+
+NOT_ASKED = "the attack “membership” was not asked for"
+SKIPPED = "No data on membership: the model shows text alone."
+GONE = "the attack “membership” ran and its results are not in the run directory"
+
+
+@pytest.mark.parametrize(
+    ("attacks", "documents", "reason"),
+    [
+        ({"membership": ""}, {"membership.json": SCORES}, None),
+        ({"lazy": ""}, {}, NOT_ASKED),
+        ({"membership": "the model shows text alone"}, {}, SKIPPED),
+        ({"membership": ""}, {}, GONE),
+    ],
+)
+def test_the_reason_for_no_membership_chart_is_the_true_one(tmp_path, attacks, documents, reason):
+    """Of attacks that ran the page once said that they had not been asked for."""
+    text = said(read_report([audit(tmp_path / "run", attacks=attacks, documents=documents)]))
+    for each in (NOT_ASKED, SKIPPED, GONE, "No data on membership"):
+        assert (each in text) == (reason is not None and (each == reason or each == "No data on membership"))
+
+
+def test_an_attack_that_ran_is_not_told_as_missing(tmp_path):
+    documents = {"membership.json": SCORES, "exposure.json": EXPOSURES}
+    made = read_report([audit(tmp_path / "run", attacks={"membership": "", "exposure": ""}, documents=documents)])
+    assert not {"roc", "exposure"} & set(made.runs[0].absent)
+    assert "No data on planted secrets" not in said(made)
+    assert "No data on lazy reconstruction: the attack “lazy” was not asked for." in said(made)
+
+
+@pytest.mark.parametrize("command", ["train", "diff", "predict"])
+def test_a_run_that_is_no_audit_says_so_and_has_no_plan(tmp_path, command):
+    text = said(read_report([other(tmp_path / "run", command)]))
+    assert f"this is a run of “{command}”; only an audit measures it" in text
+    assert "No plan of attacks" in text
+    assert "every planned attack ran" not in text
+    assert "only an audit measures it" not in said(read_report([audit(tmp_path / "audit", attacks={"lazy": ""})]))
+
+
+def test_an_update_without_phrases_is_no_single_snapshot(tmp_path):
+    run = other(tmp_path / "run", "diff")
+    write_document(run / "findings.json", {"schema_version": 1, "findings": [], "updates": [{"phrases": []}]})
+    text = said(read_report([run]))
+    assert "no phrase was found" in text
+    assert "a single snapshot" not in text
+    assert "a single snapshot" in said(read_report([other(tmp_path / "single", "train")]))
+
+
+def test_what_a_promise_does_not_bound_is_said_of_its_notion(tmp_path):
+    private, plain = guarantee().to_json(), None
+    for name, promise, why in (
+        ("private", private, ""),
+        ("plain", plain, "nothing was proved of this run"),
+        ("unbounded", guarantee(epsilon=float("inf"), delta=0.0).to_json(), "the guarantee's ε is unbounded"),
+    ):
+        run = read_report([audit(tmp_path / name, attacks={"lazy": ""}, guarantee=promise)]).runs[0]
+        assert run.absent.get("leakage", "") == why
+        assert bool(run.leakage) == (why == "")
+
+
+def test_a_gate_that_an_older_version_wrote_is_worked_out_again(tmp_path):
+    """It wrote "passed" for what was exceeded, and nothing of an interval that holds the limit."""
+    wide = finding(value=0.5, low=0.0, high=0.977)
+    old = [
+        {"limit": "auc>0.6", "end": "low", "passed": False, "by": [], "undecided": []},
+        {"limit": "auc>=0", "end": "low", "passed": True, "by": [{"attack": "loss", "low": 0.0}], "undecided": []},
+    ]
+    path = audit(tmp_path / "run", attacks={"lazy": ""}, findings=[wide.to_json()], gate=old)
+    lines = read_report([path]).runs[0].gate
+    assert [(line.option, line.outcome, line.fails) for line in lines] == [
+        ("--fail-if", "undecided", False),
+        ("--fail-if", "exceeded", True),
+    ]
+    assert "passed" not in said(read_report([path]))
+
+
+def test_a_comparison_that_an_older_version_wrote_knows_a_ceiling_of_everything(tmp_path):
+    entry = {"finding": 0, "ceiling": 1.0, "verdict": "consistent"}
+    promise = guarantee().to_json()
+    path = audit(tmp_path / "run", attacks={"lazy": ""}, guarantee=promise, comparisons=[entry])
+    assert "1 with a vacuous ceiling" in said(read_report([path]))
