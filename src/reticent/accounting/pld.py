@@ -115,7 +115,7 @@ class PrivacyProfile:
     def _compose(self) -> None:
         """Discretise every kind of step and convolve; sets the distribution and its round-off allowance."""
         steps = sum(self._stepwise.values())
-        parts = list(self._stepwise.items())
+        parts: list[tuple[Event, int]] = list(self._stepwise.items())
         if self._gaussian is not None:
             parts.append((Gaussian(self._gaussian), 1))
         spacing = _spacing(self._stepwise, self._neighbours)
