@@ -68,6 +68,8 @@ def test_group_kl_has_the_closed_form(order, epsilon, group):
 
 def test_a_group_of_one_is_the_point_itself_and_pure_privacy_adds_up():
     assert group_point(3.0, 0.7, group=1) == (3.0, 0.7)
+    assert group_point(3.0, 0.7, group=10**12) == (pytest.approx(1.0), math.inf)
+    assert group_point(3.0, 0.0, group=10**12)[1] == 0.0
     assert group_point(math.inf, 0.7, group=4) == (math.inf, pytest.approx(2.8))
     order, epsilon = group_point(1e9, 0.7, group=4)
     assert order > 1e8

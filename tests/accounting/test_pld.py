@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from reticent.accounting import pld
 from reticent.accounting.conversion import rdp_delta
 from reticent.accounting.curve import RenyiCurve
+from reticent.accounting.guarantees import epsilons
 from reticent.accounting.pld import (
     PrivacyProfile,
     has_privacy_profile,
@@ -200,6 +202,35 @@ def test_without_its_allowance_a_profile_that_lost_its_tail_to_round_off_would_c
     assert profile.epsilon(profile.round_off / 2.0) == math.inf
     profile.round_off = 0.0
     assert profile.epsilon(1e-300) < 6.0  # the broken twin: ε = 5 at a δ that nobody computed
+
+
+def test_a_composed_grid_that_would_be_too_large_is_coarser_and_never_below_the_fine_one(monkeypatch) -> None:
+    event = Repeated(SampledGaussian(1.0, 0.01), 1000)
+    fine = PrivacyProfile(event, ADD_REMOVE)
+    monkeypatch.setattr(pld, "_MOST_COMPOSED", 4000)
+    coarse = PrivacyProfile(event, ADD_REMOVE)
+    assert (
+        sum(side.to_dense_pmf().size for side in sides(coarse))
+        <= 4000
+        < sum(side.to_dense_pmf().size for side in sides(fine))
+    )
+    for delta in (1e-3, 1e-6):
+        assert fine.epsilon(delta) - 1e-5 <= coarse.epsilon(delta) < 1.5 * fine.epsilon(delta)
+
+
+def sides(profile: PrivacyProfile) -> tuple:
+    return profile._distribution._pmf_remove, profile._distribution._pmf_add
+
+
+def test_more_steps_than_any_grid_holds_are_left_to_the_renyi_curve() -> None:
+    event = Repeated(SampledGaussian(1.0, 0.01), 10**12)
+    profile = PrivacyProfile(event, ADD_REMOVE)
+    assert profile.is_out_of_reach
+    assert profile.epsilon(1e-5) == math.inf
+    assert profile.delta(1.0) == 1.0
+    assert profile.points() == ((0.0, 1.0),)
+    found = epsilons(event, delta=1e-5, neighbours=ADD_REMOVE)
+    assert 5e7 < found.least < math.inf  # 10^12 steps of a KL divergence of 8.6e-5 each
 
 
 def test_epsilon_and_delta_undo_each_other_and_points_are_a_falling_profile() -> None:

@@ -115,7 +115,7 @@ class PrivacyProfile:
     def _compose(self) -> None:
         """Discretise every kind of step and convolve; sets the distribution and its round-off allowance."""
         steps = sum(self._stepwise.values())
-        parts: list[tuple[Gaussian | SampledGaussian | Laplace, int]] = list(self._stepwise.items())
+        parts: list[tuple[Event, int]] = list(self._stepwise.items())
         if self._gaussian is not None:
             parts.append((Gaussian(self._gaussian), 1))
         spacing = _spacing(self._stepwise, self._neighbours)
@@ -149,6 +149,14 @@ def pld_epsilon(event: Event, *, delta: float, neighbours: Neighbours) -> float:
     Guarantee: the event is (ε, delta)-DP for these neighbours.
     """
     return privacy_profile(event, neighbours).epsilon(delta)
+
+
+def pld_delta(event: Event, *, epsilon: float, neighbours: Neighbours) -> float:
+    """δ at `epsilon` by privacy loss distributions.
+
+    Guarantee: the event is (epsilon, δ)-DP for these neighbours.
+    """
+    return privacy_profile(event, neighbours).delta(epsilon)
 
 
 def has_privacy_profile(event: Event) -> bool:
