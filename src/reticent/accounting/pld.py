@@ -151,14 +151,6 @@ def pld_epsilon(event: Event, *, delta: float, neighbours: Neighbours) -> float:
     return privacy_profile(event, neighbours).epsilon(delta)
 
 
-def pld_delta(event: Event, *, epsilon: float, neighbours: Neighbours) -> float:
-    """δ at `epsilon` by privacy loss distributions.
-
-    Guarantee: the event is (epsilon, δ)-DP for these neighbours.
-    """
-    return privacy_profile(event, neighbours).delta(epsilon)
-
-
 def has_privacy_profile(event: Event) -> bool:
     """Whether every part of the event has a known privacy loss distribution."""
     return all(isinstance(leaf, _KNOWN) for leaf, _ in leaves(event))
