@@ -17,14 +17,7 @@ BESIDE = ("bench", "examples", "reproductions", "scripts")
 # Public names that nothing but tests and documents uses, each with the reason why it is here.
 ALLOWED = {
     "most_steps": "the inverse of `least_noise`, for plans by a number of steps",
-    "submix_charges": "the reference that the compiled charges are tested against",
-    "fixed_mixture": "the reference that the compiled charges are tested against",
-    "filtered_charges": "the reference that the compiled charges are tested against",
-    "group_kl": "a bound that docs/guarantees.md states",
     "RandomStopping": "a printed theorem that docs/guarantees.md shows to be too loose",
-    "pld_delta": "the other reading of the loss distribution, for checks of `pld_epsilon`",
-    "published_epsilon": "a printed theorem beside the tight price",
-    "fnr_floor": "the other reading of the trade-off curve",
 }
 
 
