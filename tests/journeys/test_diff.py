@@ -203,5 +203,8 @@ def test_identical_snapshots_and_foreign_vocabularies_are_refused_in_one_line(st
     foreign = ["diff", str(story / "before"), "embedded", "--out", str(tmp_path / "two")]
     assert cli.run(foreign) == 2
     assert "different vocabularies" in capsys.readouterr().err
-    assert cli.run([*diff(story), "--out", str(story / "run")]) == 2
+    assert not any(tmp_path.iterdir())  # what was refused left nothing
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    assert cli.run([*diff(story), "--out", str(tmp_path / "full")]) == 2
     assert "not an empty directory" in capsys.readouterr().err

@@ -211,3 +211,42 @@ def test_wrong_names_and_numbers_are_refused(corpus, run, capsys):
     assert "no such mechanism" in ask(capsys, *base, "--mechanisms", "submixx")[2]
     assert "positive numbers" in ask(capsys, *base, "--epsilon", "2,x")[2]
     assert "not an ensemble" in ask(capsys, "predict", corpus, "--prompt", "a", "--epsilon", 8, "--delta", 0.1)[2]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *(("--epsilon", value) for value in ("0", "-1", "nan", "inf", "1e308", "1e-300")),
+        *(("--delta", value) for value in ("-1", "nan", "inf", "1e308", "1")),
+        *(("--queries", value) for value in ("0", "-1", str(10**23))),
+        *(("--order", value) for value in ("0", "-1", "1", "nan", "-inf", "1e308")),
+        *(("--weight-limit", value) for value in ("0", "-1", "nan", "inf", "1")),
+        *(("--temperature", value) for value in ("0", "-1", "nan", "inf", "1e308", "1e-300")),
+        *(("--top-p", value) for value in ("0", "nan", "inf")),
+        ("--top-k", "0"),
+        ("--max-tokens", str(10**12)),
+        ("--mechanism", "gnmax", "--delta", "0"),
+        ("--mechanism", "gnmax", "--queries", str(10**12), "--epsilon", "1e-9"),
+    ],
+    ids=" ".join,
+)
+def test_numbers_that_nobody_means_are_refused_in_one_line_and_spend_nothing(run, flags, capsys):
+    before = sorted(path.name for path in run.iterdir())
+    asked = ["predict", str(run), "--prompt", "order", "--epsilon", "8", "--delta", "1e-5", "--max-tokens", "1"]
+    capsys.readouterr()
+    assert cli.run([*asked, *flags]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert len(said.splitlines()) == 1
+    assert sorted(path.name for path in run.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--epsilon", "1e308"), ("--delta", "nan"), ("--queries", "0"), ("--repeats", str(10**12))],
+    ids=" ".join,
+)
+def test_an_evaluation_refuses_numbers_that_nobody_means(trained, corpus, flags, capsys):
+    capsys.readouterr()
+    assert cli.run(["evaluate", str(trained), "--data", str(corpus / "held.jsonl"), *flags]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

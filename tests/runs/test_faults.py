@@ -325,7 +325,8 @@ def verbs(app=cli.app, prefix=()):
 OPTIONS = {verb: tuple(numeric_options(function)) for verb, function in verbs()}
 QUICK = [("plant",), ("dedup",), ("scan",), ("scrub",), ("keys", "add"), ("bound", "extraction"), ("train",)]
 SLOW = [("bound", "dp-sgd"), ("bound", "confidentiality"), ("audit",), ("diff",)]
-# Verbs that need an ensemble are tried in tests/journeys/test_predict.py; `demo` takes a seed alone.
+# `predict` and `evaluate` need an ensemble: tests/journeys/test_predict.py. `serve` has the settings of `predict`;
+# `demo` takes a seed alone.
 ELSEWHERE = [("predict",), ("evaluate",), ("serve",), ("demo",)]
 
 
