@@ -52,7 +52,7 @@ _MISSED: Final = "any secret: one that the policy misses is trained on plainly"
 # Unlike `plan.ROUNDING`: nothing here tests how batches of runs are rounded.
 UNTESTED_ROUNDING: Final = (
     "through rounding, one record moves what the others add to a step by at most 1/128 of each norm, by which the "
-    "noise is larger than priced; this is neither tested nor proved"
+    "noise is larger than priced; this is not tested and not proved"
 )
 _LOCAL: Final = "other values in the marked places change nothing of what the policy marks"
 
