@@ -51,6 +51,10 @@ _NOT_LOCAL: Final = (
     "masking a secret changes nothing of what the policies find elsewhere, though one of them reads what stands "
     'around or within a span, as "ID" in "ID 123" (not checked)'
 )
+_SAMPLED: Final = (
+    "every private record takes part in each private step with the stated chance, independently (Poisson sampling, "
+    "no shuffling), and its contribution is clipped to the stated norm before noise is added"
+)
 _ALL_PRIVATE: Final = "every record is trained with noise, as there is no conservative policy"
 
 
@@ -120,7 +124,8 @@ class RedactedPlan:
         two = self.policies.has_conservative
         found = missed_secret_of(self.private.event, self.private.delta, has_conservative=two)
         missed = self.private.stated(found)
-        assumes = [*missed.assumes, NO_TUNING, ROUNDING, *([self.misses.origin] if self.misses.origin else [])]
+        assumes = [*missed.assumes, _SAMPLED, NO_TUNING, ROUNDING]
+        assumes += [self.misses.origin] if self.misses.origin else []
         if not self.policies.is_local:
             assumes.append(_NOT_LOCAL)
         assumes.append(_CAUGHT if two else _ALL_PRIVATE)
