@@ -52,6 +52,20 @@ def test_training_is_priced_by_replacing_a_record_not_by_adding_one():
     assert missed_secret_of(training, 8e-5).epsilon == pytest.approx(2.474, abs=2e-3)
 
 
+def test_without_a_conservative_policy_nothing_is_said_of_one():
+    missed = missed_secret(1.0, 1e-5, has_conservative=False)
+    told = confidentiality(missed, 2, miss_rate=0.1, conservative_miss_rate=0.0, has_conservative=False)
+    for each in (told.missed, told.worst_case, told.group, told.bayesian):
+        assert not [line for line in (each.covers, *each.assumes) if "conservative" in line]
+    assert told.worst_case.epsilon == 1.0
+    with pytest.raises(ValueError, match="without a conservative policy"):
+        worst_case(missed, conservative_miss_rate=0.01, has_conservative=False)
+    # With one, the worst case is only as good as what it catches.
+    two = confidentiality(missed_secret(1.0, 1e-5), 2, miss_rate=0.1, conservative_miss_rate=0.0)
+    assert "the conservative policy catches every secret that the policy misses" in two.worst_case.assumes
+    assert all("the conservative policy catches" in each.covers for each in (two.missed, two.group))
+
+
 def test_a_secret_that_both_policies_may_miss_has_no_bound():
     missed = missed_secret(1.0, 1e-5)
     told = confidentiality(missed, 2, miss_rate=0.1, conservative_miss_rate=0.01)

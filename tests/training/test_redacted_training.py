@@ -292,6 +292,25 @@ def test_what_it_means_to_catch_a_secret_stands_in_every_statement():
     assert not any("in part, or with more around it" in line for line in without.missed.assumes)
 
 
+def test_every_statement_lists_what_its_noisy_half_rests_on():
+    proved = plan().confidentiality()
+    for each in (proved.missed, proved.worst_case, proved.group, proved.bayesian):
+        said = " ".join(each.assumes)
+        for word in ("Poisson sampling", "clipped", "cannot predict", "initial model", "hyper-parameters", "1/128"):
+            assert word in said, word
+
+
+def test_without_a_conservative_policy_no_statement_speaks_of_one():
+    alone = PolicyFacts(is_local=True, has_conservative=False)
+    without = RedactedPlan(public=None, private=plan().private, misses=MISSES, policies=alone).confidentiality()
+    for each in (without.missed, without.worst_case, without.group, without.bayesian):
+        said = [line for line in (each.covers, *each.assumes) if "conservative" in line or "both policies" in line]
+        assert said in ([], ["every record is trained with noise, as there is no conservative policy"])
+    assert without.worst_case.epsilon == without.missed.epsilon
+    # The twin: with a conservative policy the headline rests on it, and says so.
+    assert any("catches every secret" in line for line in plan().confidentiality().worst_case.assumes)
+
+
 def test_without_a_conservative_policy_nothing_may_be_public():
     alone = PolicyFacts(is_local=True, has_conservative=False)
     with pytest.raises(ConfigError, match="without a conservative policy"):

@@ -252,6 +252,8 @@ def test_what_the_policy_misses_has_an_infinite_epsilon():
     assert perfect.notion is Notion.CONFIDENTIALITY
     assert perfect.neighbours is Neighbours.REPLACE
     assert "the policy misses no secret" in perfect.assumes
+    for word in ("clipped", "cannot predict", "initial model", "hyper-parameters", "1/128"):
+        assert any(word in line for line in perfect.assumes), word
 
 
 def test_noise_is_calibrated_for_marked_tokens():

@@ -7,7 +7,8 @@ for one replaced record, and redaction before deduplication:
 - a secret the policy π finds, whole, wherever it stands: both worlds are one, (0, 0);
 - a secret π misses and the conservative policy π_c catches: trained with DP-SGD, (ε, δ); the training's redaction
   says what it means to catch one;
-- a secret both miss: trained plainly, no bound;
+- a secret both miss: trained plainly, no bound. Without a conservative policy (`has_conservative`) there is none:
+  every record is trained with DP-SGD, so a secret that π misses has (ε, δ) whatever it is;
 - k missed secrets together: (kε, δ (e^{kε} − 1)/(e^ε − 1)), the geometric sum, not the printed k e^{kε} δ;
 - on average over secrets drawn from a distribution that π misses at rate γ and π_c at rate δ2, for an attacker who
   knows that distribution and not the secret: (log(1 + γ(e^ε − 1)), γδ + δ2).
@@ -20,6 +21,7 @@ import math
 from dataclasses import dataclass, replace
 
 from reticent.accounting.bounds.approximate import log_group_delta
+from reticent.accounting.guarantees import NOISE
 from reticent.accounting.pld import privacy_profile
 from reticent.core.event import Event
 from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
@@ -29,16 +31,22 @@ Points = tuple[tuple[float, float], ...]
 _KNOWS_ONLY_THE_DISTRIBUTION = "the attacker knows the distribution the secret is drawn from, not the secret"
 _LOCAL = "masking the secret changes nothing of what the policies find elsewhere"
 _ORDER = "redaction comes before deduplication, and duplicates are found by an exact hash"
-_TOKENS = "tokeniser and vocabulary are not built from private text"
+_PUBLIC_MAKING = "tokenizer, vocabulary and initial model were made without the private text"
 _ONE_RECORD = "a secret stands in one record of the private training; in several it is a group of as many"
+_NONE_LOST = "the conservative policy catches every secret that the policy misses"
+
+
+def _missed(has_conservative: bool) -> str:
+    """Which secrets (ε, δ) speaks of: without a conservative policy, all that the policy misses."""
+    return "that the policy misses" + (" and the conservative policy catches" if has_conservative else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Confidentiality:
     """What is proved of secrets, together since each alone misleads.
 
-    `missed`: one secret that π misses and π_c catches. `worst_case`: any secret. `group`: `missed` for several at
-    once. `bayesian`: on average over secrets.
+    `missed`: one secret that π misses and π_c, where there is one, catches. `worst_case`: any secret. `group`:
+    `missed` for several at once. `bayesian`: on average over secrets.
     """
 
     missed: Guarantee
@@ -47,8 +55,10 @@ class Confidentiality:
     bayesian: Guarantee
 
 
-def missed_secret(epsilon: float, delta: float, *, profile: Points = ()) -> Guarantee:
-    """The guarantee of one secret that the policy misses and the conservative policy catches.
+def missed_secret(
+    epsilon: float, delta: float, *, profile: Points = (), has_conservative: bool = True
+) -> Guarantee:
+    """The guarantee of one secret that the policy misses and the conservative policy, where there is one, catches.
 
     Guarantee: (epsilon, delta), and each point of `profile`, must be proved for replacing one record of the private
     training.
@@ -61,34 +71,37 @@ def missed_secret(epsilon: float, delta: float, *, profile: Points = ()) -> Guar
         epsilon=epsilon,
         delta=delta,
         profile=profile,
-        covers="one secret in one record, that the policy misses and the conservative policy catches",
-        assumes=(_ONE_RECORD, _LOCAL, _ORDER, _TOKENS),
+        covers=f"one secret in one record, {_missed(has_conservative)}",
+        assumes=(_ONE_RECORD, _LOCAL, _ORDER, _PUBLIC_MAKING, NOISE),
     )
 
 
-def missed_secret_of(event: Event, delta: float) -> Guarantee:
+def missed_secret_of(event: Event, delta: float, *, has_conservative: bool = True) -> Guarantee:
     """The same from what the private training did, priced by its privacy-loss distribution under replace-one.
 
     Guarantee: masking part of a record replaces the record, so add-remove prices would be too low (q=0.01, σ=1,
-    1000 steps, δ=8e-5: 1.544 where 2.474 is due).
+    1000 steps, δ=8e-5: 1.545 where 2.474 is due).
     """
     profile = privacy_profile(event, Neighbours.REPLACE)
     epsilon = profile.epsilon(delta)
     points = profile.points() if epsilon < math.inf else ()
-    return replace(missed_secret(epsilon, delta, profile=points), basis=Basis(event=event, delta=delta))
+    missed = missed_secret(epsilon, delta, profile=points, has_conservative=has_conservative)
+    return replace(missed, basis=Basis(event=event, delta=delta))
 
 
-def worst_case(missed: Guarantee, *, conservative_miss_rate: float) -> Guarantee:
+def worst_case(missed: Guarantee, *, conservative_miss_rate: float, has_conservative: bool = True) -> Guarantee:
     """The guarantee of whichever secret is worst off: none at all where the conservative policy may miss one.
 
-    Guarantee: `missed` itself if the conservative policy catches every secret, else ε = ∞.
+    Guarantee: `missed` itself if the conservative policy catches every secret or there is none, else ε = ∞.
     """
     _require_rate("conservative_miss_rate", conservative_miss_rate)
+    if not has_conservative and conservative_miss_rate > 0.0:
+        raise ValueError("without a conservative policy no secret is trained on plainly")
     if conservative_miss_rate == 0.0:
         return replace(
             missed,
             covers="any one secret that stands in one record, known to the attacker or not",
-            assumes=(*missed.assumes, "the conservative policy catches every secret that the policy misses"),
+            assumes=(*missed.assumes, *([_NONE_LOST] if has_conservative else [])),
         )
     return replace(
         missed,
@@ -99,7 +112,7 @@ def worst_case(missed: Guarantee, *, conservative_miss_rate: float) -> Guarantee
     )
 
 
-def group_of_secrets(missed: Guarantee, group: int) -> Guarantee:
+def group_of_secrets(missed: Guarantee, group: int, *, has_conservative: bool = True) -> Guarantee:
     """The guarantee of `group` missed secrets masked together, deduplicated by the secret's own text.
 
     Guarantee: the secret's (ε, δ) applied `group` times, δ summed as Σ_j e^{jε} δ, j < group, capped at 1.
@@ -111,13 +124,14 @@ def group_of_secrets(missed: Guarantee, group: int) -> Guarantee:
         epsilon=group * missed.epsilon,
         delta=_group_delta(missed.epsilon, missed.delta, group),
         profile=tuple((group * e, _group_delta(e, d, group)) for e, d in missed.profile),
-        covers=f"{group} secrets of one record each, or one of {group} records, that the policy misses and the "
-        "conservative policy catches",
+        covers=f"{group} secrets of one record each, or one of {group} records, {_missed(has_conservative)}",
         basis=None if missed.basis is None else replace(missed.basis, group=group),
     )
 
 
-def bayesian(missed: Guarantee, *, miss_rate: float, conservative_miss_rate: float) -> Guarantee:
+def bayesian(
+    missed: Guarantee, *, miss_rate: float, conservative_miss_rate: float, has_conservative: bool = True
+) -> Guarantee:
     """The guarantee on average over secrets drawn from a distribution with these miss rates.
 
     Guarantee: amplification by redaction (advanced joint convexity, Balle et al. 2018): (log(1+γ(e^ε−1)),
@@ -137,8 +151,8 @@ def bayesian(missed: Guarantee, *, miss_rate: float, conservative_miss_rate: flo
         epsilon=headline[0],
         delta=headline[1],
         profile=tuple(profile),
-        covers=f"a random secret that stands in one record, missed at rate {miss_rate:g}, and at "
-        f"{conservative_miss_rate:g} by both policies",
+        covers=f"a random secret that stands in one record, missed at rate {miss_rate:g}"
+        + (f", and at {conservative_miss_rate:g} by both policies" if has_conservative else ""),
         assumes=(*missed.assumes, _KNOWS_ONLY_THE_DISTRIBUTION, "the miss rates hold under that distribution"),
         basis=None
         if missed.basis is None
@@ -147,17 +161,23 @@ def bayesian(missed: Guarantee, *, miss_rate: float, conservative_miss_rate: flo
 
 
 def confidentiality(
-    missed: Guarantee, group: int, *, miss_rate: float, conservative_miss_rate: float
+    missed: Guarantee,
+    group: int,
+    *,
+    miss_rate: float,
+    conservative_miss_rate: float,
+    has_conservative: bool = True,
 ) -> Confidentiality:
     """All four statements of one training.
 
     Guarantee: each as its own function says; the worst case is never left out.
     """
+    two, rate = has_conservative, conservative_miss_rate
     return Confidentiality(
         missed=missed,
-        worst_case=worst_case(missed, conservative_miss_rate=conservative_miss_rate),
-        group=group_of_secrets(missed, group),
-        bayesian=bayesian(missed, miss_rate=miss_rate, conservative_miss_rate=conservative_miss_rate),
+        worst_case=worst_case(missed, conservative_miss_rate=rate, has_conservative=two),
+        group=group_of_secrets(missed, group, has_conservative=two),
+        bayesian=bayesian(missed, miss_rate=miss_rate, conservative_miss_rate=rate, has_conservative=two),
     )
 
 

@@ -29,6 +29,7 @@ from typing import Any, Final
 import numpy as np
 
 from reticent.accounting.calibration import Target, least_noise
+from reticent.accounting.guarantees import NOISE
 from reticent.accounting.pld import privacy_profile
 from reticent.core.corpus import Policy, Record, Span
 from reticent.core.document import check_schema
@@ -52,7 +53,11 @@ _MISSED: Final = "any secret: one that the policy misses is trained on plainly"
 # Unlike `plan.ROUNDING`: nothing here tests how batches of runs are rounded.
 UNTESTED_ROUNDING: Final = (
     "through rounding, one record moves what the others add to a step by at most 1/128 of each norm, by which the "
-    "noise is larger than priced; this is neither tested nor proved"
+    "noise is larger than priced; this is not tested and not proved"
+)
+_CLIPPED: Final = (
+    "each record's gradient of sensitive positions, and each state that leaves a sensitive run, is clipped to its "
+    "stated norm before noise is added"
 )
 _LOCAL: Final = "other values in the marked places change nothing of what the policy marks"
 
@@ -207,7 +212,7 @@ class SelectivePlan:
         distribution of all Gaussian releases under replace-one; no amplification by sampling is claimed.
         """
         profile = privacy_profile(self.event, Neighbours.REPLACE)
-        assumes = [_MARKS, PUBLIC_MAKING, NO_TUNING, UNTESTED_ROUNDING]
+        assumes = [_MARKS, _CLIPPED, NOISE, PUBLIC_MAKING, NO_TUNING, UNTESTED_ROUNDING]
         if not self.is_local:
             assumes.append(_LOCAL)
         if is_seeded:

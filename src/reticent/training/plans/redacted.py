@@ -51,6 +51,10 @@ _NOT_LOCAL: Final = (
     "masking a secret changes nothing of what the policies find elsewhere, though one of them reads what stands "
     'around or within a span, as "ID" in "ID 123" (not checked)'
 )
+_SAMPLED: Final = (
+    "every private record takes part in each private step with the stated chance, independently (Poisson sampling, "
+    "no shuffling), and its contribution is clipped to the stated norm before noise is added"
+)
 _ALL_PRIVATE: Final = "every record is trained with noise, as there is no conservative policy"
 
 
@@ -117,19 +121,23 @@ class RedactedPlan:
         Guarantee: (ε, δ) of the private part under replace-one is that of one missed secret (`redacted` says why
         neighbours differ in one private record); the rest follows in `accounting.bounds.confidentiality`.
         """
-        missed = self.private.stated(missed_secret_of(self.private.event, self.private.delta))
-        assumes = [*missed.assumes, NO_TUNING, ROUNDING, *([self.misses.origin] if self.misses.origin else [])]
+        two = self.policies.has_conservative
+        found = missed_secret_of(self.private.event, self.private.delta, has_conservative=two)
+        missed = self.private.stated(found)
+        assumes = [*missed.assumes, _SAMPLED, NO_TUNING, ROUNDING]
+        assumes += [self.misses.origin] if self.misses.origin else []
         if not self.policies.is_local:
             assumes.append(_NOT_LOCAL)
-        assumes.append(_CAUGHT if self.policies.has_conservative else _ALL_PRIVATE)
+        assumes.append(_CAUGHT if two else _ALL_PRIVATE)
         if is_seeded:
             assumes.append(SEEDED)
-        covers = _EVERYWHERE if self.policies.has_conservative else missed.covers
+        covers = _EVERYWHERE if two else missed.covers
         return confidentiality(
             replace(missed, assumes=tuple(assumes), covers=covers),
             self.group,
             miss_rate=self.misses.policy,
             conservative_miss_rate=self.misses.both,
+            has_conservative=two,
         )
 
     def guarantee(self, *, is_seeded: bool = False) -> Guarantee:
