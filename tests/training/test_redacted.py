@@ -219,6 +219,17 @@ def test_a_secret_found_in_one_mention_of_two_is_missed_and_an_empty_sample_know
     assert measure_misses([], POLICY, conservative=CONSERVATIVE).policy == 1.0
 
 
+def test_secrets_of_one_owner_count_as_few_and_not_as_many():
+    """Ten owners whose twenty secrets are all missed or all found are ten observations, not two hundred."""
+    apart = [labelled("my ssn is 111" if i % 10 else "my ssn is 333", i) for i in range(200)]
+    together = [Record(f"r{i}", one.text, owner=f"owner {i % 10}", spans=one.spans) for i, one in enumerate(apart)]
+    # Clopper–Pearson at 95 % for 1 of 10: 0.0025 to 0.4450 (scipy.stats.binomtest, method "exact")
+    found = measure_misses(together, POLICY)
+    assert found.policy == pytest.approx(0.4450, abs=1e-4)
+    assert measure_misses(apart, POLICY).policy == pytest.approx(0.1502, abs=1e-4)  # the twin that counts records
+    assert "200 labelled secrets of 10 owners" in found.origin
+
+
 def labels(text: str, *secrets: str) -> Record:
     places = [(text.index(secret), text.index(secret) + len(secret)) for secret in secrets]
     return Record("r", text, spans=tuple(Span(start, end, "NAME") for start, end in places))

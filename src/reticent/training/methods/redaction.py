@@ -52,8 +52,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
+from reticent.core.proportion import Share
 from reticent.data.duplicates.exact import TextCounter
-from reticent.data.measurement import Rate
 from reticent.data.redaction.masking import MASK, find_in, move_labels, redact, redact_record, redact_records
 
 
@@ -156,28 +156,37 @@ def measure_misses(
     it, leaves what is read of the record as it is; any character that is left is a miss. A missed secret is caught
     if masking it beforehand masks it there and changes nothing else: what the proof asks of each record.
 
-    Guarantee: both true rates are at most the returned ones with `confidence` together, for labelled secrets drawn
-    independently from the distribution that is spoken of. Zero misses in n are not a rate of zero: 3.7/n.
+    Secrets of one owner, or of one record, are missed together: what counts is how many independent ones they are
+    worth (`core.proportion.Share`).
+
+    Guarantee: both true rates are at most the returned ones with `confidence` together, for owners drawn
+    independently from the distribution that is spoken of; exact where each has one secret, else approximate. Zero
+    misses in n are not a rate of zero: 3.7/n.
     """
-    missed = lost = trials = 0
+    owners: list[str] = []
+    missed: list[bool] = []
+    lost: list[bool] = []
     kept = list(labelled)
     for record, here in zip(kept, _read(kept, policy, conservative), strict=True):
         secrets = _secrets(record)
         masked = [redact_record(record, places) for places in secrets.values()]
         for value, there in zip(secrets, _read(masked, policy, conservative), strict=True):
             is_found = _strings(*here) == _strings(*there) and here[0].text == there[0].text
-            trials += 1
-            missed += not is_found
-            lost += not is_found and conservative is not None and not _is_caught(value, here, there)
+            owners.append(record.owner)
+            missed.append(not is_found)
+            lost.append(not is_found and conservative is not None and not _is_caught(value, here, there))
     # Each upper end fails with chance (1 − confidence)/2, so both hold together with `confidence`.
-    of_policy = Rate(missed, trials, confidence).interval[1]
-    of_both = 0.0 if conservative is None else Rate(lost, trials, confidence).interval[1]
+    by_policy, by_both = Share.of(missed, owners), Share.of(lost, owners)
+    tail = (1.0 - confidence) / 2.0
+    of_policy = by_policy.upper(tail=tail)
+    of_both = 0.0 if conservative is None else by_both.upper(tail=tail)
     both = ""
     if conservative is not None:
-        both = f", and {lost} of these the conservative policy did not find with the same characters"
+        both = f", and {by_both.hits} of these the conservative policy did not find with the same characters"
+    of_owners = f" of {by_policy.owners} owners" if by_policy.is_owned else ""
     origin = (
-        f"the {trials} labelled secrets are missed as often as those of the training text (the policy missed "
-        f"{missed}{both}; the upper ends of {confidence:.0%} intervals are used)"
+        f"the {by_policy.trials} labelled secrets{of_owners} are missed as often as those of the training text "
+        f"(the policy missed {by_policy.hits}{both}; the upper ends of {confidence:.0%} intervals are used)"
     )
     return MissRates(policy=of_policy, both=of_both, origin=origin)
 
