@@ -16,12 +16,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import reproductions
 import reticent
 
-_ROOT: Final = Path(reticent.__file__).parent
-_NAME: Final = reticent.__name__
+_ROOTS: Final = {package.__name__: Path(str(package.__file__)).parent for package in (reticent, reproductions)}
 # The nouns of an experiment: they hold what was computed and compute nothing.
-_FRAME: Final = frozenset({f"{_NAME}.app.experiments.experiment"})
+_FRAME: Final = frozenset({"reproductions.experiment"})
 
 
 @cache
@@ -74,7 +74,7 @@ def _imported(node: ast.AST) -> Iterator[str]:
             names = [alias.name for alias in inner.names]
         else:
             continue
-        yield from (name for name in names if name.partition(".")[0] == _NAME and _file(name) is not None)
+        yield from (name for name in names if name.partition(".")[0] in _ROOTS and _file(name) is not None)
 
 
 def _closure(modules: Iterable[str]) -> set[str]:
@@ -108,8 +108,9 @@ def _module_fingerprint(module: str) -> str:
 
 
 def _file(module: str) -> Path | None:
-    """The file of a module of the package; None where the name is none."""
-    path = _ROOT.joinpath(*module.split(".")[1:])
+    """The file of a module of ours; None where the name is none."""
+    package, *rest = module.split(".")
+    path = _ROOTS[package].joinpath(*rest)
     candidates = (path / "__init__.py", path.with_suffix(".py"))
     return next((one for one in candidates if one.is_file()), None)
 

@@ -17,7 +17,7 @@ from reticent.engine.work import (
     open_engine,
     run_pieces,
 )
-from tests.runs import engine_work as work
+from tests.engine import engine_work as work
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from reticent.runs.ensemble import run as ensemble_run
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.manifest import MEMBER, Manifest
 from reticent.runs.training.config import TrainConfig
+from tests.engine import engine_work as work
 from tests.engine.ray_cluster import Cluster, living_nodes, wait_for_nodes
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
-from tests.runs import engine_work as work
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("ray")

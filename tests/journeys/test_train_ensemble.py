@@ -119,7 +119,7 @@ def test_dry_run_writes_nothing_and_promises_nothing(tiny, tmp_path, capsys):
     ("extra", "message"),
     [
         (("--target-epsilon", 8), "without noise"),
-        (("--holdout", "x.jsonl"), "not in training"),
+        (("--holdout", __file__), "not in training"),
         (("--parts", 40), "nobody in them"),
         (("--method", "sgd"), "make an ensemble"),
     ],

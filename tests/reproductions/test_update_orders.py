@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reproductions.updates.regimes import Regime, Update
 from reticent.audit.attacks.update.score import PhraseScore
-from tests.runs.update_orders import class_difference, class_spread, regime_difference, spread
+from tests.reproductions.update_orders import class_difference, class_spread, regime_difference, spread
 
 
 def update(**scores: float) -> Update:

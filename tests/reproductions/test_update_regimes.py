@@ -17,8 +17,8 @@ from reticent.audit.attacks.update.search import BeamSettings, search_phrases
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 from reticent.training.plans.plan import SEEDED
+from tests.reproductions.update_orders import class_difference, class_spread, regime_difference
 from tests.reproductions.update_stories import PHRASE, canary, experiment
-from tests.runs.update_orders import class_difference, class_spread, regime_difference
 
 
 class Recording(UpdateExperiment):

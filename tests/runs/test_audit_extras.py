@@ -119,7 +119,10 @@ def test_a_guarantee_for_some_secrets_is_told_of_and_not_refuted(learnt):
 def test_the_plan_says_how_many_records_a_rate_needs(learnt):
     settings = AuditSettings(attacks=("membership",), sizes=Sizes(records=30))
     reasons = {line.name: line.skipped for line in plan_audit(learnt, settings, FAST).attacks if line.skipped}
-    assert "30 members and 30 non-members are too few" in reasons["membership: tpr_at_fpr_0.01"]
+    assert (
+        "30 members and 30 non-members (independent ones, where owners have several) are too few"
+        in reasons["membership: tpr_at_fpr_0.01"]
+    )
     assert "of each are needed" in reasons["membership: tpr_at_fpr_0.001"]
 
 

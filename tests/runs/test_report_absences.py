@@ -5,6 +5,7 @@ import pytest
 from reticent.core.document import write_document
 from reticent.runs.directory import RunDirectory
 from reticent.runs.report.reading import read_report
+from tests.claims import claim
 from tests.reporting.sample_reports import finding, guarantee
 from tests.reporting.test_sentences import said
 
@@ -80,7 +81,7 @@ def test_an_update_without_phrases_is_no_single_snapshot(tmp_path):
 
 
 def test_what_a_promise_does_not_bound_is_said_of_its_notion(tmp_path):
-    private, plain = guarantee().to_json(), None
+    private, plain = claim(2.0).to_json(), None
     for name, promise, why in (
         ("private", private, ""),
         ("plain", plain, "nothing was proved of this run"),
@@ -109,6 +110,6 @@ def test_a_gate_that_an_older_version_wrote_is_worked_out_again(tmp_path):
 
 def test_a_comparison_that_an_older_version_wrote_knows_a_ceiling_of_everything(tmp_path):
     entry = {"finding": 0, "ceiling": 1.0, "verdict": "consistent"}
-    promise = guarantee().to_json()
+    promise = claim(2.0).to_json()
     path = audit(tmp_path / "run", attacks={"lazy": ""}, guarantee=promise, comparisons=[entry])
     assert "1 with a vacuous ceiling" in said(read_report([path]))

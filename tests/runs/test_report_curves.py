@@ -44,7 +44,9 @@ def test_a_long_roc_is_thinned_and_keeps_its_beginning():
 
 def test_extraction_counts_records_whose_chance_reaches_one_half():
     emission = [math.log(1e-3), math.log(1e-20), "-inf"]
-    document = {"groups": [{"name": "training", "ids": ["a", "b", "c"], "emission": emission}]}
+    document = {
+        "groups": [{"name": "training", "ids": ["a", "b", "c"], "owners": ["a", "b", "c"], "emission": emission}]
+    }
     (curve,) = extraction_curves(document, confidence=0.95)
     share = dict(zip(curve.x, curve.y, strict=True))
     # 1 − (1 − p)^n ≥ 1/2 from n = ln 2 / p on: 693 samples for 1e-3.
