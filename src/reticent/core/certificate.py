@@ -41,12 +41,13 @@ class Certificate:
     def read(cls, folder: Path) -> "Certificate":
         """What stands in a folder, as it stands: nothing is checked but its form."""
         document = read_document(folder / GUARANTEE)
-        paid = document.get("ledger")
-        return cls(
-            Guarantee.from_json(document),
-            document.get("released"),
-            None if paid is None else Receipt(paid["rows"], paid["digest"]),
-        )
+        paid, released = document.get("ledger"), document.get("released")
+        receipt = None if paid is None else Receipt(paid["rows"], paid["digest"])
+        if receipt is not None and not (isinstance(receipt.sequence, int) and isinstance(receipt.digest, str)):
+            raise TypeError("a charge is a place and a digest")
+        if not isinstance(released, str | None):
+            raise TypeError("what was released is named by a digest")
+        return cls(Guarantee.from_json(document), released, receipt)
 
     def require_weights(self, folder: Path) -> None:
         """Refuse a guarantee that was not written for the files beside it."""

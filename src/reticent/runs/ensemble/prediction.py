@@ -33,7 +33,7 @@ from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import Exhausted, Predictor
-from reticent.runs.ancestry import ANCESTRY, Ancestry, answers_together
+from reticent.runs.ancestry import ANCESTRY, Ancestry, ancestry_of, answers_together
 from reticent.runs.corpus_ledger import CorpusLedger
 from reticent.runs.directory import RunDirectory
 from reticent.runs.ensemble.manifest import Manifest
@@ -166,9 +166,13 @@ def answering(
 
 def with_base(run: Path, setup: Setup) -> Setup:
     """The setup whose guarantee counts what the ensemble's base model has released of the same text."""
-    if setup.budget is None or not (run / ANCESTRY).is_file():
+    if setup.budget is None:
         return setup
-    whole = answers_together(setup.budget.guarantee, Ancestry.read(run).before_last)
+    if (run / ANCESTRY).is_file():
+        ancestry = Ancestry.read(run).before_last
+    else:  # of a version that kept none: the base is looked at, its text cannot be compared any more
+        ancestry = ancestry_of(Manifest.read(run).base)
+    whole = answers_together(setup.budget.guarantee, ancestry)
     return replace(setup, budget=replace(setup.budget, guarantee=whole))
 
 

@@ -24,7 +24,7 @@ from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.ancestry import Ancestry, ancestry_of, together
-from reticent.runs.certificates import proved_of, stated
+from reticent.runs.certificates import RELEASES, beside, proved_of
 from reticent.runs.config import validate
 from reticent.runs.corpora import corpus_at
 from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
@@ -50,7 +50,6 @@ from reticent.training.starting_model import starting_model
 SCHEMA_VERSION: Final = 1
 TRAINING: Final = "training.json"
 ALONE: Final = "this run alone"
-RELEASES: Final = "all releases of the corpus"
 
 # What a run tells while it works: how far it is and ε so far (None without privacy). False asks it to stop.
 Observer = Callable[[Progress, float | None], bool]
@@ -111,10 +110,10 @@ def _proof(course: Course, ancestry: Ancestry, *, is_seeded: bool = False) -> Pr
     if alone.headline is None:
         return alone
     whole = together(alone.headline, ancestry)
-    beside = {name: together(each, ancestry) for name, each in alone.beside.items()}
+    others = {name: together(each, ancestry) for name, each in alone.beside.items()}
     if ancestry.overlapping(alone.headline.unit):
-        beside[ALONE] = alone.headline
-    return Proof(whole, beside)
+        others[ALONE] = alone.headline
+    return Proof(whole, others)
 
 
 def _corpus_ledger(config: TrainConfig) -> CorpusLedger | None:
@@ -185,7 +184,7 @@ def _resume(path: Path, ranks: Ranks, *, observe: Observer, source: Randomness) 
     ready = _prepare(config, course, seed, corpus=corpus, ranks=ranks)
     if ready.prepared.model.fingerprint != document["model"]:
         raise ConfigError(f"{config.model.source}: not the model that this run started from")
-    proof = Proof(None, _read_beside(document))
+    proof = Proof(None, beside(document["guarantees"], None, where=TRAINING))
     return _carry_on(run, ready, proof, observe=observe, randomness=source)
 
 
@@ -193,12 +192,8 @@ def _finished(run: RunDirectory, results: dict[str, Any]) -> Result:
     """What a finished run says of itself."""
     guarantee = proved_of(run.model)
     evaluation = None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"])
-    beside = _read_beside(read_document(run.path / TRAINING))
-    return Result(run.path, results["steps"], results["steps"], True, guarantee, evaluation, beside=beside)
-
-
-def _read_beside(document: dict[str, Any]) -> dict[str, Guarantee]:
-    return {name: stated(each, where=f"{TRAINING}, {name}") for name, each in document["guarantees"].items()}
+    others = beside(read_document(run.path / TRAINING)["guarantees"], guarantee, where=TRAINING)
+    return Result(run.path, results["steps"], results["steps"], True, guarantee, evaluation, beside=others)
 
 
 def read_corpus(data: DataSection, *, holdout: bool = False) -> Corpus:
