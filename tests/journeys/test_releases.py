@@ -10,6 +10,7 @@ from reticent.cli import main as cli
 from reticent.core.certificate import Certificate
 from reticent.core.event import Gaussian
 from reticent.core.guarantee import Unit
+from reticent.runs.corpus_ledger import CorpusLedger
 
 CODES = {"Ann Dorn": 48213, "Bob Hale": 90121, "Cid Mann": 33817, "Dee Park": 72645, "Eve Ruth": 15590}
 DP = ["--method", "dp-sgd", "--target-epsilon", "2", "--delta", "1e-3", "--batch", "3", "--unit", "owner"]
@@ -72,6 +73,20 @@ def test_a_second_private_training_states_the_sum_and_its_own_part(place, tmp_pa
     listed = json.loads(capsys.readouterr().out)
     assert [release["run"] for release in listed["releases"]] == ["private", "second"]
     assert run("ledger", "corpus", tmp_path / "none") == 2
+
+
+def test_a_training_that_the_corpus_ledger_does_not_list_is_entered_with_the_one_that_follows(
+    place, private, tmp_path, capsys
+):
+    """Else "all releases" would be less than the run that started from one of them."""
+    words = ["train", *DP, "--data", place / "codes.jsonl", "--model", private / "model", "--json"]
+    words += ["--corpus-ledger", tmp_path / "late.ledger"]
+    for last in (["--dry-run"], ["--out", tmp_path / "second"]):
+        assert run(*words, *last) == 0
+        document = json.loads(capsys.readouterr().out)
+        together = document["guarantees"]["all releases of the corpus"]["epsilon"]
+        assert together == pytest.approx(document["guarantee"]["epsilon"], rel=1e-6)
+    assert [entry.run for entry in CorpusLedger(tmp_path / "late.ledger").entries()] == ["private", "second"]
 
 
 def test_weights_put_into_a_private_run_are_not_taken_for_its_own(place, private, tmp_path, capsys):

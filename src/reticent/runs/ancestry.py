@@ -161,6 +161,11 @@ class Ancestor:
         is_same = self.corpus is not None and self.corpus == corpus.fingerprint
         return replace(self, shared=Shared(len(corpus), None) if is_same else None)
 
+    @property
+    def identity(self) -> str | None:
+        """A name that no other training has, from the key of its hashes; None where there are none."""
+        return None if self.members is None else hashlib.blake2b(self.members.key, digest_size=16).hexdigest()
+
     def concerns(self, unit: Unit) -> bool:
         """Whether it is known to have read text of the same units."""
         return self.shared is not None and self.shared.concerns(unit)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import agrees, derived
-from reticent.core.certificate import GUARANTEE, Certificate, model_digest
+from reticent.core.certificate import GUARANTEE, Certificate, base_digest, model_digest
 from reticent.core.document import number_to_json, read_document
 from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
 from reticent.core.event import Event, Gaussian, SampledGaussian
@@ -142,9 +142,14 @@ def _of_run(run: Path, folder: Path, certificate: Certificate) -> Iterator[Check
 def _weights(folder: Path, certificate: Certificate) -> Check:
     if not any(path.suffix == ".safetensors" for path in folder.iterdir()):
         return Check("weights", "The weights are not here, so it was not checked that they are the ones.", None)
-    if certificate.released == model_digest(folder):
-        return Check("weights", "The weights beside it are the ones it was written for.", holds=True)
-    return Check("weights", "The weights beside it are NOT the ones it was written for.", holds=False)
+    if certificate.released != model_digest(folder):
+        return Check("weights", "The weights beside it are NOT the ones it was written for.", holds=False)
+    under = base_digest(folder)
+    if certificate.base is not None and under is None:
+        return Check("weights", "The adapter is the one it was written for; the model under it is not here.", None)
+    if certificate.base != under:
+        return Check("weights", "The model under the adapter is NOT the one that it was trained on.", holds=False)
+    return Check("weights", "The weights beside it are the ones it was written for.", holds=True)
 
 
 def _ledger(path: Path, certificate: Certificate) -> Check:

@@ -168,12 +168,15 @@ def with_base(run: Path, setup: Setup) -> Setup:
     """The setup whose guarantee counts what the ensemble's base model has released of the same text."""
     if setup.budget is None:
         return setup
-    if (run / ANCESTRY).is_file():
-        ancestry = Ancestry.read(run).before_last
-    else:  # of a version that kept none: the base is looked at, its text cannot be compared any more
-        ancestry = ancestry_of(Manifest.read(run).base)
-    whole = answers_together(setup.budget.guarantee, ancestry)
+    whole = answers_together(setup.budget.guarantee, _base_of(run))
     return replace(setup, budget=replace(setup.budget, guarantee=whole))
+
+
+def _base_of(run: Path) -> Ancestry:
+    """The trainings behind the base; of a version that kept none, whose text cannot be compared any more."""
+    if (run / ANCESTRY).is_file():
+        return Ancestry.read(run).before_last
+    return ancestry_of(Manifest.read(run).base)
 
 
 def _loaded(run: Path) -> Ensemble:
@@ -208,7 +211,10 @@ def _enter_release(run: Path, guarantee: Guarantee) -> None:
     """Write the answers into the ledger of the corpus, where the ensemble's training named one."""
     kept = RunDirectory.open(run).information().get("config", {}).get("data", {}).get("corpus_ledger")
     if kept is not None:
-        CorpusLedger(Path(kept)).enter(run.resolve().name, guarantee)
+        ledger = CorpusLedger(Path(kept))
+        for one in ledger.unlisted(_base_of(run).overlapping(guarantee.unit)):
+            ledger.enter(one.run, one.guarantee, training=one.training)
+        ledger.enter(run.resolve().name, guarantee)
 
 
 def ledger_identity(ensemble: Ensemble, settings: PredictionSettings) -> str:

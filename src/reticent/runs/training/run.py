@@ -100,7 +100,11 @@ def preview(config: TrainConfig) -> Preview:
     corpus = read_corpus(config.data)
     course = plan_course(config, corpus, seed=config.seed or 0)
     ancestry = ancestry_of(config.model.source).compared_with(corpus)
-    proof = _with_releases(_proof(course, ancestry), _corpus_ledger(config))
+    proof = _proof(course, ancestry)
+    if proof.headline is not None and (ledger := _corpus_ledger(config)) is not None:
+        alone = proof.beside.get(ALONE, proof.headline)
+        earlier = ledger.unlisted(ancestry.overlapping(alone.unit))
+        proof = _with_releases(proof, (*ledger.entries(), *earlier, Entry("", "", alone)))
     return Preview(course.plan, proof.headline, proof.beside)
 
 
@@ -120,13 +124,12 @@ def _corpus_ledger(config: TrainConfig) -> CorpusLedger | None:
     return None if config.data.corpus_ledger is None else CorpusLedger(Path(config.data.corpus_ledger))
 
 
-def _with_releases(proof: Proof, ledger: CorpusLedger | None, entries: tuple[Entry, ...] | None = None) -> Proof:
-    """The proof with what all releases of the corpus prove together; without `entries`, as if this were made."""
-    if ledger is None or proof.headline is None:
+def _with_releases(proof: Proof, entries: tuple[Entry, ...]) -> Proof:
+    """The proof with what all releases of the corpus prove together."""
+    if proof.headline is None:
         return proof
     alone = proof.beside.get(ALONE, proof.headline)
-    listed = (*ledger.entries(), Entry("", "", alone)) if entries is None else entries
-    return Proof(proof.headline, proof.beside | {RELEASES: all_together(listed, alone)})
+    return Proof(proof.headline, proof.beside | {RELEASES: all_together(entries, alone)})
 
 
 def start(config: TrainConfig, out: Path, *, observe: Observer, randomness: Randomness | None = None) -> Result:
@@ -254,8 +257,12 @@ def _create(out: Path, ready: _Ready, proof: Proof, ancestry: Ancestry) -> Proof
     RunDirectory.create(out)
     course = ready.course
     alone = proof.beside.get(ALONE, proof.headline)
+    lineage = ancestry.followed_by(out.name, alone, ready.corpus)
     if (ledger := _corpus_ledger(ready.config)) is not None:  # before anything that it pays for exists
-        proof = _with_releases(proof, ledger, ledger.enter(out.name, alone))
+        for one in () if alone is None else ledger.unlisted(ancestry.overlapping(alone.unit)):
+            ledger.enter(one.run, one.guarantee, training=one.training)
+        entries = ledger.enter(out.name, alone, training=lineage.runs[-1].identity)
+        proof = _with_releases(proof, entries)
     with staged(out) as staging:
         run = RunDirectory.create(staging)
         run.start(
@@ -273,7 +280,7 @@ def _create(out: Path, ready: _Ready, proof: Proof, ancestry: Ancestry) -> Proof
             "guarantees": {name: each.to_json() for name, each in proof.beside.items()},
         }
         write_document(staging / TRAINING, document)
-        ancestry.followed_by(out.name, alone, ready.corpus).write(staging)
+        lineage.write(staging)
         budget = proof.budget(course.charged_steps)
         if budget is not None:
             Certificate(budget.guarantee).write(staging)
