@@ -36,7 +36,7 @@ from reticent.prediction.predictor import Exhausted, Predictor
 from reticent.runs.ancestry import ANCESTRY, Ancestry, ancestry_of, answers_together
 from reticent.runs.corpus_ledger import CorpusLedger
 from reticent.runs.directory import RunDirectory
-from reticent.runs.ensemble.manifest import Manifest
+from reticent.runs.ensemble.manifest import MANIFEST, Manifest
 from reticent.runs.ledger_place import LedgerPlace
 
 SCHEMA_VERSION: Final = 1
@@ -173,10 +173,10 @@ def with_base(run: Path, setup: Setup) -> Setup:
 
 
 def _base_of(run: Path) -> Ancestry:
-    """The trainings behind the base; of a version that kept none, whose text cannot be compared any more."""
+    """The trainings behind the base; where none were kept, those that are found now, their text not compared."""
     if (run / ANCESTRY).is_file():
         return Ancestry.read(run).before_last
-    return ancestry_of(Manifest.read(run).base)
+    return ancestry_of(Manifest.read(run).base) if (run / MANIFEST).is_file() else Ancestry("the base model")
 
 
 def _loaded(run: Path) -> Ensemble:
