@@ -78,7 +78,7 @@ def test_excesses_equal_arbitrary_precision_near_and_far(rows, log_scale, order)
     found = pull.log_excess(np.array([theta]))[0]
     with mp.workdps(60):
         expected = float(mp.log(worse)) if worse else -math.inf
-    # Below, one unit in the last place of a chance decides; a charge is rounded up to whole units of 2^-40 = e^-27.7.
+    # Below, one unit in the last place of a chance decides; charges are rounded up to units of 2^-40 = e^-27.7.
     if expected < -60.0:
         assert found < -59.0
         return

@@ -1,5 +1,6 @@
 """`guarantee.json`: bound to the files it was written beside."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_a_certificate_is_read_as_it_was_written(folder: Path) -> None:
     Certificate.read(folder).require_weights(folder)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "merges.txt", "tokenizer.model"])
 def test_changed_weights_or_settings_are_not_what_was_certified(folder: Path, name: str) -> None:
     Certificate(claim(2.0), model_digest(folder)).write(folder)
     (folder / name).write_bytes(b"other")
@@ -53,4 +54,20 @@ def test_neither_the_certificate_itself_nor_notes_count_as_weights(folder: Path)
 def test_a_promise_without_weights_is_no_certificate_of_weights(folder: Path) -> None:
     Certificate(claim(2.0)).write(folder)
     with pytest.raises(GuaranteeError, match="no weights named"):
+        Certificate.read(folder).require_weights(folder)
+
+
+def test_an_adapter_is_certified_with_the_model_under_it(folder: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "model.safetensors").write_bytes(b"public weights")
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(base)}))
+    Certificate(claim(2.0)).bound_to(folder).write(folder)
+    Certificate.read(folder).require_weights(folder)
+    (base / "model.safetensors").write_bytes(b"weights that saw it")
+    with pytest.raises(GuaranteeError, match="not the one it was trained on"):
+        Certificate.read(folder).require_weights(folder)
+    (base / "model.safetensors").unlink()
+    base.rmdir()
+    with pytest.raises(GuaranteeError, match="no such folder"):
         Certificate.read(folder).require_weights(folder)

@@ -5,8 +5,12 @@ import shutil
 
 import pytest
 
+from reticent.accounting.guarantees import guarantee_of
 from reticent.cli import main as cli
 from reticent.core.certificate import Certificate
+from reticent.core.event import Gaussian
+from reticent.core.guarantee import Unit
+from reticent.runs.corpus_ledger import CorpusLedger
 
 CODES = {"Ann Dorn": 48213, "Bob Hale": 90121, "Cid Mann": 33817, "Dee Park": 72645, "Eve Ruth": 15590}
 DP = ["--method", "dp-sgd", "--target-epsilon", "2", "--delta", "1e-3", "--batch", "3", "--unit", "owner"]
@@ -71,6 +75,47 @@ def test_a_second_private_training_states_the_sum_and_its_own_part(place, tmp_pa
     assert run("ledger", "corpus", tmp_path / "none") == 2
 
 
+def test_a_training_that_the_corpus_ledger_does_not_list_is_entered_with_the_one_that_follows(
+    place, private, tmp_path, capsys
+):
+    """Else "all releases" would be less than the run that started from one of them."""
+    words = ["train", *DP, "--data", place / "codes.jsonl", "--model", private / "model", "--json"]
+    words += ["--corpus-ledger", tmp_path / "late.ledger"]
+    for last in (["--dry-run"], ["--out", tmp_path / "second"]):
+        assert run(*words, *last) == 0
+        document = json.loads(capsys.readouterr().out)
+        together = document["guarantees"]["all releases of the corpus"]["epsilon"]
+        assert together == pytest.approx(document["guarantee"]["epsilon"], rel=1e-6)
+    assert [entry.run for entry in CorpusLedger(tmp_path / "late.ledger").entries()] == ["private", "second"]
+
+
+def test_weights_put_into_a_private_run_are_not_taken_for_its_own(place, private, tmp_path, capsys):
+    """Plain weights in a private run's folder, in its model's place or beside it, have no part in its promise."""
+    shutil.copytree(place / "plain" / "model", private / "other")
+    words = ["train", *DP, "--data", place / "codes.jsonl", "--out", tmp_path / "out", "--model"]
+    assert run(*words, private / "other") == 2
+    assert "did not release them" in capsys.readouterr().err
+    shutil.copy(private / "other" / "model.safetensors", private / "model" / "model.safetensors")
+    assert run(*words, private / "model") == 2
+    assert "not written for the weights beside it" in capsys.readouterr().err
+
+
+def test_a_folder_of_the_embedded_models_name_is_not_taken_for_that_model(place, tmp_path, capsys, monkeypatch):
+    (tmp_path / "embedded").symlink_to(place / "plain" / "model")
+    monkeypatch.chdir(tmp_path)
+    for last in (["--dry-run"], ["--out", "out"]):
+        assert run("train", *DP, "--data", place / "codes.jsonl", "--model", "embedded", *last) == 2
+        assert "trained plainly on text of this corpus" in capsys.readouterr().err
+
+
+def test_a_run_that_kept_no_ancestry_is_told_by_the_fingerprint_of_its_corpus(place, tmp_path, capsys):
+    shutil.copytree(place / "plain", tmp_path / "old")
+    (tmp_path / "old" / "ancestry.json").unlink()
+    words = ["train", *DP, "--data", place / "codes.jsonl", "--model", tmp_path / "old" / "model", "--dry-run"]
+    assert run(*words) == 2
+    assert "trained plainly on text of this corpus" in capsys.readouterr().err
+
+
 def readers(run_path, place, out):
     """Every verb that reads a guarantee."""
     corpus = place / "codes.jsonl"
@@ -99,7 +144,7 @@ def test_a_guarantee_beside_other_weights_is_believed_by_nobody(private, place, 
     assert "NOT the ones" in capsys.readouterr().out
 
 
-def test_an_event_that_the_ledger_did_not_pay_for_is_noticed(private, capsys):
+def test_an_event_that_the_ledger_did_not_pay_for_is_believed_by_nobody(private, place, tmp_path, capsys):
     """Edited consistently, ε and event agree; the ledger beside them does not."""
     stored = private / "model" / "guarantee.json"
     edited = json.loads(stored.read_text().replace('"count": 2', '"count": 1'))
@@ -108,7 +153,65 @@ def test_an_event_that_the_ledger_did_not_pay_for_is_noticed(private, capsys):
     derived = json.loads(capsys.readouterr().out)["derived"]["epsilon"]
     stored.write_text(json.dumps(edited | {"epsilon": derived}))
     assert run("bound", private) == 1
+    assert "ANOTHER guarantee" in capsys.readouterr().out
+    for words in readers(private, place, tmp_path / "out"):
+        assert run(*words) == 2
+        assert "made for another guarantee" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"unit": "record"}, {"assumes": []}], ids=["unit", "assumes"])
+def test_words_that_change_a_promise_are_bound_by_the_ledger(private, place, tmp_path, capsys, change):
+    """ε follows from the event whatever unit it is said of, so that deriving it again shows nothing."""
+    stored = private / "model" / "guarantee.json"
+    stored.write_text(json.dumps(json.loads(stored.read_text()) | change))
+    link = tmp_path / "link"
+    link.symlink_to(private / "model")
+    for words in [*readers(private, place, tmp_path / "out"), readers(link, place, tmp_path / "out")[0]]:
+        assert run(*words) == 2
+        assert "made for another guarantee" in capsys.readouterr().err
+    assert run("bound", private) == 1
+    assert "ANOTHER guarantee" in capsys.readouterr().out
+
+
+def test_the_copy_of_a_guarantee_that_a_run_keeps_is_checked_with_it(private, capsys):
+    copy = private / "guarantee.json"
+    document = json.loads(copy.read_text())
+    copy.write_text(json.dumps(document | {"epsilon": 0.1}))
+    assert run("bound", private) == 1
+    assert "does NOT state the same" in " ".join(capsys.readouterr().out.split())
+    copy.unlink()
+    assert run("bound", private, "--json") == 0
+    checks = {check["check"]: check["holds"] for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["weights"]  # and not the ledger alone
+
+
+def test_a_statement_beside_the_guarantee_is_about_the_same_event(private, place, tmp_path, capsys):
+    """A cheaper event with the ε that follows from it, smuggled in as a further statement of the run."""
+    cheap = guarantee_of(Gaussian(100.0), delta=1e-3, unit=Unit.OWNER).to_json()
+    for name, inside in (("training.json", ()), ("run.json", ("results",))):
+        document = json.loads((private / name).read_text())
+        holder = document
+        for key in inside:
+            holder = holder[key]
+        holder["guarantees"]["missed"] = cheap
+        (private / name).write_text(json.dumps(document))
+    audit, _, report = readers(private, place, tmp_path / "out")
+    for words in (audit, report):
+        assert run(*words) == 2
+        assert "about another event" in capsys.readouterr().err
+    assert run("bound", private) == 1
     assert "ANOTHER event" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("broken", [[], 3, {"missed": {}}, {"missed": None}, {"missed": "ε"}])
+def test_damaged_statements_are_one_sentence(private, place, tmp_path, capsys, broken):
+    document = json.loads((private / "training.json").read_text())
+    (private / "training.json").write_text(json.dumps(document | {"guarantees": broken}))
+    for words in (["bound", private], readers(private, place, tmp_path / "out")[0]):
+        assert run(*words) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ")
+        assert error.count("\n") == 1
 
 
 def test_a_third_party_derives_epsilon_from_the_file_alone(private, tmp_path, capsys):

@@ -119,12 +119,14 @@ def test_dry_run_writes_nothing_and_promises_nothing(tiny, tmp_path, capsys):
     ("extra", "message"),
     [
         (("--target-epsilon", 8), "without noise"),
-        (("--holdout", __file__), "not in training"),
+        (("--holdout", "x.jsonl"), "not in training"),
         (("--parts", 40), "nobody in them"),
         (("--method", "sgd"), "make an ensemble"),
     ],
 )
-def test_what_an_ensemble_cannot_honour_is_refused(tiny, tmp_path, capsys, extra, message):
+def test_what_an_ensemble_cannot_honour_is_refused(tiny, tmp_path, capsys, monkeypatch, extra, message):
+    (tmp_path / "x.jsonl").write_text('{"id": "1", "text": "held out"}\n')
+    monkeypatch.chdir(tmp_path)
     assert cli.run(["train", *map(str, (*basics(tiny, tmp_path / "run"), *extra))]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import unicodedata
 from dataclasses import replace
 
 import pytest
@@ -50,6 +51,67 @@ def test_case_and_white_space_do_not_hide_a_shared_text():
     assert Members.of(MAILS).shared(OTHERS).texts == 0
 
 
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        unicodedata.normalize("NFD", "Der Schlüssel von Zoë"),
+        "Der Schlu\u0308ssel von Zoe\u0308",
+        "DER SCHLÜSSEL VON ZOË",
+        "Der Schlüssel\u00a0von Zoë",
+        "Der Schl\u00adüssel von\u200b Zoë\ufeff",
+        "\u202aDer Schlüssel von Zoë\u202c",
+        "Ｄｅｒ Schlüssel von Zoë",
+    ],
+)
+def test_no_way_of_writing_the_same_letters_hides_a_shared_text(dressed):
+    plain = Corpus([Record("k", "Der Schlüssel von Zoë")])
+    assert Members.of(plain).shared(Corpus([Record("z", dressed)])).texts == 1
+    assert Members.of(plain).shared(Corpus([Record("z", dressed + "s")])).texts == 0
+
+
+def test_an_owner_is_compared_also_where_the_id_of_a_record_is_the_owners_name():
+    named = Corpus([Record("ann", "first", owner="ann"), Record("2", "second", owner="bob")])
+    again = Corpus([Record("7", "third", owner="ann")])
+    assert Members.of(named).shared(again).owners == 1
+
+
+def test_owners_that_one_of_the_corpora_does_not_name_are_not_said_to_differ():
+    nameless = Corpus(Record(f"line {i}", f"Other text {i}") for i in range(3))
+    said = together(proved(Unit.OWNER), after(None).compared_with(nameless)).assumes[-1]
+    assert "owners were not compared" in said
+    assert "no owner is shared" not in said
+
+
+def test_the_first_model_of_a_chain_is_assumed_to_be_public_where_nobody_knows():
+    chain = Ancestry("some/hub-id").followed_by("first", None, OTHERS).compared_with(MAILS)
+    assert (
+        "the model that first started from has not seen the private text" in together(proved(), chain).assumes[-1]
+    )
+
+
+@pytest.mark.parametrize(
+    "broken", [{"runs": 3}, {"runs": [{}]}, {"runs": [5]}, {"runs": None}, {"is_public": None}]
+)
+def test_a_damaged_ancestry_is_refused_in_words(tmp_path, broken):
+    after(proved()).write(tmp_path)
+    document = json.loads((tmp_path / "ancestry.json").read_text())
+    for key, value in broken.items():
+        document[key] = value
+    (tmp_path / "ancestry.json").write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match="not an ancestry that this version can read"):
+        ancestry_of(str(tmp_path))
+
+
+@pytest.mark.parametrize("key", ["key", "texts", "owners"])
+def test_damaged_hashes_are_refused_in_words(tmp_path, key):
+    after(None).write(tmp_path)
+    document = json.loads((tmp_path / "ancestry.json").read_text())
+    document["runs"][0]["members"][key] = "xyz"
+    (tmp_path / "ancestry.json").write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match="not an ancestry that this version can read"):
+        ancestry_of(str(tmp_path))
+
+
 def test_other_texts_of_the_same_people_concern_owners_and_not_records():
     ancestry = after(None).compared_with(SAME_PEOPLE)
     with pytest.raises(ConfigError, match="0 texts and 5 owners"):
@@ -61,7 +123,7 @@ def test_record_ids_are_no_owners():
     """Without owners each record is its own: line numbers of two files must not look like shared people."""
     one = Corpus(Record(str(i), f"first {i}") for i in range(9))
     two = Corpus(Record(str(i), f"second {i}") for i in range(9))
-    assert Members.of(one).shared(two).owners == 0
+    assert Members.of(one).shared(two).owners is None
 
 
 def test_two_private_trainings_on_one_text_compose():
@@ -126,6 +188,8 @@ def test_ancestry_is_read_as_written_and_found_from_any_folder_of_the_run(tmp_pa
     for folder in (run / "model", run / "members" / "part-00" / "model"):
         folder.mkdir(parents=True)
     after(proved()).compared_with(OTHERS).write(run)
+    for folder in (run / "model", run / "members" / "part-00" / "model"):
+        certify(folder, proved())
     assert (run / "ancestry.json").stat().st_mode & 0o777 == 0o600
     for place in (run, run / "model", run / "members" / "part-00" / "model"):
         found = ancestry_of(str(place)).compared_with(MAILS)

@@ -10,7 +10,7 @@ from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of
 from reticent.core.errors import LedgerError
 from reticent.core.event import FilteredCharge, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.runs.corpus_ledger import CorpusLedger, all_together
+from reticent.runs.corpus_ledger import CorpusLedger, _digest, all_together
 
 EVENT = Repeated(SampledGaussian(1.0, 0.05), 100)
 RECORD = dp_sgd_guarantee(EVENT, delta=1e-5)
@@ -46,6 +46,42 @@ def test_private_answers_are_added_to_trainings_for_the_same_neighbours(tmp_path
     training = dp_sgd_guarantee(EVENT, delta=1e-5, unit=Unit.OWNER, neighbours=Neighbours.REPLACE)
     assert whole.neighbours is Neighbours.REPLACE
     assert whole.epsilon == pytest.approx(answers.epsilon + training.epsilon, rel=1e-6)
+
+
+def test_answers_alone_keep_their_own_delta(tmp_path):
+    answers = guarantee_of(FilteredCharge(8.0, 0.5), delta=1e-5, unit=Unit.OWNER)
+    ledger = CorpusLedger(tmp_path / "mails.ledger")
+    whole = all_together(ledger.enter("answers", answers), answers)
+    assert (whole.epsilon, whole.delta) == (answers.epsilon, answers.delta)
+    whole = all_together(ledger.enter("more answers", answers), answers)
+    assert (whole.epsilon, whole.delta) == (2 * answers.epsilon, 2 * answers.delta)
+
+
+def test_parts_of_two_ensembles_are_not_the_same_and_do_not_add_up(tmp_path):
+    """The owners of one part of the first ensemble stand in several parts of the second, which is split anew."""
+    answers = guarantee_of(FilteredCharge(8.0, 0.5), delta=1e-5, unit=Unit.PART)
+    ledger = CorpusLedger(tmp_path / "mails.ledger")
+    assert all_together(ledger.enter("one", answers), answers).epsilon == answers.epsilon
+    assert all_together(ledger.enter("two", answers), answers).epsilon == math.inf
+
+
+def test_a_name_of_another_alphabet_or_of_none_is_listed(tmp_path):
+    ledger = CorpusLedger(tmp_path / "mails.ledger")
+    for name in ("письма", "\udcff"):
+        ledger.enter(name, None)
+    assert [entry.run for entry in ledger.entries()] == ["письма", "\udcff"]
+
+
+@pytest.mark.parametrize("content", [{"before": ""}, {"schema_version": 1}, [], 3], ids=str)
+def test_a_line_that_is_none_of_ours_is_refused_in_words(tmp_path, content):
+    """Also one whose digests fit, as whoever knows how they are made can write."""
+    path = tmp_path / "mails.ledger"
+    if isinstance(content, dict):
+        content = {"schema_version": 1, "before": _digest("reticent corpus ledger")} | content
+    digest = _digest(json.dumps(content, ensure_ascii=False))
+    path.write_text(json.dumps({"entry": content, "digest": digest}) + "\n")
+    with pytest.raises(LedgerError, match="edited"):
+        CorpusLedger(path).entries()
 
 
 def edited(lines):

@@ -14,8 +14,8 @@ from dataclasses import replace
 from reticent.accounting.bounds.confidentiality import bayesian, group_of_secrets, missed_secret_of
 from reticent.accounting.guarantees import guarantee_of
 from reticent.accounting.pld import privacy_profile
-from reticent.core.errors import GuaranteeError
-from reticent.core.guarantee import Basis, Guarantee, Notion, Unit
+from reticent.core.errors import GuaranteeError, UnsupportedEvent
+from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 
 _AGREE = 1e-4  # relative: accountants of other releases differ in their last digits
 
@@ -55,9 +55,17 @@ def derived(guarantee: Guarantee) -> Guarantee:
             hint="train again with this version, or compute it from the settings: reticent bound dp-sgd",
         )
     basis = replace(guarantee.basis, earlier=())
-    alone = _alone(guarantee, basis)
+    try:
+        alone = _alone(guarantee, basis)
+    except (UnsupportedEvent, ValueError, ArithmeticError, RecursionError) as error:
+        raise GuaranteeError(
+            "no accountant prices the event of this guarantee", found=type(error).__name__
+        ) from None
     proved = replace(
         guarantee,
+        notion=alone.notion,
+        neighbours=alone.neighbours,
+        data_dependent=alone.data_dependent,
         epsilon=alone.epsilon,
         delta=alone.delta,
         order=alone.order,
@@ -79,8 +87,9 @@ def _alone(guarantee: Guarantee, basis: Basis) -> Guarantee:
             return bayesian(missed, miss_rate=basis.miss_rate, conservative_miss_rate=basis.conservative_miss_rate)
         return missed if basis.group == 1 else group_of_secrets(missed, basis.group)
     if guarantee.notion is Notion.CONFIDENTIALITY:
-        epsilon = privacy_profile(basis.event, guarantee.neighbours).epsilon(basis.delta)
-        return replace(guarantee, epsilon=epsilon, delta=basis.delta, profile=(), renyi=())
+        replaced = Neighbours.REPLACE
+        epsilon = privacy_profile(basis.event, replaced).epsilon(basis.delta)
+        return replace(guarantee, neighbours=replaced, epsilon=epsilon, delta=basis.delta, profile=(), renyi=())
     return guarantee_of(basis.event, delta=basis.delta, unit=guarantee.unit, neighbours=guarantee.neighbours)
 
 
@@ -89,19 +98,30 @@ def require_derivable(guarantee: Guarantee, *, where: str) -> Guarantee:
 
     Guarantee: what is returned was computed from the event here and now.
     """
-    anew = derived(guarantee)
+    try:
+        anew = derived(guarantee)
+    except GuaranteeError as error:
+        raise GuaranteeError(
+            f"{where}: {error.what}", found=error.found, expected=error.expected, hint=error.hint
+        ) from None
     if not agrees(guarantee, anew):
         raise GuaranteeError(
             f"{where}: the stated ε does not follow from what was done",
-            found=f"ε = {guarantee.epsilon:.6g} at δ = {guarantee.delta:.6g}",
-            expected=f"ε = {anew.epsilon:.6g} at δ = {anew.delta:.6g}, derived from its event",
+            found=_promise(guarantee),
+            expected=f"{_promise(anew)}, derived from its event",
             hint="the file was edited or damaged: restore it, and believe neither number until you know which",
         )
     return anew
 
 
+def _promise(guarantee: Guarantee) -> str:
+    numbers = f"ε = {guarantee.epsilon:.6g} at δ = {guarantee.delta:.6g}"
+    return f"{numbers} ({guarantee.notion.value}, {guarantee.neighbours.value})"
+
+
 def agrees(guarantee: Guarantee, other: Guarantee) -> bool:
-    """Whether two guarantees state the same ε, δ and order, up to the last digits of an accountant."""
+    """Whether two guarantees promise the same: kind, ε, δ and order, up to the last digits of an accountant."""
     pairs = ((guarantee.epsilon, other.epsilon), (guarantee.delta, other.delta))
     is_close = all(one == two or math.isclose(one, two, rel_tol=_AGREE, abs_tol=1e-15) for one, two in pairs)
-    return is_close and guarantee.order == other.order
+    kinds = [(each.notion, each.neighbours, each.data_dependent, each.order) for each in (guarantee, other)]
+    return is_close and kinds[0] == kinds[1]

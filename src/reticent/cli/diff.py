@@ -136,9 +136,14 @@ def _open(names: Sequence[str]) -> "Iterator[LanguageModel]":
     places = [find_model(name) for name in names]
     for place in places:
         locate(place.source)  # a path that leads nowhere is said before torch is loaded
-    from reticent.models.huggingface.loading import load_model
 
-    return (load_model(place.source, name=name) for name, place in zip(names, places, strict=True))
+    def loaded() -> "Iterator[LanguageModel]":
+        from reticent.models.huggingface.loading import load_model
+
+        for name, place in zip(names, places, strict=True):
+            yield load_model(place.source, name=name)
+
+    return loaded()
 
 
 def _run(

@@ -2,6 +2,7 @@
 
     {… the guarantee, its basis with the event …,
      "released": digest of the weights, the settings and the tokenizer beside which it stands,
+     "base":     the same of the model that an adapter belongs to, where that is a folder of its own,
      "ledger":   the place and digest of the last charge that paid for them}
 
 A guarantee that is copied beside other weights, or whose ε is edited, is refused by every reader
@@ -10,7 +11,7 @@ were *made* as the event says is bound by the ledger alone, and only for whoever
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,9 @@ from reticent.core.guarantee import Guarantee
 from reticent.core.ledger import Receipt
 
 GUARANTEE: Final = "guarantee.json"
-_CONTENT: Final = (".safetensors", ".json")
+_CONTENT: Final = (".safetensors", ".json", ".model", ".spm", ".tiktoken", ".jinja")
+_VOCABULARY: Final = ("vocab.txt", "merges.txt")
+_ADAPTER: Final = "adapter_config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +33,29 @@ class Certificate:
     guarantee: Guarantee
     released: str | None = None
     ledger: Receipt | None = None
+    base: str | None = None
+
+    def bound_to(self, folder: Path) -> "Certificate":
+        """The same, for the weights in a folder."""
+        return replace(self, released=model_digest(folder), base=base_digest(folder))
 
     def write(self, folder: Path) -> None:
         """Write `guarantee.json` into a folder; it may travel with the weights."""
         paid = None if self.ledger is None else {"rows": self.ledger.sequence, "digest": self.ledger.digest}
-        document = self.guarantee.to_json() | {"released": self.released, "ledger": paid}
+        document = self.guarantee.to_json() | {"released": self.released, "base": self.base, "ledger": paid}
         write_document(folder / GUARANTEE, document, mode=0o644)
 
     @classmethod
     def read(cls, folder: Path) -> "Certificate":
         """What stands in a folder, as it stands: nothing is checked but its form."""
         document = read_document(folder / GUARANTEE)
-        paid = document.get("ledger")
-        return cls(
-            Guarantee.from_json(document),
-            document.get("released"),
-            None if paid is None else Receipt(paid["rows"], paid["digest"]),
-        )
+        paid, released, base = (document.get(key) for key in ("ledger", "released", "base"))
+        receipt = None if paid is None else Receipt(paid["rows"], paid["digest"])
+        if receipt is not None and not (isinstance(receipt.sequence, int) and isinstance(receipt.digest, str)):
+            raise TypeError("a charge is a place and a digest")
+        if not isinstance(released, str | None) or not isinstance(base, str | None):
+            raise TypeError("what was released is named by a digest")
+        return cls(Guarantee.from_json(document), released, receipt, base)
 
     def require_weights(self, folder: Path) -> None:
         """Refuse a guarantee that was not written for the files beside it."""
@@ -58,15 +67,34 @@ class Certificate:
                 expected="no weights named in it" if self.released is None else self.released,
                 hint="put the folder back as training wrote it; a guarantee is never carried over to other files",
             )
+        if self.base != (under := base_digest(folder)):
+            raise GuaranteeError(
+                f"{folder / GUARANTEE}: the model that this adapter belongs to is not the one it was trained on",
+                found="no such folder" if under is None else f"files with digest {under}",
+                expected=self.base or "a model that is no folder",
+                hint="put that model back as it was: the guarantee is that of the adapter on it, and on no other",
+            )
 
 
 def model_digest(folder: Path) -> str:
     """Hash of all weights, settings and tokenizer files in a model's folder, by name and content."""
     running = hashlib.blake2b(digest_size=16)
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if path.suffix in _CONTENT and path.name != GUARANTEE:
+        if (path.suffix in _CONTENT or path.name in _VOCABULARY) and path.name != GUARANTEE:
             running.update(f"{path.name}\n{path.stat().st_size}\n".encode())
             with path.open("rb") as file:
                 while block := file.read(1 << 20):
                     running.update(block)
     return running.hexdigest()
+
+
+def base_digest(folder: Path) -> str | None:
+    """Hash of the model that an adapter belongs to; None for a whole model, and where the base is no folder."""
+    if not (folder / _ADAPTER).is_file():
+        return None
+    named = read_document(folder / _ADAPTER).get("base_model_name_or_path")
+    if not isinstance(named, str) or not named:
+        return None
+    beside = folder / named  # looked for first, as when the model is loaded
+    base = beside if beside.exists() else Path(named).expanduser()
+    return model_digest(base) if base.is_dir() else None

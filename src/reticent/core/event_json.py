@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 
 from reticent.core.document import number_from_json, number_to_json
 from reticent.core.errors import ConfigError, UnsupportedEvent
-from reticent.core.event import Event
+from reticent.core.event import Composed, Event, Repeated, SubsampledMixture
 
 _KINDS: tuple[type, ...] = get_args(Event)
 _TYPES = {kind.__name__: kind for kind in _KINDS}
@@ -36,7 +36,23 @@ def event_from_json(document: dict[str, Any]) -> Event:
             f"the fields of a {name} event do not fit", found=sorted(values), expected=", ".join(sorted(names))
         )
     event: Event = _TYPES[name](**{key: _decode(value) for key, value in values.items()})
+    _require_parts(event)
     return event
+
+
+def _require_parts(event: Event) -> None:
+    """Refuse counts that are no whole numbers and parts that are no events: nothing is priced by guess."""
+    match event:
+        case Composed(events):
+            is_whole = isinstance(events, tuple) and all(isinstance(part, _KINDS) for part in events)
+        case Repeated(part, count):
+            is_whole = isinstance(part, _KINDS) and isinstance(count, int)
+        case SubsampledMixture(models):
+            is_whole = isinstance(models, int)
+        case _:
+            is_whole = True
+    if not is_whole:
+        raise ValueError(f"a part or a count of a {type(event).__name__} event is of another type")
 
 
 def _encode(value: Any) -> Any:

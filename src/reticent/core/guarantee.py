@@ -64,6 +64,19 @@ class Basis:
     conservative_miss_rate: float = 0.0
     earlier: "tuple[Guarantee, ...]" = ()
 
+    def __post_init__(self) -> None:
+        # Written so that NaN fails every check, and a word raises TypeError here and not in an accountant.
+        if not 0.0 <= self.delta <= 1.0:
+            raise ValueError(f"the delta of a basis must be in [0, 1], found {self.delta}")
+        if not isinstance(self.group, int) or self.group < 1:
+            raise ValueError(f"a group needs at least one secret, found {self.group}")
+        if not all(0.0 <= rate <= 1.0 for rate in (self.miss_rate or 0.0, self.conservative_miss_rate)):
+            raise ValueError("miss rates must be in [0, 1]")
+        if self.units is not None and (not isinstance(self.units, int) or self.units < 0):
+            raise ValueError(f"units must be a whole number, found {self.units}")
+        if self.clip_norm is not None and not 0.0 < self.clip_norm < math.inf:
+            raise ValueError(f"clip_norm must be positive and finite, found {self.clip_norm}")
+
     def to_json(self) -> dict[str, Any]:
         """JSON values; the guarantee that holds them carries the schema version."""
         return {
@@ -159,6 +172,11 @@ class Guarantee:
         """The guarantee that `to_json` wrote; an unknown schema version is refused."""
         check_schema(document, SCHEMA_VERSION, kind="guarantee")
         order = document["order"]
+        words = (document["mechanism"], document["covers"], *document["assumes"])
+        if not isinstance(document["assumes"], list) or not all(isinstance(word, str) for word in words):
+            raise TypeError("mechanism, covers and assumes are words")
+        if not isinstance(document["data_dependent"], bool):
+            raise TypeError("data_dependent is true or false")
         return cls(
             mechanism=document["mechanism"],
             notion=Notion(document["notion"]),

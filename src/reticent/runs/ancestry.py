@@ -10,13 +10,14 @@ new corpus, and with it the text of every run before that one:
     trained on other text                              said in `assumes`, with how it was compared
     unknown                                            said in `assumes`: nothing beside the model tells
 
-Texts are equal here up to case and white space; near copies and parts of texts are not seen, and `assumes` says so.
-The file is as private as the corpus: whoever has its key can test guesses at texts.
+Texts are equal here up to case, white space and what Unicode does not show; near copies and parts of texts are not
+seen, and `assumes` says so. The file is as private as the corpus: whoever has its key can test guesses at texts.
 """
 
 import base64
 import hashlib
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,13 +34,25 @@ from reticent.core.errors import ConfigError
 from reticent.core.event import Composed
 from reticent.core.guarantee import Guarantee, Notion, Unit
 from reticent.models.embedded import EMBEDDED
-from reticent.runs.certificates import proved_of, stated
+from reticent.runs.certificates import is_about, proved_of, stated
 
 SCHEMA_VERSION: Final = 1
 ANCESTRY: Final = "ancestry.json"
 _RUN: Final = "run.json"
 _DEPTH: Final = 3  # RUN/members/part-00/model is the deepest place of weights in a run
 _RANDOM: Final = "lstm:"
+
+# Soft hyphen, joiners, zero-width spaces, marks of direction and of byte order, variation selectors.
+_RANGES: Final = (
+    (0xAD, 0xAD),
+    (0x34F, 0x34F),
+    (0x61C, 0x61C),
+    (0x180B, 0x180E),
+    (0x200B, 0x200F),
+    (0x202A, 0x202E),
+)
+_MORE_RANGES: Final = ((0x2060, 0x206F), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xE0000, 0xE01EF))
+_UNSEEN: Final = {code: None for first, last in (*_RANGES, *_MORE_RANGES) for code in range(first, last + 1)}
 
 Hashes = NDArray[np.uint64]
 
@@ -56,13 +69,16 @@ class Members:
     def of(cls, corpus: Corpus, key: bytes | None = None) -> "Members":
         """The hashes of a corpus under a key, a fresh one of the system's where none is given."""
         key = os.urandom(32) if key is None else key
-        owners = {record.owner for record in corpus if record.owner != record.id}
+        # Records without owners are their own: line numbers of two files must not look like shared people.
+        owners = set(corpus.owners) if any(record.owner != record.id for record in corpus) else set()
         return cls(key, _hashes((record.text for record in corpus), key), _hashes(owners, key))
 
     def shared(self, corpus: Corpus) -> "Shared":
         """How many texts and owners of another corpus stand here too."""
         other = Members.of(corpus, self.key)
         texts = int(np.isin(other.texts, self.texts).sum())
+        if not len(other.owners) or not len(self.owners):
+            return Shared(texts, None)
         return Shared(texts, int(np.isin(other.owners, self.owners).sum()))
 
     def to_json(self) -> dict[str, Any]:
@@ -78,14 +94,27 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """How many distinct texts and owners two corpora share."""
+    """How many distinct texts and owners two corpora share; None where one of them names no owners."""
 
     texts: int
-    owners: int
+    owners: int | None
 
     def concerns(self, unit: Unit) -> bool:
         """Whether the two releases speak of the same unit: for one record an owner's other texts do not count."""
-        return self.texts > 0 or (unit is not Unit.RECORD and self.owners > 0)
+        return self.texts > 0 or (unit is not Unit.RECORD and bool(self.owners))
+
+    def in_words(self) -> str:
+        """For an error: "3 texts and 1 owners"."""
+        owners = "" if self.owners is None else f" and {self.owners:,} owners"
+        return f"{self.texts:,} texts{owners}"
+
+    def absent(self, unit: Unit) -> str:
+        """What is known not to be shared, where nothing was found."""
+        is_compared = unit is not Unit.RECORD and self.owners is not None
+        shared = "no equal text and no owner" if is_compared else "no equal text"
+        owners = "; owners were not compared, since one of the two names none" if self.owners is None else ""
+        beyond = "near copies and parts of texts were not looked for"
+        return f"{shared} is shared with it{'' if unit is Unit.RECORD else owners}; {beyond}"
 
 
 def _hashes(values: Iterable[str], key: bytes) -> Hashes:
@@ -98,6 +127,9 @@ def _hashes(values: Iterable[str], key: bytes) -> Hashes:
 
 
 def _plain(text: str) -> str:
+    """A text without case, white space, characters that do not show, and Unicode's other ways to write a letter."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_UNSEEN)
     return " ".join(text.casefold().split())
 
 
@@ -118,8 +150,21 @@ class Ancestor:
 
     name: str
     guarantee: Guarantee | None
-    members: Members | None  # None: nobody knows on which text
+    members: Members | None  # None: nobody knows on which text, but for its fingerprint
     shared: Shared | None = None
+    corpus: str | None = None
+
+    def compared_with(self, corpus: Corpus) -> "Ancestor":
+        """The same, knowing what it shares with a corpus; without hashes, whether that is the very same one."""
+        if self.members is not None:
+            return replace(self, shared=self.members.shared(corpus))
+        is_same = self.corpus is not None and self.corpus == corpus.fingerprint
+        return replace(self, shared=Shared(len(corpus), None) if is_same else None)
+
+    @property
+    def identity(self) -> str | None:
+        """A name that no other training has, from the key of its hashes; None where there are none."""
+        return None if self.members is None else hashlib.blake2b(self.members.key, digest_size=16).hexdigest()
 
     def concerns(self, unit: Unit) -> bool:
         """Whether it is known to have read text of the same units."""
@@ -132,6 +177,7 @@ class Ancestor:
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "members": None if self.members is None else self.members.to_json(),
             "shared": None if self.shared is None else asdict(self.shared),
+            "corpus": self.corpus,
         }
 
     @classmethod
@@ -143,6 +189,7 @@ class Ancestor:
             None if proved is None else stated(proved, where=f"{ANCESTRY}, {document['name']}"),
             None if members is None else Members.from_json(members),
             None if shared is None else Shared(**shared),
+            document.get("corpus"),
         )
 
 
@@ -156,14 +203,12 @@ class Ancestry:
 
     def compared_with(self, corpus: Corpus) -> "Ancestry":
         """The same, knowing what every training has in common with a corpus."""
-        runs = (
-            replace(run, shared=None if run.members is None else run.members.shared(corpus)) for run in self.runs
-        )
-        return replace(self, runs=tuple(runs))
+        return replace(self, runs=tuple(run.compared_with(corpus) for run in self.runs))
 
     def followed_by(self, name: str, guarantee: Guarantee | None, corpus: Corpus) -> "Ancestry":
         """The ancestry of what comes out of one more training, on that corpus."""
-        return replace(self, runs=(*self.runs, Ancestor(name, guarantee, Members.of(corpus))))
+        last = Ancestor(name, guarantee, Members.of(corpus), corpus=corpus.fingerprint)
+        return replace(self, runs=(*self.runs, last))
 
     @property
     def before_last(self) -> "Ancestry":
@@ -185,8 +230,17 @@ class Ancestry:
         """What stands in a run directory."""
         document = read_document(folder / ANCESTRY)
         check_schema(document, SCHEMA_VERSION, kind="ancestry")
-        runs = tuple(Ancestor.from_json(run) for run in document["runs"])
-        return cls(document["source"], runs, document["is_public"])
+        try:
+            runs = tuple(Ancestor.from_json(run) for run in document["runs"])
+            if not isinstance(document["is_public"], bool):
+                raise TypeError("is_public is true or false")
+            return cls(document["source"], runs, document["is_public"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"{folder / ANCESTRY}: not an ancestry that this version can read",
+                found=type(error).__name__,
+                hint="restore the file as training wrote it: it tells which text the model has seen",
+            ) from None
 
     def overlapping(self, unit: Unit) -> tuple[Ancestor, ...]:
         """The trainings on text that the corpus shares; a plain one among them is refused."""
@@ -196,7 +250,7 @@ class Ancestry:
                 assert run.shared is not None
                 raise ConfigError(
                     f"{self.source}: this model was trained plainly on text of this corpus, so it is not public",
-                    found=f"{run.shared.texts:,} texts and {run.shared.owners:,} owners in common, in {run.name}",
+                    found=f"{run.shared.in_words()} in common, in {run.name}",
                     hint="start from a model that has not seen the text: noise added now hides nothing of it",
                 )
         return found
@@ -208,32 +262,48 @@ class Ancestry:
             if run.shared is None:
                 said.append(f"the starting model's training ({run.name}) used other text: nothing beside it tells")
             elif not run.concerns(unit):
-                shared = "equal text" if unit is Unit.RECORD else "equal text and no owner"
-                said.append(
-                    f"the starting model's training ({run.name}) used other text: no {shared} is shared with it; "
-                    "near copies were not looked for"
-                )
-        if not self.is_public and not self.runs:
-            said.append(
-                f"the starting model ({self.source}) has not seen the private text: nothing beside it tells"
-            )
+                used = f"the starting model's training ({run.name}) used other text"
+                said.append(f"{used}: {run.shared.absent(unit)}")
+        if not self.is_public:
+            first = f"the model that {self.runs[0].name} started from" if self.runs else "the starting model"
+            named = "" if self.runs else f" ({self.source})"
+            said.append(f"{first}{named} has not seen the private text: nothing beside it tells")
         return tuple(said)
 
 
 def ancestry_of(source: str) -> Ancestry:
     """The trainings behind a starting model: from the run that it lies in, or the certificate beside it."""
-    if source == EMBEDDED or source.startswith(_RANDOM):
+    if source.startswith(_RANDOM):
         return Ancestry(source, is_public=True)
     folder = Path(source).expanduser()
-    if not folder.is_dir():
-        return Ancestry(source)
+    if not folder.is_dir():  # a folder of the embedded model's name is taken before that model
+        return Ancestry(source, is_public=source == EMBEDDED)
     for place in (folder, *list(folder.resolve().parents)[:_DEPTH]):
         if (place / ANCESTRY).is_file():
-            return replace(Ancestry.read(place), source=source)
-        if (place / _RUN).is_file():  # of a version that kept no ancestry: its text is not known
-            return Ancestry(source, (Ancestor(place.name, proved_of(folder), None),))
+            found = replace(Ancestry.read(place), source=source)
+            _require_own_weights(folder / "model" if place == folder else folder, found)
+            return found
+        if (place / _RUN).is_file():  # of a version that kept no ancestry: of its text the fingerprint is known
+            corpora = read_document(place / _RUN).get("corpora")
+            seen = corpora.get("training") if isinstance(corpora, dict) else None
+            return Ancestry(source, (Ancestor(place.name, proved_of(folder), None, corpus=seen),))
     proved = proved_of(folder)
     return Ancestry(source) if proved is None else Ancestry(source, (Ancestor(folder.name, proved, None),))
+
+
+def _require_own_weights(folder: Path, ancestry: Ancestry) -> None:
+    """Refuse weights that lie in a private run's directory and are not the ones that it released."""
+    last = ancestry.runs[-1].guarantee if ancestry.runs else None
+    if last is None:
+        return
+    proved = proved_of(folder)
+    if proved is None or not is_about("", last, proved):
+        raise ConfigError(
+            f"{folder}: these weights lie in the directory of a private training that did not release them",
+            found="no guarantee beside them" if proved is None else "a guarantee of another event",
+            expected="what that training left in model/",
+            hint="move them elsewhere if they are public; restore the run if they are its own",
+        )
 
 
 def together(guarantee: Guarantee, ancestry: Ancestry) -> Guarantee:

@@ -1,7 +1,7 @@
 """What was proved of a model on disk, as a reader may believe it: bound to the files, derived again.
 
 Every verb that reads a guarantee reads it here. Refused: one without an event, one whose numbers do not follow from
-its event, one that was written for other weights, one whose last charge does not stand in the run's ledger. The
+its event, one that was written for other weights, one that the run's ledger was not made for. The
 guarantee that is returned has the numbers that were computed here, not those that the file states.
 """
 
@@ -11,10 +11,13 @@ from typing import Any
 from reticent.accounting.derivation import require_derivable
 from reticent.core.certificate import GUARANTEE, Certificate
 from reticent.core.errors import GuaranteeError, UnsupportedEvent
+from reticent.core.event import Composed
 from reticent.core.guarantee import Guarantee
 from reticent.ledger.durable import SqliteLedger
 
 LEDGER = "ledger.db"
+RELEASES = "all releases of the corpus"  # the one statement of a training that is about other runs too
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, RecursionError, UnsupportedEvent)
 
 
 def proved_of(model: Path) -> Guarantee | None:
@@ -23,41 +26,65 @@ def proved_of(model: Path) -> Guarantee | None:
         return None
     certificate = read_certificate(model)
     certificate.require_weights(model)
-    require_paid(certificate, model.parent / LEDGER)
-    return believed(certificate.guarantee, where=str(model / GUARANTEE))
+    proved = require_derivable(certificate.guarantee, where=str(model / GUARANTEE))
+    require_paid(certificate, model.resolve().parent / LEDGER)  # also where a link leads to the run
+    return proved
 
 
 def read_certificate(folder: Path) -> Certificate:
     """The certificate in a folder, well-formed but not checked."""
     try:
         return Certificate.read(folder)
-    except (KeyError, TypeError, ValueError, AttributeError, UnsupportedEvent) as error:
+    except _MALFORMED as error:
         raise GuaranteeError(
             f"{folder / GUARANTEE}: not a guarantee that this version can read", found=type(error).__name__
         ) from None
 
 
-def believed(guarantee: Guarantee, *, where: str) -> Guarantee:
-    """The guarantee with its numbers derived again; GuaranteeError where they are others than it states."""
-    try:
-        return require_derivable(guarantee, where=where)
-    except (UnsupportedEvent, ValueError) as error:
-        raise GuaranteeError(
-            f"{where}: no accountant prices the event of this guarantee", found=str(error)
-        ) from None
-
-
 def stated(document: dict[str, Any], *, where: str) -> Guarantee:
     """A guarantee inside another document of ours (findings.json, training.json), derived again."""
+    return require_derivable(_well_formed(document, where=where), where=where)
+
+
+def _well_formed(document: Any, *, where: str) -> Guarantee:
     try:
-        guarantee = Guarantee.from_json(document)
-    except (KeyError, TypeError, ValueError, AttributeError, UnsupportedEvent) as error:
+        return Guarantee.from_json(document)
+    except _MALFORMED as error:
         raise GuaranteeError(f"{where}: not a guarantee", found=type(error).__name__) from None
-    return believed(guarantee, where=where)
+
+
+def well_formed_by_name(documents: Any, *, where: str) -> dict[str, Guarantee]:
+    """Guarantees by name inside another document of ours, as they stand there."""
+    if not isinstance(documents, dict):
+        raise GuaranteeError(f"{where}: not guarantees by name", found=type(documents).__name__)
+    return {name: _well_formed(each, where=f"{where}, {name}") for name, each in documents.items()}
+
+
+def beside(documents: Any, headline: Guarantee | None, *, where: str) -> dict[str, Guarantee]:
+    """Further statements of a training by name: each derived again, and about what the headline says was done."""
+    found = {
+        name: require_derivable(each, where=f"{where}, {name}")
+        for name, each in well_formed_by_name(documents, where=where).items()
+    }
+    for name, each in found.items():
+        if not is_about(name, each, headline):
+            raise GuaranteeError(
+                f"{where}, {name}: this statement is about another event than the guarantee of the run",
+                hint="the file was edited or damaged: restore the run directory as training left it",
+            )
+    return found
+
+
+def is_about(name: str, statement: Guarantee, headline: Guarantee | None) -> bool:
+    """Whether a statement rests on the event of the headline, or on one of its parts; other runs' are not here."""
+    if name == RELEASES or headline is None or headline.basis is None or statement.basis is None:
+        return True
+    whole = headline.basis.event
+    return statement.basis.event in (whole, *(whole.events if isinstance(whole, Composed) else ()))
 
 
 def require_paid(certificate: Certificate, ledger: Path) -> None:
-    """Where the run's ledger is at hand, the certificate's last charge must stand in it."""
+    """Where the run's ledger is at hand, it must have been made for this guarantee and hold its last charge."""
     if not ledger.is_file():
         return
     with SqliteLedger.open(ledger) as opened:
@@ -66,4 +93,10 @@ def require_paid(certificate: Certificate, ledger: Path) -> None:
                 f"{ledger}: this ledger did not pay for the weights beside it",
                 found="a guarantee whose last charge it does not hold",
                 hint="restore the run directory as training left it",
+            )
+        if opened.budget.guarantee != certificate.guarantee:
+            raise GuaranteeError(
+                f"{ledger}: this ledger was made for another guarantee than the one beside the weights",
+                found="another event, unit, kind of promise or assumption",
+                hint="the file was edited or damaged: restore the run directory as training left it",
             )

@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,8 @@ from reticent.accounting.guarantees import guarantee_of
 from reticent.core.document import check_schema
 from reticent.core.errors import LedgerError
 from reticent.core.event import Composed, Event, Gaussian, SampledGaussian
-from reticent.core.guarantee import Guarantee, Neighbours, Notion
+from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.runs.ancestry import Ancestor
 from reticent.runs.certificates import stated
 
 SCHEMA_VERSION: Final = 1
@@ -35,11 +36,15 @@ _ROOT: Final = "reticent corpus ledger"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One release of the corpus: when, by which run, and what it proves by itself (None: it was made plainly)."""
+    """One release of the corpus: when, by which run, and what it proves by itself (None: it was made plainly).
+
+    `training` tells trainings of one name apart (`ancestry.Ancestor.identity`).
+    """
 
     time: str
     run: str
     guarantee: Guarantee | None
+    training: str | None = None
 
 
 class CorpusLedger:
@@ -54,23 +59,29 @@ class CorpusLedger:
             return ()
         return tuple(entry for entry, _ in self._lines(self.path.read_bytes()))
 
-    def enter(self, run: str, guarantee: Guarantee | None) -> tuple[Entry, ...]:
+    def unlisted(self, earlier: Iterable[Ancestor]) -> tuple[Entry, ...]:
+        """Those of the trainings behind a starting model, on the same text, that are not entered here."""
+        listed = {entry.training for entry in self.entries()} - {None}
+        return tuple(
+            Entry("", run.name, run.guarantee, run.identity) for run in earlier if run.identity not in listed
+        )
+
+    def enter(self, run: str, guarantee: Guarantee | None, *, training: str | None = None) -> tuple[Entry, ...]:
         """Add a release, durably, and return all of them; call it before anything is released."""
         with self._locked() as file:
             lines = list(self._lines(file.read()))
             time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-            entry = Entry(time, run, guarantee)
+            entry = Entry(time, run, guarantee, training)
             content = {
                 "schema_version": SCHEMA_VERSION,
                 "time": entry.time,
                 "run": entry.run,
+                "training": entry.training,
                 "guarantee": None if guarantee is None else guarantee.to_json(),
                 "before": lines[-1][1] if lines else _digest(_ROOT),
             }
             text = json.dumps(content, ensure_ascii=False, allow_nan=False)
-            file.write(
-                (json.dumps({"entry": content, "digest": _digest(text)}, ensure_ascii=False) + "\n").encode()
-            )
+            file.write((json.dumps({"entry": content, "digest": _digest(text)}) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
         return (*(known for known, _ in lines), entry)
@@ -98,17 +109,15 @@ class CorpusLedger:
                 if not is_whole or entry["before"] != before:
                     raise ValueError("edited")
                 check_schema(entry, SCHEMA_VERSION, kind="corpus ledger")
-            except (KeyError, TypeError, ValueError, UnicodeDecodeError):
+                time, run, proved = str(entry["time"]), str(entry["run"]), entry["guarantee"]
+            except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
                 raise LedgerError(
                     f"{self.path}:{number}: this line was edited, or one before it is missing",
                     hint="restore the file from a copy: releases that it does not list would not be counted",
                 ) from None
-            proved = entry["guarantee"]
             where = f"{self.path}:{number}"
-            yield (
-                Entry(entry["time"], entry["run"], None if proved is None else stated(proved, where=where)),
-                digest,
-            )
+            guarantee = None if proved is None else stated(proved, where=where)
+            yield Entry(time, run, guarantee, entry.get("training")), digest
             before = digest
 
 
@@ -117,21 +126,29 @@ def all_together(entries: tuple[Entry, ...], guarantee: Guarantee) -> Guarantee:
 
     Guarantee: the events of all trainings composed and priced as one, and ε and δ of private answers added to it
     (`composed`); all for replacing one where any of them speaks of that. ε = ∞ where one was made plainly, protects
-    another unit or gives another kind of promise: then nothing is proved of them together.
+    another unit or gives another kind of promise: then nothing is proved of them together. The same where
+    several protect parts: a part of one ensemble is no part of another, whose split is its own.
     """
     count = f"{len(entries)} release{'' if len(entries) == 1 else 's'} of this corpus together"
     proved = [entry.guarantee for entry in entries if entry.guarantee is not None]
     if len(proved) < len(entries) or not all(_adds_up(each, guarantee) for each in proved):
         return _nothing(guarantee, f"{count}: one was made plainly, or protects something else")
+    if len(entries) > 1 and guarantee.unit is Unit.PART:
+        return _nothing(
+            guarantee, f"{count}: ensembles are split differently, so that their parts are not the same"
+        )
     is_replaced = any(each.neighbours is not Neighbours.ADD_REMOVE for each in proved)
     neighbours = Neighbours.REPLACE if is_replaced else Neighbours.ADD_REMOVE
     trainings = [each.basis.event for each in proved if each.basis is not None and _is_training(each.basis.event)]
     answers = tuple(each for each in proved if each.basis is not None and not _is_training(each.basis.event))
     if any(each.neighbours is not neighbours for each in answers):
         return _nothing(guarantee, f"{count}: answers of an ensemble were priced for other neighbours")
-    whole = guarantee_of(
-        Composed(tuple(trainings)), delta=guarantee.delta, unit=guarantee.unit, neighbours=neighbours
-    )
+    if trainings:
+        event = Composed(tuple(trainings))
+        whole = guarantee_of(event, delta=guarantee.delta, unit=guarantee.unit, neighbours=neighbours)
+    else:
+        whole, *others = answers
+        answers = tuple(others)
     rests_on = dict.fromkeys(line for each in proved for line in each.assumes)
     return replace(
         composed(whole, answers),

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import agrees, derived
-from reticent.core.certificate import GUARANTEE, Certificate, model_digest
+from reticent.core.certificate import GUARANTEE, Certificate, base_digest, model_digest
 from reticent.core.document import number_to_json, read_document
 from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
 from reticent.core.event import Event, Gaussian, SampledGaussian
 from reticent.core.guarantee import Guarantee
 from reticent.ledger.durable import SqliteLedger
-from reticent.runs.certificates import LEDGER, read_certificate
+from reticent.runs.certificates import LEDGER, is_about, read_certificate, well_formed_by_name
 
 SCHEMA_VERSION: Final = 1
 _TRAINING: Final = "training.json"
@@ -78,13 +78,15 @@ def _numbers(guarantee: Guarantee) -> dict[str, Any]:
 
 def rederive(path: Path) -> Rederivation:
     """Derive again what a run directory, a model's folder or a guarantee.json states."""
-    if (path / LEDGER).is_file() and not (path / GUARANTEE).is_file():
+    stated_in = (path / GUARANTEE, path / "model" / GUARANTEE)
+    if (path / LEDGER).is_file() and not any(place.is_file() for place in stated_in):
         return _of_ledger(path / LEDGER)
     folder = _folder(path)
     certificate = read_certificate(folder)
-    run = folder.parent if folder.name == "model" else folder
+    run = folder.resolve().parent if folder.resolve().name == "model" else folder
     anew, headline = _derived(certificate.guarantee)
-    checks = [headline, *_beside(run), _weights(folder, certificate), _ledger(run / LEDGER, certificate)]
+    checks = [headline, *_beside(run, certificate.guarantee), _weights(folder, certificate)]
+    checks += [*_of_run(run, folder, certificate), _ledger(run / LEDGER, certificate)]
     return Rederivation(folder / GUARANTEE, certificate.guarantee, anew, tuple(checks))
 
 
@@ -117,20 +119,37 @@ def _derived(guarantee: Guarantee, name: str = "epsilon") -> tuple[Guarantee | N
     return anew, Check(name, f"{says}, {found}: {verdict}.", is_same)
 
 
-def _beside(run: Path) -> Iterator[Check]:
+def _beside(run: Path, headline: Guarantee) -> Iterator[Check]:
     """The other statements of a training, each derived again."""
     if not (run / _TRAINING).is_file():
         return
-    for name, document in read_document(run / _TRAINING).get("guarantees", {}).items():
-        yield _derived(Guarantee.from_json(document), name)[1]
+    documents = read_document(run / _TRAINING).get("guarantees", {})
+    for name, each in well_formed_by_name(documents, where=str(run / _TRAINING)).items():
+        if is_about(name, each, headline):
+            yield _derived(each, name)[1]
+        else:
+            yield Check(name, "This statement is about ANOTHER event than the guarantee of the run.", holds=False)
+
+
+def _of_run(run: Path, folder: Path, certificate: Certificate) -> Iterator[Check]:
+    """The copy of the certificate that a run keeps beside the folder of its model."""
+    if run != folder and (run / GUARANTEE).is_file():
+        is_same = read_certificate(run) == certificate
+        says = "states the same" if is_same else "does NOT state the same: one of the two was edited"
+        yield Check("copy", f"{run / GUARANTEE} {says}.", is_same)
 
 
 def _weights(folder: Path, certificate: Certificate) -> Check:
     if not any(path.suffix == ".safetensors" for path in folder.iterdir()):
         return Check("weights", "The weights are not here, so it was not checked that they are the ones.", None)
-    if certificate.released == model_digest(folder):
-        return Check("weights", "The weights beside it are the ones it was written for.", holds=True)
-    return Check("weights", "The weights beside it are NOT the ones it was written for.", holds=False)
+    if certificate.released != model_digest(folder):
+        return Check("weights", "The weights beside it are NOT the ones it was written for.", holds=False)
+    under = base_digest(folder)
+    if certificate.base is not None and under is None:
+        return Check("weights", "The adapter is the one it was written for; the model under it is not here.", None)
+    if certificate.base != under:
+        return Check("weights", "The model under the adapter is NOT the one that it was trained on.", holds=False)
+    return Check("weights", "The weights beside it are the ones it was written for.", holds=True)
 
 
 def _ledger(path: Path, certificate: Certificate) -> Check:
@@ -140,13 +159,13 @@ def _ledger(path: Path, certificate: Certificate) -> Check:
         with SqliteLedger.open(path) as ledger:
             head = ledger.verify()
             is_paid = certificate.ledger is not None and ledger.holds(certificate.ledger)
-            is_same = ledger.budget.guarantee.basis == certificate.guarantee.basis
+            is_same = ledger.budget.guarantee == certificate.guarantee
     except LedgerError as error:
         return Check("ledger", f"{error.line()}.", holds=False)
     if not is_paid:
         return Check("ledger", "The ledger does NOT hold the charge that paid for these weights.", holds=False)
     if not is_same:
-        return Check("ledger", "The ledger was made for ANOTHER event than the guarantee states.", holds=False)
+        return Check("ledger", "The ledger was made for ANOTHER guarantee than is stated.", holds=False)
     return Check(
         "ledger", f"The ledger is whole ({head.sequence:,} charges) and paid for these weights.", holds=True
     )

@@ -9,13 +9,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
-from reticent.core.certificate import Certificate, model_digest
+from reticent.core.certificate import Certificate
 from reticent.core.document import read_document, write_document
 from reticent.models.huggingface.model import HuggingFaceModel
 
@@ -39,7 +38,7 @@ def release_model(
     (unfinished / "README.md").unlink(missing_ok=True)  # peft's empty form
     _sort_modules(unfinished / "adapter_config.json")
     if certificate is not None:
-        replace(certificate, released=model_digest(unfinished)).write(unfinished)
+        certificate.bound_to(unfinished).write(unfinished)
     for path in (*unfinished.iterdir(), unfinished):
         _sync(path)
     shutil.rmtree(folder, ignore_errors=True)

@@ -22,7 +22,7 @@ from reticent.core.model import Access, LanguageModel, TextModel
 from reticent.core.secret import Canary
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.runs.audit.remote import RemoteAccess, is_remote, open_remote
-from reticent.runs.certificates import proved_of, stated
+from reticent.runs.certificates import beside, proved_of
 from reticent.runs.directory import RunDirectory
 
 TRAINING: Final = "training.json"  # as app.training_run writes it
@@ -194,18 +194,17 @@ def find_model(source: str) -> ModelPlace:
         str(folder),
         guarantee,
         _start_of(information),
-        _beside(run) if is_training else {},
+        _beside(run, guarantee) if is_training else {},
         information["config"] if is_training else None,
     )
 
 
-def _beside(run: Path) -> dict[str, Guarantee]:
+def _beside(run: Path, headline: Guarantee | None) -> dict[str, Guarantee]:
     """What else is proved of the run: of a missed secret, of a group, against an attacker who knows less."""
     stored_in = run / TRAINING
     if not stored_in.is_file():
         return {}
-    found = read_document(stored_in).get("guarantees", {})
-    return {name: stated(each, where=f"{run / TRAINING}, {name}") for name, each in found.items()}
+    return beside(read_document(stored_in).get("guarantees", {}), headline, where=str(stored_in))
 
 
 def _start_of(information: dict[str, Any]) -> str | None:

@@ -33,10 +33,10 @@ from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import Exhausted, Predictor
-from reticent.runs.ancestry import ANCESTRY, Ancestry, answers_together
+from reticent.runs.ancestry import ANCESTRY, Ancestry, ancestry_of, answers_together
 from reticent.runs.corpus_ledger import CorpusLedger
 from reticent.runs.directory import RunDirectory
-from reticent.runs.ensemble.manifest import Manifest
+from reticent.runs.ensemble.manifest import MANIFEST, Manifest
 from reticent.runs.ledger_place import LedgerPlace
 
 SCHEMA_VERSION: Final = 1
@@ -166,10 +166,17 @@ def answering(
 
 def with_base(run: Path, setup: Setup) -> Setup:
     """The setup whose guarantee counts what the ensemble's base model has released of the same text."""
-    if setup.budget is None or not (run / ANCESTRY).is_file():
+    if setup.budget is None:
         return setup
-    whole = answers_together(setup.budget.guarantee, Ancestry.read(run).before_last)
+    whole = answers_together(setup.budget.guarantee, _base_of(run))
     return replace(setup, budget=replace(setup.budget, guarantee=whole))
+
+
+def _base_of(run: Path) -> Ancestry:
+    """The trainings behind the base; where none were kept, those that are found now, their text not compared."""
+    if (run / ANCESTRY).is_file():
+        return Ancestry.read(run).before_last
+    return ancestry_of(Manifest.read(run).base) if (run / MANIFEST).is_file() else Ancestry("the base model")
 
 
 def _loaded(run: Path) -> Ensemble:
@@ -204,7 +211,10 @@ def _enter_release(run: Path, guarantee: Guarantee) -> None:
     """Write the answers into the ledger of the corpus, where the ensemble's training named one."""
     kept = RunDirectory.open(run).information().get("config", {}).get("data", {}).get("corpus_ledger")
     if kept is not None:
-        CorpusLedger(Path(kept)).enter(run.resolve().name, guarantee)
+        ledger = CorpusLedger(Path(kept))
+        for one in ledger.unlisted(_base_of(run).overlapping(guarantee.unit)):
+            ledger.enter(one.run, one.guarantee, training=one.training)
+        ledger.enter(run.resolve().name, guarantee)
 
 
 def ledger_identity(ensemble: Ensemble, settings: PredictionSettings) -> str:

@@ -121,9 +121,9 @@ def start(
     seed = Randomness.system().fresh_seed() if config.seed is None else config.seed
     key = split_key(_key_source(config, seed))
     corpus = read_corpus(config.data)
-    shares = _split(config, corpus, key)
     ancestry = ancestry_of(config.model.source).compared_with(corpus)
     ancestry.overlapping(Unit.OWNER)  # refuses a base that was trained plainly on this text
+    shares = _split(config, corpus, key)
     public = starting_model(_base(config), seed=seed)
     starting_model(
         config.model.start(), seed=seed

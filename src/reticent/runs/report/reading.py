@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from reticent import __version__
 from reticent.accounting.bounds.ceiling import greatest_value
+from reticent.accounting.derivation import require_derivable
 from reticent.audit.attacks.lazy.risk_map import SCHEMA_VERSION as RISK_MAP_VERSION
 from reticent.core.certificate import GUARANTEE
 from reticent.core.document import check_schema, number_from_json, read_document
@@ -38,7 +39,7 @@ from reticent.reporting.report import (
     only_absent,
 )
 from reticent.runs.audit.gate import GateResult, parse_limit
-from reticent.runs.certificates import believed, proved_of, read_certificate, stated
+from reticent.runs.certificates import beside, proved_of, read_certificate, stated
 from reticent.runs.directory import RunDirectory
 from reticent.runs.report.command import command_of
 from reticent.runs.report.curves import budget_use, extraction_curves, leakage_points, roc_curves
@@ -119,7 +120,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         findings=findings,
         comparisons=comparisons,
         guarantee=guarantee,
-        guarantees_beside=_beside(results),
+        guarantees_beside=beside(results.get("guarantees") or {}, guarantee, where="run.json"),
         confidence=found.get("confidence"),
         utility=_utility(results),
         plan=tuple(_plan_line(line) for line in found.get("attacks", [])),
@@ -171,7 +172,7 @@ def _guarantee(run: RunDirectory, found: dict[str, Any], trained: RunDirectory |
         if place is not None and place.model.is_dir():
             return proved_of(place.model)
         if place is not None and (place.path / GUARANTEE).is_file():  # a training that is not finished
-            return believed(read_certificate(place.path).guarantee, where=str(place.path / GUARANTEE))
+            return require_derivable(read_certificate(place.path).guarantee, where=str(place.path / GUARANTEE))
     return None
 
 
@@ -233,11 +234,6 @@ def _model_name(information: dict[str, Any], model: dict[str, Any]) -> str:
         method = information["config"].get("training", {}).get("method", "")
         return f"{named.get('source', '')}, {method}".strip(", ")
     return str(named or information.get("config", {}).get("file", "–"))
-
-
-def _beside(results: dict[str, Any]) -> dict[str, Guarantee]:
-    found = results.get("guarantees") or {}
-    return {name: stated(each, where=f"run.json, {name}") for name, each in found.items()}
 
 
 def _utility(results: dict[str, Any]) -> tuple[Utility, ...]:

@@ -24,7 +24,7 @@ from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.ancestry import Ancestry, ancestry_of, together
-from reticent.runs.certificates import proved_of, stated
+from reticent.runs.certificates import RELEASES, beside, proved_of
 from reticent.runs.config import validate
 from reticent.runs.corpora import corpus_at
 from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
@@ -50,7 +50,6 @@ from reticent.training.starting_model import starting_model
 SCHEMA_VERSION: Final = 1
 TRAINING: Final = "training.json"
 ALONE: Final = "this run alone"
-RELEASES: Final = "all releases of the corpus"
 
 # What a run tells while it works: how far it is and ε so far (None without privacy). False asks it to stop.
 Observer = Callable[[Progress, float | None], bool]
@@ -101,7 +100,11 @@ def preview(config: TrainConfig) -> Preview:
     corpus = read_corpus(config.data)
     course = plan_course(config, corpus, seed=config.seed or 0)
     ancestry = ancestry_of(config.model.source).compared_with(corpus)
-    proof = _with_releases(_proof(course, ancestry), _corpus_ledger(config))
+    proof = _proof(course, ancestry)
+    if proof.headline is not None and (ledger := _corpus_ledger(config)) is not None:
+        alone = proof.beside.get(ALONE, proof.headline)
+        earlier = ledger.unlisted(ancestry.overlapping(alone.unit))
+        proof = _with_releases(proof, (*ledger.entries(), *earlier, Entry("", "", alone)))
     return Preview(course.plan, proof.headline, proof.beside)
 
 
@@ -111,23 +114,22 @@ def _proof(course: Course, ancestry: Ancestry, *, is_seeded: bool = False) -> Pr
     if alone.headline is None:
         return alone
     whole = together(alone.headline, ancestry)
-    beside = {name: together(each, ancestry) for name, each in alone.beside.items()}
+    others = {name: together(each, ancestry) for name, each in alone.beside.items()}
     if ancestry.overlapping(alone.headline.unit):
-        beside[ALONE] = alone.headline
-    return Proof(whole, beside)
+        others[ALONE] = alone.headline
+    return Proof(whole, others)
 
 
 def _corpus_ledger(config: TrainConfig) -> CorpusLedger | None:
     return None if config.data.corpus_ledger is None else CorpusLedger(Path(config.data.corpus_ledger))
 
 
-def _with_releases(proof: Proof, ledger: CorpusLedger | None, entries: tuple[Entry, ...] | None = None) -> Proof:
-    """The proof with what all releases of the corpus prove together; without `entries`, as if this were made."""
-    if ledger is None or proof.headline is None:
+def _with_releases(proof: Proof, entries: tuple[Entry, ...]) -> Proof:
+    """The proof with what all releases of the corpus prove together."""
+    if proof.headline is None:
         return proof
     alone = proof.beside.get(ALONE, proof.headline)
-    listed = (*ledger.entries(), Entry("", "", alone)) if entries is None else entries
-    return Proof(proof.headline, proof.beside | {RELEASES: all_together(listed, alone)})
+    return Proof(proof.headline, proof.beside | {RELEASES: all_together(entries, alone)})
 
 
 def start(config: TrainConfig, out: Path, *, observe: Observer, randomness: Randomness | None = None) -> Result:
@@ -185,7 +187,7 @@ def _resume(path: Path, ranks: Ranks, *, observe: Observer, source: Randomness) 
     ready = _prepare(config, course, seed, corpus=corpus, ranks=ranks)
     if ready.prepared.model.fingerprint != document["model"]:
         raise ConfigError(f"{config.model.source}: not the model that this run started from")
-    proof = Proof(None, _read_beside(document))
+    proof = Proof(None, beside(document["guarantees"], None, where=TRAINING))
     return _carry_on(run, ready, proof, observe=observe, randomness=source)
 
 
@@ -193,12 +195,8 @@ def _finished(run: RunDirectory, results: dict[str, Any]) -> Result:
     """What a finished run says of itself."""
     guarantee = proved_of(run.model)
     evaluation = None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"])
-    beside = _read_beside(read_document(run.path / TRAINING))
-    return Result(run.path, results["steps"], results["steps"], True, guarantee, evaluation, beside=beside)
-
-
-def _read_beside(document: dict[str, Any]) -> dict[str, Guarantee]:
-    return {name: stated(each, where=f"{TRAINING}, {name}") for name, each in document["guarantees"].items()}
+    others = beside(read_document(run.path / TRAINING)["guarantees"], guarantee, where=TRAINING)
+    return Result(run.path, results["steps"], results["steps"], True, guarantee, evaluation, beside=others)
 
 
 def read_corpus(data: DataSection, *, holdout: bool = False) -> Corpus:
@@ -259,8 +257,12 @@ def _create(out: Path, ready: _Ready, proof: Proof, ancestry: Ancestry) -> Proof
     RunDirectory.create(out)
     course = ready.course
     alone = proof.beside.get(ALONE, proof.headline)
+    lineage = ancestry.followed_by(out.name, alone, ready.corpus)
     if (ledger := _corpus_ledger(ready.config)) is not None:  # before anything that it pays for exists
-        proof = _with_releases(proof, ledger, ledger.enter(out.name, alone))
+        for one in () if alone is None else ledger.unlisted(ancestry.overlapping(alone.unit)):
+            ledger.enter(one.run, one.guarantee, training=one.training)
+        entries = ledger.enter(out.name, alone, training=lineage.runs[-1].identity)
+        proof = _with_releases(proof, entries)
     with staged(out) as staging:
         run = RunDirectory.create(staging)
         run.start(
@@ -278,7 +280,7 @@ def _create(out: Path, ready: _Ready, proof: Proof, ancestry: Ancestry) -> Proof
             "guarantees": {name: each.to_json() for name, each in proof.beside.items()},
         }
         write_document(staging / TRAINING, document)
-        ancestry.followed_by(out.name, alone, ready.corpus).write(staging)
+        lineage.write(staging)
         budget = proof.budget(course.charged_steps)
         if budget is not None:
             Certificate(budget.guarantee).write(staging)
