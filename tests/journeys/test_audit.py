@@ -92,7 +92,7 @@ def test_no_secret_and_no_text_stands_in_any_file(story, first):
     secrets = [canary.secret.reveal() for canary in read_key(story / "key.json")]
     words = [json.loads(line)["text"][:24] for line in (story / "train.jsonl").read_text().splitlines()[:40]]
     files = [*(story / "first").iterdir(), *(story / "cache").glob("*.json")]
-    assert len(files) == 11
+    assert len(files) >= 11  # other tests keep scores in the same cache
     written = "".join(path.read_text(encoding="utf8") for path in files) + first.stdout + first.stderr
     tokens = set(written.replace('"', " ").replace(",", " ").split())
     assert not [secret for secret in secrets if secret in tokens]

@@ -272,7 +272,7 @@ def _configuration(path: Path | None, flags: dict[str, Any]) -> TrainConfig:
     tables = read_toml(path) if path is not None else {}
     given = override(tables, flags)
     config = validate(TrainConfig, given, where="the command line" if path is None else str(path))
-    config.training.check()
+    config.check()
     return config
 
 

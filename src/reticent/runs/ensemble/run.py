@@ -177,14 +177,7 @@ def resume(path: Path, *, observe: Observer, engine: EngineSettings | None = Non
 
 def resolved(config: TrainConfig) -> TrainConfig:
     """The configuration with an ensemble's own defaults filled in and paths made absolute."""
-    config.training.check()
-    if config.data.holdout is not None:
-        raise ConfigError(
-            "an ensemble is measured by its mechanisms, not in training",
-            hint="use: reticent evaluate RUN --data FILE",
-        )
-    if config.model.merge:
-        raise ConfigError("--merge would make whole models of an ensemble's adapters", hint="leave it out")
+    config.check()
     rank = config.model.lora_rank if "lora_rank" in config.model.model_fields_set else LORA_RANK
     model = config.model.model_copy(update={"lora_rank": rank})
     asked = config.training

@@ -317,6 +317,19 @@ class TrainConfig(Section):
     audit: Any = None
     report: Any = None
 
+    def check(self) -> None:
+        """Refuse combinations that the method cannot honour, before anything is read."""
+        self.training.check()
+        if self.training.method is not Method.SUBMIX:
+            return
+        if self.data.holdout is not None:
+            raise ConfigError(
+                "an ensemble is measured by its mechanisms, not in training",
+                hint="use: reticent evaluate RUN --data FILE",
+            )
+        if self.model.merge:
+            raise ConfigError("--merge would make whole models of an ensemble's adapters", hint="leave it out")
+
     def located(self) -> "TrainConfig":
         """The same with absolute paths, so that a run can be resumed from anywhere."""
         holdout = None if self.data.holdout is None else _absolute(self.data.holdout)
