@@ -1,6 +1,7 @@
 """The frame: pieces are cached by content, resumed after a kill, shared where named, and rendered on a page."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -142,12 +143,16 @@ def test_a_process_that_was_killed_resumes_and_a_finished_one_is_read(tmp_path):
     script, go_on = tmp_path / "slow.py", tmp_path / "go on"
     script.write_text(textwrap.dedent(SLOW))
     arguments = [sys.executable, str(script), str(tmp_path / "run"), str(go_on)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+    # The reproductions are no part of the installed package.
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=here) as process:
         assert process.stdout.readline() == "working\n"
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     go_on.touch()
-    runs = [subprocess.run(arguments, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    runs = [
+        subprocess.run(arguments, capture_output=True, text=True, check=True, env=here).stdout for _ in range(2)
+    ]
     assert runs == ["[True, False, False]\n", "[True, True, True]\n"]
 
 
