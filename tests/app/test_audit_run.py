@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from reticent.accounting.ceiling import ceiling
+from reticent.app.audit.membership import why_no_one_run
 from reticent.app.audit.plan import AuditPlan, Speed, plan_audit
 from reticent.app.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
 from reticent.app.audit.settings import AuditSettings, Sizes
@@ -196,6 +197,20 @@ def test_coins_bound_epsilon_from_below_and_find_nothing_in_noise():
         assert epsilon.n == 160
         verdict = next(one.verdict for one in audit.comparisons if one.finding.metric == metric)
         assert verdict is (Verdict.REFUTED if is_found else Verdict.CONSISTENT)
+
+
+def test_intervals_are_by_owner_where_an_owner_has_several_records_and_say_so():
+    by_owner, by_record = (named(audited(subject(per_owner=count), MEMBERSHIP), "auc", "loss") for count in (2, 1))
+    assert any("owners, taken as independent" in note for note in by_owner.notes)
+    assert any("records are taken as independent" in note for note in by_record.notes)
+    assert by_owner.value == by_record.value
+    assert by_owner.low < by_record.low
+
+
+def test_coins_that_were_thrown_for_owners_bound_no_epsilon_of_records():
+    settings = dataclasses.replace(MEMBERSHIP, by_coin=True)
+    assert "coins were thrown for owners" in why_no_one_run(subject(per_owner=2), settings)
+    assert why_no_one_run(subject(), settings) == ""
 
 
 def test_a_spent_budget_skips_what_is_left(learnt):
