@@ -16,7 +16,7 @@ from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
 from reticent.data.canaries import CanaryOwner
 from reticent.runs.audit.gate import check_gate, parse_limit
-from reticent.runs.audit.membership import ONE_RUN_BOUNDS, one_run_findings
+from reticent.runs.audit.membership import ONE_RUN_BOUNDS, one_run_findings, why_no_one_run
 from reticent.runs.audit.plan import AuditPlan, Speed, plan_audit
 from reticent.runs.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
 from reticent.runs.audit.score_cache import ScoreCache
@@ -255,6 +255,20 @@ def test_coins_do_not_decide_which_records_are_targets():
         kept_by_sides.add(frozenset(record.id for record in unchecked.records))
     assert chosen == {frozenset({"r-2", "r-6", "r-7"})}
     assert len(kept_by_sides) > 10
+
+
+def test_intervals_are_by_owner_where_an_owner_has_several_records_and_say_so():
+    by_owner, by_record = (named(audited(subject(per_owner=count), MEMBERSHIP), "auc", "loss") for count in (2, 1))
+    assert any("owners, taken as independent" in note for note in by_owner.notes)
+    assert any("records are taken as independent" in note for note in by_record.notes)
+    assert by_owner.value == by_record.value
+    assert by_owner.low < by_record.low
+
+
+def test_coins_that_were_thrown_for_owners_bound_no_epsilon_of_records():
+    settings = dataclasses.replace(MEMBERSHIP, by_coin=True)
+    assert "coins were thrown for owners" in why_no_one_run(subject(per_owner=2), settings)
+    assert why_no_one_run(subject(), settings) == ""
 
 
 def test_a_spent_budget_skips_what_is_left(learnt):
