@@ -15,6 +15,8 @@ from reticent.core.event import Event
 from reticent.core.event_json import event_from_json, event_to_json
 
 SCHEMA_VERSION = 1
+# How every mechanism says that its public model has not seen the text; a chain of trainings says it of its first.
+UNSEEN = "made without the private text"
 
 
 class Notion(StrEnum):

@@ -35,7 +35,7 @@ from reticent.core.event import (
     Repeated,
     SubsampledMixture,
 )
-from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import ANSWERS, EPSILON, ORDER
 from reticent.prediction.mechanisms.aggregation import GNMax, SubsampleAndAggregate
@@ -55,7 +55,7 @@ from reticent.prediction.mechanisms.unprotected import (
 ORDERS = (*range(2, 17), 20, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 # What every mechanism's proof rests on.
 ASSUMES = (
-    "the public model and its tokenizer were made without the private text",
+    f"the public model and its tokenizer were {UNSEEN}",
     "hyper-parameters of the parts and of the mechanism were not chosen by looking at the private text",
     "tokens alone are released: no probabilities, charges, mixing weights or timings that depend on the parts",
     "each charge is committed before its token is drawn",

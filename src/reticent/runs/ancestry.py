@@ -32,7 +32,7 @@ from reticent.core.corpus import Corpus
 from reticent.core.document import check_schema, read_document, write_document
 from reticent.core.errors import ConfigError
 from reticent.core.event import Composed
-from reticent.core.guarantee import Guarantee, Notion, Unit
+from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
 from reticent.models.embedded import EMBEDDED
 from reticent.runs.certificates import is_about, proved_of, stated
 
@@ -375,7 +375,7 @@ def answers_together(guarantee: Guarantee, ancestry: Ancestry) -> Guarantee:
 
 def _of_first_model(assumes: Iterable[str], ancestry: Ancestry) -> Sequence[str]:
     """The assumptions of a chain of trainings: that the text was unseen is said of its first model alone."""
-    others = [line for line in assumes if "made without the private text" not in line]
+    others = [line for line in assumes if UNSEEN not in line]
     return [*others, f"the model and the tokenizer that {ancestry.runs[0].name} started from were public"]
 
 

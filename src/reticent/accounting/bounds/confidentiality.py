@@ -24,14 +24,14 @@ from reticent.accounting.bounds.approximate import log_group_delta
 from reticent.accounting.guarantees import NOISE
 from reticent.accounting.pld import privacy_profile
 from reticent.core.event import Event
-from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
+from reticent.core.guarantee import UNSEEN, Basis, Guarantee, Neighbours, Notion, Unit
 
 Points = tuple[tuple[float, float], ...]
 
 _KNOWS_ONLY_THE_DISTRIBUTION = "the attacker knows the distribution the secret is drawn from, not the secret"
 _LOCAL = "masking the secret changes nothing of what the policies find elsewhere"
 _ORDER = "redaction comes before deduplication, and duplicates are found by an exact hash"
-_PUBLIC_MAKING = "tokenizer, vocabulary and initial model were made without the private text"
+_PUBLIC_MAKING = f"tokenizer, vocabulary and initial model were {UNSEEN}"
 _ONE_RECORD = "a secret stands in one record of the private training; in several it is a group of as many"
 _NONE_LOST = "the conservative policy catches every secret that the policy misses"
 

@@ -25,7 +25,7 @@ from reticent.accounting.guarantees import dp_sgd_guarantee
 from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
 from reticent.core.event import Repeated, SampledGaussian
-from reticent.core.guarantee import Guarantee, Neighbours, Unit
+from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
 from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
@@ -34,7 +34,7 @@ from reticent.training.plans.spending import Spending
 SCHEMA_VERSION: Final = 1
 MEASURE: Final = "steps"
 
-PUBLIC_MAKING: Final = "the tokenizer and the initial model were made without the private text"
+PUBLIC_MAKING: Final = f"the tokenizer and the initial model were {UNSEEN}"
 NO_TUNING: Final = "hyper-parameters were not chosen by looking at the private text"
 # What rounding may add to the clip norm: far above what is measured (1e-5 to 1e-4), for 0.8 % more noise.
 ROUNDING_ROOM: Final = 2.0**-7
