@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Final
 
 from reticent.core.finding import Finding, Verdict
-from reticent.core.metric import QUESTIONS, Question, question_of, scale_of
+from reticent.core.metric import QUESTIONS, Question, question_of, shown_interval, shown_value
 from reticent.core.model import Access
-from reticent.core.numbers import Scale, interval, per_cent, shown
+from reticent.core.numbers import Scale, per_cent, shown
 from reticent.reporting.report import RunReport
 
 
@@ -82,7 +82,7 @@ def lead_sentence(run: RunReport, question: Question, finding: Finding | None) -
     if measured is not None and measured.metric.scale is Scale.CHANCE:
         often = shown(finding.low, Scale.SHARE, side="down")
         return f"{words[:1].upper()}{words[1:]} at least {often} of the time; guessing does it 50\u00a0%."
-    least = shown(finding.low, scale_of(finding.metric), side="down")
+    least = shown_value(finding.metric, finding.low, side="down")
     return f"At least {least}{' ' * bool(words)}{words}."
 
 
@@ -92,13 +92,12 @@ def detail_sentence(finding: Finding | None) -> str:
         return ""
     if finding.void:
         return f"{finding.void[:1].upper()}{finding.void[1:]}."
-    scale = scale_of(finding.metric)
     null = "no value is known that would mean no leakage"
     if finding.null is not None:
-        null = f"without leakage at most {shown(finding.null, scale)} is expected"
+        null = f"without leakage at most {shown_value(finding.metric, finding.null)} is expected"
     return (
-        f"Measured {shown(finding.value, scale)}, {per_cent(finding.confidence)} interval "
-        f"{interval(finding.low, finding.high, scale)}, n\u00a0=\u00a0{finding.n:,}; {null}. "
+        f"Measured {shown_value(finding.metric, finding.value)}, {per_cent(finding.confidence)} interval "
+        f"{shown_interval(finding.metric, finding.low, finding.high)}, n\u00a0=\u00a0{finding.n:,}; {null}. "
         f"By {adversary(finding)}, with the attack “{finding.attack}”: {finding.measure}."
     )
 
@@ -113,7 +112,7 @@ def proved_sentence(run: RunReport, finding: Finding | None) -> str:
     if comparison is None or comparison.ceiling is None:
         why = "the two were not compared" if comparison is None else comparison.why_not
         return f"Proved: no ceiling for this finding: {why}."
-    said = shown(comparison.ceiling, scale_of(finding.metric), digits=4, side="up")
+    said = shown_value(finding.metric, comparison.ceiling, digits=4, side="up")
     if comparison.verdict is Verdict.REFUTED:
         return f"Proved: at most {said}. The whole interval lies above: the guarantee does not hold as stated."
     if comparison.verdict is Verdict.VACUOUS:
