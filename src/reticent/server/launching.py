@@ -30,11 +30,13 @@ from reticent.prediction.budgets import Kind
 from reticent.runs.ensemble.prediction import PredictionSettings
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.server.backend import Backend, open_ensemble
+from reticent.server.connections import connection_class
 from reticent.server.keys import KeyFile
 from reticent.server.limits import Limits
 from reticent.server.quotas import Quotas, usage_path
 
 LOG: Final = logging.getLogger("reticent.serve")
+LEDGER_SECONDS: Final = 5.0  # that a charge may take; then nothing is released and the lock is let go of
 _SETTLED: Final = 5.0  # seconds after which a worker that ends is started again
 
 
@@ -106,7 +108,8 @@ def is_loopback(host: str) -> bool:
 def open_backend(serving: Serving) -> Iterator[Backend]:
     """The model or ensemble of a server, its ledger checked from the first row to the last."""
     if serving.settings is not None:
-        with open_ensemble(serving.run, serving.settings, name=serving.name, place=serving.ledger) as backend:
+        place = replace(serving.ledger, timeout=LEDGER_SECONDS)
+        with open_ensemble(serving.run, serving.settings, name=serving.name, place=place) as backend:
             yield backend
         return
     from reticent.data.reading.corpus_file import open_corpus
@@ -182,13 +185,16 @@ def server(backend: Backend, serving: Serving) -> uvicorn.Server:
     tls: dict[str, Any] = {}
     if serving.tls_certificate is not None and serving.tls_key is not None:
         tls = {"ssl_certfile": str(serving.tls_certificate), "ssl_keyfile": str(serving.tls_key)}
-    return uvicorn.Server(web_config(create_app(service), host=serving.host, port=serving.port, **tls))
+    app = create_app(service)
+    return uvicorn.Server(web_config(app, host=serving.host, port=serving.port, limits=serving.limits, **tls))
 
 
-def web_config(app: ASGIApp, *, host: str, port: int, **tls: Any) -> uvicorn.Config:
-    """No access log, no header that names the software, no websockets."""
+def web_config(app: ASGIApp, *, host: str, port: int, limits: Limits | None = None, **tls: Any) -> uvicorn.Config:
+    """No access log, no header that names the software, no websockets; connections with limits."""
+    limits = limits or Limits()
     return uvicorn.Config(
         app,
+        http=connection_class(connections=limits.connections, patience=limits.patience),
         host=host,
         port=port,
         log_config=None,
@@ -196,7 +202,7 @@ def web_config(app: ASGIApp, *, host: str, port: int, **tls: Any) -> uvicorn.Con
         server_header=False,
         ws="none",
         lifespan="on",
-        timeout_keep_alive=15,
+        timeout_keep_alive=max(1, min(15, int(limits.patience))),
         timeout_graceful_shutdown=30,
         **tls,
     )
