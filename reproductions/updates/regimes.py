@@ -43,9 +43,10 @@ from reticent.training.gradients.source import (
     PrivateGradients,
 )
 from reticent.training.loop import Schedule, train
-from reticent.training.optimiser import Decay, Learner, OptimiserSettings
+from reticent.training.optimiser import Learner, OptimiserSettings
 from reticent.training.plans.plan import PlainPlan, PrivatePlan
 from reticent.training.plans.sampler import PoissonSampler
+from reticent.training.update_rules import Decay
 
 _POSITIONS: Final = 64  # of a Transformer: sentences are short
 
