@@ -53,12 +53,12 @@ def settings_from(kind: type[AnySettings], options: dict[str, Any]) -> AnySettin
         if not each.option.in_file and each.key in tables and len(each.path) == 1:
             raise ConfigError(f"{path}: '{each.key}' is not for the file", hint=f"give {each.flag}")
     flags: dict[str, Any] = {}
-    for name, value in options.items():
-        *above, last = known[name].path
+    for name, each in known.items():  # every table is there, so that what is missing is named by its key
+        *above, last = each.path
         place = flags
         for table in above:
             place = place.setdefault(table, {})
-        place[last] = value
+        place[last] = options.get(name)
     return validate(kind, override(tables, flags), where="the command line" if path is None else str(path))
 
 

@@ -38,7 +38,7 @@ from reticent.training.gradients.source import ACCOUNT, GradientSource
 from reticent.training.loop import train
 from reticent.training.methods.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
-from reticent.training.plans.plan import PlainPlan, PrivatePlan
+from reticent.training.plans.plan import DpSgd, PlainPlan
 from reticent.training.release import release_model
 from reticent.training.starting_model import starting_model
 
@@ -265,7 +265,7 @@ def _with_releases(proof: Proof, entries: tuple[Entry, ...]) -> Proof:
 def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry | None = None) -> PreparedModel:
     """Load the model and encode the text: whatever is wrong with them shows before anything is written."""
     settings, ranks = given.settings, given.ranks
-    if ranks.size > 1 and not isinstance(course.plan, PrivatePlan):
+    if ranks.size > 1 and not isinstance(course.plan, DpSgd):
         raise ConfigError(
             "several processes train one model with --method dp-sgd alone",
             found=settings.training.method.value,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reticent.training.gradients.source import Computation
     from reticent.training.loop import Schedule
     from reticent.training.optimiser import OptimiserSettings
-    from reticent.training.plans.plan import Plan, PrivatePlan
+    from reticent.training.plans.plan import DpSgd, Plan
     from reticent.training.starting_model import Start
 
 
@@ -387,39 +387,26 @@ class TrainingSection(Settings):
             return PlainPlan(units=records, batch=self.batch, epochs=self.epochs, seed=seed)
         return self._private_plan(owners if self.protected is Unit.OWNER else records)
 
-    def _private_plan(self, units: int) -> "PrivatePlan":
-        from reticent.training.plans.plan import PrivatePlan, Protection
+    def _private_plan(self, units: int) -> "DpSgd":
+        from reticent.training.plans.plan import DpSgd
         from reticent.training.plans.sampler import PoissonSampler
 
-        sampler = PoissonSampler(units, self.batch)
-        clip_norm = 1.0 if self.clip_norm is None else self.clip_norm
-        is_owner = self.protected is Unit.OWNER
-        protects = Protection(
-            unit=self.protected,
-            neighbours=self.neighbours or Neighbours.ADD_REMOVE,
-            texts_per_unit=(self.texts_per_owner or 4) if is_owner else 1,
-        )
         assert self.delta is not None
+        protects: dict[str, Any] = {
+            "clip_norm": 1.0 if self.clip_norm is None else self.clip_norm,
+            "delta": self.delta,
+            "unit": self.protected,
+            "neighbours": self.neighbours or Neighbours.ADD_REMOVE,
+            "texts_per_unit": (self.texts_per_owner or 4) if self.protected is Unit.OWNER else 1,
+        }
         if self.target_epsilon is not None:
-            return PrivatePlan.for_target(
-                self.target_epsilon,
-                self.delta,
-                sampler=sampler,
-                epochs=self.epochs,
-                clip_norm=clip_norm,
-                protects=protects,
+            return DpSgd.for_target(
+                epsilon=self.target_epsilon, units=units, batch=self.batch, epochs=self.epochs, **protects
             )
         assert self.noise_multiplier is not None
-        return PrivatePlan(
-            sampler=sampler,
-            clip_norm=clip_norm,
-            noise_multiplier=self.noise_multiplier,
-            steps=sampler.steps(self.epochs),
-            delta=self.delta,
-            unit=protects.unit,
-            neighbours=protects.neighbours,
-            texts_per_unit=protects.texts_per_unit,
-        )
+        sampler = PoissonSampler(units, self.batch)
+        steps = sampler.steps(self.epochs)
+        return DpSgd(sampler=sampler, noise_multiplier=self.noise_multiplier, steps=steps, **protects)
 
 
 class Resumption(EngineOptions, Shown):
