@@ -1,5 +1,6 @@
 """Random allocation in training: one step an epoch for every unit, whole epochs charged first, none drawn twice."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_every_unit_takes_part_once_an_epoch_and_the_epoch_is_charged_whole(tmp_
             noises.append(next(iter(source.next().values.values())))
             assert ledger.spent()[ACCOUNT] == (3.0 if step < 3 else 6.0)
     for epoch in (source.drawn[:3], source.drawn[3:]):
-        assert sorted(sum(epoch, [])) == list(range(UNITS))
+        assert sorted(itertools.chain(*epoch)) == list(range(UNITS))
     assert source.drawn[:3] != source.drawn[3:]
     assert not any((noises[0] == other).all() for other in noises[1:])
 
@@ -80,7 +81,7 @@ def test_a_run_that_was_killed_never_draws_the_rest_of_an_epoch_again(tmp_path):
             while resumed.position < resumed.steps:
                 resumed.next()
         assert len(resumed.drawn) == 3
-        assert sorted(sum(resumed.drawn, [])) == list(range(UNITS))
+        assert sorted(itertools.chain(*resumed.drawn)) == list(range(UNITS))
         assert ledger.spent()[ACCOUNT] == 6.0
 
 
@@ -104,7 +105,7 @@ def test_the_twin_that_draws_again_lets_a_unit_take_part_twice(tmp_path):
     ):
         for _ in range(3):
             source.next()
-    assert sorted(sum(source.drawn, [])) != list(range(UNITS))
+    assert sorted(itertools.chain(*source.drawn)) != list(range(UNITS))
 
 
 def test_calibration_meets_the_target_with_less_noise_than_poisson_samples():
