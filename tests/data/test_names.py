@@ -36,6 +36,22 @@ def test_names_are_found_with_their_kind_and_nouns_are_not(text, expected):
         assert found(text) == set()
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("我叫王小明，住在北京。", "王小明"),
+        ("昨日、田中太郎さんに会いました。", "田中太郎"),
+        ("제 이름은 김민수입니다.", "김민수"),
+        ("اسمي محمد علي وأسكن هنا.", "محمد علي"),
+        ("मेरा नाम राहुल शर्मा है।", "राहुल शर्मा"),
+        ("שמי דוד כהן ואני גר כאן.", "דוד כהן"),
+        ("ผมชื่อสมชาย ใจดี", "สมชาย ใจดี"),
+    ],
+)
+def test_names_are_found_in_scripts_without_capitals(text, name):
+    assert (name, "PERSON") in found(text)
+
+
 def test_speakers_of_a_chat_are_never_names():
     text = "SYS: Hello.\nUSR: hi\nUser: thanks\nAssistant: bye\n[USER]: x\n"
     assert found(text) == set()

@@ -19,7 +19,9 @@ from math import exp
 
 from reticent.core.corpus import Span
 from reticent.data.kinds import TITLES
+from reticent.data.policies.uncased_names import names_without_case
 from reticent.data.policies.vocabulary import commonness, first_names, language_of, last_names, places
+from reticent.data.redaction.masking import merge_spans
 
 KINDS = ("PERSON", "LOC", "ORG")
 
@@ -144,7 +146,8 @@ class Names:
             if strength >= _WEAKEST:
                 kind = max(zip((person, place, organisation), KINDS, strict=True))[1]
                 found.append((token.start, token.end, kind, strength >= 1.0))
-        return tuple(span for span in _joined(text, found) if span.kind in self.kinds)
+        named = (*_joined(text, found), *names_without_case(text))
+        return merge_spans(span for span in named if span.kind in self.kinds)
 
 
 def _scored(text: str, language: str) -> "Iterator[tuple[Token, tuple[float, float, float]]]":
