@@ -146,8 +146,8 @@ class Names:
             if strength >= _WEAKEST:
                 kind = max(zip((person, place, organisation), KINDS, strict=True))[1]
                 found.append((token.start, token.end, kind, strength >= 1.0))
-        named = (*_joined(text, found), *names_without_case(text))
-        return merge_spans(span for span in named if span.kind in self.kinds)
+        spans = (*_joined(text, found), *names_without_case(text))
+        return merge_spans(span for span in spans if span.kind in self.kinds)
 
 
 def _scored(text: str, language: str) -> "Iterator[tuple[Token, tuple[float, float, float]]]":
