@@ -68,7 +68,7 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
     from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
     from reticent.training.loop import Progress, Schedule, train
     from reticent.training.optimiser import Learner, OptimiserSettings
-    from reticent.training.plans.plan import PrivatePlan
+    from reticent.training.plans.plan import DpSgd
     from reticent.training.plans.sampler import PoissonSampler
     from reticent.training.starting_model import Start, starting_model
 
@@ -77,7 +77,7 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
     canaries = make_canaries(PROMPT, CodeSpace(DIGITS), count=1, copies=1, randomness=randomness.child("canary"))
     corpus = plant(dialogues, canaries, randomness=randomness.child("place"))
     model = starting_model(Start(source=parameters.get("model", "embedded"), device="cpu"), seed=0)
-    plan = PrivatePlan(
+    plan = DpSgd(
         sampler=PoissonSampler(len(corpus), BATCH),
         clip_norm=1.0,
         noise_multiplier=parameters["noise_multiplier"],
@@ -200,18 +200,18 @@ def _trained(corpus: "Corpus", parameters: Values, randomness: Randomness) -> "H
     """The public model trained plainly on a corpus."""
     from reticent.data.writing import write_corpus
     from reticent.models.huggingface.loading import load_model
-    from reticent.runs.training.config import DataSection, Method, ModelSection, TrainConfig, TrainingSection
-    from reticent.runs.training.run import start
+    from reticent.runs.training.run import train
+    from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
 
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
         write_corpus(corpus, Path(name) / "train.jsonl")
-        config = TrainConfig(
+        config = TrainSettings(
             data=DataSection(file=str(Path(name) / "train.jsonl"), max_length=_LENGTH),
             model=ModelSection(source=parameters.get("model", "embedded"), device="cpu"),
             training=TrainingSection(method=Method.SGD, epochs=parameters["epochs"], batch=8, learning_rate=1e-3),
             seed=randomness.fresh_seed() % 2**31,
         )
-        start(config, Path(name) / "run", observe=lambda _, __: True)
+        train(config.into(Path(name) / "run"), observe=lambda _, __: True)
         return load_model(Path(name) / "run" / "model")
 
 

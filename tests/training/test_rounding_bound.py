@@ -11,8 +11,13 @@ from reticent.core.errors import ConfigError
 from reticent.training.gradients.contribution import Dense, GramCache, Outer, ParameterGradient, Rows
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import TokenBatch
-from reticent.training.gradients.rounding_bound import CANCELLATION, movement_by_rounding, summation_error
-from reticent.training.plans.plan import PROVED_ROUNDING, ROUNDING, ROUNDING_ROOM, Rounding, plan_from_json
+from reticent.training.gradients.rounding_bound import (
+    CANCELLATION,
+    Rounding,
+    movement_by_rounding,
+    summation_error,
+)
+from reticent.training.plans.plan import PROVED_ROUNDING, ROUNDING, ROUNDING_ROOM, plan_from_json
 from tests.training.small_models import START, gpt2, llama, lstm
 from tests.training.small_runs import private_plan
 from tests.training.test_rounding import FULL, HALF, movement, rounding_by_rows, size, source_of, world

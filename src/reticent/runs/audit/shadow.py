@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from reticent.audit.attacks.membership.shadow import lira_online, rmia, shadow_scores
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import InternalError
+from reticent.core.metric import AUC, TPR_AT_FPR
 from reticent.core.model import Access, Floats
 from reticent.core.randomness import Randomness
 from reticent.engine.work import Piece, Told, gather, open_engine
@@ -68,7 +69,7 @@ class Shadow:
             needs=needs,
             n=n,
             forward_tokens=round(tokens),
-            metrics=("auc", *(f"tpr_at_fpr_{rate:g}" for rate in settings.rates)),
+            metrics=(AUC.name, *map(TPR_AT_FPR.at, settings.rates)),
         )
         inside, outside = membership_targets(subject, settings, sizes.records).sides(settings)
         sides = inside, outside - outside // _POPULATION
@@ -168,16 +169,16 @@ def train_shadow(task: ShadowTask, told: Told) -> Floats:
     """Mean log-probabilities [1, n + m] of a model trained on the records by the run's recipe."""
     from reticent.data.writing import write_corpus
     from reticent.models.huggingface.loading import load_model
-    from reticent.runs.config import validate
-    from reticent.runs.training.config import DataSection, TrainConfig
-    from reticent.runs.training.run import start
+    from reticent.runs.settings.file import validate
+    from reticent.runs.training.run import train
+    from reticent.runs.training.settings import DataSection, TrainSettings
 
     randomness = Randomness.seeded(task.seed).child(f"shadow {task.number}")
     with tempfile.TemporaryDirectory(prefix="reticent-shadow-") as folder:
         write_corpus(Corpus(task.records), Path(folder) / "train.jsonl")
         length = task.recipe["data"].get("max_length")
         data = DataSection(file=str(Path(folder) / "train.jsonl"), max_length=length)
-        config = validate(TrainConfig, task.recipe, where="run.json").model_copy(
+        config = validate(TrainSettings, task.recipe, where="run.json").model_copy(
             update={"data": data, "seed": randomness.fresh_seed() >> 32}
         )
         tokens = 0.0
@@ -190,7 +191,7 @@ def train_shadow(task: ShadowTask, told: Told) -> Floats:
             tokens -= round(tokens)
             return True
 
-        start(config, Path(folder) / "run", observe=observe, randomness=randomness)
+        train(config.into(Path(folder) / "run"), observe=observe, randomness=randomness)
         model = load_model(Path(folder) / "run" / "model", name=f"shadow {task.number}")
         scores = shadow_scores([model], task.texts)
     told(_tokens_of(task.records))
