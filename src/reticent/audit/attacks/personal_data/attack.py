@@ -164,9 +164,7 @@ def tag_sides(subject: Subject, settings: AuditSettings, tagger: Policy) -> Tagg
         return Tagged(tagger, found, take_inventory(subject.held_out, tagger), note)
     by_kind = measure(labelled, tagger, confidence=settings.attack_confidence).recall_by_kind
     sought = [rate for kind, rate in by_kind.items() if kind in found.kinds]
-    recall = Rate(
-        sum(rate.hits for rate in sought), sum(rate.trials for rate in sought), settings.attack_confidence
-    )
+    recall = Rate.pooled(sought, confidence=settings.attack_confidence)
     low, high = recall.interval
     blind = sorted(set(by_kind) - set(found.kinds))
     note = f"policy '{settings.policy}': recall {low:.3f} to {high:.3f} on {recall.trials} labels of kinds it finds"
