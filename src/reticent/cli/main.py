@@ -20,6 +20,7 @@ from reticent.cli.bound import bound
 from reticent.cli.dedup import dedup
 from reticent.cli.diff import diff
 from reticent.cli.evaluate import evaluate
+from reticent.cli.flags import VerbCommand
 from reticent.cli.init import init
 from reticent.cli.keys import keys
 from reticent.cli.ledger import ledger
@@ -69,7 +70,7 @@ app.command("scan")(scan.scan)
 app.command("scrub")(scrub.scrub)
 app.command("dedup")(dedup)
 app.command("plant")(plant.plant)
-app.command("train")(train)
+app.command("train", cls=VerbCommand)(train)
 app.command("predict")(predict)
 app.command("evaluate")(evaluate)
 app.command("serve")(serve)

@@ -3,12 +3,14 @@
 A private plan holds the sampler, the clipping, the noise and the number of steps; the event that prices them is
 *derived* from these, so nobody types a sampling rate into an accountant and the two cannot disagree:
 
-    event = Repeated(SampledGaussian(noise multiplier, sampler.rate), steps)
+    event = Repeated(SampledGaussian(noise multiplier, sampler.rate), steps)          Poisson samples
+            Repeated(RandomAllocation(noise multiplier, steps of an epoch), epochs)   random allocation
     step  = (Σ clipped gradients of the sample + N(0, deviation²)) / normaliser
     deviation = noise multiplier · clip norm · (1 + rounding room)
 
 Computed sums are not real numbers: a record that joins also moves the rounding of the others. The room is what that
-movement may be, in clip norms, so that the noise multiplier of the event is the true one (`gradients.rounding`).
+movement may be, in clip norms, so that the noise multiplier of the event is the true one. That it is enough is
+tested while training (`gradients.rounding`) or, slower, proved (`gradients.rounding_bound`).
 
 The normaliser is the expected batch size, a public constant: never the size of the batch that was drawn.
 A plan that would not be private cannot be built: no noise, no clipping, another sampler, a meaningless δ.
@@ -26,11 +28,20 @@ from reticent.accounting.calibration import Target, least_noise
 from reticent.accounting.guarantees import dp_sgd_guarantee
 from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
-from reticent.core.event import Repeated, SampledGaussian
+from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
-from reticent.training.plans.sampler import PoissonSampler, Sampling, ShuffledEpochs, sampler_of
+from reticent.training.gradients.rounding_bound import Rounding, movement_by_rounding
+from reticent.training.plans.sampler import (
+    AllocationSampler,
+    PoissonSampler,
+    PrivateSampler,
+    SamplerName,
+    ShuffledEpochs,
+    name_of,
+    sampler_of,
+)
 from reticent.training.plans.spending import Spending
 
 SCHEMA_VERSION: Final = 1
@@ -44,6 +55,11 @@ ROUNDING: Final = (
     "through rounding, one record moves what the others add to a step by at most 1/128 of the clip norm, by which "
     "the noise is larger than priced; this is tested on made-up text while training, not proved"
 )
+PROVED_ROUNDING: Final = (
+    "a record that is computed by itself twice gives the same numbers both times; then it is proved that rounding "
+    "moves a step by at most 1/512 of the clip norm, and the noise is larger than priced by 1/128"
+)
+_PROVED_ROOM: Final = ROUNDING_ROOM / 4
 SEEDED: Final = (
     "nobody who sees the model knows the seed that sampling and noise were drawn from; this run is an experiment "
     "and must not be released"
@@ -83,13 +99,13 @@ class PlainPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpSgd:
-    """DP-SGD (Abadi et al. 2016): Poisson sampling, clipping, Gaussian noise, and what they prove together.
+    """DP-SGD (Abadi et al. 2016): sampling, clipping, Gaussian noise, and what they prove together.
 
     `unit` is what one promise protects: a record, or an owner with all texts of theirs, of which at most
     `texts_per_unit` are drawn for a step and clipped as one.
     """
 
-    sampler: PoissonSampler
+    sampler: PrivateSampler
     clip_norm: float
     noise_multiplier: float
     steps: int
@@ -97,14 +113,21 @@ class DpSgd:
     unit: Unit = Unit.RECORD
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     texts_per_unit: int = 1
+    rounding: Rounding = Rounding.TESTED
 
     def __post_init__(self) -> None:
-        if type(self.sampler) is not PoissonSampler:
+        if type(self.sampler) not in (PoissonSampler, AllocationSampler):
             raise ConfigError(
-                "the accountant prices Poisson sampling alone",
+                "the accountants price Poisson sampling and random allocation alone",
                 found=type(self.sampler).__name__,
-                expected="PoissonSampler",
-                hint="shuffled batches have no guarantee; draw Poisson samples",
+                expected="PoissonSampler or AllocationSampler",
+                hint="shuffled batches have no guarantee; draw Poisson samples or allocate",
+            )
+        if self.steps % self.sampler.steps_per_round:
+            raise ConfigError(
+                "random allocation takes whole epochs",
+                found=f"{self.steps} steps",
+                expected=f"a multiple of {self.sampler.steps_per_round}",
             )
         if not 0.0 < self.noise_multiplier < math.inf:
             raise ConfigError(
@@ -117,6 +140,12 @@ class DpSgd:
             raise ConfigError("training protects records or owners", found=self.unit.value)
         if self.texts_per_unit < 1 or (self.unit is Unit.RECORD and self.texts_per_unit != 1):
             raise ConfigError("a record is one text; an owner has one or more", found=self.texts_per_unit)
+        if self.rounding is Rounding.PROVED and movement_by_rounding(self.sampler.batch) > _PROVED_ROOM:
+            raise ConfigError(
+                "the sums of so large a batch round by more than is proved here",
+                found=f"{self.sampler.batch} records a step",
+                hint="lower --batch, or let rounding be tested (--rounding tested)",
+            )
         _check_delta(self.delta, self.sampler.units, self.unit)
 
     @classmethod
@@ -128,11 +157,12 @@ class DpSgd:
         units: int,
         batch: int,
         epochs: float,
-        sampler: Sampling | str = Sampling.POISSON,
+        sampler: str = SamplerName.POISSON,
         clip_norm: float = 1.0,
         unit: Unit = Unit.RECORD,
         neighbours: Neighbours = Neighbours.ADD_REMOVE,
         texts_per_unit: int = 1,
+        rounding: Rounding = Rounding.TESTED,
     ) -> "DpSgd":
         """The plan with the least noise whose ε over `epochs` expected epochs is at most `epsilon`.
 
@@ -140,7 +170,10 @@ class DpSgd:
         """
         _check_delta(delta, units, unit)
         drawn = sampler_of(sampler, units, batch)
-        target = Target(epsilon=epsilon, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours)
+        batches = drawn.steps_per_round if isinstance(drawn, AllocationSampler) else None
+        target = Target(
+            epsilon=epsilon, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
+        )
         found = least_noise(target, steps=drawn.steps(epochs))
         return cls(
             sampler=drawn,
@@ -151,22 +184,25 @@ class DpSgd:
             unit=unit,
             neighbours=neighbours,
             texts_per_unit=texts_per_unit,
+            rounding=rounding,
         )
 
     @property
-    def step_event(self) -> SampledGaussian:
-        """What one step releases."""
+    def round_event(self) -> SampledGaussian | RandomAllocation:
+        """What one round releases: a Poisson step, or an epoch of random allocation."""
+        if isinstance(self.sampler, AllocationSampler):
+            return RandomAllocation(self.noise_multiplier, self.sampler.steps_per_round)
         return SampledGaussian(self.noise_multiplier, self.sampler.rate)
 
     @property
     def event(self) -> Repeated:
         """What the whole run releases."""
-        return Repeated(self.step_event, self.steps)
+        return Repeated(self.round_event, self.steps // self.sampler.steps_per_round)
 
     @property
     def normaliser(self) -> float:
         """What a noisy sum is divided by: the expected batch size, whatever was drawn."""
-        return float(self.sampler.batch)
+        return self.sampler.expected_batch
 
     @property
     def noise_deviation(self) -> float:
@@ -183,7 +219,7 @@ class DpSgd:
         assumes = [
             PUBLIC_MAKING,
             NO_TUNING,
-            ROUNDING,
+            PROVED_ROUNDING if self.rounding is Rounding.PROVED else ROUNDING,
             f"the number of {word}s, from which the sampling rate and the number of steps follow, is public",
         ]
         if self.unit is Unit.OWNER:
@@ -225,7 +261,11 @@ class DpSgd:
     def spending(self, epsilon: float) -> Spending:
         """ε so far, given the ε of the whole plan (from its guarantee, which is dear to compute twice)."""
         return Spending(
-            self.step_event, steps=self.steps, neighbours=self.neighbours, epsilon=epsilon, delta=self.delta
+            self.event,
+            steps_per_round=self.sampler.steps_per_round,
+            neighbours=self.neighbours,
+            epsilon=epsilon,
+            delta=self.delta,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -235,6 +275,7 @@ class DpSgd:
             "kind": "private",
             "units": self.sampler.units,
             "batch": self.sampler.batch,
+            **({} if name_of(self.sampler) is SamplerName.POISSON else {"sampler": name_of(self.sampler).value}),
             "clip_norm": self.clip_norm,
             "noise_multiplier": self.noise_multiplier,
             "steps": self.steps,
@@ -242,6 +283,7 @@ class DpSgd:
             "unit": self.unit.value,
             "neighbours": self.neighbours.value,
             "texts_per_unit": self.texts_per_unit,
+            **({} if self.rounding is Rounding.TESTED else {"rounding": self.rounding.value}),
         }
 
 
@@ -264,9 +306,11 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
         return PlainPlan(**values)
     if document["kind"] != "private":
         raise ConfigError("a plan of an unknown kind", found=document["kind"], expected="plain or private")
-    sampler = PoissonSampler(values.pop("units"), values.pop("batch"))
+    name = values.pop("sampler", SamplerName.POISSON)  # plans that name none were made when there was one
+    sampler = sampler_of(name, values.pop("units"), values.pop("batch"))
     unit, neighbours = Unit(values.pop("unit")), Neighbours(values.pop("neighbours"))
-    return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, **values)
+    rounding = Rounding(values.pop("rounding", Rounding.TESTED))
+    return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, rounding=rounding, **values)
 
 
 def identity(plan: Plan, corpus: str) -> str:
