@@ -106,8 +106,8 @@ def serve(
         output.show("Nothing was started: this is what answers would promise.")
         return 0
     log_plainly()
-    output.show(f"'{serving.name}' on http{'s' if tls_cert else ''}://{host}:{port}/v1")
-    return answer(serving)
+    scheme, shown = "https" if tls_cert else "http", f"[{host}]" if ":" in host else host
+    return answer(serving, lambda bound: output.show(f"'{serving.name}' on {scheme}://{shown}:{bound}/v1"))
 
 
 def _require_extra() -> None:

@@ -15,7 +15,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import SpawnProcess
@@ -123,8 +123,8 @@ def open_backend(serving: Serving) -> Iterator[Backend]:
         yield backend
 
 
-def serve(serving: Serving) -> int:
-    """Answer until told to stop; the exit code."""
+def serve(serving: Serving, announce: Callable[[int], None]) -> int:
+    """Answer until told to stop; the exit code. `announce` is called with the port once clients can connect."""
     serving.check()
     keys = None if serving.keys is None else KeyFile(serving.keys)
     if serving.operator_port is not None and (keys is None or not any(key.is_operator for key in keys.keys)):
@@ -135,10 +135,10 @@ def serve(serving: Serving) -> int:
             with open_backend(serving):  # refuses what must be refused, and makes the ledger, once for all workers
                 serving = replace(serving, ledger=replace(serving.ledger, joins=False))
             stack.enter_context(_operator_port(serving, keys))
-            return _workers(serving, port)
+            return _workers(serving, port, announce)
         backend = stack.enter_context(open_backend(serving))
         stack.enter_context(_operator_port(serving, keys))
-        _run(server(backend, serving), port)
+        _run(server(backend, serving), port, announce)
         return 0
 
 
@@ -146,8 +146,16 @@ class _Stopped(Exception):
     """A signal ended the server, which was shut down in good order."""
 
 
-def _run(web: uvicorn.Server, port: socket.socket) -> None:
+def _run(web: uvicorn.Server, port: socket.socket, announce: Callable[[int], None] | None = None) -> None:
     """Answer until a signal comes, then go on here, so that ledger and witness are closed."""
+    if announce is not None:
+        begin = web.startup
+
+        async def listen(sockets: list[socket.socket] | None = None) -> None:
+            await begin(sockets=sockets)
+            announce(port.getsockname()[1])
+
+        web.startup = listen  # type: ignore[method-assign]
 
     def stop(*_: object) -> None:
         raise _Stopped
@@ -232,7 +240,7 @@ def _operator_port(serving: Serving, keys: KeyFile | None) -> Iterator[None]:
             thread.join(10.0)
 
 
-def _workers(serving: Serving, port: socket.socket) -> int:
+def _workers(serving: Serving, port: socket.socket, announce: Callable[[int], None]) -> int:
     """Look after the worker processes until a signal ends them all."""
     ending = threading.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -240,7 +248,11 @@ def _workers(serving: Serving, port: socket.socket) -> int:
     with tempfile.TemporaryDirectory(prefix="reticent-metrics-") as counts:
         workers = [_started(serving, port, counts) for _ in range(serving.workers)]
         code = 0
+        is_announced = False
         while not ending.wait(0.2):
+            if not is_announced and _is_listening(port):
+                is_announced = True
+                announce(port.getsockname()[1])
             for place, (worker, since) in enumerate(workers):
                 if worker.is_alive():
                     continue
@@ -256,6 +268,11 @@ def _workers(serving: Serving, port: socket.socket) -> int:
         for worker, _ in workers:
             worker.join(40.0)
         return code
+
+
+def _is_listening(port: socket.socket) -> bool:
+    """Whether a worker has begun to listen on the port that all of them share."""
+    return bool(port.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def _started(serving: Serving, port: socket.socket, counts: str) -> tuple[SpawnProcess, float]:
