@@ -60,7 +60,7 @@ class LetterEnsemble(TableEnsemble):
 def make_run(folder: Path) -> Path:
     """A run directory that an ensemble can be served from."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps({"schema_version": 1}))
+    (folder / "run.json").write_text(json.dumps({"schema_version": 1, "command": "train"}))
     return folder
 
 

@@ -32,6 +32,7 @@ CONNECT_SECONDS: Final = 10
 SETTINGS: Final = (
     "current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes')"
 )
+_LATER: Final = 0.5  # seconds after the wait for a lock that a statement is ended, and again that a connection is
 _SYNCED: Final = ("on", "remote_apply")
 # For this transaction alone, so that a pooler between us and the server cannot lose it.
 _PREPARE: Final = """SELECT
@@ -105,7 +106,7 @@ class Deadline:
     def __init__(self, connection: "psycopg.Connection[Any]", seconds: float) -> None:
         # A descriptor of its own: the connection's number may belong to another file by the time it is needed.
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
-        self._seconds = seconds
+        self._seconds = seconds + 2 * _LATER
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -130,8 +131,8 @@ class Deadline:
 def begin(connection: "psycopg.Connection[Any]", *, timeout: float) -> None:
     """Begin a transaction whose commit is synced and which gives up its locks when it hangs."""
     connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-    milliseconds = str(max(1, round(1000 * timeout)))
-    connection.execute(_PREPARE, (milliseconds, milliseconds, milliseconds))
+    lock, statement = (str(max(1, round(1000 * seconds))) for seconds in (timeout, timeout + _LATER))
+    connection.execute(_PREPARE, (lock, statement, lock))
 
 
 def commit(connection: "psycopg.Connection[Any]", name: str) -> None:
