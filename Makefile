@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test slow check format bench reproduce docs lock clean help
+.PHONY: demo test shuffled slow check format bench reproduce docs lock clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
@@ -17,6 +17,9 @@ demo: $(READY)   ## the whole story on the embedded corpus and model, offline
 
 test: $(READY)   ## the tests (minutes); `make slow` for the long ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+shuffled: $(READY) ## the tests in random order; the seed is printed, and -p randomly --randomly-seed=N repeats it
+	$(BIN)/python -m pytest -n 2 --dist worksteal -p randomly
 
 slow: $(READY)   ## the long tests, and those that need models which are not shipped
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow

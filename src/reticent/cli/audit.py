@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
+    from reticent.audit.attack import PlannedAttack
+    from reticent.audit.settings import AuditSettings, Sizes
+    from reticent.audit.subject import Subject
     from reticent.core.finding import Comparison, Finding
-    from reticent.runs.audit.attack import PlannedAttack
     from reticent.runs.audit.gate import GateResult
     from reticent.runs.audit.plan import AuditPlan
     from reticent.runs.audit.remote import RemoteAccess
     from reticent.runs.audit.run import Audit, Observer
-    from reticent.runs.audit.settings import AuditSettings, Sizes
-    from reticent.runs.audit.subject import Subject
 
 _CORPUS = "Corpus"
 
@@ -147,10 +147,10 @@ def audit(
     Exit code 1 if a finding refutes the guarantee, a --require limit is not met (exceeded, undecided or not
     measured) or a --fail-if limit is exceeded.
     """
+    from reticent.audit.settings import AuditSettings, Sizes, parse_budget
     from reticent.runs.audit.gate import asked_rates, parse_limits
     from reticent.runs.audit.registry import parse_attacks
     from reticent.runs.audit.remote import RemoteAccess
-    from reticent.runs.audit.settings import AuditSettings, Sizes, parse_budget
 
     limits = parse_limits(require, fail_if)
     defaults = AuditSettings()
@@ -215,10 +215,11 @@ def _subject(
     remote: "RemoteAccess | None",
 ) -> "Subject":
     """Everything the audit looks at; files first, since they fail sooner than models."""
+    from reticent.audit.subject import make_subject
     from reticent.data.canaries import read_key
     from reticent.models.huggingface.location import locate
     from reticent.runs.audit.remote import is_remote
-    from reticent.runs.audit.subject import find_model, make_subject, open_models
+    from reticent.runs.audit.subject import find_model, open_models
 
     model, base = named
     find_model(model)
@@ -249,11 +250,12 @@ def _run(
 ) -> int:
     """Plan, show the plan, work, write, show."""
     from reticent.runs.audit.gate import check_gate, check_known, parse_limits
-    from reticent.runs.audit.plan import measure_speed, plan_audit
+    from reticent.runs.audit.plan import measure_speed, plan_audit, share_error
     from reticent.runs.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
     from reticent.runs.audit.score_cache import ScoreCache, default_folder
     from reticent.runs.audit.shards import sharded_subject
 
+    settings = share_error(subject, settings)
     limits = parse_limits(config["require"], config["fail_if"])
     folder, is_off = cache
     scores = None
@@ -378,7 +380,7 @@ def _row(finding: "Finding", comparison: "Comparison | None") -> tuple[object, .
 
 def _verdict(finding: "Finding", comparison: "Comparison | None") -> str:
     """In a word or two; never that nothing leaks, and a leak is told even where it is consistent with a ceiling."""
-    above = "" if finding.null is None else ("above null" if finding.beats_null else "not above null")
+    above = "" if finding.standing is None else finding.standing.value
     if comparison is None or comparison.ceiling is None:
         return above or "–"
     said = comparison.verdict.value
