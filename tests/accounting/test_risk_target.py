@@ -20,7 +20,7 @@ def event(noise):
 @pytest.mark.parametrize(
     "target",
     [RiskTarget.true_positive_rate("0.05@0.01"), RiskTarget.leaked_bits("10:20"), RiskTarget.advantage(0.1)],
-    ids=lambda target: target.metric,
+    ids=["tpr", "bits", "advantage"],
 )
 def test_the_ceiling_meets_the_target_and_a_little_less_noise_does_not(target):
     noise = noise_for_risk(target, event, delta=DELTA)

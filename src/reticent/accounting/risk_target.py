@@ -20,6 +20,7 @@ from reticent.accounting.pld import privacy_profile
 from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.core.metric import ADVANTAGE, TPR_AT_FPR
 from reticent.core.ranges import NOISE_MULTIPLIER
 
 _PRECISION = 2e-3  # relative, of the noise multiplier
@@ -27,9 +28,9 @@ _PRECISION = 2e-3  # relative, of the noise multiplier
 
 @dataclass(frozen=True, slots=True)
 class RiskTarget:
-    """A metric of an attack and the most that its ceiling may be; `secret_bits` where it is of a secret."""
+    """What an attack may reach at most: a metric of membership, or bits that leak of a secret of `secret_bits`."""
 
-    metric: str
+    metric: str | None
     limit: float
     secret_bits: float | None = None
 
@@ -44,7 +45,7 @@ class RiskTarget:
                 found=text,
                 expected="such as 0.05@0.01",
             )
-        return cls(f"tpr_at_fpr_{at:g}", limit)
+        return cls(TPR_AT_FPR.at(at), limit)
 
     @classmethod
     def leaked_bits(cls, text: str) -> "RiskTarget":
@@ -56,22 +57,21 @@ class RiskTarget:
             limit = bits = math.nan
         if not 0.0 < limit < bits < math.inf:
             raise ConfigError("--target-bits takes LEAKED:SECRET bits", found=text, expected="such as 10:20")
-        return cls("leaked_bits", limit, bits)
+        return cls(None, limit, bits)
 
     @classmethod
     def advantage(cls, limit: float) -> "RiskTarget":
         """True-positive minus false-positive rate of any membership test."""
-        return cls("advantage", _share(str(limit), "--target-advantage", str(limit)))
+        return cls(ADVANTAGE.name, _share(str(limit), "--target-advantage", str(limit)))
 
     def ceiling(self, guarantee: Guarantee) -> float:
         """What the guarantee allows of the metric.
 
         Guarantee: no attack between neighbouring worlds has a higher expected value; ∞ where nothing is known.
         """
-        if self.metric == "leaked_bits":
-            assert self.secret_bits is not None
+        if self.secret_bits is not None:
             return leakage_of_guarantee(guarantee, self.secret_bits).least
-        found = ceiling(self.metric, guarantee, secret_bits=self.secret_bits)
+        found = None if self.metric is None else ceiling(self.metric, guarantee)
         return math.inf if found is None else found
 
 
@@ -95,7 +95,7 @@ def noise_for_risk(
         low, high = high, high + math.log(2.0)
         if math.exp(high) > NOISE_MULTIPLIER.high:
             raise ConfigError(
-                "no noise reaches the target", found=f"{target.metric} at most {target.limit:g}", hint="raise it"
+                "no noise reaches the target", found=f"a limit of {target.limit:g}", hint="raise the target"
             )
     while meets(math.exp(low)) and math.exp(low) > NOISE_MULTIPLIER.low:
         low, high = max(low - math.log(2.0), math.log(NOISE_MULTIPLIER.low)), low
