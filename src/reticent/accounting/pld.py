@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
+from reticent.accounting.privacy_losses import privacy_losses
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import Event, Gaussian, Laplace, NonPrivate, SampledGaussian
 from reticent.core.guarantee import Neighbours
@@ -58,6 +59,7 @@ class PrivacyProfile:
         self._stepwise = {leaf: n for leaf, n in counts.items() if isinstance(leaf, SampledGaussian | Laplace)}
         self._distribution: Any = None
         self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
+        self._epsilons: dict[float, float] = {}
         self._points: dict[tuple[int, float], tuple[tuple[float, float], ...]] = {}
         self.round_off = 0.0
         if self._stepwise and not self.is_unprotected:
@@ -86,15 +88,25 @@ class PrivacyProfile:
             return math.inf  # δ of a Gaussian is never 0; where it is computed as 0 it has underflowed
         if self.delta(0.0) <= delta:
             return 0.0
+        if delta not in self._epsilons:
+            self._epsilons[delta] = self._solve(delta)
+        return self._epsilons[delta]
+
+    def _solve(self, delta: float) -> float:
+        """Where δ(ε) falls to `delta`: a root of log δ, then a little to the right until δ(ε) is within."""
+        from scipy.optimize import brentq
+
         low, high = 0.0, 1.0
         while not self.delta(high) <= delta:
             low, high = high, 2.0 * high
             if high > 1e5:
                 return math.inf
-        while high - low > 1e-6 * max(1.0, high):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
-        return high
+        width = 1e-6 * max(1.0, high)
+        root = brentq(lambda e: math.log(max(self.delta(e), 5e-324) / delta), low, high, xtol=width / 4.0)
+        found = float(root) + width / 4.0
+        while found < high and not self.delta(found) <= delta:
+            found += width / 4.0
+        return min(found, high)
 
     def points(self, count: int = 48, *, least_delta: float = 1e-12) -> tuple[tuple[float, float], ...]:
         """Proved (ε, δ) points from ε = 0 up to where δ reaches `least_delta` (or the accountant's floor); kept."""
@@ -193,11 +205,10 @@ def _spacing(stepwise: Mapping[SampledGaussian | Laplace, int], neighbours: Neig
 
 def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> tuple[Any, int]:
     """dp-accounting's distribution of one step on the grid, and its number of cells."""
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-
+    library = privacy_losses()
     if isinstance(leaf, Laplace):
         distance = 1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0
-        one = privacy_loss_distribution.from_laplace_mechanism(
+        one = library.privacy_loss_distribution.from_laplace_mechanism(
             leaf.scale, sensitivity=distance, value_discretization_interval=spacing
         )
         return one, math.ceil(2.0 * distance / leaf.scale / spacing)
@@ -210,15 +221,14 @@ def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> t
         first, last = math.floor(low / spacing), math.ceil(high / spacing)
         grid = spacing * np.arange(first, last + 1, dtype=np.float64)  # [cells]
         deltas = step_delta(grid, direction, noise_multiplier=noise, sampling_rate=rate)
-        masses.append(pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, first, last, deltas))
+        masses.append(library.pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, first, last, deltas))
         cells += last - first + 1
-    return privacy_loss_distribution.PrivacyLossDistribution(*masses), cells
+    return library.privacy_loss_distribution.PrivacyLossDistribution(*masses), cells
 
 
 def _composed_cells(one: Any, count: int) -> int:
     """Cells that dp-accounting needs for `count` such steps together."""
-    from dp_accounting.pld import common
-
+    common = privacy_losses().common
     total = 0
     for side in {id(side): side for side in (one._pmf_remove, one._pmf_add)}.values():
         masses = side.to_dense_pmf()._probs
