@@ -115,7 +115,7 @@ HEAVY_SCIPY = {"scipy.stats", "scipy.signal", "scipy.ndimage"}  # half a second 
 
 
 def third_party(modules: set[str]) -> set[str]:
-    """Top-level packages that neither the standard library nor we bring; compiled parts by their own name left out."""
+    """Top-level packages that neither the standard library nor we bring, without nameless compiled parts."""
     tops = {module.partition(".")[0] for module in modules}
     return {top for top in tops if not top.startswith("_")} - set(sys.stdlib_module_names) - {"reticent"}
 
