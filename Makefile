@@ -48,7 +48,7 @@ docs: $(READY)   ## regenerate the generated pages
 	$(BIN)/python scripts/write_api_page.py
 
 site: $(READY)   ## the documentation as a website in build/site, every link checked
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 audit: $(READY)  ## known vulnerabilities of what is installed (asks an advisory database; skips offline)
 	$(BIN)/python scripts/audit_dependencies.py
