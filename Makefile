@@ -12,7 +12,7 @@ TORCH  := torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test slow check format bench reproduce docs site lock audit clean help
+.PHONY: demo test shuffled slow check format bench reproduce docs site lock audit clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
@@ -22,6 +22,9 @@ demo: $(DEMO)    ## the whole story on the embedded corpus and model, offline
 
 test: $(READY)   ## the tests (minutes); `make slow` for the long ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+shuffled: $(READY) ## the tests in random order; the seed is printed, and -p randomly --randomly-seed=N repeats it
+	$(BIN)/python -m pytest -n 2 --dist worksteal -p randomly
 
 slow: $(READY)   ## the long tests, and those that need models which are not shipped
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow

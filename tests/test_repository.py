@@ -159,6 +159,33 @@ def test_no_file_name_says_nothing():
     assert not [path for path in SOURCES if path.stem in nameless]
 
 
+def opened_without_encoding(tree: ast.AST) -> list[int]:
+    """Lines that open, read or write a text file in whatever encoding the locale has."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        given = [*node.args, *(word.value for word in node.keywords)]
+        texts = [value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+        is_named = any(word.arg in ("encoding", None) for word in node.keywords) or "utf8" in texts
+        opens = isinstance(node.func, ast.Name) and name == "open"
+        is_binary = any("b" in text for text in texts if set(text) <= set("rwxab+t"))
+        if not is_named and (name in ("read_text", "write_text") or (opens and not is_binary)):
+            found.append(node.lineno)
+    return found
+
+
+def test_every_text_file_is_opened_in_a_named_encoding():
+    for path in sorted([*SOURCE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]):
+        assert opened_without_encoding(ast.parse(path.read_text(encoding="utf8"))) == [], path
+
+
+def test_the_check_of_encodings_catches_a_file_opened_by_locale():
+    broken = 'open("a")\nopen("a", "rb")\npath.read_text()\npath.write_text("b")\npath.read_text("utf8")'
+    assert opened_without_encoding(ast.parse(broken)) == [1, 3, 4]
+
+
 def test_readme_tree_equals_the_tree():
     readme = (ROOT / "README.md").read_text(encoding="utf8")
     listed = set(re.findall(r"^[├└]── (\w+)/", readme, flags=re.MULTILINE))

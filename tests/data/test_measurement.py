@@ -1,5 +1,6 @@
 """Recall, precision, miss rate: exact on hand-made cases, right intervals, and a result where nothing was found."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +99,53 @@ def test_interval_contains_the_truth_as_often_as_it_says_and_a_normal_one_does_n
 def test_impossible_rate_is_refused():
     with pytest.raises(ValueError):
         Rate(2, 1)
+    with pytest.raises(ValueError):
+        Rate(1, 2, 0.95, {"a": (1, 1)})
+
+
+def test_rates_of_several_kinds_pool_by_owner():
+    one, other = Rate(1, 2, 0.95, {"a": (1, 2)}), Rate(3, 4, 0.95, {"a": (1, 1), "b": (2, 3)})
+    both = Rate.pooled([one, other])
+    assert both.by_owner == {"a": (2, 3), "b": (2, 3)}
+    assert both.complement.by_owner == {"a": (1, 3), "b": (1, 3)}
+    assert (both.hits, both.trials) == (4, 6)
+    low, high = both.interval
+    assert both.complement.interval == pytest.approx((1 - high, 1 - low))
+
+
+class EveryLabelOfSome:
+    """A policy that finds all labels of some owners' texts, and none of the others'."""
+
+    name = "some"
+
+    def __init__(self, texts: set[str]) -> None:
+        self._texts = texts
+
+    def find(self, texts):
+        return [[Span(0, 3, "PERSON")] if text in self._texts else [] for text in texts]
+
+
+def test_intervals_count_owners_where_a_policy_finds_all_of_a_person_or_nothing():
+    """Coverage over worlds in which the spans of an owner have one outcome; counting spans is the mistake."""
+    truth, missed, missed_by_spans = 0.8, 0, 0
+    worlds = 300
+    for seed in range(worlds):
+        draw = np.random.default_rng(seed)
+        sizes = draw.integers(1, 13, 60)
+        found = draw.random(60) < truth
+        records = [
+            Record(f"{owner}-{k}", f"Ada {owner} {k}", owner=f"o{owner}", spans=(Span(0, 3, "PERSON"),))
+            for owner, size in enumerate(sizes)
+            for k in range(size)
+        ]
+        policy = EveryLabelOfSome({r.text for r in records if found[int(r.owner[1:])]})
+        recall = measure(records, policy).recall
+        low, high = recall.interval
+        missed += not low <= truth <= high
+        low, high = Rate(recall.hits, recall.trials).interval
+        missed_by_spans += not low <= truth <= high
+    assert missed / worlds <= 0.05
+    assert missed_by_spans / worlds > 0.25
 
 
 @given(st.text("ab ", min_size=3, max_size=12), st.data())

@@ -6,31 +6,52 @@ do not count for recall, and a finding that touches nothing but them is wrong. A
 character with a sensitive span, whatever the kinds: masking is what protects.
 
 The miss rate γ of a confidentiality guarantee is 1 − recall; over distinct secrets a secret is missed if any of its
-mentions is. Intervals are Clopper and Pearson's (1934), exact for independent spans; spans of one text are not
-quite independent. Nothing labelled, or nothing found, is a result: a rate without a value and the interval [0, 1].
+mentions is. Spans of one owner are not independent: a policy that misses a name misses it in every text of its
+owner. So intervals count owners (`core.proportion`), as if all spans of an owner had one outcome; a record without
+an owner is its own, and a secret counts with the owner who mentions it first. Owners of one span each give Clopper
+and Pearson's limits (1934). Nothing labelled, or nothing found, is a result: no value and the interval [0, 1].
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from reticent.core.corpus import Policy, Record, Span
-from reticent.core.proportion import clopper_pearson
+from reticent.core.proportion import Share, clopper_pearson
 from reticent.data.redaction.masking import find_in, merge_spans
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """`hits` of `trials`, with a two-sided interval at `confidence`."""
+    """`hits` of `trials`, with a two-sided interval at `confidence`.
+
+    `by_owner` has the hits and trials of every owner; where it is empty every trial is its own.
+    """
 
     hits: int
     trials: int
     confidence: float = 0.95
+    by_owner: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.hits <= self.trials or not 0.0 < self.confidence < 1.0:
             raise ValueError("a rate needs 0 <= hits <= trials and a confidence in (0, 1)")
+        counts = [sum(column) for column in zip(*self.by_owner.values(), strict=True)]
+        if self.by_owner and counts != [self.hits, self.trials]:
+            raise ValueError("the owners' counts do not add up to the rate's")
+
+    @classmethod
+    def pooled(cls, rates: "Iterable[Rate]", *, confidence: float = 0.95) -> "Rate":
+        """All trials of several rates as one."""
+        listed = list(rates)
+        together: dict[str, tuple[int, int]] = {}
+        for rate in listed:
+            for owner, (hits, trials) in rate.by_owner.items():
+                before = together.get(owner, (0, 0))
+                together[owner] = before[0] + hits, before[1] + trials
+        hits, trials = sum(rate.hits for rate in listed), sum(rate.trials for rate in listed)
+        return cls(hits, trials, confidence, together)
 
     @property
     def value(self) -> float | None:
@@ -39,21 +60,37 @@ class Rate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Clopper–Pearson; [0, 1] where there was no trial.
+        """Clopper–Pearson, of as many trials as the owners' are worth; [0, 1] where there was no trial.
 
-        Guarantee: contains the true rate with at least `confidence`, for independent trials.
+        Guarantee: contains the true rate with at least `confidence`, for independent trials; for independent
+        owners approximately, missed no more often than stated in the simulations of the tests.
         """
-        return clopper_pearson(self.hits, self.trials, confidence=self.confidence)
+        if not self.by_owner:
+            return clopper_pearson(self.hits, self.trials, confidence=self.confidence)
+        tail = (1.0 - self.confidence) / 2.0
+        # Both limits by the number of trials that needs no estimate: misses are rare, and their spread unknown.
+        return 1.0 - self.complement.share.upper(tail=tail), self.share.upper(tail=tail)
+
+    @property
+    def share(self) -> Share:
+        """Hits and trials of every owner."""
+        if not self.by_owner:
+            return Share.of([True] * self.hits + [False] * (self.trials - self.hits))
+        hits, trials = zip(*self.by_owner.values(), strict=True)
+        return Share(hits, trials)
 
     @property
     def complement(self) -> "Rate":
         """Misses in place of hits."""
-        return Rate(self.trials - self.hits, self.trials, self.confidence)
+        missed = {owner: (trials - hits, trials) for owner, (hits, trials) in self.by_owner.items()}
+        return Rate(self.trials - self.hits, self.trials, self.confidence, missed)
 
     def to_json(self) -> dict[str, Any]:
         """For a document; `value` is null where there was no trial."""
         low, high = self.interval
-        return {"value": self.value, "low": low, "high": high, "hits": self.hits, "trials": self.trials}
+        return {"value": self.value, "low": low, "high": high, "hits": self.hits, "trials": self.trials} | (
+            {"owners": len(self.by_owner)} if self.by_owner else {}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +139,19 @@ class Measurement:
 
 
 class _Count:
-    """Hits and trials, counted."""
+    """Hits and trials of every owner, counted."""
 
     def __init__(self) -> None:
-        self.hits = self.trials = 0
+        self._by_owner: dict[str, tuple[int, int]] = {}
 
-    def add(self, hit: bool) -> None:
-        self.hits += hit
-        self.trials += 1
+    def add(self, owner: str, hit: bool) -> None:
+        hits, trials = self._by_owner.get(owner, (0, 0))
+        self._by_owner[owner] = hits + hit, trials + 1
+
+    def rate(self, confidence: float) -> Rate:
+        hits = sum(hits for hits, _ in self._by_owner.values())
+        trials = sum(trials for _, trials in self._by_owner.values())
+        return Rate(hits, trials, confidence, dict(self._by_owner))
 
 
 class MeasurementTally:
@@ -122,7 +164,8 @@ class MeasurementTally:
         self._characters = self._found = self._right = 0
         self._recall: dict[tuple[str, str], _Count] = {}  # kind, identifier
         self._precision: dict[str, _Count] = {}
-        self._secrets: dict[bytes, bool] = {}  # digest of kind and characters -> found wherever mentioned
+        # digest of kind and characters -> who mentions it first, and whether it is found wherever mentioned
+        self._secrets: dict[bytes, tuple[str, bool]] = {}
 
     def add(self, record: Record, found: Sequence[Span]) -> None:
         """Count one record's labels and findings."""
@@ -134,13 +177,14 @@ class MeasurementTally:
         self._right += _shared(cover, merge_spans(gold))
         for span in gold:
             hit = is_covered(span, cover, record.text)
-            self._recall.setdefault((span.kind, span.identifier), _Count()).add(hit)
+            self._recall.setdefault((span.kind, span.identifier), _Count()).add(record.owner, hit)
             secret = f"{span.kind}\0{record.text[span.start : span.end]}".encode("utf8", errors="surrogatepass")
             digest = hashlib.blake2b(secret, digest_size=16).digest()
-            self._secrets[digest] = self._secrets.get(digest, True) and hit
+            owner, found_before = self._secrets.get(digest, (record.owner, True))
+            self._secrets[digest] = owner, found_before and hit
         for span in found:
             right = any(span.overlaps(label) for label in gold)
-            self._precision.setdefault(span.kind, _Count()).add(right)
+            self._precision.setdefault(span.kind, _Count()).add(record.owner, right)
 
     def result(self) -> Measurement:
         """The rates over all that was added."""
@@ -151,7 +195,7 @@ class MeasurementTally:
             records=self._records,
             recall=self._rate(self._recall.values()),
             precision=self._rate(self._precision.values()),
-            distinct_recall=Rate(sum(self._secrets.values()), len(self._secrets), self._confidence),
+            distinct_recall=self._distinct().rate(self._confidence),
             recall_by_kind={k: self._rate(c for (kind, _), c in self._recall.items() if kind == k) for k in kinds},
             recall_by_identifier={
                 name: self._rate(c for (_, identifier), c in self._recall.items() if identifier == name)
@@ -162,10 +206,15 @@ class MeasurementTally:
             character_precision=self._right / self._found if self._found else None,
         )
 
+    def _distinct(self) -> _Count:
+        """Each secret once."""
+        count = _Count()
+        for owner, hit in self._secrets.values():
+            count.add(owner, hit)
+        return count
+
     def _rate(self, counts: Iterable[_Count]) -> Rate:
-        counted = list(counts)
-        hits = sum(count.hits for count in counted)
-        return Rate(hits, sum(count.trials for count in counted), self._confidence)
+        return Rate.pooled((count.rate(self._confidence) for count in counts), confidence=self._confidence)
 
 
 def _shared(one: Sequence[Span], other: Sequence[Span]) -> int:
