@@ -23,6 +23,8 @@ EXTRA_OF: Final = {
     "pyarrow": "train",
     "httpx": "train",
     "faker": "pii",
+    "babel": "pii",
+    "wordfreq": "pii",
     "spacy": "pii",
     "presidio_analyzer": "pii",
     "phonenumbers": "pii",

@@ -6,11 +6,12 @@ e-mail domains would fetch a list from the network with the first address; here 
 carries, so that scanning a private corpus never opens a connection. Not local: context words raise scores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reticent.core.corpus import Span
 from reticent.core.extras import optional_imports
+from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.named_entities import english_pipeline
 from reticent.data.policies.word_edges import whole_words
 
@@ -45,7 +46,8 @@ class PresidioPolicy:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Entity types that may be found."""
-        return tuple(sorted(self._analyser().get_supported_entities(language="en")))
+        found = {canonical(name) for name in self._analyser().get_supported_entities(language="en")}
+        return tuple(sorted(found - NOT_PERSONAL))
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text."""
@@ -53,13 +55,19 @@ class PresidioPolicy:
         found = []
         for text in texts:
             results = analyser.analyze(text, language="en", score_threshold=self._threshold)
-            found.append(whole_words(text, (Span(r.start, r.end, r.entity_type) for r in results)))
+            found.append(whole_words(text, _personal(results)))
         return found
 
     def _analyser(self) -> Any:
         if self._loaded is None:
             self._loaded = offline_analyser(self._pipeline)
         return self._loaded
+
+
+def _personal(results: Sequence[Any]) -> Iterator[Span]:
+    for result in results:
+        if (kind := canonical(result.entity_type)) not in NOT_PERSONAL:
+            yield Span(result.start, result.end, kind)
 
 
 def offline_analyser(pipeline: str) -> Any:
