@@ -30,7 +30,7 @@ _PRECISION = 2e-3  # relative, of the noise multiplier
 class RiskTarget:
     """What an attack may reach at most: a metric of membership, or bits that leak of a secret of `secret_bits`."""
 
-    metric: str | None
+    metric: str
     limit: float
     secret_bits: float | None = None
 
@@ -57,7 +57,7 @@ class RiskTarget:
             limit = bits = math.nan
         if not 0.0 < limit < bits < math.inf:
             raise ConfigError("--target-bits takes LEAKED:SECRET bits", found=text, expected="such as 10:20")
-        return cls(None, limit, bits)
+        return cls("", limit, bits)
 
     @classmethod
     def advantage(cls, limit: float) -> "RiskTarget":
@@ -71,7 +71,7 @@ class RiskTarget:
         """
         if self.secret_bits is not None:
             return leakage_of_guarantee(guarantee, self.secret_bits).least
-        found = None if self.metric is None else ceiling(self.metric, guarantee)
+        found = ceiling(self.metric, guarantee)
         return math.inf if found is None else found
 
 
