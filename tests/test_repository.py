@@ -106,6 +106,54 @@ def test_importing_the_package_and_its_light_layers_never_imports_torch():
     assert not TORCH & modules_after(code)
 
 
+# Third-party packages that the light commands may import, whatever else is installed. What is not here (torch,
+# numba, pyarrow, scipy.stats, ...) is imported inside the function that needs it.
+HELP = {"rich", "typer", "click", "shellingham", "annotated_doc", "annotated_types", "numpy", "cython_runtime"}
+HELP |= {"pydantic", "pydantic_core", "typing_inspection", "typing_extensions"}
+BOUND = {*HELP, "scipy", "dp_accounting", "attr", "attrs", "charset_normalizer"}
+HEAVY_SCIPY = {"scipy.stats", "scipy.signal", "scipy.ndimage"}  # half a second and more, each
+
+
+def third_party(modules: set[str]) -> set[str]:
+    """Top-level packages that neither the standard library nor we bring, without nameless compiled parts."""
+    tops = {module.partition(".")[0] for module in modules}
+    return {top for top in tops if not top.startswith("_")} - set(sys.stdlib_module_names) - {"reticent"}
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import reticent", set()),
+        ("from reticent.cli.main import run; run(['--help'])", HELP),
+        (
+            "from reticent.cli.main import run; run('bound dp-sgd --noise-multiplier 1 --sampling-rate 0.1 "
+            "--steps 9 --secret-bits 20'.split())",
+            BOUND,
+        ),
+    ],
+    ids=["import", "help", "bound"],
+)
+def test_light_commands_import_light_packages_alone(code, allowed):
+    loaded = modules_after(f"import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n    {code}")
+    assert third_party(loaded) <= allowed
+    assert not HEAVY_SCIPY & loaded
+
+
+def locked(name: str) -> dict[str, str]:
+    """Pins of a lock file with the lines of their hashes."""
+    text = (ROOT / name).read_text(encoding="utf8")
+    return dict(re.findall(r"^([\w.-]+==[\w.!+]+)(.*(?:\n +.*)*)", text, flags=re.MULTILINE))
+
+
+def test_every_locked_version_has_its_hashes_and_the_demo_takes_its_own_from_the_whole():
+    everything, demo = locked("requirements.lock"), locked("requirements-demo.lock")
+    assert len(everything) > len(demo) > 40
+    unhashed = [pin for pin, hashes in {**everything, **demo}.items() if "--hash=sha256:" not in hashes]
+    assert not unhashed, "run `make lock`"
+    assert set(demo) <= set(everything)
+    assert not [pin for pin in everything if pin.startswith("torch==")]  # the Makefile pins it, without a hash
+
+
 def test_no_file_name_says_nothing():
     nameless = {"utils", "util", "helpers", "common", "misc", "base", "manager", "handler"}
     assert not [path for path in SOURCES if path.stem in nameless]

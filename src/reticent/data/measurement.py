@@ -1,9 +1,10 @@
 """How well a policy finds what people or a generator labelled: recall, precision and miss rate with intervals.
 
 A labelled span is found only if every character of it that is not white space lies in a found span: a partly
-detected secret is missed. Spans labelled "none" (annotators chose to leave them in clear) are not sensitive: they
-do not count for recall, and a finding that touches nothing but them is wrong. A finding is right if it shares a
-character with a sensitive span, whatever the kinds: masking is what protects.
+detected secret is missed, and counted apart. The title of a name ("Mr") need not be found. Kinds are compared by
+their one name (`data.kinds`). Spans labelled "none" (annotators chose to leave them in clear) are not sensitive:
+they do not count for recall, and a finding that touches nothing but them is wrong. A finding is right if it shares
+a character with a sensitive span, whatever the kinds: masking is what protects.
 
 The miss rate γ of a confidentiality guarantee is 1 − recall; over distinct secrets a secret is missed if any of its
 mentions is. Spans of one owner are not independent: a policy that misses a name misses it in every text of its
@@ -13,12 +14,14 @@ and Pearson's limits (1934). Nothing labelled, or nothing found, is a result: no
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from reticent.core.corpus import Policy, Record, Span
 from reticent.core.proportion import Share, clopper_pearson
+from reticent.data.kinds import TITLES, canonical
 from reticent.data.redaction.masking import find_in, merge_spans
 
 
@@ -101,7 +104,7 @@ class Measurement:
     and "quasi" where labels say so. `distinct_recall` counts each secret once: found if all its mentions are.
     `found_share` is the share of all characters that masking would hide, `character_precision` the share of those
     that are sensitive: long spans look precise by count and are not by length. No intervals: characters of one
-    span are found together.
+    span are found together. `partial_recall` counts spans of which any character was found.
     """
 
     policy: str
@@ -112,6 +115,7 @@ class Measurement:
     recall_by_kind: dict[str, Rate]
     recall_by_identifier: dict[str, Rate]
     precision_by_kind: dict[str, Rate]
+    partial_recall: Rate
     found_share: float | None = None
     character_precision: float | None = None
 
@@ -130,6 +134,7 @@ class Measurement:
             "miss_rate": self.miss_rate.to_json(),
             "precision": self.precision.to_json(),
             "distinct_recall": self.distinct_recall.to_json(),
+            "partial_recall": self.partial_recall.to_json(),
             "recall_by_kind": {kind: rate.to_json() for kind, rate in self.recall_by_kind.items()},
             "recall_by_identifier": {name: rate.to_json() for name, rate in self.recall_by_identifier.items()},
             "precision_by_kind": {kind: rate.to_json() for kind, rate in self.precision_by_kind.items()},
@@ -164,6 +169,7 @@ class MeasurementTally:
         self._characters = self._found = self._right = 0
         self._recall: dict[tuple[str, str], _Count] = {}  # kind, identifier
         self._precision: dict[str, _Count] = {}
+        self._partly = _Count()
         # digest of kind and characters -> who mentions it first, and whether it is found wherever mentioned
         self._secrets: dict[bytes, tuple[str, bool]] = {}
 
@@ -176,15 +182,16 @@ class MeasurementTally:
         self._found += sum(span.end - span.start for span in cover)
         self._right += _shared(cover, merge_spans(gold))
         for span in gold:
-            hit = is_covered(span, cover, record.text)
-            self._recall.setdefault((span.kind, span.identifier), _Count()).add(record.owner, hit)
+            hit = is_covered(without_title(span, record.text), cover, record.text)
+            self._recall.setdefault((canonical(span.kind), span.identifier), _Count()).add(record.owner, hit)
+            self._partly.add(record.owner, hit or any(span.overlaps(other) for other in cover))
             secret = f"{span.kind}\0{record.text[span.start : span.end]}".encode("utf8", errors="surrogatepass")
             digest = hashlib.blake2b(secret, digest_size=16).digest()
             owner, found_before = self._secrets.get(digest, (record.owner, True))
             self._secrets[digest] = owner, found_before and hit
         for span in found:
             right = any(span.overlaps(label) for label in gold)
-            self._precision.setdefault(span.kind, _Count()).add(record.owner, right)
+            self._precision.setdefault(canonical(span.kind), _Count()).add(record.owner, right)
 
     def result(self) -> Measurement:
         """The rates over all that was added."""
@@ -195,6 +202,7 @@ class MeasurementTally:
             records=self._records,
             recall=self._rate(self._recall.values()),
             precision=self._rate(self._precision.values()),
+            partial_recall=self._rate([self._partly]),
             distinct_recall=self._distinct().rate(self._confidence),
             recall_by_kind={k: self._rate(c for (kind, _), c in self._recall.items() if kind == k) for k in kinds},
             recall_by_identifier={
@@ -242,12 +250,23 @@ def is_covered(span: Span, cover: Sequence[Span], text: str) -> bool:
     return not text[position : span.end].strip()
 
 
+_TITLE = re.compile(rf"(?:(?:{'|'.join(sorted(TITLES, key=len, reverse=True))})\b\.?\s+)+", re.IGNORECASE)
+
+
+def without_title(span: Span, text: str) -> Span:
+    """A labelled name without the titles before it; any other span, and a title alone, as it is."""
+    if canonical(span.kind) != "PERSON" or not (title := _TITLE.match(text, span.start, span.end)):
+        return span
+    return span if title.end() >= span.end else Span(title.end(), span.end, span.kind, span.identifier)
+
+
 def f_score(measured: Measurement, *, weight: float = 2.0) -> float:
-    """F-measure in which recall counts `weight` times as much as precision; 0 where nothing was found or labelled.
+    """F-measure of recall and character precision, in which recall counts `weight` times as much; 0 where nothing
+    was found or labelled.
 
     F2 is what unions are chosen by: a secret left in clear costs more than a word masked for nothing.
     """
-    recall, precision = measured.recall.value or 0.0, measured.precision.value or 0.0
+    recall, precision = measured.recall.value or 0.0, measured.character_precision or 0.0
     if recall == 0.0 or precision == 0.0:
         return 0.0
     return (1.0 + weight**2) * precision * recall / (weight**2 * precision + recall)

@@ -55,6 +55,7 @@ from reticent.core.metric import (
 from reticent.core.model import TextModel
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
+from reticent.data.kinds import canonical
 from reticent.data.measurement import Rate, measure
 
 GENERATED_TOKENS: Final = 96
@@ -163,10 +164,10 @@ def tag_sides(subject: Subject, settings: AuditSettings, tagger: Policy) -> Tagg
         note = f"policy '{settings.policy}': its recall was not measured, since no training record has labels"
         return Tagged(tagger, found, take_inventory(subject.held_out, tagger), note)
     by_kind = measure(labelled, tagger, confidence=settings.attack_confidence).recall_by_kind
-    sought = [rate for kind, rate in by_kind.items() if kind in found.kinds]
+    sought = [rate for kind, rate in by_kind.items() if kind in set(map(canonical, found.kinds))]
     recall = Rate.pooled(sought, confidence=settings.attack_confidence)
     low, high = recall.interval
-    blind = sorted(set(by_kind) - set(found.kinds))
+    blind = sorted(set(by_kind) - set(map(canonical, found.kinds)))
     note = f"policy '{settings.policy}': recall {low:.3f} to {high:.3f} on {recall.trials} labels of kinds it finds"
     note += f"; labels also name {', '.join(blind)}, which it never finds" if blind else ""
     training = take_inventory(subject.training, tagger, miss_rate=1.0 - low)
