@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+from reticent.server import template_process
 from reticent.server.protocol import Message
 from reticent.server.refusal import Refusal
 
@@ -84,7 +85,7 @@ class Renderer:
         seconds = self._seconds
         if self._process is None or self._process.poll() is not None:
             self._end()
-            command = [sys.executable, "-m", "reticent.server.template_process"]
+            command = [sys.executable, "-m", template_process.__name__]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
             seconds += STARTING
         assert self._process.stdin is not None
