@@ -27,13 +27,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
 from reticent.core.ledger import Ledger, Receipt
 from reticent.core.randomness import Randomness
 from reticent.training.batches import TokenArray, Units, micro_batches, own_size_batches
+from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.clipping import NonFiniteGradient, add_noise
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.receipts import receipt_state, restored_receipt
@@ -190,15 +193,20 @@ class PrivateGradients:
         ledger: Ledger,
         randomness: Randomness,
         computation: Computation,
+        canaries: GradientCanaries | None = None,
     ) -> None:
-        _check_units(units, plan.sampler.units)
+        """`canaries` are the plan's last units: drawn, clipped, summed and noised like records."""
+        _check_units(units, plan.records)
         _check_ledger(ledger, plan, randomness)
+        _check_canaries(canaries, plan.canaries)
         self._module = module
         self._units = units
         self._plan = plan
         self._ledger = ledger
         self._randomness = randomness
         self._computation = computation
+        self._canaries = canaries
+        self._drawn_canaries: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._receipt: Receipt | None = None
         self._meter = _LossMeter()
         self._tested_at: int | None = None
@@ -240,6 +248,8 @@ class PrivateGradients:
         self._meter.clear()
         for batch in self._batches(groups):
             self._accumulate(batch)
+        if self._canaries is not None:
+            self._canaries.add(self._engine, self._drawn_canaries)
         return self._engine.take().gradients
 
     def _sample(self) -> list[list[TokenArray]]:
@@ -249,7 +259,9 @@ class PrivateGradients:
     def _draw(self) -> list[list[int]]:
         """The places of those texts, unit by unit."""
         source = self._randomness.child(f"sample {self.position}")
-        return self._units.choose(self._plan.sampler.draw(source).tolist(), source)
+        drawn = self._plan.sampler.draw(source)
+        self._drawn_canaries = drawn[drawn >= len(self._units)] - len(self._units)
+        return self._units.choose(drawn[drawn < len(self._units)].tolist(), source)
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         """The sample in micro-batches in which no record rounds another one differently."""
@@ -283,6 +295,8 @@ class PrivateGradients:
         """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
         fresh = self._randomness.child(f"noise {receipt.sequence}")
         noisy = add_noise(total, self._plan.noise_deviation, fresh)
+        if self._canaries is not None:
+            self._canaries.read(noisy)
         return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
 
     def _accumulate(self, batch: TokenBatch) -> None:
@@ -352,6 +366,16 @@ def _check_units(units: Units, planned: int) -> None:
             found=f"{len(units)} units",
             expected=f"{planned}",
             hint="make the plan from the number of records or owners of this corpus",
+        )
+
+
+def _check_canaries(canaries: GradientCanaries | None, planned: int) -> None:
+    if (0 if canaries is None else len(canaries)) != planned:
+        raise UsageError(
+            "the plan was made for another number of canaries",
+            found=0 if canaries is None else len(canaries),
+            expected=f"{planned}",
+            hint="make the plan with `plan.audited(canaries)`",
         )
 
 

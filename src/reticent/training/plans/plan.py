@@ -95,8 +95,11 @@ class PrivatePlan:
     unit: Unit = Unit.RECORD
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     texts_per_unit: int = 1
+    canaries: int = 0  # of the sampler's units, how many are gradient canaries (`gradients.canaries`)
 
     def __post_init__(self) -> None:
+        if not 0 <= self.canaries < self.sampler.units:
+            raise ConfigError("canaries are units beside records", found=self.canaries)
         if type(self.sampler) is not PoissonSampler:
             raise ConfigError(
                 "the accountant prices Poisson sampling alone",
@@ -147,6 +150,20 @@ class PrivatePlan:
             texts_per_unit=chosen.texts_per_unit,
         )
 
+    def audited(self, canaries: int) -> "PrivatePlan":
+        """The same plan with so many gradient canaries among its units.
+
+        The batch grows with the units, so that a record takes part as often as before, up to rounding upwards.
+
+        Guarantee: canaries are units; what is proved for a unit of the returned plan, it proves with the rate of all.
+        """
+        return replace(self, sampler=self.sampler.with_canaries(canaries), canaries=self.canaries + canaries)
+
+    @property
+    def records(self) -> int:
+        """Units that are records or owners."""
+        return self.sampler.units - self.canaries
+
     @property
     def step_event(self) -> SampledGaussian:
         """What one step releases."""
@@ -159,8 +176,8 @@ class PrivatePlan:
 
     @property
     def normaliser(self) -> float:
-        """What a noisy sum is divided by: the expected batch size, whatever was drawn."""
-        return float(self.sampler.batch)
+        """What a noisy sum is divided by: the records expected in a batch, whatever was drawn."""
+        return self.sampler.rate * self.records if self.canaries else float(self.sampler.batch)
 
     @property
     def noise_deviation(self) -> float:
@@ -220,6 +237,7 @@ class PrivatePlan:
             "unit": self.unit.value,
             "neighbours": self.neighbours.value,
             "texts_per_unit": self.texts_per_unit,
+            **({"canaries": self.canaries} if self.canaries else {}),
         }
 
 

@@ -40,6 +40,11 @@ class PoissonSampler:
         """Steps after which a unit has taken part `epochs` times on average, at least one."""
         return _steps(self.units, self.batch, epochs)
 
+    def with_canaries(self, canaries: int) -> "PoissonSampler":
+        """So many units more, at the same rate: the batch grows with the units and is rounded upwards."""
+        units = self.units + canaries
+        return PoissonSampler(units, min(units, math.ceil(self.rate * units - 1e-9)))
+
     def draw(self, randomness: Randomness) -> Indices:
         """The units of one step, in order of their index.
 
