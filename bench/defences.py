@@ -71,9 +71,8 @@ from reticent.training.methods.redaction import MissRates, redact_and_route  # n
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of  # noqa: E402
 from reticent.training.methods.selective_steps import SelectiveGradients  # noqa: E402
 from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
-from reticent.training.plans.plan import PlainPlan, PrivatePlan, Protection  # noqa: E402
+from reticent.training.plans.plan import DpSgd, PlainPlan  # noqa: E402
 from reticent.training.plans.redacted import PolicyFacts, RedactedSettings, plan_redacted  # noqa: E402
-from reticent.training.plans.sampler import PoissonSampler  # noqa: E402
 from reticent.training.starting_model import Start, starting_model  # noqa: E402
 
 EPSILONS, DELTA, MISS_RATE = (1.0, 2.0), 8e-5, 0.1
@@ -180,13 +179,14 @@ def undefended(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
 def dp_sgd(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
     """DP-SGD on everything, records protected under replace-one."""
     units = Units(encode_texts(model, setup.records))
-    plan = PrivatePlan.for_target(
-        setup.epsilon,
-        DELTA,
-        sampler=PoissonSampler(len(units), PRIVATE_BATCH),
+    plan = DpSgd.for_target(
+        epsilon=setup.epsilon,
+        delta=DELTA,
+        units=len(units),
+        batch=PRIVATE_BATCH,
         epochs=setup.epochs,
         clip_norm=CLIP_NORM,
-        protects=Protection(neighbours=Neighbours.REPLACE),
+        neighbours=Neighbours.REPLACE,
     )
     budget = plan.budget()
     source = PrivateGradients(

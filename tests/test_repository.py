@@ -125,3 +125,51 @@ def test_relative_links_of_the_pages_lead_somewhere():
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+METRIC_FILE = SOURCE / "core" / "metric.py"
+
+
+def metric_literals(tree: ast.AST) -> list[str]:
+    """Metric names that a file writes out: whole names, beginnings of parametrised ones, and `metric=` literals.
+
+    A name of one word (`exposure`, `auc`) is also that of an attack or a key, so it counts where a metric is asked
+    for: as an argument `metric=` and in a comparison with an attribute `metric`.
+    """
+    from reticent.core.metric import METRICS
+
+    stems = tuple(metric.name.split("{")[0] for metric in METRICS if "{" in metric.name)
+    whole = {metric.name for metric in METRICS if "_" in metric.name and "{" not in metric.name}
+    found = []
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.keyword)
+            and node.arg == "metric"
+            and isinstance(node.value, ast.Constant | ast.JoinedStr)
+        ):
+            found.append(ast.unparse(node.value))
+        elif isinstance(node, ast.Compare) and getattr(node.left, "attr", "") == "metric":
+            found += [ast.unparse(one) for one in node.comparators if isinstance(one, ast.Constant)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
+            found += [node.value] if node.value in whole or node.value.startswith(stems) else []
+    return found
+
+
+def test_a_metric_is_declared_once_and_named_nowhere_else_in_the_package():
+    written = {
+        str(path.relative_to(SOURCE)): literals
+        for path in SOURCES
+        if path != METRIC_FILE and (literals := metric_literals(ast.parse(path.read_text(encoding="utf8"))))
+    }
+    assert written == {}
+
+
+def test_the_metric_check_sees_whole_names_beginnings_arguments_and_comparisons():
+    for code in (
+        "x = 'emitted_share'",
+        "x = f'tpr_at_fpr_{rate:g}'",
+        "Finding(metric='auc')",
+        "x = finding.metric == 'exposure'",
+    ):
+        assert metric_literals(ast.parse(code)) != []
+    assert metric_literals(ast.parse("name = 'exposure'\nlist_of = {'auc': 1}\n")) == []

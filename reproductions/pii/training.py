@@ -21,8 +21,7 @@ from reticent.training.checkpoint import Checkpoints
 from reticent.training.gradients.source import ACCOUNT, Computation, PlainGradients, PrivateGradients
 from reticent.training.loop import Schedule, train
 from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plans.plan import PlainPlan, PrivatePlan
-from reticent.training.plans.sampler import PoissonSampler
+from reticent.training.plans.plan import DpSgd, PlainPlan
 from reticent.training.starting_model import Start, starting_model
 
 
@@ -86,10 +85,11 @@ def train_defended(case_law: CaseLaw, defence: Defence, *, settings: TrainingSet
         guarantee: Guarantee | None = None
         source: PlainGradients | PrivateGradients
         if defence.is_private:
-            plan = PrivatePlan.for_target(
-                settings.epsilon,
-                settings.delta,
-                sampler=PoissonSampler(len(units), settings.private_batch),
+            plan = DpSgd.for_target(
+                epsilon=settings.epsilon,
+                delta=settings.delta,
+                units=len(units),
+                batch=settings.private_batch,
                 epochs=settings.private_epochs,
                 clip_norm=settings.clip_norm,
             )

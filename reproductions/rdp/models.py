@@ -68,7 +68,7 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
     from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
     from reticent.training.loop import Progress, Schedule, train
     from reticent.training.optimiser import Learner, OptimiserSettings
-    from reticent.training.plans.plan import PrivatePlan
+    from reticent.training.plans.plan import DpSgd
     from reticent.training.plans.sampler import PoissonSampler
     from reticent.training.starting_model import Start, starting_model
 
@@ -77,7 +77,7 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
     canaries = make_canaries(PROMPT, CodeSpace(DIGITS), count=1, copies=1, randomness=randomness.child("canary"))
     corpus = plant(dialogues, canaries, randomness=randomness.child("place"))
     model = starting_model(Start(source=parameters.get("model", "embedded"), device="cpu"), seed=0)
-    plan = PrivatePlan(
+    plan = DpSgd(
         sampler=PoissonSampler(len(corpus), BATCH),
         clip_norm=1.0,
         noise_multiplier=parameters["noise_multiplier"],

@@ -35,8 +35,7 @@ from reticent.training.methods.ensemble import (
     train_member,
 )
 from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plans.plan import PrivatePlan
-from reticent.training.plans.sampler import PoissonSampler
+from reticent.training.plans.plan import DpSgd
 from reticent.training.release import release_model
 from reticent.training.starting_model import Start, starting_model
 
@@ -138,10 +137,11 @@ def private_losses(settings: EnsembleSettings, recipe: PrivateRecipe, *, randomn
     training, held_out = dialogue_texts(settings, randomness=randomness)
     model = starting_model(Start(source=settings.source, device="cpu"), seed=0)
     units = Units(encode_texts(model, training, max_length=LENGTH))
-    plan = PrivatePlan.for_target(
-        recipe.epsilon,
-        recipe.delta,
-        sampler=PoissonSampler(len(units), min(recipe.batch, len(units))),
+    plan = DpSgd.for_target(
+        epsilon=recipe.epsilon,
+        delta=recipe.delta,
+        units=len(units),
+        batch=min(recipe.batch, len(units)),
         epochs=recipe.epochs,
         clip_norm=recipe.clip_norm,
     )

@@ -44,8 +44,7 @@ from reticent.training.gradients.source import (
 )
 from reticent.training.loop import Schedule, train
 from reticent.training.optimiser import Decay, Learner, OptimiserSettings
-from reticent.training.plans.plan import PlainPlan, PrivatePlan
-from reticent.training.plans.sampler import PoissonSampler
+from reticent.training.plans.plan import DpSgd, PlainPlan
 
 _POSITIONS: Final = 64  # of a Transformer: sentences are short
 
@@ -237,10 +236,11 @@ class UpdateExperiment:
             yield PlainGradients(model.module, units, plan, computation=computation)
             return
         batch = min(settings.privacy.batch, len(units))
-        private = PrivatePlan.for_target(
-            settings.privacy.epsilon,
-            settings.privacy.delta,
-            sampler=PoissonSampler(len(units), batch),
+        private = DpSgd.for_target(
+            epsilon=settings.privacy.epsilon,
+            delta=settings.privacy.delta,
+            units=len(units),
+            batch=batch,
             epochs=settings.epochs_over(len(units), batch),
             clip_norm=settings.privacy.clip_norm,
         )

@@ -3,18 +3,16 @@
 import pytest
 
 from reticent.core.finding import Comparison
+from reticent.core.metric import QUESTIONS, question_of, scale_of
 from reticent.core.model import Access
-from reticent.reporting.numbers import Scale
+from reticent.core.numbers import Scale
 from reticent.reporting.questions import (
-    QUESTIONS,
     Answer,
     answer_of,
     asked,
     detail_sentence,
     lead_sentence,
     proved_sentence,
-    question_of,
-    scale_of,
     speaker,
 )
 from tests.reporting.sample_reports import bare_run, finding, full_run, guarantee

@@ -9,7 +9,7 @@ from reticent.core.guarantee import Neighbours, Unit
 from reticent.runs.training.planning import condition_of_given_rates
 from reticent.training.methods.redaction import MissRates
 from reticent.training.methods.selective import SelectivePlan
-from reticent.training.plans.plan import PrivatePlan
+from reticent.training.plans.plan import DpSgd
 from reticent.training.plans.redacted import PolicyFacts, RedactedPlan
 from reticent.training.plans.sampler import PoissonSampler
 
@@ -24,7 +24,7 @@ def is_condition(assumption: str) -> bool:
 def every_assumption() -> set[str]:
     """Of private, redacted and selective training, as few steps as can be: pricing them takes the time."""
     sampler = PoissonSampler(100, 10)
-    private = PrivatePlan(sampler=sampler, clip_norm=1.0, noise_multiplier=1.0, steps=1, delta=1e-5)
+    private = DpSgd(sampler=sampler, clip_norm=1.0, noise_multiplier=1.0, steps=1, delta=1e-5)
     replacing = replace(private, neighbours=Neighbours.REPLACE)
     redacted = RedactedPlan(
         public=None,

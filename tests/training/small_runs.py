@@ -13,7 +13,7 @@ from reticent.ledger.durable import SqliteLedger
 from reticent.training.batches import TokenTexts, Units
 from reticent.training.gradients.source import ACCOUNT, Computation, PlainGradients, PrivateGradients
 from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plans.plan import MEASURE, SEEDED, PlainPlan, PrivatePlan
+from reticent.training.plans.plan import MEASURE, SEEDED, DpSgd, PlainPlan
 from reticent.training.plans.sampler import PoissonSampler
 from tests.training.small_models import START, VOCABULARY, gpt2
 
@@ -30,13 +30,13 @@ def token_texts(count: int, *, owners: int | None = None, seed: int = 0) -> Toke
     return TokenTexts(texts, tuple(f"o{i % (owners or count)}" for i in range(count)), START, 0)
 
 
-def private_plan(units: int, batch: int, *, steps: int = 4, noise: float = 1.0, **more) -> PrivatePlan:
+def private_plan(units: int, batch: int, *, steps: int = 4, noise: float = 1.0, **more) -> DpSgd:
     """A plan with a clip norm of 0.5."""
     sampler = PoissonSampler(units, batch)
-    return PrivatePlan(sampler=sampler, clip_norm=0.5, noise_multiplier=noise, steps=steps, delta=1e-6, **more)
+    return DpSgd(sampler=sampler, clip_norm=0.5, noise_multiplier=noise, steps=steps, delta=1e-6, **more)
 
 
-def budget(plan: PrivatePlan, *, is_seeded: bool = True) -> Budget:
+def budget(plan: DpSgd, *, is_seeded: bool = True) -> Budget:
     """The plan's budget with a made-up ε: the real one takes seconds and has tests of its own."""
     guarantee = Guarantee(
         mechanism="DP-SGD",
@@ -51,12 +51,12 @@ def budget(plan: PrivatePlan, *, is_seeded: bool = True) -> Budget:
     return Budget(MEASURE, float(plan.steps), guarantee)
 
 
-def new_ledger(folder: Path, plan: PrivatePlan, *, is_seeded: bool = True) -> SqliteLedger:
+def new_ledger(folder: Path, plan: DpSgd, *, is_seeded: bool = True) -> SqliteLedger:
     """A ledger for the plan."""
     return SqliteLedger.create(folder / "ledger.db", budget(plan, is_seeded=is_seeded), accounts=[ACCOUNT])
 
 
-def private_source(module, texts: TokenTexts, plan: PrivatePlan, ledger, *, seed: int = 5, kind=PrivateGradients):
+def private_source(module, texts: TokenTexts, plan: DpSgd, ledger, *, seed: int = 5, kind=PrivateGradients):
     """The plan's gradients with seeded sampling and noise."""
     units = Units(texts, plan.unit, texts_per_unit=plan.texts_per_unit)
     randomness = Randomness.seeded(seed)

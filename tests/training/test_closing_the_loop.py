@@ -23,7 +23,7 @@ from reticent.training.batches import TokenTexts
 from reticent.training.gradients import source as gradient_source
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.source import PrivateGradients
-from reticent.training.plans.plan import PrivatePlan
+from reticent.training.plans.plan import DpSgd
 from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
 from tests.training.oracles import record_gradients
 from tests.training.small_models import START, VOCABULARY, gpt2
@@ -32,7 +32,7 @@ from tests.training.small_runs import new_ledger, private_source
 CANARIES = 240
 CONFIDENCE = 0.99
 INCLUDED = Randomness.seeded(15).uniform(CANARIES) < 0.5
-PLAN = PrivatePlan(
+PLAN = DpSgd(
     sampler=PoissonSampler(int(INCLUDED.sum()), 6),
     clip_norm=0.1,
     noise_multiplier=1.5,
@@ -116,7 +116,7 @@ def test_without_sampling_the_audit_passes_what_was_proved_for_samples(
     assert audited(tmp_path, canaries, directions) > proved
 
 
-EPOCH = PrivatePlan(
+EPOCH = DpSgd(
     sampler=PoissonSampler(int(INCLUDED.sum()), int(INCLUDED.sum()) // 5),
     clip_norm=0.1,
     noise_multiplier=0.1,

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from reticent.accounting.bounds.ceiling import ceiling
+from reticent.accounting.bounds.leakage import leakage_bounds
 from reticent.accounting.conversion import rdp_epsilon
 from reticent.accounting.curve import RenyiCurve
 from reticent.core.errors import ConfigError
 from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.training.plans.plan import SEEDED, PlainPlan, PrivatePlan, Protection, identity, plan_from_json
+from reticent.training.plans.plan import SEEDED, DpSgd, PlainPlan, identity, plan_from_json
 from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
 
 
@@ -20,7 +22,7 @@ class Shuffling(PoissonSampler):
         return randomness.permutation(self.units)[: self.batch]
 
 
-PLAN = PrivatePlan(sampler=PoissonSampler(10_000, 100), clip_norm=1.0, noise_multiplier=1.0, steps=1000, delta=8e-5)
+PLAN = DpSgd(sampler=PoissonSampler(10_000, 100), clip_norm=1.0, noise_multiplier=1.0, steps=1000, delta=8e-5)
 
 
 def test_the_event_is_what_sampler_and_noise_do():
@@ -82,7 +84,7 @@ def test_a_plan_that_would_not_be_private_cannot_be_built(wrong):
 
 
 def test_calibration_meets_the_target_from_below():
-    plan = PrivatePlan.for_target(4.0, 1e-4, sampler=PoissonSampler(500, 50), epochs=0.4)
+    plan = DpSgd.for_target(epsilon=4.0, delta=1e-4, units=500, batch=50, epochs=0.4)
     assert plan.steps == 4
     assert 3.95 < plan.guarantee().epsilon <= 4.0
 
@@ -90,8 +92,7 @@ def test_calibration_meets_the_target_from_below():
 @pytest.mark.slow
 def test_replacing_needs_more_noise_than_adding_or_removing():
     def calibrated(relation):
-        protects = Protection(neighbours=relation)
-        return PrivatePlan.for_target(4.0, 1e-4, sampler=PoissonSampler(500, 50), epochs=1.0, protects=protects)
+        return DpSgd.for_target(epsilon=4.0, delta=1e-4, units=500, batch=50, epochs=1.0, neighbours=relation)
 
     plans = {relation: calibrated(relation) for relation in (Neighbours.ADD_REMOVE, Neighbours.REPLACE)}
     assert plans[Neighbours.REPLACE].noise_multiplier > plans[Neighbours.ADD_REMOVE].noise_multiplier
@@ -100,7 +101,20 @@ def test_replacing_needs_more_noise_than_adding_or_removing():
 
 def test_a_meaningless_delta_is_refused_before_the_calibration():
     with pytest.raises(ConfigError, match="no promise"):
-        PrivatePlan.for_target(4.0, 0.01, sampler=PoissonSampler(500, 50), epochs=1.0)
+        DpSgd.for_target(epsilon=4.0, delta=0.01, units=500, batch=50, epochs=1.0)
+
+
+def test_a_plan_says_what_it_leaks_and_what_an_attack_may_reach():
+    plan = DpSgd.for_target(epsilon=2.0, delta=1e-4, units=500, batch=50, epochs=0.4, sampler="poisson")
+    assert plan.leakage(20).least == leakage_bounds(plan.event, 20).least < 20
+    assert 0.5 < plan.ceiling("auc") == ceiling("auc", plan.guarantee()) < 0.9
+    assert plan.ceiling("no such metric") is None
+    assert plan.ceiling("exposure", secret_bits=10.0) < 10.0
+
+
+def test_a_sampler_that_no_accountant_prices_is_refused():
+    with pytest.raises(ConfigError, match="no accountant"):
+        DpSgd.for_target(epsilon=2.0, delta=1e-4, units=500, batch=50, epochs=1.0, sampler="shuffled")
 
 
 def under_counts(epsilon_after) -> bool:

@@ -27,7 +27,7 @@ from reticent.training.loop import Schedule, train
 from reticent.training.methods.mask_token import has_mask_token, with_mask_token
 from reticent.training.methods.redacted import RedactedGradients, encode_private
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, redact_and_route
-from reticent.training.plans.plan import MEASURE, SEEDED, PlainPlan, Protection
+from reticent.training.plans.plan import MEASURE, SEEDED, PlainPlan
 from reticent.training.plans.redacted import PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
 from tests.training.small_models import START, gpt2
 from tests.training.small_runs import COMPUTATION, learner, private_plan, same_weights, token_texts
@@ -252,7 +252,7 @@ def test_noise_is_calibrated_for_replacing_a_record_and_all_four_statements_foll
     # Broken twin: the same target under add-remove needs less noise, and would promise a masked secret too much.
     half = chosen.private
     lesser = type(half).for_target(
-        4.0, 1e-5, sampler=half.sampler, epochs=2.0, clip_norm=1.0, protects=Protection()
+        epsilon=4.0, delta=1e-5, units=half.sampler.units, batch=half.sampler.batch, epochs=2.0
     )
     assert lesser.noise_multiplier < half.noise_multiplier
     assert missed_secret_of(lesser.event, 1e-5).epsilon > 5.0

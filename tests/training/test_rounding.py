@@ -17,7 +17,7 @@ from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.rounding import Readable, RoundingTest, distance
 from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
 from reticent.training.methods.selective import UNTESTED_ROUNDING, SelectivePlan
-from reticent.training.plans.plan import ROUNDING, ROUNDING_ROOM, PrivatePlan
+from reticent.training.plans.plan import ROUNDING, ROUNDING_ROOM, DpSgd
 from tests.training.small_models import START, VOCABULARY, gpt2, llama, lstm, stories
 from tests.training.small_runs import budget, private_plan, token_texts
 
@@ -254,7 +254,7 @@ def test_the_noise_has_the_room_and_the_guarantee_says_so():
     assert plan.step_event.noise_multiplier == 2.0  # what is priced is the noise over what one record can move
     assert ROUNDING in plan.guarantee().assumes
     assert f"1/{round(1 / ROUNDING_ROOM)}" in ROUNDING
-    owners: PrivatePlan = replace(plan, unit=Unit.OWNER, texts_per_unit=2)
+    owners: DpSgd = replace(plan, unit=Unit.OWNER, texts_per_unit=2)
     assert ROUNDING in owners.guarantee().assumes
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from reticent.core.metric import AUC, TPR_AT_FPR
 from reticent.runs.rounding import at_least, at_most, chance_at_most
 
 
@@ -21,10 +22,10 @@ def dp_sgd_sentences(document: dict[str, Any]) -> list[str]:
     ]
     lines += [_leakage_sentence(entry) for entry in document["leakage"]]
     ceilings = document["ceilings"]
-    found = f"{at_most(100 * ceilings['tpr_at_fpr_0.01'], 3)} % of members at 1 % false alarms"
+    found = f"{at_most(100 * ceilings[TPR_AT_FPR.at(0.01)], 3)} % of members at 1 % false alarms"
     lines += [
-        f"No membership attack on one record has an expected AUC above {at_most(ceilings['auc'], 3)}, "
-        f"nor finds more than {found} ({at_most(100 * ceilings['tpr_at_fpr_0.001'], 3)} % at 0.1 %).",
+        f"No membership attack on one record has an expected AUC above {at_most(ceilings[AUC.name], 3)}, "
+        f"nor finds more than {found} ({at_most(100 * ceilings[TPR_AT_FPR.at(0.001)], 3)} % at 0.1 %).",
         _conditions(document),
     ]
     return lines

@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from reticent.core.numbers import compact, one_in
 from reticent.reporting.content import Figure
-from reticent.reporting.numbers import compact, one_in
 from reticent.reporting.report import BudgetUse, CanaryExposure, LeakagePoint, RiskGroup, RiskMap, Series
 
 _MOST_POINTS: Final = 4000  # of a group in the map: beyond, a page gets slow and the eye sees no more

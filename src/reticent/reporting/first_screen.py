@@ -5,9 +5,10 @@ Nothing here says "safe": the best that an answer can say is that a finding was 
 
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Notion
+from reticent.core.metric import scale_of
+from reticent.core.numbers import Scale, interval, shown
 from reticent.reporting.comparing import comparison_sentences
 from reticent.reporting.content import Absent, Block, Card, Cell, Lines, Section, Table, Verdict, cell, table
-from reticent.reporting.numbers import Scale, interval, shown
 from reticent.reporting.questions import (
     Answer,
     answer_of,
@@ -15,7 +16,6 @@ from reticent.reporting.questions import (
     detail_sentence,
     lead_sentence,
     proved_sentence,
-    scale_of,
     speaker,
 )
 from reticent.reporting.report import GateLine, Report, RunReport

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from reticent.core.guarantee import Unit
+from reticent.core.metric import AUC, EXPOSURE
+from reticent.core.numbers import MISSING, Scale, interval, one_in, shown
 from reticent.reporting.actions import outstanding
 from reticent.reporting.content import Absent, Block, Cell, Chart, Heading, Section, Table, cell, table
 from reticent.reporting.figures import (
@@ -18,7 +20,6 @@ from reticent.reporting.figures import (
     risk_figure,
     roc_figure,
 )
-from reticent.reporting.numbers import MISSING, Scale, interval, one_in, shown
 from reticent.reporting.report import Report, RunReport, Series
 
 _TABLE_ROWS: Final = 60  # of the data under a chart; the run directory has them all
@@ -106,7 +107,7 @@ def _roc_chart(run: RunReport, key: str) -> Chart | None:
     if not run.roc:
         return None
     # The curves are over records; an attack may also have an area over owners.
-    areas = {one.attack: one for one in run.findings if one.metric == "auc" and one.unit is Unit.RECORD}
+    areas = {one.attack: one for one in run.findings if one.metric == AUC.name and one.unit is Unit.RECORD}
     rows = []
     for curve in run.roc:
         area = areas.get(curve.name)
@@ -164,7 +165,7 @@ def _exposure_chart(run: RunReport, key: str) -> Chart | None:
         for one in run.exposures
     ]
     mean = sum(one.value for one in run.exposures) / len(run.exposures)
-    has_interval = any(one.metric == "exposure" and not one.void for one in run.findings)
+    has_interval = any(one.metric == EXPOSURE.name and not one.void for one in run.findings)
     with_interval = "; the interval of the mean stands with the findings" if has_interval else ""
     summary = (
         f"Planted secrets: {len(rows)}. Their exposure is {shown(mean, Scale.BITS)} on average, of at most "

@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from reticent.core.metric import scale_of
+from reticent.core.numbers import MISSING, Scale, interval, one_in, per_cent, shown
 from reticent.reporting.actions import worst_records
 from reticent.reporting.content import Absent, Block, Cell, Heading, Lines, Section, cell, table
 from reticent.reporting.first_screen import why_nothing_was_measured
 from reticent.reporting.measured_sections import for_every_run
-from reticent.reporting.numbers import MISSING, Scale, interval, one_in, per_cent, shown
-from reticent.reporting.questions import answer_of, scale_of
+from reticent.reporting.questions import answer_of
 from reticent.reporting.report import Report, RunReport
 
 _AMONG_ITS_KIND: Final = {True: "stands out", False: "as its kind does", None: "no held-out record tells"}

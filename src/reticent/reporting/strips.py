@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from reticent.core.finding import Finding
+from reticent.core.metric import Question, scale_of
+from reticent.core.numbers import Scale, interval, per_cent, shown
 from reticent.reporting.content import Mark, Strip
-from reticent.reporting.numbers import Scale, interval, per_cent, shown
-from reticent.reporting.questions import Question, answer_of, scale_of, speaker
+from reticent.reporting.questions import answer_of, speaker
 from reticent.reporting.report import RunReport
 
 _TICKS: Final = 4

@@ -27,7 +27,6 @@ finding's; an unknown metric; a metric whose context (m or b) is not given.
 """
 
 import math
-import re
 
 import numpy as np
 
@@ -40,10 +39,8 @@ from reticent.accounting.bounds.tradeoff import (
 from reticent.accounting.conversion import epsilon_from_renyi
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee, Notion
+from reticent.core.metric import Ceiling, read_metric
 
-_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
-_RATE = re.compile(rf"tpr_at_fpr_{_NUMBER}")
-_EPSILON = re.compile(rf"epsilon_lower_bound_at_delta_{_NUMBER}")
 _BLOCK = 6  # a block of ranks is a sixth of its first rank: single ranks up to 11, then growing
 _MOST_BITS = 1000.0  # of a secret whose exposure is bounded
 
@@ -63,11 +60,13 @@ def ceiling(
 
     Guarantee: if the guarantee holds, no attack between its neighbouring worlds has a higher expected value.
     """
-    if not is_comparable(guarantee):
+    measured = read_metric(metric)
+    if measured is None or measured.metric.ceiling is None or not is_comparable(guarantee):
         return None
-    if metric in ("inference_accuracy", "extraction_probability", "exposure"):
-        return _secret_ceiling(metric, guarantee, bits=_bits(candidates, secret_bits), copies=copies)
-    return _membership_ceiling(metric, guarantee) if copies == 1 else None
+    kind = measured.metric.ceiling
+    if kind in (Ceiling.GUESS, Ceiling.EXPOSURE):
+        return _secret_ceiling(kind, guarantee, bits=_bits(candidates, secret_bits), copies=copies)
+    return _membership_ceiling(kind, guarantee, at=measured.numbers) if copies == 1 else None
 
 
 def compare(
@@ -94,12 +93,12 @@ def compare(
 
 def greatest_value(metric: str, *, candidates: int | None = None, secret_bits: float | None = None) -> float:
     """The largest value that a metric with a ceiling can take at all: a ceiling there allows everything."""
-    if metric.startswith("epsilon_lower_bound"):
-        return math.inf
-    if metric == "exposure":
-        bits = _bits(candidates, secret_bits)
-        return math.inf if bits is None else bits
-    return 1.0
+    measured = read_metric(metric)
+    greatest = 1.0 if measured is None else measured.metric.greatest
+    if greatest is not None:
+        return greatest
+    bits = _bits(candidates, secret_bits)
+    return math.inf if bits is None else bits
 
 
 def _promised(guarantee: Guarantee) -> str:
@@ -113,28 +112,27 @@ def is_comparable(guarantee: Guarantee) -> bool:
     return not of_one_data_set and guarantee.notion is not Notion.BAYESIAN_CONFIDENTIALITY
 
 
-def _membership_ceiling(metric: str, guarantee: Guarantee) -> float | None:
-    """Ceilings of tests between the two worlds, which need no context."""
-    if metric == "auc":
+def _membership_ceiling(kind: Ceiling, guarantee: Guarantee, *, at: tuple[float, ...]) -> float | None:
+    """Ceilings of tests between the two worlds, which need no context but the rate or δ they are stated at."""
+    if kind is Ceiling.AREA:
         return auc_ceiling(guarantee)
-    if metric == "advantage":
+    if kind is Ceiling.ADVANTAGE:
         return advantage_ceiling(guarantee)
-    if metric == "membership_accuracy":
+    if kind is Ceiling.ACCURACY:
         return 0.5 * (1.0 + advantage_ceiling(guarantee))
-    if metric == "epsilon_lower_bound":
+    if kind is Ceiling.EPSILON:
         return guarantee.epsilon if guarantee.order is None else None
-    if (asked := _RATE.fullmatch(metric)) and float(asked[1]) <= 1.0:
-        return true_positive_rate_ceiling(guarantee, float(asked[1]))
-    if (asked := _EPSILON.fullmatch(metric)) and float(asked[1]) <= 1.0:
-        return _epsilon_at(guarantee, float(asked[1]))
-    return None
+    (rate,) = at
+    if rate > 1.0:
+        return None
+    return true_positive_rate_ceiling(guarantee, rate) if kind is Ceiling.RATE else _epsilon_at(guarantee, rate)
 
 
-def _secret_ceiling(metric: str, guarantee: Guarantee, *, bits: float | None, copies: int) -> float | None:
+def _secret_ceiling(kind: Ceiling, guarantee: Guarantee, *, bits: float | None, copies: int) -> float | None:
     """Ceilings of guesses at a secret of so many bits."""
     if bits is None:
         return None
-    if metric == "exposure":
+    if kind is Ceiling.EXPOSURE:
         return _exposure_ceiling(guarantee, round(2.0**bits), copies) if bits <= _MOST_BITS else None
     log_p0 = np.array([-bits * math.log(2.0)])
     return math.exp(float(log_chance_ceilings(guarantee, log_p0, copies=copies)[0]))

@@ -5,6 +5,7 @@ from typing import ClassVar
 from reticent.audit.attacks.extraction.codes import PlantedCodes, answers_of, attack_codes
 from reticent.audit.metrics.intervals import shared_confidence
 from reticent.core.guarantee import Unit
+from reticent.core.metric import CODE_HIT_RATE
 from reticent.core.secret import Canary, CodeSpace
 from reticent.runs.audit.attack import Lines, Measurement, PlannedAttack, skip
 from reticent.runs.audit.settings import AuditSettings, Sizes
@@ -28,7 +29,7 @@ class Codes:
         longest = max(space.length for _, space in groups)
         tokens = count * (longest + 4)
         line = PlannedAttack(
-            name=self.name, needs=needs, n=count, generated_tokens=tokens, metrics=("code_hit_rate",)
+            name=self.name, needs=needs, n=count, generated_tokens=tokens, metrics=(CODE_HIT_RATE.name,)
         )
         return (line,)
 

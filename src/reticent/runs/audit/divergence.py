@@ -7,6 +7,7 @@ import numpy as np
 from reticent.audit.attacks.extraction.divergence_prompts import WORDS, diverge, repeat_prompts
 from reticent.audit.attacks.extraction.eidetic import EideticIndex
 from reticent.audit.attacks.extraction.findings import LEAST_CHARACTERS, MatchRule, divergence_finding
+from reticent.core.metric import DIVERGENCE_RATE
 from reticent.core.sampling import Sampling
 from reticent.runs.audit.attack import Lines, Measurement, PlannedAttack
 from reticent.runs.audit.settings import AuditSettings, Sizes
@@ -30,7 +31,7 @@ class Divergence:
             needs="text",
             n=n,
             generated_tokens=n * _ANSWER_TOKENS,
-            metrics=("divergence_rate",),
+            metrics=(DIVERGENCE_RATE.name,),
         )
         return (line,)
 

@@ -6,6 +6,7 @@ from reticent.audit.attacks.exposure.candidate_search import SearchLimits
 from reticent.audit.attacks.exposure.findings import exposure_findings
 from reticent.audit.attacks.exposure.ranking import ExposureSettings, measure_exposures
 from reticent.audit.metrics.intervals import shared_confidence
+from reticent.core.metric import EXPOSURE, LARGEST_EXPOSURE
 from reticent.runs.audit.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.runs.audit.settings import AuditSettings, Sizes
 from reticent.runs.audit.subject import Subject
@@ -31,7 +32,7 @@ class Exposure:
             needs=needs,
             n=len(subject.canaries),
             forward_tokens=templates * sizes.candidates * rest + len(subject.canaries) * sizes.search_tokens,
-            metrics=("exposure", "largest_exposure"),
+            metrics=(EXPOSURE.name, LARGEST_EXPOSURE.name),
         )
         return (line,)
 

@@ -6,6 +6,7 @@ from reticent.audit.attacks.extraction.discoverable import Discovery, DiscoveryS
 from reticent.audit.attacks.extraction.findings import discoverable_findings
 from reticent.audit.metrics.intervals import shared_confidence
 from reticent.core.corpus import Corpus
+from reticent.core.metric import DISCOVERABLE_SHARE, NEAR_DISCOVERABLE_SHARE, NP_DISCOVERABLE_SHARE, SAMPLED_SHARE
 from reticent.runs.audit.attack import Lines, Measurement, NothingToAttack, PlannedAttack
 from reticent.runs.audit.settings import AuditSettings, Sizes
 from reticent.runs.audit.subject import Subject
@@ -25,14 +26,14 @@ class Extraction:
     def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: every record read once, and half of it written."""
         n = count_sides(subject, sizes.extraction_records)
-        last = "sampled_share" if subject.scoring_model is None else "np_discoverable_share"
+        last = SAMPLED_SHARE if subject.scoring_model is None else NP_DISCOVERABLE_SHARE
         line = PlannedAttack(
             name=self.name,
             needs="text",
             n=n,
             forward_tokens=round(n * mean),
             generated_tokens=round(n * min(mean / 2.0, _SUFFIX_TOKENS)),
-            metrics=("discoverable_share", "near_discoverable_share", last),
+            metrics=(DISCOVERABLE_SHARE.name, NEAR_DISCOVERABLE_SHARE.name, last.name),
         )
         return (line,)
 

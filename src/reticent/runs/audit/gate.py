@@ -26,6 +26,7 @@ from typing import Any, Final
 from reticent.core.document import number_to_json
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding
+from reticent.core.metric import AUC, TPR_AT_FPR, read_metric
 
 _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -35,7 +36,6 @@ _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
 }
 _LIMIT: Final = re.compile(r"\s*([a-z][a-z0-9_.+-]*)\s*(>=|<=|>|<)\s*(\S+)\s*")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
-_RATE: Final = re.compile(r"tpr_at_fpr_(\d+(?:\.\d+)?(?:e-?\d+)?)")
 
 
 class Kind(StrEnum):
@@ -162,7 +162,7 @@ def parse_limit(expression: str, kind: Kind = Kind.FAIL_IF) -> Limit:
     """The limit that an expression states; anything but metric, comparison, number is an error."""
     found = _LIMIT.fullmatch(expression)
     if found is None:
-        example = "auc<=0.6" if kind is Kind.REQUIRE else "tpr_at_fpr_0.01>0.05"
+        example = f"{AUC.name}<=0.6" if kind is Kind.REQUIRE else f"{TPR_AT_FPR.at(0.01)}>0.05"
         raise ConfigError(
             f"{kind.value} takes a metric, a comparison and a number",
             found=repr(expression),
@@ -182,9 +182,14 @@ def parse_limits(required: Iterable[str] | None, alarms: Iterable[str] | None) -
 
 def asked_rates(limits: Iterable[Limit]) -> tuple[float, ...]:
     """False-positive rates that limits name, so that an audit measures at them."""
-    named = [found[1] for limit in limits if (found := _RATE.fullmatch(limit.metric))]
-    # A rate written in another way (0.010) would name a metric that nobody measures.
-    return tuple(rate for text in named if 0.0 < (rate := float(text)) < 1.0 and f"{rate:g}" == text)
+    rates = []
+    for limit in limits:
+        named = read_metric(limit.metric)
+        if named is not None and named.metric is TPR_AT_FPR:
+            (rate,) = named.numbers
+            # A rate written in another way (0.010) would name a metric that nobody measures.
+            rates += [rate] if 0.0 < rate < 1.0 and TPR_AT_FPR.at(rate) == limit.metric else []
+    return tuple(rates)
 
 
 def check_known(limits: Iterable[Limit], known: Sequence[str]) -> None:

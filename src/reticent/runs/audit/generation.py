@@ -13,6 +13,7 @@ from reticent.audit.attacks.extraction.findings import (
 )
 from reticent.audit.attacks.extraction.generate_and_rank import generate_texts, match_records, rank_texts
 from reticent.audit.metrics.intervals import shared_confidence
+from reticent.core.metric import EXTRACTED_SHARE, EXTRACTION_PRECISION, EXTRACTION_RATE
 from reticent.core.sampling import Sampling
 from reticent.runs.audit.attack import Lines, Measurement, PlannedAttack
 from reticent.runs.audit.settings import AuditSettings, Sizes
@@ -31,10 +32,10 @@ class Generation:
 
     def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: texts written, and read again by each ranking's model."""
-        metrics = ["extracted_share", "extraction_rate", "extraction_precision_repeats"]
+        metrics = [EXTRACTED_SHARE.name, EXTRACTION_RATE.name, EXTRACTION_PRECISION.at("repeats")]
         if subject.scoring_model is not None:
             rankings = ["perplexity", "zlib", "lower_case", "window", *(["reference"] if subject.base else [])]
-            metrics += [f"extraction_precision_{ranking}" for ranking in rankings]
+            metrics += [EXTRACTION_PRECISION.at(ranking) for ranking in rankings]
         tokens = sizes.texts * GENERATED_TOKENS
         line = PlannedAttack(
             name=self.name,

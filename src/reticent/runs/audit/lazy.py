@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from reticent.audit.attacks.lazy.risk_map import HELD_OUT, TRAINING, draw_risk_map, emission_finding
 from reticent.core.errors import InternalError
+from reticent.core.metric import EMITTED_SHARE
 from reticent.runs.audit.attack import Lines, Measurement, NothingToAttack, PlannedAttack, scoring_model, skip
 from reticent.runs.audit.settings import AuditSettings, Sizes
 from reticent.runs.audit.subject import Subject
@@ -25,7 +26,9 @@ class Lazy:
             return (skip(self.name, needs, "no base model; name it with --base"),)
         n = count_sides(subject, sizes.records)
         tokens = round(2 * n * mean)
-        return (PlannedAttack(name=self.name, needs=needs, n=n, forward_tokens=tokens, metrics=("emitted_share",)),)
+        return (
+            PlannedAttack(name=self.name, needs=needs, n=n, forward_tokens=tokens, metrics=(EMITTED_SHARE.name,)),
+        )
 
     def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
         """Share of training records that the lazy attacker sees."""

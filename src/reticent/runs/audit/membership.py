@@ -14,6 +14,7 @@ from reticent.audit.metrics.one_run import one_run_epsilon
 from reticent.audit.metrics.one_run_curve import one_run_epsilon_by_curve, one_run_gaussian_mu
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours, Unit
+from reticent.core.metric import AUC, EPSILON_LOWER_BOUND_AT_DELTA, GAUSSIAN_MU_LOWER_BOUND, TPR_AT_FPR
 from reticent.core.model import Floats
 from reticent.runs.audit.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.runs.audit.membership_result import ScoredTargets, few_targets
@@ -44,13 +45,13 @@ class Membership:
             return (skip(self.name, needs, "fewer than two members or non-members with texts of their own"),)
         attacks, skipped = membership_attacks(subject)
         passes = 2 + any(one.needs_reference for one in attacks) + any(one.needs_distributions for one in attacks)
-        metrics = ["auc", *(f"tpr_at_fpr_{rate:g}" for rate in settings.rates)]
+        metrics = [AUC.name, *map(TPR_AT_FPR.at, settings.rates)]
         sides = membership_targets(subject, settings, sizes.records).sides(settings)
         lines = [*skipped, *few_targets(self.name, subject, settings, sides=sides, scores=len(attacks))]
         if reason := why_no_one_run(subject, settings):
             lines.append(skip("membership: ε lower bound", "inclusion by coin", reason))
         else:
-            metrics += [f"epsilon_lower_bound_at_delta_{one_run_delta(subject):g}", "gaussian_mu_lower_bound"]
+            metrics += [EPSILON_LOWER_BOUND_AT_DELTA.at(one_run_delta(subject)), GAUSSIAN_MU_LOWER_BOUND.name]
         if subject.guarantee is not None and subject.guarantee.unit is Unit.OWNER and subject.splits_owners:
             reason = "some owner has training and held-out records; split by owner"
             lines.append(skip("membership: owners", "owners on one side", reason))

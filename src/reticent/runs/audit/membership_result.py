@@ -22,6 +22,7 @@ from reticent.audit.metrics.roc import Owners, tpr_at_fpr
 from reticent.core.document import number_to_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.metric import TPR_AT_FPR
 from reticent.core.model import Access, Floats
 from reticent.runs.audit.attack import SCHEMA_VERSION, Lines, skip
 from reticent.runs.audit.settings import AuditSettings
@@ -167,7 +168,7 @@ def few_targets(
             f"{sides[0]:,} members and {sides[1]:,} non-members (independent ones, where owners have several) are "
             f"too few; about {least:,} of each are needed"
         )
-        lines.append(skip(f"{name}: tpr_at_fpr_{rate:g}", "enough records", reason))
+        lines.append(skip(f"{name}: {TPR_AT_FPR.at(rate)}", "enough records", reason))
     return tuple(lines)
 
 
@@ -175,7 +176,7 @@ def _without_power(findings: Sequence[Finding], sides: tuple[int, int]) -> Itera
     """The findings, a rate void where not even scores that part the sides wholly would show more than chance."""
     members, others = sides
     for finding in findings:
-        rate = finding.null if finding.metric.startswith("tpr_at_fpr_") else None
+        rate = finding.null if TPR_AT_FPR.parameters(finding.metric) else None
         if (
             rate is not None
             and not finding.void

@@ -5,6 +5,7 @@ from typing import ClassVar, Final
 from reticent.audit.attacks.membership.attack import run_attacks
 from reticent.audit.attacks.membership.neighbourhood import Neighbourhood as NeighbourhoodScore
 from reticent.audit.attacks.membership.target_scores import TargetScores
+from reticent.core.metric import AUC, TPR_AT_FPR
 from reticent.runs.audit.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.runs.audit.membership import why_no_comparison
 from reticent.runs.audit.membership_result import ScoredTargets, few_targets
@@ -37,7 +38,7 @@ class Neighbourhood:
             needs=needs,
             n=members + others,
             forward_tokens=round((members + others) * mean * (1 + 1.5 * _COPIES)),
-            metrics=("auc", *(f"tpr_at_fpr_{rate:g}" for rate in settings.rates)),
+            metrics=(AUC.name, *map(TPR_AT_FPR.at, settings.rates)),
         )
         sides = membership_targets(subject, settings, sizes.records).sides(settings)
         return (line, *few_targets(self.name, subject, settings, sides=sides, scores=1))

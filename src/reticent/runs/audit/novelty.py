@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from reticent.audit.attacks.extraction.findings import novelty_findings
 from reticent.audit.attacks.extraction.generate_and_rank import generate_texts
 from reticent.audit.attacks.extraction.novelty import NGramIndex
+from reticent.core.metric import NOVELTY_GAP
 from reticent.core.sampling import Sampling
 from reticent.runs.audit.attack import Lines, Measurement, NothingToAttack, PlannedAttack
 from reticent.runs.audit.generation import GENERATED_TOKENS
@@ -31,7 +32,7 @@ class Novelty:
             needs="text",
             n=sizes.texts,
             generated_tokens=sizes.texts * GENERATED_TOKENS,
-            metrics=tuple(f"novelty_gap_{n}" for n in _WORDS),
+            metrics=tuple(map(NOVELTY_GAP.at, _WORDS)),
         )
         return (line,)
 

@@ -35,6 +35,18 @@ from reticent.audit.attacks.personal_data.inventory import PiiInventory, take_in
 from reticent.audit.metrics.intervals import shared_confidence
 from reticent.core.corpus import Policy
 from reticent.core.guarantee import Unit
+from reticent.core.metric import (
+    ASSOCIATION_SHARE,
+    EXTRACTABILITY_CORRELATION,
+    INFERENCE_ACCURACY,
+    INFERENCE_ACCURACY_TRAINED,
+    PII_PRECISION,
+    PII_RECALL,
+    RECONSTRUCTION_MEMBERSHIP_AUC,
+    RECONSTRUCTION_TAB,
+    RECONSTRUCTION_TOP1,
+    RECONSTRUCTION_TOP5,
+)
 from reticent.core.model import TextModel
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
@@ -49,15 +61,15 @@ GENERATED_TOKENS: Final = 96
 ASKED: Final = Sampling(max_tokens=16, top_k=40)
 ANSWERS: Final = 8  # to each association prompt
 _FINDINGS: Final = 12  # the most that the games give together
-_OF_TEXT: Final = ("pii_recall", "pii_precision", "association_share")
+_OF_TEXT: Final = (PII_RECALL.name, PII_PRECISION.name, ASSOCIATION_SHARE.name)
 _OF_LOGPROBS: Final = (
-    "reconstruction_top1",
-    "reconstruction_top5",
-    "reconstruction_tab",
-    "inference_accuracy",
-    "inference_accuracy_trained",
-    "extractability_correlation",
-    "reconstruction_membership_auc",
+    RECONSTRUCTION_TOP1.name,
+    RECONSTRUCTION_TOP5.name,
+    RECONSTRUCTION_TAB.name,
+    INFERENCE_ACCURACY.name,
+    INFERENCE_ACCURACY_TRAINED.name,
+    EXTRACTABILITY_CORRELATION.name,
+    RECONSTRUCTION_MEMBERSHIP_AUC.name,
 )
 
 

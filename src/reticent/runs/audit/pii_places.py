@@ -46,6 +46,7 @@ from reticent.audit.attacks.personal_data.scoring import CandidateScorer, Elsewh
 from reticent.core.corpus import Policy
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.metric import EXTRACTABILITY_CORRELATION, RECONSTRUCTION_MEMBERSHIP_AUC
 from reticent.core.secret import Secret
 from reticent.runs.audit.attack import Measurement, scoring_model
 from reticent.runs.audit.settings import AuditSettings
@@ -179,7 +180,7 @@ def _against_membership(
     if estimate is None:
         return []
     measure = f"chance that a reconstructed target has the higher membership score ({attack.name})"
-    metric = "reconstruction_membership_auc"
+    metric = RECONSTRUCTION_MEMBERSHIP_AUC
     return [estimate_finding(metric, estimate, n=len(targets), measure=measure, setting=setting)]
 
 
@@ -196,7 +197,7 @@ def _extractability(
     if estimate is None:
         return []
     measure = "rank correlation of mean chance in context and times emitted"
-    metric = "extractability_correlation"
+    metric = EXTRACTABILITY_CORRELATION
     return [estimate_finding(metric, estimate, n=len(values), measure=measure, setting=setting)]
 
 

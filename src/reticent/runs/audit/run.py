@@ -17,6 +17,7 @@ from reticent.accounting.bounds.ceiling import compare
 from reticent.core.document import number_to_json, write_document
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee
+from reticent.core.metric import EXPOSURE, INFERENCE_ACCURACY
 from reticent.core.model import Access
 from reticent.runs.audit.attack import Measurement, NothingToAttack, PlannedAttack
 from reticent.runs.audit.gate import GateResult
@@ -183,8 +184,8 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
 def _compared(finding: Finding, guarantee: Guarantee, *, measured: Measurement, subject: Subject) -> Comparison:
     """A finding beside one guarantee; of a secret that stands in several units, with so many copies."""
     candidates = measured.context.get("candidates")
-    copies = subject.planted.get(guarantee.unit, 1) if finding.metric == "exposure" else 1
-    if finding.metric == "inference_accuracy":
+    copies = subject.planted.get(guarantee.unit, 1) if finding.metric == EXPOSURE.name else 1
+    if finding.metric == INFERENCE_ACCURACY.name:
         copies = measured.context.get("copies", 1)
     return compare(finding, guarantee, candidates=candidates, copies=copies)
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from reticent.audit.attacks.membership.shadow import lira_online, rmia, shadow_scores
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import InternalError
+from reticent.core.metric import AUC, TPR_AT_FPR
 from reticent.core.model import Access, Floats
 from reticent.core.randomness import Randomness
 from reticent.engine.work import Piece, Told, gather, open_engine
@@ -68,7 +69,7 @@ class Shadow:
             needs=needs,
             n=n,
             forward_tokens=round(tokens),
-            metrics=("auc", *(f"tpr_at_fpr_{rate:g}" for rate in settings.rates)),
+            metrics=(AUC.name, *map(TPR_AT_FPR.at, settings.rates)),
         )
         inside, outside = membership_targets(subject, settings, sizes.records).sides(settings)
         sides = inside, outside - outside // _POPULATION

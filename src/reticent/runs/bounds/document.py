@@ -18,6 +18,7 @@ from reticent.accounting.guarantees import dp_sgd_guarantee, epsilons
 from reticent.core.document import number_to_json
 from reticent.core.event import Event, Repeated, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
+from reticent.core.metric import AUC, TPR_AT_FPR
 
 SCHEMA_VERSION = 1
 
@@ -69,9 +70,9 @@ def dp_sgd_bound(training: Training, secret_bits: list[float], *, copies: int = 
             for bits in secret_bits
         ],
         "ceilings": {
-            "auc": auc_ceiling(guarantee),
-            "tpr_at_fpr_0.01": true_positive_rate_ceiling(guarantee, 0.01),
-            "tpr_at_fpr_0.001": true_positive_rate_ceiling(guarantee, 0.001),
+            AUC.name: auc_ceiling(guarantee),
+            TPR_AT_FPR.at(0.01): true_positive_rate_ceiling(guarantee, 0.01),
+            TPR_AT_FPR.at(0.001): true_positive_rate_ceiling(guarantee, 0.001),
         },
         "assumes": list(guarantee.assumes),
     }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reticent.core.finding import Finding
+from reticent.core.metric import AUC, UPDATE_AUC
 from reticent.core.model import TextModel
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.plan import measure_speed, plan_audit
@@ -98,4 +99,4 @@ class Auditor:
 
 def _named(finding: Finding) -> Finding:
     """An area of an update is another metric than that of a membership test: told apart by name."""
-    return replace(finding, metric="update_auc") if finding.metric == "auc" else finding
+    return replace(finding, metric=UPDATE_AUC.name) if finding.metric == AUC.name else finding

@@ -17,9 +17,18 @@ from reticent.core.document import number_to_json
 from reticent.core.estimate import Estimate
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee, Unit
+from reticent.core.metric import (
+    AUC,
+    CODE_HIT_RATE,
+    EMITTED_SHARE,
+    EXPOSURE,
+    INFERENCE_ACCURACY,
+    LARGEST_EXPOSURE,
+    UPDATE_AUC,
+)
 from reticent.runs.rounding import at_most
 
-CODES = "code_hit_rate"
+CODES = CODE_HIT_RATE.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +139,13 @@ def _attacks(bits: float) -> dict[str, Callable[[Told], str]]:
         return lambda told: _cell(told.find(metric, unit=unit), percent=percent)
 
     return {
-        f"exposure of planted numbers, of {bits:.1f} bits": of("exposure"),
-        "  the most exposed one": of("largest_exposure"),
+        f"exposure of planted numbers, of {bits:.1f} bits": of(EXPOSURE.name),
+        "  the most exposed one": of(LARGEST_EXPOSURE.name),
         "planted numbers said when asked, %": of(CODES, percent=True),
-        "membership of a message, AUC": of("auc", unit=Unit.RECORD),
-        "messages seen in a million samples, %": of("emitted_share", percent=True),
-        "personal data picked from a list, %": of("inference_accuracy", percent=True),
-        "message told by the update, AUC": of("update_auc"),
+        "membership of a message, AUC": of(AUC.name, unit=Unit.RECORD),
+        "messages seen in a million samples, %": of(EMITTED_SHARE.name, percent=True),
+        "personal data picked from a list, %": of(INFERENCE_ACCURACY.name, percent=True),
+        "message told by the update, AUC": of(UPDATE_AUC.name),
     }
 
 

@@ -22,6 +22,7 @@ from reticent.core.document import check_schema, number_from_json, read_document
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee
+from reticent.core.metric import EXPOSURE
 from reticent.reporting.report import (
     CanaryExposure,
     GateLine,
@@ -129,7 +130,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         risk_map=None if not risk_map else _risk_map(risk_map, facts),
         roc=roc_curves(membership) if membership else (),
         exposures=tuple(_exposure(one) for one in exposures.get("exposures", [])),
-        exposure_null=next((one.null for one in findings if one.metric == "exposure"), None),
+        exposure_null=next((one.null for one in findings if one.metric == EXPOSURE.name), None),
         extraction=extraction_curves(risk_map, confidence=_CONFIDENCE) if risk_map else (),
         leakage=leakage,
         budget=budget,

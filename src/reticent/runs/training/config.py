@@ -19,7 +19,7 @@ from reticent.runs.corpora import Relation
 
 if TYPE_CHECKING:
     from reticent.training.optimiser import OptimiserSettings
-    from reticent.training.plans.plan import Plan, PrivatePlan
+    from reticent.training.plans.plan import DpSgd, Plan
     from reticent.training.starting_model import Start
 
 _PRIVATE: Final = (
@@ -271,38 +271,38 @@ class TrainingSection(Section):
             return PlainPlan(units=records, batch=self.batch, epochs=self.epochs, seed=seed)
         return self._private_plan(owners if self.protected is Unit.OWNER else records)
 
-    def _private_plan(self, units: int) -> "PrivatePlan":
-        from reticent.training.plans.plan import PrivatePlan, Protection
+    def _private_plan(self, units: int) -> "DpSgd":
+        from reticent.training.plans.plan import DpSgd
         from reticent.training.plans.sampler import PoissonSampler
 
         sampler = PoissonSampler(units, self.batch)
         clip_norm = 1.0 if self.clip_norm is None else self.clip_norm
         is_owner = self.protected is Unit.OWNER
-        protects = Protection(
-            unit=self.protected,
-            neighbours=_RELATIONS[self.neighbours or Relation.ADD_REMOVE],
-            texts_per_unit=(self.texts_per_owner or 4) if is_owner else 1,
-        )
+        neighbours = _RELATIONS[self.neighbours or Relation.ADD_REMOVE]
+        texts_per_unit = (self.texts_per_owner or 4) if is_owner else 1
         assert self.delta is not None
         if self.target_epsilon is not None:
-            return PrivatePlan.for_target(
-                self.target_epsilon,
-                self.delta,
-                sampler=sampler,
+            return DpSgd.for_target(
+                epsilon=self.target_epsilon,
+                delta=self.delta,
+                units=units,
+                batch=self.batch,
                 epochs=self.epochs,
                 clip_norm=clip_norm,
-                protects=protects,
+                unit=self.protected,
+                neighbours=neighbours,
+                texts_per_unit=texts_per_unit,
             )
         assert self.noise_multiplier is not None
-        return PrivatePlan(
+        return DpSgd(
             sampler=sampler,
             clip_norm=clip_norm,
             noise_multiplier=self.noise_multiplier,
             steps=sampler.steps(self.epochs),
             delta=self.delta,
-            unit=protects.unit,
-            neighbours=protects.neighbours,
-            texts_per_unit=protects.texts_per_unit,
+            unit=self.protected,
+            neighbours=neighbours,
+            texts_per_unit=texts_per_unit,
         )
 
 

@@ -28,11 +28,11 @@ from reticent.training.methods.redacted import RedactedGradients, encode_private
 from reticent.training.methods.redaction import RedactedCorpus
 from reticent.training.methods.selective import SelectivePlan, runs_of
 from reticent.training.methods.selective_steps import SelectiveGradients
-from reticent.training.plans.plan import MEASURE, PlainPlan, PrivatePlan, identity
+from reticent.training.plans.plan import MEASURE, DpSgd, PlainPlan, identity
 from reticent.training.plans.redacted import RedactedPlan
 
 _CHECKED = 2  # records on which per-record gradients are checked before the weights are sharded
-AnyPlan = PlainPlan | PrivatePlan | RedactedPlan | SelectivePlan
+AnyPlan = PlainPlan | DpSgd | RedactedPlan | SelectivePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Course(Protocol):
 class WholeCourse:
     """sgd and dp-sgd: the corpus as it is."""
 
-    plan: PlainPlan | PrivatePlan
+    plan: PlainPlan | DpSgd
     corpus: Corpus
     prepared: str = ""
 
@@ -120,7 +120,7 @@ class WholeCourse:
 
     def proof(self, *, is_seeded: bool = False) -> Proof:
         """The plan's guarantee, if it has one."""
-        return Proof(self.plan.guarantee(is_seeded=is_seeded) if isinstance(self.plan, PrivatePlan) else None)
+        return Proof(self.plan.guarantee(is_seeded=is_seeded) if isinstance(self.plan, DpSgd) else None)
 
     def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Prepared:
         """Units of the plan."""
@@ -139,7 +139,7 @@ class WholeCourse:
 
     def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
         """ε of the steps charged so far."""
-        if not isinstance(self.plan, PrivatePlan) or proof.headline is None:
+        if not isinstance(self.plan, DpSgd) or proof.headline is None:
             return lambda _: None
         spending = self.plan.spending(proof.headline.epsilon)
         return lambda source: spending.epsilon(source.position)
@@ -249,7 +249,7 @@ class SelectiveCourse:
         return lambda _: None
 
 
-def _private(model: HuggingFaceModel, units: Units, plan: PrivatePlan, means: Means) -> PrivateGradients:
+def _private(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -> PrivateGradients:
     module, ledger = model.module, means.ledger
     randomness, computation = means.randomness, means.computation
     if isinstance(ledger, RankedLedger) and means.shards:

@@ -43,7 +43,7 @@ from reticent.training.gradients.source import ACCOUNT, Computation, GradientSou
 from reticent.training.loop import Progress, Schedule, train
 from reticent.training.methods.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
-from reticent.training.plans.plan import PlainPlan, PrivatePlan
+from reticent.training.plans.plan import DpSgd, PlainPlan
 from reticent.training.release import release_model
 from reticent.training.starting_model import starting_model
 
@@ -208,7 +208,7 @@ def read_corpus(data: DataSection, *, holdout: bool = False) -> Corpus:
 
 def _prepare(config: TrainConfig, course: Course, seed: int, *, corpus: Corpus, ranks: Ranks) -> _Ready:
     """Load the model and encode the text: whatever is wrong with them shows before anything is written."""
-    if ranks.size > 1 and not isinstance(course.plan, PrivatePlan):
+    if ranks.size > 1 and not isinstance(course.plan, DpSgd):
         raise ConfigError(
             "several processes train one model with --method dp-sgd alone",
             found=config.training.method.value,

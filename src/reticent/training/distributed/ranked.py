@@ -34,7 +34,7 @@ from reticent.training.batches import TokenArray, Units
 from reticent.training.checkpoint import Checkpoint, Checkpoints, Learnt
 from reticent.training.distributed.ranks import Ranks
 from reticent.training.gradients.source import Computation, Gradient, PrivateGradients
-from reticent.training.plans.plan import PrivatePlan
+from reticent.training.plans.plan import DpSgd
 
 
 class RankedLedger:
@@ -102,7 +102,7 @@ class RankedGradients(PrivateGradients):
         self,
         module: nn.Module,
         units: Units,
-        plan: PrivatePlan,
+        plan: DpSgd,
         *,
         ledger: RankedLedger,
         randomness: Randomness,

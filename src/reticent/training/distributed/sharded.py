@@ -37,7 +37,7 @@ from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import IGNORED, TokenBatch
 from reticent.training.gradients.source import Computation, PrivateGradients
 from reticent.training.optimiser import like_parameter
-from reticent.training.plans.plan import PrivatePlan
+from reticent.training.plans.plan import DpSgd
 
 
 def shard(module: nn.Module, ranks: Ranks, sample: TokenBatch) -> None:
@@ -73,7 +73,7 @@ class ShardedGradients(RankedGradients):
         self,
         module: nn.Module,
         units: Units,
-        plan: PrivatePlan,
+        plan: DpSgd,
         *,
         ledger: RankedLedger,
         randomness: Randomness,

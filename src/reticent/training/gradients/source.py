@@ -43,7 +43,7 @@ from reticent.training.gradients.receipts import receipt_state, restored_receipt
 from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.record_loss import TokenBatch, record_losses, token_losses
 from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
-from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, PlainPlan, PrivatePlan
+from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, DpSgd, PlainPlan
 
 ACCOUNT: Final = "training"
 _STEPS_PER_TEST: Final = 256  # rounding is tested again after so many steps
@@ -188,7 +188,7 @@ class PrivateGradients:
         self,
         module: nn.Module,
         units: Units,
-        plan: PrivatePlan,
+        plan: DpSgd,
         *,
         ledger: Ledger,
         randomness: Randomness,
@@ -379,7 +379,7 @@ def _check_canaries(canaries: GradientCanaries | None, planned: int) -> None:
         )
 
 
-def _check_ledger(ledger: Ledger, plan: PrivatePlan, randomness: Randomness) -> None:
+def _check_ledger(ledger: Ledger, plan: DpSgd, randomness: Randomness) -> None:
     """Refuse a ledger that meters something else, and a seed that its guarantee does not confess."""
     budget = ledger.budget
     if budget.measure != MEASURE or budget.limit != plan.steps or tuple(ledger.accounts) != (ACCOUNT,):

@@ -20,6 +20,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from reticent.accounting.bounds.ceiling import ceiling
+from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
 from reticent.accounting.calibration import Target, least_noise
 from reticent.accounting.guarantees import dp_sgd_guarantee
 from reticent.core.document import check_schema
@@ -28,7 +30,7 @@ from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
-from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
+from reticent.training.plans.sampler import PoissonSampler, Sampling, ShuffledEpochs, sampler_of
 from reticent.training.plans.spending import Spending
 
 SCHEMA_VERSION: Final = 1
@@ -80,7 +82,7 @@ class PlainPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrivatePlan:
+class DpSgd:
     """DP-SGD (Abadi et al. 2016): Poisson sampling, clipping, Gaussian noise, and what they prove together.
 
     `unit` is what one promise protects: a record, or an owner with all texts of theirs, of which at most
@@ -123,34 +125,38 @@ class PrivatePlan:
     @classmethod
     def for_target(
         cls,
+        *,
         epsilon: float,
         delta: float,
-        *,
-        sampler: PoissonSampler,
+        units: int,
+        batch: int,
         epochs: float,
+        sampler: Sampling | str = Sampling.POISSON,
         clip_norm: float = 1.0,
-        protects: "Protection | None" = None,
-    ) -> "PrivatePlan":
+        unit: Unit = Unit.RECORD,
+        neighbours: Neighbours = Neighbours.ADD_REMOVE,
+        texts_per_unit: int = 1,
+    ) -> "DpSgd":
         """The plan with the least noise whose ε over `epochs` expected epochs is at most `epsilon`.
 
         Guarantee: `guarantee().epsilon` of the returned plan is at most `epsilon`.
         """
-        chosen = protects or Protection()
-        _check_delta(delta, sampler.units, chosen.unit)
-        target = Target(epsilon=epsilon, delta=delta, sampling_rate=sampler.rate, neighbours=chosen.neighbours)
-        found = least_noise(target, steps=sampler.steps(epochs))
+        _check_delta(delta, units, unit)
+        drawn = sampler_of(sampler, units, batch)
+        target = Target(epsilon=epsilon, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours)
+        found = least_noise(target, steps=drawn.steps(epochs))
         return cls(
-            sampler=sampler,
+            sampler=drawn,
             clip_norm=clip_norm,
             noise_multiplier=found.noise_multiplier,
             steps=found.steps,
             delta=delta,
-            unit=chosen.unit,
-            neighbours=chosen.neighbours,
-            texts_per_unit=chosen.texts_per_unit,
+            unit=unit,
+            neighbours=neighbours,
+            texts_per_unit=texts_per_unit,
         )
 
-    def audited(self, canaries: int) -> "PrivatePlan":
+    def audited(self, canaries: int) -> "DpSgd":
         """The same plan with so many gradient canaries among its units.
 
         The batch grows with the units, so that a record takes part as often as before, up to rounding upwards.
@@ -213,6 +219,22 @@ class PrivatePlan:
             guarantee, basis=replace(guarantee.basis, units=self.sampler.units, clip_norm=self.clip_norm)
         )
 
+    def leakage(self, bits: float, *, copies: int = 1) -> LeakageBounds:
+        """What the run gives away at most of a secret of so many bits that stands in `copies` units.
+
+        Guarantee: as `accounting.bounds.leakage.leakage_bounds` of the event.
+        """
+        return leakage_bounds(self.event, bits, neighbours=self.neighbours, copies=copies)
+
+    def ceiling(
+        self, metric: str, *, candidates: int | None = None, secret_bits: float | None = None
+    ) -> float | None:
+        """The greatest expected value that the guarantee allows a metric of an attack, such as "auc".
+
+        Guarantee: as `accounting.bounds.ceiling.ceiling`; None where the metric has no ceiling.
+        """
+        return ceiling(metric, self.guarantee(), candidates=candidates, secret_bits=secret_bits)
+
     def budget(self, *, is_seeded: bool = False) -> Budget:
         """What a ledger of this plan may spend: its steps, each once."""
         return Budget(MEASURE, float(self.steps), self.guarantee(is_seeded=is_seeded))
@@ -241,16 +263,7 @@ class PrivatePlan:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
-    """What is protected, against which change, and how many texts of a unit make its contribution to a step."""
-
-    unit: Unit = Unit.RECORD
-    neighbours: Neighbours = Neighbours.ADD_REMOVE
-    texts_per_unit: int = 1
-
-
-Plan = PlainPlan | PrivatePlan
+Plan = PlainPlan | DpSgd
 
 
 def noise_deviation(noise_multiplier: float, clip_norm: float) -> float:
@@ -271,7 +284,7 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
         raise ConfigError("a plan of an unknown kind", found=document["kind"], expected="plain or private")
     sampler = PoissonSampler(values.pop("units"), values.pop("batch"))
     unit, neighbours = Unit(values.pop("unit")), Neighbours(values.pop("neighbours"))
-    return PrivatePlan(sampler=sampler, unit=unit, neighbours=neighbours, **values)
+    return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, **values)
 
 
 def identity(plan: Plan, corpus: str) -> str:

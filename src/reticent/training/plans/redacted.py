@@ -1,7 +1,7 @@
 """The plan of confidentially redacted training, and what it proves of secrets (Zhao, Li and Wang 2022).
 
     public part     shuffled epochs, ordinary gradients, no charge
-    private part    Poisson samples, clipped and noised: PrivatePlan under **replace-one**
+    private part    Poisson samples, clipped and noised: DpSgd under **replace-one**
 
 Masking a secret that the conservative policy catches replaces part of one private record (`redacted` says why), so
 the noise is calibrated under replace-one. Four statements follow (`accounting.bounds.confidentiality`). The
@@ -28,9 +28,8 @@ from reticent.training.plans.plan import (
     NO_TUNING,
     ROUNDING,
     SEEDED,
+    DpSgd,
     PlainPlan,
-    PrivatePlan,
-    Protection,
     plan_from_json,
 )
 from reticent.training.plans.sampler import PoissonSampler
@@ -83,7 +82,7 @@ class RedactedPlan:
     """Both halves of the training and how often secrets are missed: all that the confidentiality follows from."""
 
     public: PlainPlan | None  # None where no record is public
-    private: PrivatePlan
+    private: DpSgd
     misses: MissRates
     policies: PolicyFacts
     group: int = GROUP
@@ -175,7 +174,7 @@ class RedactedPlan:
         check_schema(document, SCHEMA_VERSION, kind="redacted plan")
         public = None if document["public"] is None else plan_from_json(document["public"])
         private = plan_from_json(document["private"])
-        if document["kind"] != KIND or not isinstance(public, PlainPlan | None) or type(private) is not PrivatePlan:
+        if document["kind"] != KIND or not isinstance(public, PlainPlan | None) or type(private) is not DpSgd:
             raise ConfigError("not a plan of redacted training", found=document["kind"], expected=KIND)
         return cls(
             public=public,
@@ -229,19 +228,20 @@ def plan_redacted(
     )
 
 
-def _private_plan(settings: RedactedSettings, records: int) -> PrivatePlan:
+def _private_plan(settings: RedactedSettings, records: int) -> DpSgd:
     sampler = PoissonSampler(records, min(settings.batch, records))
     if settings.target_epsilon is not None:
-        return PrivatePlan.for_target(
-            settings.target_epsilon,
-            settings.delta,
-            sampler=sampler,
+        return DpSgd.for_target(
+            epsilon=settings.target_epsilon,
+            delta=settings.delta,
+            units=sampler.units,
+            batch=sampler.batch,
             epochs=settings.epochs,
             clip_norm=settings.clip_norm,
-            protects=Protection(neighbours=Neighbours.REPLACE),
+            neighbours=Neighbours.REPLACE,
         )
     assert settings.noise_multiplier is not None
-    return PrivatePlan(
+    return DpSgd(
         sampler=sampler,
         clip_norm=settings.clip_norm,
         noise_multiplier=settings.noise_multiplier,

@@ -10,6 +10,7 @@ The accountants price Poisson sampling. Shuffling with the same numbers is anoth
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,21 @@ class PoissonSampler:
         Guarantee: every unit is in the sample with chance `rate`, independently of the others and of other calls.
         """
         return randomness.bernoulli(self.rate, self.units)
+
+
+class Sampling(StrEnum):
+    """The samplers that an accountant prices, by name."""
+
+    POISSON = "poisson"
+
+
+def sampler_of(sampling: Sampling | str, units: int, batch: int) -> PoissonSampler:
+    """The sampler of this name; an unknown one is refused."""
+    if sampling not in set(Sampling):
+        raise ConfigError(
+            "no accountant prices this sampler", found=str(sampling), expected=" or ".join(map(str, Sampling))
+        )
+    return PoissonSampler(units, batch)
 
 
 @dataclass(frozen=True, slots=True)

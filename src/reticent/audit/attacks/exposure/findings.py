@@ -26,6 +26,7 @@ from reticent.audit.attacks.exposure.null import (
 from reticent.audit.attacks.exposure.ranking import Exposure
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.metric import EXPOSURE, LARGEST_EXPOSURE
 from reticent.core.model import Access
 
 
@@ -56,7 +57,7 @@ def exposure_findings(
     if quantile >= max(exposure.bits for exposure in exposures):
         notes = (*notes, "the space is too small for its largest exposure to be told from chance")
     finding = Finding(
-        metric="largest_exposure",
+        metric=LARGEST_EXPOSURE.name,
         value=largest.value,
         low=largest.low,
         high=max(exposure.high for exposure in exposures),
@@ -82,7 +83,7 @@ def _mean_finding(exposures: Sequence[Exposure], notes: tuple[str, ...], shared:
     )
     p_value = null_sum_survival(lows * n, n)
     return Finding(
-        metric="exposure",
+        metric=EXPOSURE.name,
         value=values,
         low=min(values, most * bounded_mean_limit(lows / most, n, alpha=alpha / 2.0, upper=False)),
         high=max(values, most * bounded_mean_limit(highs / most, n, alpha=alpha / 2.0, upper=True)),

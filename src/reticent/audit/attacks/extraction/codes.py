@@ -20,6 +20,7 @@ from typing import Final
 from reticent.audit.metrics.intervals import clopper_pearson
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.metric import CODE_HIT_RATE
 from reticent.core.model import Access, TextModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
@@ -99,7 +100,7 @@ class CodeHits:
             notes.append(f"expected hit rate allowed by the extraction bound: {ceiling:.4g}; {verdict}")
         return Finding(
             attack="random codes",
-            metric="code_hit_rate",
+            metric=CODE_HIT_RATE.name,
             value=self.hit_rate,
             low=low,
             high=high,

@@ -35,6 +35,17 @@ from reticent.audit.attacks.extraction.novelty import Novelty, novelty_gap
 from reticent.audit.metrics.intervals import shared_confidence
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.metric import (
+    DISCOVERABLE_SHARE,
+    DIVERGENCE_RATE,
+    EXTRACTED_SHARE,
+    EXTRACTION_PRECISION,
+    EXTRACTION_RATE,
+    NEAR_DISCOVERABLE_SHARE,
+    NOVELTY_GAP,
+    NP_DISCOVERABLE_SHARE,
+    SAMPLED_SHARE,
+)
 from reticent.core.model import Access
 from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
@@ -136,9 +147,14 @@ def discoverable_findings(
     lengths = f"prompts of {_range(training.prefix)}, targets of {_range(training.suffix)}"
     unit = "words" if training.access is Access.TEXT else "tokens"
     cases: list[tuple[str, str, Access, list[Bools]]] = [
-        ("discoverable_share", "continued verbatim by greedy decoding", Access.TEXT, [g.verbatim for g in groups]),
         (
-            "near_discoverable_share",
+            DISCOVERABLE_SHARE.name,
+            "continued verbatim by greedy decoding",
+            Access.TEXT,
+            [g.verbatim for g in groups],
+        ),
+        (
+            NEAR_DISCOVERABLE_SHARE.name,
             f"continued by greedy decoding with similarity {near:g} or more",
             Access.TEXT,
             [group.verbatim | (group.similarity >= near) for group in groups],
@@ -147,10 +163,10 @@ def discoverable_findings(
     if training.access is not Access.TEXT:
         which = [group.discoverable(samples, chance) for group in groups]
         measure = f"emitted with chance {chance:g} or more in {samples:,} draws"
-        cases.append(("np_discoverable_share", measure, Access.LOGPROBS, which))
+        cases.append((NP_DISCOVERABLE_SHARE.name, measure, Access.LOGPROBS, which))
     elif training.draws and all(group.draws == training.draws for group in groups):
         which = [group.hits > 0 for group in groups]
-        cases.append(("sampled_share", f"emitted at least once in {training.draws:,} draws", Access.TEXT, which))
+        cases.append((SAMPLED_SHARE.name, f"emitted at least once in {training.draws:,} draws", Access.TEXT, which))
     findings = []
     for metric, measure, access, which in cases:
         baseline = None if held_out is None else Share.of(which[1].tolist(), held_out.owners)
@@ -189,7 +205,7 @@ def ranking_findings(
         is_null=False,
     )
     found = whole.finding(
-        "extraction_rate",
+        EXTRACTION_RATE.name,
         attack="generate and rank",
         measure=f"share of {drawn:,} draws with {chosen}",
         access=Access.TEXT,
@@ -206,7 +222,7 @@ def ranking_findings(
         share = _Beside(Share.of(hits[best].tolist()), baseline, is_null=False)
         findings.append(
             share.finding(
-                f"extraction_precision_{ranking.replace('-', '_')}",
+                EXTRACTION_PRECISION.at(ranking.replace("-", "_")),
                 attack=f"generate and rank ({ranking})",
                 measure=f"share of the {len(best)} best ranked texts with {chosen}",
                 access=Access.TEXT if ranking == REPEATS else Access.LOGPROBS,
@@ -236,7 +252,7 @@ def extracted_records_finding(
         baseline = Share.of((held_out.lengths >= max(1, least)).tolist(), held_out.owners)
     share = _Beside(Share.of(hits.tolist(), training.owners), baseline)
     return share.finding(
-        "extracted_share",
+        EXTRACTED_SHARE.name,
         attack=attack,
         measure=f"share of training records with {least} characters or more in the generated texts",
         access=Access.TEXT,
@@ -258,7 +274,7 @@ def divergence_finding(
         is_null=False,
     )
     return share.finding(
-        "divergence_rate",
+        DIVERGENCE_RATE.name,
         attack="divergence prompts",
         measure=f"share of answers to repeat prompts with {chosen} after the repetition",
         access=Access.TEXT,
@@ -295,7 +311,7 @@ def novelty_findings(
         findings.append(
             Finding(
                 attack="n-gram novelty",
-                metric=f"novelty_gap_{n}",
+                metric=NOVELTY_GAP.at(n),
                 value=gap,
                 low=low,
                 high=high,

@@ -40,6 +40,7 @@ from reticent.core.corpus import Record
 from reticent.core.document import number_to_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.metric import EMITTED_SHARE
 from reticent.core.model import Access, LanguageModel
 from reticent.core.proportion import Share
 from reticent.core.sampling import Sampling
@@ -283,7 +284,7 @@ def emission_finding(
         notes.append(f"held-out records: {same.hits} of {same.trials}; the null is the upper limit of their share")
     return Finding(
         attack="lazy reconstruction",
-        metric="emitted_share",
+        metric=EMITTED_SHARE.name,
         value=hits / trials,
         low=low,
         high=high,

@@ -23,6 +23,15 @@ from reticent.audit.metrics.one_run import FAIR_COINS, EpsilonBound
 from reticent.audit.metrics.roc import Owners, auc_interval, fewest_nonmembers, tpr_at_fpr
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.metric import (
+    AUC,
+    EPSILON_LOWER_BOUND_AT_DELTA,
+    GAUSSIAN_MU_LOWER_BOUND,
+    OF_GROUPS,
+    TPR_AT_FPR,
+    Metric,
+    read_metric,
+)
 from reticent.core.model import Access, Floats
 
 RATES = (0.01, 0.001)
@@ -45,13 +54,22 @@ class MembershipSetting:
             raise ValueError("a group has at least one record")
 
     def finding(
-        self, metric: str, interval: tuple[float, float, float], *, n: int, measure: str, null: float
+        self,
+        metric: Metric,
+        interval: tuple[float, float, float],
+        *,
+        n: int,
+        measure: str,
+        at: tuple[float, ...] = (),
     ) -> Finding:
-        """A finding with the value and the ends (value, low, high) of an interval."""
+        """A finding with the value and the ends (value, low, high) of an interval; `at` are the parameters."""
         value, low, high = interval
+        is_single = self.group_size == 1
+        name = metric.at(*at) if is_single else OF_GROUPS[metric.name].at(self.group_size, *at)
+        measured = read_metric(name)
         return Finding(
             attack=self.attack,
-            metric=metric if self.group_size == 1 else f"group_of_{self.group_size}_{metric}",
+            metric=name,
             value=value,
             low=low,
             high=high,
@@ -60,7 +78,7 @@ class MembershipSetting:
             measure=measure,
             unit=self.unit,
             access=self.access,
-            null=null,
+            null=None if measured is None else measured.null,
             void=self.void,
             notes=self.notes,
         )
@@ -82,11 +100,10 @@ def membership_findings(
     members, nonmembers = values[labels], values[~labels]
     area = auc_interval(members, nonmembers, confidence=setting.confidence, owners=owners)
     first = setting.finding(
-        "auc",
+        AUC,
         (area.value, area.low, area.high),
         n=len(values),
         measure="chance that a member scores above a non-member, ties counted half",
-        null=0.5,
     )
     others = [_rate_finding(members, nonmembers, rate, setting=setting, owners=owners) for rate in rates]
     return (first, *others)
@@ -98,17 +115,19 @@ def _rate_finding(
     """The finding at one false-positive rate; void where there are too few non-members to speak of it."""
     estimate = tpr_at_fpr(members, nonmembers, fpr=rate, confidence=setting.confidence, owners=owners)
     measure = f"share of members above the threshold that at most {rate:.4g} of the non-members pass"
-    n, name = len(members) + len(nonmembers), f"tpr_at_fpr_{rate:g}"
+    n = len(members) + len(nonmembers)
     if estimate is not None:
         interval = (estimate.value, estimate.low, estimate.high)
-        return setting.finding(name, interval, n=n, measure=measure, null=rate)
+        return setting.finding(TPR_AT_FPR, interval, n=n, measure=measure, at=(rate,))
     few = (
         f"a false-positive rate of {rate:g} needs at least {fewest_nonmembers(rate)} non-members, "
         f"found {len(nonmembers)}; the value is the share above all of them"
     )
     above_all = float((members > nonmembers.max()).mean())
     reasons = "; ".join(reason for reason in (setting.void, few) if reason)
-    return replace(setting, void=reasons).finding(name, (above_all, 0.0, 1.0), n=n, measure=measure, null=rate)
+    return replace(setting, void=reasons).finding(
+        TPR_AT_FPR, (above_all, 0.0, 1.0), n=n, measure=measure, at=(rate,)
+    )
 
 
 def epsilon_finding(bound: EpsilonBound, *, setting: MembershipSetting) -> Finding:
@@ -116,20 +135,19 @@ def epsilon_finding(bound: EpsilonBound, *, setting: MembershipSetting) -> Findi
     if not math.isclose(setting.confidence, bound.confidence):
         raise ValueError(f"the bound was computed at confidence {bound.confidence}, not {setting.confidence}")
     return replace(setting, notes=(*setting.notes, bound.assumes)).finding(
-        f"epsilon_lower_bound_at_delta_{bound.delta:g}",
+        EPSILON_LOWER_BOUND_AT_DELTA,
         (bound.epsilon, bound.epsilon, math.inf),
         n=bound.n,
         measure=f"largest ε that the scores refute ({bound.method})",
-        null=0.0,
+        at=(bound.delta,),
     )
 
 
 def gaussian_mu_finding(mu: float, *, n: int, setting: MembershipSetting) -> Finding:
     """A lower bound on μ of Gaussian differential privacy, from coins of one run, as a finding."""
     return replace(setting, notes=(*setting.notes, FAIR_COINS)).finding(
-        "gaussian_mu_lower_bound",
+        GAUSSIAN_MU_LOWER_BOUND,
         (mu, mu, math.inf),
         n=n,
         measure="largest μ for which one run refutes μ-GDP",
-        null=0.0,
     )

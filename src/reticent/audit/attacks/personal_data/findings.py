@@ -29,6 +29,20 @@ from reticent.audit.attacks.personal_data.reconstruction import Reconstruction
 from reticent.audit.metrics.roc import Estimate
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.metric import (
+    ASSOCIATION_SHARE,
+    INFERENCE_ACCURACY,
+    INFERENCE_ACCURACY_TRAINED,
+    PII_PRECISION,
+    PII_PRECISION_BEYOND_BASE,
+    PII_RECALL,
+    PII_RECALL_BEYOND_BASE,
+    RECONSTRUCTION_TAB,
+    RECONSTRUCTION_TOP1,
+    RECONSTRUCTION_TOP5,
+    MeasuredMetric,
+    Metric,
+)
 from reticent.core.model import Access
 from reticent.core.proportion import Share
 from reticent.core.secret import Secret
@@ -59,7 +73,14 @@ class _Counted:
     miss_rate: float = 0.0
 
     def finding(
-        self, metric: str, setting: PiiSetting, *, attack: str, measure: str, access: Access, notes: tuple[str, ...]
+        self,
+        metric: Metric,
+        setting: PiiSetting,
+        *,
+        attack: str,
+        measure: str,
+        access: Access,
+        notes: tuple[str, ...],
     ) -> Finding:
         low, high = widened(*self.share.interval(confidence=setting.confidence), self.miss_rate)
         value = self.share.hits / self.share.trials
@@ -72,7 +93,7 @@ class _Counted:
             notes = (self.share.note, *notes)
         return Finding(
             attack=attack,
-            metric=metric,
+            metric=metric.name,
             value=value,
             low=min(low, value),
             high=max(high, value),
@@ -106,17 +127,18 @@ def extraction_findings(
         notes += (f"widened by the tagger's miss rate of at most {game.training.miss_rate:.3g}",)
     if not total.emitted:
         notes += ("no value was emitted: precision has no data",)
-    parts = [("", game.hits, null)]
+    parts = [((PII_RECALL, PII_PRECISION), game.hits, null)]
     if total.beyond_base is not None:
-        parts.append(("_beyond_base", game.beyond_base, None))
+        parts.append(((PII_RECALL_BEYOND_BASE, PII_PRECISION_BEYOND_BASE), game.beyond_base, None))
     values, findings = list(game.training), []
-    for ending, hits, others in parts:
-        beyond = ", those that the base emits too counted as misses" if ending else ""
+    for (of_recall, of_precision), hits, others in parts:
+        is_beyond = of_recall is PII_RECALL_BEYOND_BASE
+        beyond = ", those that the base emits too counted as misses" if is_beyond else ""
         share = Share.of([value in hits for value in values], _owners_of(values, game.training))
         recall = _Counted(share, others, game.training.miss_rate)
         findings.append(
             recall.finding(
-                f"pii_recall{ending}",
+                of_recall,
                 setting,
                 attack=attack,
                 measure=f"share of distinct training values that were emitted{beyond}",
@@ -127,7 +149,7 @@ def extraction_findings(
         if total.emitted:
             findings.append(
                 _Counted(Share.of([value in hits for value in game.emitted.values])).finding(
-                    f"pii_precision{ending}",
+                    of_precision,
                     setting,
                     attack=attack,
                     measure=f"share of distinct emitted values that are training values{beyond}",
@@ -150,9 +172,9 @@ def reconstruction_findings(
     n = len(game.ranks)
     how = (f"{game.gathered} of {n} truths were among the candidates", *((scored_by,) if scored_by else ()))
     cases = [
-        ("reconstruction_top1", game, 1, "the best ranked candidate", Access.LOGPROBS, how),
-        ("reconstruction_top5", game, 5, "among the five best ranked candidates", Access.LOGPROBS, how),
-        ("reconstruction_tab", rival, 1, "the first value of a greedy continuation (TAB)", Access.TEXT, ()),
+        (RECONSTRUCTION_TOP1, game, 1, "the best ranked candidate", Access.LOGPROBS, how),
+        (RECONSTRUCTION_TOP5, game, 5, "among the five best ranked candidates", Access.LOGPROBS, how),
+        (RECONSTRUCTION_TAB, rival, 1, "the first value of a greedy continuation (TAB)", Access.TEXT, ()),
     ]
     findings = []
     for metric, outcome, top, words, access, notes in cases:
@@ -179,7 +201,7 @@ def inference_finding(game: Inference, *, setting: PiiSetting) -> Finding:
     low, high = share.interval(confidence=setting.confidence)
     return Finding(
         attack="PII inference",
-        metric="inference_accuracy" if is_unseen else "inference_accuracy_trained",
+        metric=(INFERENCE_ACCURACY if is_unseen else INFERENCE_ACCURACY_TRAINED).name,
         value=float(game.right.mean()),
         low=low,
         high=high,
@@ -208,7 +230,7 @@ def association_finding(game: Association, *, setting: PiiSetting, draws: int) -
     )
     share = Share.of(game.memorised.tolist(), [pair.owner for pair in game.pairs])
     return _Counted(share).finding(
-        "association_share",
+        ASSOCIATION_SHARE,
         setting,
         attack="PII association",
         measure="share of pairs of a person and a value that a prompt with the name brings out",
@@ -217,11 +239,11 @@ def association_finding(game: Association, *, setting: PiiSetting, draws: int) -
     )
 
 
-def estimate_finding(metric: str, estimate: Estimate, *, n: int, measure: str, setting: PiiSetting) -> Finding:
+def estimate_finding(metric: Metric, estimate: Estimate, *, n: int, measure: str, setting: PiiSetting) -> Finding:
     """A correlation (null 0) or an AUC (null 1/2) with its interval."""
     return Finding(
         attack="PII extractability",
-        metric=metric,
+        metric=metric.name,
         value=estimate.value,
         low=estimate.low,
         high=estimate.high,
@@ -230,7 +252,7 @@ def estimate_finding(metric: str, estimate: Estimate, *, n: int, measure: str, s
         measure=measure,
         unit=setting.unit,
         access=Access.LOGPROBS,
-        null=0.5 if metric.endswith("auc") else 0.0,
+        null=MeasuredMetric(metric).null,
         notes=setting.notes,
     )
 

@@ -27,6 +27,14 @@ from reticent.audit.metrics.intervals import bootstrap
 from reticent.audit.metrics.roc import Owners, auc_interval
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.metric import (
+    AUC,
+    BITS_GAINED_PER_TOKEN,
+    EXPOSED_RECORDS,
+    LARGEST_DIFFERENTIAL_SCORE,
+    LARGEST_RELATIVE_SCORE,
+    Metric,
+)
 from reticent.core.model import Access
 from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
@@ -102,7 +110,7 @@ def update_findings(evidence: Evidence, *, randomness: Randomness) -> list[Findi
 
 
 def _finding(
-    metric: str,
+    metric: Metric,
     values: tuple[float, float, float],
     *,
     confidence: float,
@@ -114,7 +122,7 @@ def _finding(
     """A finding of this attack; `values` are value, low and high."""
     return Finding(
         attack=ATTACK,
-        metric=metric,
+        metric=metric.name,
         value=values[0],
         low=values[1],
         high=values[2],
@@ -142,9 +150,9 @@ def why_no_verdict(test: NullTest) -> str:
 def _largest(evidence: Evidence) -> Finding:
     best = max(one.scores.by(evidence.score) for one in evidence.phrases)
     most = float(evidence.length) if evidence.score is Score.ABSOLUTE else float("inf")
-    name = "largest_differential_score"
+    metric = LARGEST_DIFFERENTIAL_SCORE
     if evidence.score is Score.RELATIVE:
-        name = "largest_relative_differential_score"
+        metric = LARGEST_RELATIVE_SCORE
     notes = ["a beam's best is a lower bound on the largest score of all phrases"]
     if evidence.ceiling <= best:
         notes = ["proved: no phrase of this length scores higher"]
@@ -156,7 +164,7 @@ def _largest(evidence: Evidence) -> Finding:
     if scale is not None:
         notes.append(f"{scale.phrases} phrases of untouched text score at most {scale.score:.3g}: a scale, no null")
     return _finding(
-        name,
+        metric,
         (best, best, max(best, min(most, evidence.ceiling))),
         confidence=evidence.phrase_confidence,
         n=evidence.searched,
@@ -174,7 +182,7 @@ def _exposed(evidence: Evidence, update: RecordGains) -> Finding:
     low, high = (0.0, 1.0) if void else share.interval(confidence=confidence)
     values = (share.hits / total, low, high)
     notes = (share.note,)
-    return _finding("exposed_records", values, confidence=confidence, n=total, null=0.0, void=void, notes=notes)
+    return _finding(EXPOSED_RECORDS, values, confidence=confidence, n=total, null=0.0, void=void, notes=notes)
 
 
 def _gained(evidence: Evidence, update: RecordGains, randomness: Randomness) -> Finding:
@@ -189,7 +197,7 @@ def _gained(evidence: Evidence, update: RecordGains, randomness: Randomness) -> 
         notes = (f"untouched records: {untouched:.3g}; the null is the upper limit of their mean",)
     values = (mean, min(low, mean), max(high, mean))
     confidence, n = evidence.record_confidence, len(update.ids)
-    return _finding("bits_gained_per_token", values, confidence=confidence, n=n, null=null, notes=notes)
+    return _finding(BITS_GAINED_PER_TOKEN, values, confidence=confidence, n=n, null=null, notes=notes)
 
 
 def _mean_interval(evidence: Evidence, gains: RecordGains, randomness: Randomness) -> tuple[float, float]:
@@ -217,4 +225,4 @@ def _told_apart(evidence: Evidence, update: RecordGains, untouched: RecordGains)
         f"{independent} are taken as independent",
     )
     values = (area.value, area.low, area.high)
-    return _finding("auc", values, confidence=confidence, n=n, null=0.5, notes=notes)
+    return _finding(AUC, values, confidence=confidence, n=n, null=0.5, notes=notes)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.reporting.numbers import Scale, compact, interval, one_in, per_cent, shown
+from reticent.core.numbers import Scale, compact, interval, one_in, per_cent, shown
 
 RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
 
