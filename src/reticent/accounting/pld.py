@@ -202,9 +202,7 @@ def _directions(neighbours: Neighbours) -> tuple[Direction, ...]:
     return (Direction.REMOVE, Direction.ADD) if neighbours is Neighbours.ADD_REMOVE else (Direction.REPLACE,)
 
 
-def _spacing(
-    stepwise: Mapping[SampledGaussian | Laplace, int], neighbours: Neighbours, tolerance: float
-) -> float:
+def _spacing(stepwise: Mapping[SampledGaussian | Laplace, int], neighbours: Neighbours, tolerance: float) -> float:
     """Grid spacing: fine enough for the tolerance, coarse enough for the number of cells."""
     fine = math.sqrt(4.0 * tolerance / sum(stepwise.values()))
     width = 0.0

@@ -75,6 +75,12 @@ def train(
         int | None,
         typer.Option("--texts-per-owner", help="Most texts of an owner in a step (4).", rich_help_panel=_PRIVACY),
     ] = None,
+    audit: Annotated[
+        int | None,
+        typer.Option(
+            "--audit", help="Measure ε by N gradient canaries in the run.", metavar="N", rich_help_panel=_PRIVACY
+        ),
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option("--policy", help="What is redacted: patterns, dictionary:FILE, …", rich_help_panel=_POLICIES),
@@ -250,6 +256,7 @@ def train(
             "batch": batch,
             "public_batch": public_batch,
             "fill_masks": fill_masks,
+            "audit": audit,
             "optimiser": optimiser,
             "learning_rate": learning_rate,
             "decay": decay,

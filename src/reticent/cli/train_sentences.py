@@ -46,6 +46,7 @@ def show_result(result: "Result", output: Output) -> int:
             "guarantee": None if result.guarantee is None else result.guarantee.to_json(),
             "guarantees": {name: each.to_json() for name, each in result.beside.items()},
             "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
+            "measured": None if result.measured is None else result.measured.to_json(),
         }
     )
     if not result.is_finished:
@@ -53,6 +54,8 @@ def show_result(result: "Result", output: Output) -> int:
         output.show(f"Stopped after step {result.step:,} of {result.steps:,} and saved. Go on with: {again}")
         return INTERRUPTED
     output.show(f"Trained {result.steps:,} steps; the model is in {result.run / 'model'}.")
+    if result.measured is not None:
+        output.show(f"Measured by gradient canaries: {result.measured}.")
     if result.shortened:
         output.show(f"{result.shortened:,} texts were longer than --max-length; only their first tokens were read.")
     if result.evaluation is not None:

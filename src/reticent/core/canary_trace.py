@@ -1,11 +1,11 @@
 """Gradient canaries of a private run: who is a member, and what every released sum shows along each of them.
 
-    key      a secret seed that directions are made from, and one fair coin for each canary          key.json, 0600
-    trace    projections [T, N]: ⟨direction, released noisy sum⟩ / clip norm, one row a released step     trace.f32, 0600
+    canaries.json    a secret seed that directions are made from, and one fair coin for each canary
+    canaries.f32     projections [T, N]: ⟨direction, released noisy sum⟩ / clip norm, one row a released step
 
 A member that takes part in a step adds 1 to its projection; the noise on it has the plan's noise multiplier as
 standard deviation. Whoever holds the key sees as much of a step as the strongest adversary of differential privacy.
-Both files are the operator's: coins are as private as records are.
+Both files are the operator's (mode 0600): coins are as private as records are.
 """
 
 import os

@@ -1,22 +1,23 @@
 """How many of m fair coins can be guessed right from a release, if nobody's coin tells of another's.
 
 A unit is in by a fair coin. Its privacy loss L is log P/Q of the release, P with it and Q without; after the
-release the coin is "in" with chance e^L/(1 + e^L). Whoever guesses a share g of all coins, the surest first, is right
-on a share of at most
+release the coin is "in" with chance e^L/(1 + e^L). Whoever guesses a share g of all coins, the surest first, is
+right on a share of at most
 
-    C(g) = ½ P[L > τ] + ½ Q[L < −τ],   g = ½ (P + Q)[|L| > τ]            (C is concave, C(1) = (1 + total variation)/2)
+    C(g) = ½ P[L > τ] + ½ Q[L < −τ],   g = ½ (P + Q)[|L| > τ]      (concave; C(1) = (1 + total variation)/2)
 
-Of m such coins, independent of each other, let r be guessed. The (r+1)-th surest lies at a share g ~ Beta(r+1, m−r),
-and given it the r guesses are right independently, each with chance C(g)/g at most. So the number of right guesses
-is at most, in distribution,
+Of m such coins, independent of each other, let r be guessed. The (r+1)-th surest lies at a share
+g ~ Beta(r+1, m−r), and given it the r guesses are right independently, each with chance C(g)/g at most. So the
+number of right guesses is at most, in distribution,
 
     Binomial(r, C(g)/g),   g ~ Beta(r+1, m−r)                             (r = m: Binomial(m, C(1)))
 
 whichever coins are guessed, by whatever score: given the release every coin is a coin of its own, and guessing the
 surest by their sign is best (sums of independent coins grow with each chance).
 
-Independence is what the plan gives to units whose gradients are orthogonal: the noise along each is its own, and what
-other units add is known to the strongest adversary. `audit.metrics.one_run` needs no independence, and finds less.
+Independence is what the plan gives to units whose gradients are orthogonal: the noise along each is its own, and
+what other units add is known to the strongest adversary. `audit.metrics.one_run` needs no independence, and finds
+less.
 """
 
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class GuessingCurve:
         right = np.cumsum(0.5 * masses)
         inside = shares < 1.0
         shares = np.concatenate([[0.0], shares[inside], [1.0]])
-        # What is left has a loss of 0 or below: a guess is right with chance ½. Where the cells overlap, all is left.
+        # What is left has a loss of 0 or below: a guess is right with chance ½.
         last = right[inside][-1] if inside.any() else 0.0
         rest = right[~inside][0] if (~inside).any() else last + 0.5 * (1.0 - shares[-2])
         return cls(shares, np.concatenate([[0.0], right[inside], [min(1.0, rest)]]))

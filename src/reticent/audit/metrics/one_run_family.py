@@ -1,20 +1,20 @@
 """One-run audit of a known mechanism: which "plan with less noise" explains so many right guesses?
 
-A plan (Poisson samples, clipping, Gaussian noise) with its noise multiplied by s is a family of one number. For s the
-number of right guesses of r of m coins is at most that of `accounting.bounds.guessing`, from the plan's own privacy
-loss distribution. More noise is post-processing of less, so the p-value falls as s grows, and the least s that is
-refuted bounds the family from one side:
+A plan (Poisson samples, clipping, Gaussian noise) with its noise multiplied by s is a family of one number. For s
+the number of right guesses of r of m coins is at most that of `accounting.bounds.guessing`, from the plan's own
+privacy loss distribution. More noise is post-processing of less, so the p-value falls as s grows, and the least s
+that is refuted bounds the family from one side:
 
     noise multiplier < s · σ,   hence   ε(δ) ≥ ε of the plan with s · σ
 
 Refuting s = 1 refutes the plan as it was priced. The scores may be anything: the bound holds for every guesser.
 
-What it rests on beside fair coins: the gradients of the canaries are orthogonal, so that one's coin tells nothing of
-another's. It speaks of the family: a mechanism outside of it (noise that was drawn once for two steps, say) can be
-refuted as this plan, and then the printed ε is that of the family's member with as many right guesses.
+What it rests on beside fair coins: the gradients of the canaries are orthogonal, so that one's coin tells nothing
+of another's. It speaks of the family: a mechanism outside of it (noise that was drawn once for two steps, say) can
+be refuted as this plan, and then the printed ε is that of the family's member with as many right guesses.
 
-A bound at 95 % is too high once in twenty runs, and an honest plan must not be called refuted so often: a scale below
-1 is reported only as far as it is refuted at `REFUTING`, else as 1.
+A bound at 95 % is too high once in twenty runs, and an honest plan must not be called refuted so often: a scale
+below 1 is reported only as far as it is refuted at `REFUTING`, else as 1.
 
 How many coins are guessed is chosen beforehand, from the plan alone: the number that would find most if all is as
 planned. No share of the error goes to other numbers.
@@ -96,8 +96,7 @@ class PlanFamily:
         best = counts[0]
         for scale in _SCALES:  # from most noise to the plan's own
             found = [
-                self.p_value(scale, m, guesses=r, correct=right)
-                for r, right in zip(counts, expected, strict=True)
+                self.p_value(scale, m, guesses=r, correct=right) for r, right in zip(counts, expected, strict=True)
             ]
             if scale < _SCALES[0] and min(found) > error:
                 break
@@ -157,9 +156,7 @@ def one_run_epsilon_by_family(
     )
 
 
-def right_guesses(
-    scores: ArrayLike, is_included: ArrayLike, *, guesses: int, randomness: Randomness | None
-) -> int:
+def right_guesses(scores: ArrayLike, is_included: ArrayLike, *, guesses: int, randomness: Randomness | None) -> int:
     """How many of the surest guesses are right. Labels are used to count, never to guess; ties fall by chance."""
     values = as_scores(scores, name="one-run scores")  # [m]
     included = np.asarray(is_included)
@@ -181,7 +178,7 @@ def _least_refuted(refutes: Callable[[float], bool]) -> float:
     if refutes(1.0):
         while refutes(low) and low > _LEAST:
             high, low = low, low / 2.0
-        if high == low or low <= _LEAST and refutes(low):
+        if high == low or (low <= _LEAST and refutes(low)):
             return low
     else:
         while not refutes(high):

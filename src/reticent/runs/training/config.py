@@ -38,6 +38,7 @@ _PRIVATE: Final = (
     "state_norm",
     "public_batch",
     "fill_masks",
+    "audit",
 )
 # Private options of one method that mean nothing to another.
 _FOREIGN: Final = {
@@ -51,7 +52,7 @@ _FOREIGN: Final = {
         "public_batch",
         "fill_masks",
     ),
-    "crt": ("unit", "neighbours", "texts_per_owner", "state_norm"),
+    "crt": ("unit", "neighbours", "texts_per_owner", "state_norm", "audit"),
     "selective": (
         "unit",
         "neighbours",
@@ -60,6 +61,7 @@ _FOREIGN: Final = {
         "conservative_miss_rate",
         "public_batch",
         "fill_masks",
+        "audit",
     ),
 }
 
@@ -175,6 +177,7 @@ class TrainingSection(Section):
     state_norm: float | None = within(NORM, None)
     public_batch: int | None = within(LENGTH, None)
     fill_masks: bool | None = None
+    audit: int | None = Field(None, ge=20, le=1_000_000)
     parts: int | None = Field(None, ge=2, le=4096)
     halves: bool | None = None
     token_budget: int | None = within(LENGTH, None)
@@ -234,6 +237,8 @@ class TrainingSection(Section):
             raise ConfigError(f"method '{name}' needs a delta", hint="--delta, well below 1 / number of records")
         if self.texts_per_owner is not None and self.unit is not Protected.OWNER:
             raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
+        if self.audit is not None and self.neighbours is Relation.REPLACE:
+            raise ConfigError("--audit measures added or removed units", found="--neighbours replace")
         if self.method is not Method.DP_SGD:
             self._check_policies()
 
@@ -275,7 +280,7 @@ class TrainingSection(Section):
         from reticent.training.plans.plan import DpSgd
         from reticent.training.plans.sampler import PoissonSampler
 
-        sampler = PoissonSampler(units, self.batch)
+        sampler = PoissonSampler(units, self.batch).with_canaries(self.audit or 0)
         clip_norm = 1.0 if self.clip_norm is None else self.clip_norm
         is_owner = self.protected is Unit.OWNER
         neighbours = _RELATIONS[self.neighbours or Relation.ADD_REMOVE]
@@ -285,13 +290,14 @@ class TrainingSection(Section):
             return DpSgd.for_target(
                 epsilon=self.target_epsilon,
                 delta=self.delta,
-                units=units,
-                batch=self.batch,
+                units=sampler.units,
+                batch=sampler.batch,
                 epochs=self.epochs,
                 clip_norm=clip_norm,
                 unit=self.protected,
                 neighbours=neighbours,
                 texts_per_unit=texts_per_unit,
+                canaries=self.audit or 0,
             )
         assert self.noise_multiplier is not None
         return DpSgd(
@@ -303,6 +309,7 @@ class TrainingSection(Section):
             unit=self.protected,
             neighbours=neighbours,
             texts_per_unit=texts_per_unit,
+            canaries=self.audit or 0,
         )
 
 

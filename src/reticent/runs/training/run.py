@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import torch
 
+from reticent.audit.attacks.one_run.gradient_canaries import MeasuredEpsilon
+from reticent.core.canary_trace import CanaryKey
 from reticent.core.certificate import Certificate
 from reticent.core.corpus import Corpus
 from reticent.core.document import check_schema, number_to_json, read_document, write_document
@@ -32,6 +34,7 @@ from reticent.runs.directory import RunDirectory, staged
 from reticent.runs.training.config import DataSection, Method, Precision, TrainConfig
 from reticent.runs.training.course import AnyPlan, Course, Means, Prepared, Proof
 from reticent.runs.training.launch import launched
+from reticent.runs.training.measuring import measure_run
 from reticent.runs.training.planning import course_again, plan_course
 from reticent.training.batches import choose_token_budget, encode_texts
 from reticent.training.checkpoint import Checkpoints
@@ -43,7 +46,7 @@ from reticent.training.gradients.source import ACCOUNT, Computation, GradientSou
 from reticent.training.loop import Progress, Schedule, train
 from reticent.training.methods.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
-from reticent.training.plans.plan import DpSgd, PlainPlan
+from reticent.training.plans.plan import DpSgd, PlainPlan, plan_from_json
 from reticent.training.release import release_model
 from reticent.training.starting_model import starting_model
 
@@ -77,6 +80,7 @@ class Result:
     is_finished: bool
     guarantee: Guarantee | None
     evaluation: Evaluation | None
+    measured: MeasuredEpsilon | None = None  # by gradient canaries, where the run had any
     shortened: int = 0  # texts of which only the first tokens were read, as many as the model can
     beside: dict[str, Guarantee] = field(default_factory=dict)
 
@@ -196,7 +200,10 @@ def _finished(run: RunDirectory, results: dict[str, Any]) -> Result:
     guarantee = proved_of(run.model)
     evaluation = None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"])
     others = beside(read_document(run.path / TRAINING)["guarantees"], guarantee, where=TRAINING)
-    return Result(run.path, results["steps"], results["steps"], True, guarantee, evaluation, beside=others)
+    plan = read_document(run.path / TRAINING)["plan"]
+    measured = measure_run(run.path, plan_from_json(plan)) if plan.get("canaries") else None
+    steps = results["steps"]
+    return Result(run.path, steps, steps, True, guarantee, evaluation, measured=measured, beside=others)
 
 
 def read_corpus(data: DataSection, *, holdout: bool = False) -> Corpus:
@@ -281,6 +288,8 @@ def _create(out: Path, ready: _Ready, proof: Proof, ancestry: Ancestry) -> Proof
         }
         write_document(staging / TRAINING, document)
         lineage.write(staging)
+        if isinstance(course.plan, DpSgd) and course.plan.canaries:
+            CanaryKey.toss(course.plan.canaries, Randomness.system()).write(staging)
         budget = proof.budget(course.charged_steps)
         if budget is not None:
             Certificate(budget.guarantee).write(staging)
@@ -303,6 +312,7 @@ def _carry_on(
             randomness=randomness,
             computation=_computation(ready),
             shards=ready.config.model.shard_weights,
+            folder=run.path,
         )
         whole = Proof(ledger.budget.guarantee, proof.beside)
         return _train(run, ready, whole, means=means, observe=observe)
@@ -331,13 +341,14 @@ def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, obse
         observe=lambda progress: not ranks.any(not observe(progress, meter(source))),
     )
     guarantee = proof.headline
-    evaluation = None
+    evaluation, measured = None, None
     if outcome.is_finished:
         ready = _with_whole_weights(ready, learner)
     if outcome.is_finished and ranks.is_first:
         model = ready.prepared.model
         is_redacted = settings.method is Method.CRT
         evaluation = _evaluate(ready, keep_mask_unsaid(model) if is_redacted else ())
+        measured = measure_run(run.path, ready.course.plan)
         certificate = None
         if guarantee is not None and means.ledger is not None:
             certificate = Certificate(guarantee, ledger=means.ledger.head())
@@ -357,6 +368,7 @@ def _train(run: RunDirectory, ready: _Ready, proof: Proof, *, means: Means, obse
         outcome.is_finished,
         guarantee,
         evaluation,
+        measured=measured,
         shortened=ready.prepared.shortened,
         beside=proof.beside,
     )

@@ -231,13 +231,20 @@ class PrivateGradients:
 
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
-        groups = self._sample()
-        total = self._total(self._clipped_sum(groups))
-        self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
-        values = self._release(total, self._receipt)
+        groups = self.draw()
+        values = self.release(self.clipped_sum(groups))
         return Gradient(values, self._meter.mean(), sum(len(text) for group in groups for text in group))
 
-    def _clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
+    def release(self, total: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The noisy mean of a step, from its clipped sum.
+
+        Guarantee: no noise exists before the charge is on disk.
+        """
+        total = self._total(total)
+        self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
+        return self._release(total, self._receipt)
+
+    def clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
         """The clipped sum of these units.
 
         Guarantee: one unit more moves it by at most the clip norm × (1 + ROUNDING_ROOM), as far as rounding behaves
@@ -252,7 +259,7 @@ class PrivateGradients:
             self._canaries.add(self._engine, self._drawn_canaries)
         return self._engine.take().gradients
 
-    def _sample(self) -> list[list[TokenArray]]:
+    def draw(self) -> list[list[TokenArray]]:
         """The texts of the units that take part in this step."""
         return self._units.texts_at(self._draw())
 

@@ -136,8 +136,11 @@ class DpSgd:
         unit: Unit = Unit.RECORD,
         neighbours: Neighbours = Neighbours.ADD_REMOVE,
         texts_per_unit: int = 1,
+        canaries: int = 0,
     ) -> "DpSgd":
         """The plan with the least noise whose ε over `epochs` expected epochs is at most `epsilon`.
+
+        `units` and `batch` count canaries too.
 
         Guarantee: `guarantee().epsilon` of the returned plan is at most `epsilon`.
         """
@@ -154,6 +157,7 @@ class DpSgd:
             unit=unit,
             neighbours=neighbours,
             texts_per_unit=texts_per_unit,
+            canaries=canaries,
         )
 
     def audited(self, canaries: int) -> "DpSgd":
@@ -161,7 +165,7 @@ class DpSgd:
 
         The batch grows with the units, so that a record takes part as often as before, up to rounding upwards.
 
-        Guarantee: canaries are units; what is proved for a unit of the returned plan, it proves with the rate of all.
+        Guarantee: canaries are units, and the returned plan proves for each of its units what its own rate gives.
         """
         return replace(self, sampler=self.sampler.with_canaries(canaries), canaries=self.canaries + canaries)
 

@@ -2,27 +2,31 @@
 
 Two scores of a canary, from its projections x_t on the released sums (`core.canary_trace`):
 
-    likelihood     Σ_t log(1 − q + q exp((x_t − ½)/σ²))         exact for Poisson samples at rate q with fresh noise σ
-    differences    max_t |x_{t+1} − x_t| / its median over canaries, minus the median: noise that was used twice cancels
+    likelihood     Σ_t log(1 − q + q exp((x_t − ½)/σ²)): exact for Poisson samples at rate q with fresh noise σ
+    differences    log max_t |x_{t+1} − x_t| / median over canaries: noise that was used twice cancels
 
-The first is what the plan allows at most, and finds too little noise, wrong clipping, and members that are drawn too
-often. The second finds nothing in a sound run; it has a fifth of the error. Each is turned into ε by
-`metrics.one_run_family`, which holds for every score. Beside it stand two bounds that need no orthogonal directions
-and no family: `one_run` (Steinke et al. 2023) and `one_run_curve` (Mahloujifar et al. 2024), of the first score.
+The first is what the plan allows at most, and finds too little noise, wrong clipping, and members that are drawn
+too often. The second finds nothing in a sound run; it has a fifth of the error. Each is turned into ε by
+`metrics.one_run_family`, which holds for every score. Beside it stand two bounds that need no orthogonal
+directions and no family: `one_run` (Steinke et al. 2023) and `one_run_curve` (Mahloujifar et al. 2024).
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from reticent.accounting.pld import pld_epsilon
 from reticent.audit.metrics.one_run import EpsilonBound, one_run_epsilon
 from reticent.audit.metrics.one_run_curve import one_run_epsilon_by_curve
 from reticent.audit.metrics.one_run_family import REFUTING, FamilyBound, one_run_epsilon_by_family, plan_family
 from reticent.core.canary_trace import CanaryTrace, Floats
+from reticent.core.document import number_to_json
 from reticent.core.errors import UsageError
 from reticent.core.event import Gaussian, Repeated, SampledGaussian
+from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 
 _SHARE: Final = {"likelihood": 0.8, "differences": 0.2}  # of the error
@@ -33,7 +37,7 @@ _FEWEST: Final = 20  # canaries: with fewer, not even certain guesses refute any
 class MeasuredEpsilon:
     """What one run's canaries say: at least `epsilon` at `delta` with `confidence`, where `claimed` was proved.
 
-    `by_score` holds the plan's own test for each score, `by_count` and `by_curve` the bounds without its assumptions.
+    `by_score` holds the plan's own test for each score, `by_count` and `by_curve` the bounds without a family.
     """
 
     epsilon: float
@@ -56,10 +60,26 @@ class MeasuredEpsilon:
         """One word for the comparison; a finding never confirms."""
         return "refuted" if self.is_refuted else "consistent"
 
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        return {
+            "schema_version": 1,
+            "epsilon": self.epsilon,
+            "claimed": number_to_json(self.claimed),
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "verdict": self.verdict,
+            "canaries": self.canaries,
+            "steps": self.steps,
+            "p_values": {name: found.p_value for name, found in self.by_score.items()},
+            "one_run": self.by_count.epsilon,
+            "one_run_by_curve": self.by_curve.epsilon,
+        }
+
     def __str__(self) -> str:
         return (
-            f"at least ε = {self.epsilon:.2f} at δ = {self.delta:g} ({self.confidence:.0%} confidence, "
-            f"{self.canaries} gradient canaries, {self.steps} steps), claimed ε = {self.claimed:.2f}: {self.verdict}"
+            f"at least ε = {self.epsilon:.2f}, claimed {self.claimed:.2f}: {self.verdict} (δ = {self.delta:g}, "
+            f"{self.confidence:.0%} confidence, {self.canaries} canaries, {self.steps} steps)"
         )
 
 
@@ -108,18 +128,25 @@ def measure_trace(
         for name, values in scores.items()
         if name == "likelihood" or steps > 1
     }
-    plain = {"delta": delta, "confidence": confidence}
     likelihoods = scores["likelihood"]
+
+    def without_family(estimate: Callable[..., EpsilonBound]) -> EpsilonBound:
+        return estimate(likelihoods, trace.is_member, delta=delta, confidence=confidence, randomness=randomness)
+
+    claimed = pld_epsilon(event, delta=delta, neighbours=Neighbours.ADD_REMOVE)
+    epsilon = max(one.bound.epsilon for one in found.values())
+    if not any(one.refutes_plan for one in found.values()):
+        epsilon = min(epsilon, claimed)  # the family's grid is coarser than the claim's
     return MeasuredEpsilon(
-        epsilon=max(one.bound.epsilon for one in found.values()),
-        claimed=family.member(1.0)[0].epsilon(delta),
+        epsilon=epsilon,
+        claimed=claimed,
         delta=delta,
         confidence=confidence,
         steps=steps,
         canaries=canaries,
         by_score=found,
-        by_count=one_run_epsilon(likelihoods, trace.is_member, randomness=randomness, **plain),
-        by_curve=one_run_epsilon_by_curve(likelihoods, trace.is_member, randomness=randomness, **plain),
+        by_count=without_family(one_run_epsilon),
+        by_curve=without_family(one_run_epsilon_by_curve),
     )
 
 
