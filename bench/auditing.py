@@ -23,17 +23,17 @@ from reticent.core.corpus import Corpus
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
-from reticent.runs.training.config import DataSection, Method, ModelSection, TrainConfig, TrainingSection
-from reticent.runs.training.run import Result, start
+from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
+from reticent.runs.training.result import TrainedRun
 
 RECORDS, HELD_OUT, BATCH, EPOCHS, LENGTH, DELTA = 1000, 100, 40, 2.0, 32, 1e-5
 LEAST = {1.0: 1 / 3, 4.0: 1 / 2, 8.0: 1 / 2}  # of the proved ε
 DEAREST = 1.02  # perplexity with canaries over that without
 
 
-def config(folder: Path, arguments: argparse.Namespace, *, epsilon: float, audit: int | None) -> TrainConfig:
+def config(folder: Path, arguments: argparse.Namespace, *, epsilon: float, audit: int | None) -> TrainSettings:
     """One private run."""
-    return TrainConfig(
+    return TrainSettings(
         data=DataSection(
             file=str(folder / "train.jsonl"), holdout=str(folder / "held-out.jsonl"), max_length=LENGTH
         ),
@@ -52,7 +52,7 @@ def config(folder: Path, arguments: argparse.Namespace, *, epsilon: float, audit
 
 def trained(
     folder: Path, arguments: argparse.Namespace, *, epsilon: float, audit: int | None
-) -> tuple[Result, float]:
+) -> tuple[TrainedRun, float]:
     """A run and the seconds that it took."""
     began = time.monotonic()
     out = folder / f"run-{epsilon:g}-{audit}"

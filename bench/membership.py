@@ -40,8 +40,9 @@ from reticent.data.writing import write_corpus
 from reticent.models.ensemble.allocator import keep_freed_memory
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.runs.training.config import DataSection, DecayName, Method, ModelSection, TrainConfig, TrainingSection
-from reticent.runs.training.run import start
+from reticent.runs.training.run import train
+from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
+from reticent.training.update_rules import Decay
 
 MEMBERS = NON_MEMBERS = 2000
 DIALOGUES_A_CUSTOMER = 3.2  # drawn, of which one is kept: a little more than the generator's mean
@@ -80,7 +81,7 @@ def fine_tune(corpus: Corpus, source: str, *, seed: int) -> HuggingFaceModel:
     """The model after a few epochs on the corpus, by our own trainer without privacy."""
     with tempfile.TemporaryDirectory() as folder:
         write_corpus(corpus, Path(folder) / "train.jsonl")
-        config = TrainConfig(
+        config = TrainSettings(
             data=DataSection(file=str(Path(folder) / "train.jsonl")),
             model=ModelSection(source=source),
             training=TrainingSection(
@@ -88,11 +89,11 @@ def fine_tune(corpus: Corpus, source: str, *, seed: int) -> HuggingFaceModel:
                 epochs=EPOCHS,
                 batch=BATCH,
                 learning_rate=LEARNING_RATE,
-                decay=DecayName.LINEAR,
+                decay=Decay.LINEAR,
             ),
             seed=seed,
         )
-        start(config, Path(folder) / "run", observe=lambda *_: True)
+        train(config.into(Path(folder) / "run"), observe=lambda *_: True)
         return load_model(Path(folder) / "run" / "model", device="cpu")
 
 

@@ -56,7 +56,9 @@ MODULES = {
     ),
     "Answers": ("prediction.budgets", "prediction.predictor", "prediction.evaluation"),
     "Journeys": (
-        "runs.training.config",
+        "runs.settings.declaration",
+        "runs.training.settings",
+        "runs.training.result",
         "runs.training.run",
         "runs.ensemble.run",
         "runs.ensemble.prediction",

@@ -24,7 +24,7 @@ from reticent.audit.attacks.exposure.ranking import ExposureSettings, measure_ex
 from reticent.audit.attacks.membership.groups import score_random_groups
 from reticent.audit.metrics.roc import auc_interval
 from reticent.core.corpus import Corpus, Record, Span
-from reticent.core.guarantee import Notion
+from reticent.core.guarantee import Neighbours, Notion
 from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
@@ -33,10 +33,9 @@ from reticent.data.generators import generate_dialogues
 from reticent.data.redaction.masking import redact_records
 from reticent.data.writing import write_corpus
 from reticent.models.huggingface.loading import load_model
-from reticent.runs.corpora import Relation
 from reticent.runs.policies import policy_named
-from reticent.runs.training.config import DataSection, Method, ModelSection, TrainConfig, TrainingSection
-from reticent.runs.training.run import start
+from reticent.runs.training.run import train
+from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
 
 TEMPLATE: Final = "My ID is: {}"
 SELECTIVE: Final = "selective DP-SGD (LSTM)"
@@ -98,7 +97,7 @@ def _section(method: str, parameters: Values, folder: Path) -> TrainingSection:
         policy = f"dictionary:{folder / 'policy.txt'}"
         return TrainingSection(method=Method.SELECTIVE, policy=policy, miss_rate=parameters["miss_rate"], **private)
     if method == "DP-SGD":
-        return TrainingSection(method=Method.DP_SGD, neighbours=Relation.REPLACE, **private)
+        return TrainingSection(method=Method.DP_SGD, neighbours=Neighbours.REPLACE, **private)
     return TrainingSection(
         method=Method.CRT,
         policy=f"dictionary:{folder / 'policy.txt'}",
@@ -136,13 +135,13 @@ def train_and_attack(parameters: Values, randomness: Randomness) -> Values:
             planted = Corpus(redact_records(planted, policy_named(f"dictionary:{folder / 'policy.txt'}")))
         write_corpus(planted, folder / "train.jsonl")
         write_corpus(held_out, folder / "holdout.jsonl")
-        config = TrainConfig(
+        config = TrainSettings(
             data=DataSection(file=str(folder / "train.jsonl"), holdout=str(folder / "holdout.jsonl")),
             model=ModelSection(source=_source(method, parameters), device="cpu"),
             training=_section(method, parameters, folder),
             seed=randomness.child("training").fresh_seed() % 2**31,
         )
-        result = start(config, folder / "run", observe=lambda _, __: True)
+        result = train(config.into(folder / "run"), observe=lambda _, __: True)
         model = load_model(folder / "run" / "model")
         measured = _attack(model, canaries, missed, randomness.child("attack"))
     assert result.evaluation is not None

@@ -200,18 +200,18 @@ def _trained(corpus: "Corpus", parameters: Values, randomness: Randomness) -> "H
     """The public model trained plainly on a corpus."""
     from reticent.data.writing import write_corpus
     from reticent.models.huggingface.loading import load_model
-    from reticent.runs.training.config import DataSection, Method, ModelSection, TrainConfig, TrainingSection
-    from reticent.runs.training.run import start
+    from reticent.runs.training.run import train
+    from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
 
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
         write_corpus(corpus, Path(name) / "train.jsonl")
-        config = TrainConfig(
+        config = TrainSettings(
             data=DataSection(file=str(Path(name) / "train.jsonl"), max_length=_LENGTH),
             model=ModelSection(source=parameters.get("model", "embedded"), device="cpu"),
             training=TrainingSection(method=Method.SGD, epochs=parameters["epochs"], batch=8, learning_rate=1e-3),
             seed=randomness.fresh_seed() % 2**31,
         )
-        start(config, Path(name) / "run", observe=lambda _, __: True)
+        train(config.into(Path(name) / "run"), observe=lambda _, __: True)
         return load_model(Path(name) / "run" / "model")
 
 

@@ -114,8 +114,9 @@ def train_unprotected(
     from reticent.training.gradients.source import Computation
     from reticent.training.loop import Schedule
     from reticent.training.methods.ensemble import MemberRecipe, Share, train_member
-    from reticent.training.optimiser import Decay, OptimiserSettings
+    from reticent.training.optimiser import OptimiserSettings
     from reticent.training.starting_model import Start, starting_model
+    from reticent.training.update_rules import Decay
 
     how = MemberRecipe(
         epochs=steps,

@@ -43,8 +43,9 @@ from reticent.training.gradients.source import (
     PrivateGradients,
 )
 from reticent.training.loop import Schedule, train
-from reticent.training.optimiser import Decay, Learner, OptimiserSettings
+from reticent.training.optimiser import Learner, OptimiserSettings
 from reticent.training.plans.plan import DpSgd, PlainPlan
+from reticent.training.update_rules import Decay
 
 _POSITIONS: Final = 64  # of a Transformer: sentences are short
 

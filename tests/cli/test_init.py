@@ -5,15 +5,15 @@ import tomllib
 import pytest
 
 from reticent.cli import main as cli
-from reticent.runs.config import override, validate
-from reticent.runs.config_texts import Journey, config_text
-from reticent.runs.training.config import TrainConfig
+from reticent.runs.settings.file import override, validate
+from reticent.runs.settings.starter import Journey, config_text
+from reticent.runs.training.settings import TrainSettings
 
 
 @pytest.mark.parametrize("journey", list(Journey))
 def test_every_written_config_is_accepted(journey):
     text = config_text(journey, name="reticent.toml")
-    config = validate(TrainConfig, tomllib.loads(text), where=journey.value)
+    config = validate(TrainSettings, tomllib.loads(text), where=journey.value)
     config.training.check()
     assert text.count("#") > 15
     assert all(len(line) <= 120 for line in text.splitlines())
@@ -22,7 +22,7 @@ def test_every_written_config_is_accepted(journey):
 @pytest.mark.parametrize("journey", list(Journey))
 def test_keys_that_are_commented_out_are_keys_that_exist(journey):
     """A comment such as `# labelled = ...` must name a real key, or it misleads whoever uncomments it."""
-    tables = [TrainConfig.model_fields[name].annotation for name in ("data", "model", "training")]
+    tables = [TrainSettings.model_fields[name].annotation for name in ("data", "model", "training")]
     known = {key for table in tables for key in table.model_fields}
     commented = [
         line[2:].split("=")[0].strip()
@@ -35,7 +35,7 @@ def test_keys_that_are_commented_out_are_keys_that_exist(journey):
 def test_an_unknown_key_beside_the_written_ones_is_refused():
     tables = override(tomllib.loads(config_text(Journey.PLAIN, name="x")), {"training": {"epoch": 3}})
     with pytest.raises(Exception, match="did you mean 'epochs'"):
-        validate(TrainConfig, tables, where="x")
+        validate(TrainSettings, tables, where="x")
 
 
 def test_init_writes_once_and_replaces_only_when_told(tmp_path, capsys):

@@ -148,14 +148,14 @@ def test_flags_override_the_file(corpus, tmp_path, capsys):
 def test_a_model_whose_layers_mix_records_is_refused_before_anything_is_written(refused, monkeypatch):
     import torch
 
-    from reticent.runs.training import run as training_run
+    from reticent.runs.training import model as model_run
 
-    load = training_run.starting_model
+    load = model_run.starting_model
 
     def with_batch_norm(start, *, seed):
         model = load(start, seed=seed)
         model.module.add_module("mixing", torch.nn.BatchNorm1d(4))
         return model
 
-    monkeypatch.setattr(training_run, "starting_model", with_batch_norm)
+    monkeypatch.setattr(model_run, "starting_model", with_batch_norm)
     refused("'mixing' mixes the records", *DP)

@@ -11,10 +11,11 @@ from reticent.core.errors import UsageError
 from reticent.engine.work import EngineName, EngineSettings, Piece, gather, open_engine
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.shards import score_shard
-from reticent.runs.ensemble import run as ensemble_run
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.manifest import MEMBER, Manifest
-from reticent.runs.training.config import TrainConfig
+from reticent.runs.settings.file import validate
+from reticent.runs.training import run as training_run
+from reticent.runs.training.settings import TrainSettings
 from tests.engine import engine_work as work
 from tests.engine.ray_cluster import Cluster, living_nodes, wait_for_nodes
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
@@ -87,16 +88,17 @@ def test_audit_shards_equal_the_scores_of_this_process(joined, tiny):
 
 
 def test_a_node_killed_half_way_loses_no_member_and_changes_none(joined, cluster, tiny, tmp_path):
-    config = TrainConfig.model_validate(
+    config = validate(
+        TrainSettings,
         {
             "data": {"file": str(tiny / "train.jsonl")},
             "model": {"source": str(tiny / "gpt2"), "lora_rank": 2},
             "training": {"method": "submix", "parts": PARTS, "batch": 8, "epochs": 10},
             "seed": 3,
-        }
+        },
+        where="test",
     )
-    local = EngineSettings(workers=1)
-    ensemble_run.start(config, tmp_path / "local", observe=lambda *_: True, engine=local)
+    training_run.train(config.into(tmp_path / "local").model_copy(update={"workers": 1}), observe=lambda *_: True)
     spread = tmp_path / "spread"
     state = {"killed_after": None}
 
@@ -108,8 +110,8 @@ def test_a_node_killed_half_way_loses_no_member_and_changes_none(joined, cluster
             cluster.second.kill()
         return True
 
-    ray = EngineSettings(name=EngineName.RAY, workers=None, address=cluster.address)
-    result = ensemble_run.start(config, spread, observe=observe, engine=ray)
+    ray = {"engine": EngineName.RAY, "ray_address": cluster.address}
+    result = training_run.train(config.into(spread).model_copy(update=ray), observe=observe)
     assert result.is_finished
     assert state["killed_after"] < PARTS - 1
     wait_for_nodes(1)

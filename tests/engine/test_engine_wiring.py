@@ -15,10 +15,11 @@ from reticent.runs.audit.progress import CHUNK, watched
 from reticent.runs.audit.shadow import ShadowTask, train_shadow
 from reticent.runs.audit.shards import sharded_subject
 from reticent.runs.audit.subject import make_subject
-from reticent.runs.ensemble import run as ensemble_run
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.manifest import Manifest
-from reticent.runs.training.config import TrainConfig
+from reticent.runs.settings.file import validate
+from reticent.runs.training import run as training_run
+from reticent.runs.training.settings import Resumption, TrainSettings
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
 ONE, TWO = EngineSettings(workers=1), EngineSettings(workers=2)
@@ -42,30 +43,35 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
-def config(tiny) -> TrainConfig:
-    return TrainConfig.model_validate(
+def config(tiny) -> TrainSettings:
+    return validate(
+        TrainSettings,
         {
             "data": {"file": str(tiny / "train.jsonl")},
             "model": {"source": str(tiny / "gpt2"), "lora_rank": 2},
             "training": {"method": "submix", "parts": 3, "batch": 8},
             "seed": 3,
-        }
+        },
+        where="test",
     )
 
 
 def test_an_ensemble_in_pieces_is_the_one_of_one_process_though_it_was_stopped(tiny, tmp_path):
-    alone = ensemble_run.start(config(tiny), tmp_path / "alone", observe=lambda *_: True)
+    alone = training_run.train(config(tiny).into(tmp_path / "alone"), observe=lambda *_: True)
     steps, run = [], tmp_path / "spread"
 
     def until_one_has_landed(progress, _):
         steps.append((progress.step, progress.steps))
         return not list(run.glob("members/*/member.json"))
 
-    stopped = ensemble_run.start(config(tiny), run, observe=until_one_has_landed, engine=TWO)
+    stopped = training_run.train(
+        config(tiny).into(run).model_copy(update={"workers": 2}), observe=until_one_has_landed
+    )
     assert not stopped.is_finished
     first = {path: path.stat().st_mtime_ns for path in run.glob("members/*/member.json")}
     assert first
-    resumed = ensemble_run.resume(run, observe=lambda p, _: steps.append((p.step, p.steps)) is None, engine=ONE)
+    again = Resumption(resume=run, workers=1)
+    resumed = training_run.train(again, observe=lambda p, _: steps.append((p.step, p.steps)) is None)
     assert resumed.is_finished
     assert all(path.stat().st_mtime_ns == time for path, time in first.items())  # landed once
     assert steps[-1] == (alone.steps, alone.steps)

@@ -15,10 +15,11 @@ import pytest
 from reticent.cli import main as cli
 from reticent.core.errors import ConfigError, ModelError
 from reticent.data.splits import part_of
-from reticent.runs.ensemble import run as ensemble_run
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.manifest import MANIFEST, Manifest, finished_member
-from reticent.runs.training.config import TrainConfig
+from reticent.runs.settings.file import validate
+from reticent.runs.training import run as training_run
+from reticent.runs.training.settings import TrainSettings
 from tests.models.tiny import tiny_gpt2, tiny_llama, tiny_tokenizer
 
 
@@ -153,8 +154,8 @@ def test_an_unfinished_ensemble_is_not_loaded(tiny, tmp_path, capsys):
 
 
 def test_stopped_run_goes_on_and_ends_as_if_never_stopped(tiny, trained, tmp_path, capsys):
-    config = TrainConfig.model_validate(json.loads((trained / "run.json").read_text())["config"])
-    stopped = ensemble_run.start(config, tmp_path / "run", observe=lambda progress, _: progress.step != 5)
+    config = validate(TrainSettings, json.loads((trained / "run.json").read_text())["config"], where="test")
+    stopped = training_run.train(config.into(tmp_path / "run"), observe=lambda progress, _: progress.step != 5)
     assert (stopped.step, stopped.is_finished) == (5, False)
     assert train(capsys, "--resume", tmp_path / "run")["finished"]
     assert load_ensemble(tmp_path / "run").fingerprint == load_ensemble(trained).fingerprint

@@ -10,9 +10,9 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
 from reticent.data.redaction.masking import MASK
 from reticent.models.huggingface.loading import load_model
-from reticent.runs.config import validate
+from reticent.runs.settings.file import validate
 from reticent.runs.training import run as training_run
-from reticent.runs.training.config import TrainConfig
+from reticent.runs.training.settings import Resumption, TrainSettings
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
 SECRET = "843-58572-7002"
@@ -113,7 +113,7 @@ def config_of(files, **training):
         "training": values | training,
         "seed": 1,
     }
-    return validate(TrainConfig, tables, where="a test")
+    return validate(TrainSettings, tables, where="a test")
 
 
 def test_an_interrupted_redacted_run_goes_on_and_refuses_other_policies(files, tmp_path):
@@ -126,22 +126,24 @@ def test_an_interrupted_redacted_run_goes_on_and_refuses_other_policies(files, t
         epsilons.append(epsilon)
         return progress.step != 4
 
-    stopped = training_run.start(config, tmp_path / "run", observe=observe)
+    stopped = training_run.train(config.into(tmp_path / "run"), observe=observe)
     assert not stopped.is_finished
     assert epsilons[0] == 0.0  # a public step
     names.write_text("Somebody Else\n")
     with pytest.raises(ConfigError, match="policies find something else"):
-        training_run.resume(tmp_path / "run", observe=lambda *_: True)
+        training_run.train(Resumption(resume=tmp_path / "run"), observe=lambda *_: True)
     names.write_text((files / "names.txt").read_text())
-    done = training_run.resume(tmp_path / "run", observe=lambda _, epsilon: epsilons.append(epsilon) or True)
+    done = training_run.train(
+        Resumption(resume=tmp_path / "run"), observe=lambda _, epsilon: epsilons.append(epsilon) or True
+    )
     assert done.is_finished
     assert epsilons[-1] == pytest.approx(done.beside["missed"].epsilon)
-    assert training_run.resume(tmp_path / "run", observe=lambda *_: True).beside == done.beside
+    assert training_run.train(Resumption(resume=tmp_path / "run"), observe=lambda *_: True).beside == done.beside
 
 
 def test_without_a_conservative_policy_everything_is_trained_with_noise(files, tmp_path):
     config = config_of(files, conservative_policy=None, conservative_miss_rate=None, epochs=1.0)
-    done = training_run.start(config, tmp_path / "run", observe=lambda *_: True)
+    done = training_run.train(config.into(tmp_path / "run"), observe=lambda *_: True)
     plan = json.loads((tmp_path / "run" / "training.json").read_text())["plan"]
     assert plan["public"] is None
     assert plan["private"]["units"] == 48
@@ -203,9 +205,9 @@ def test_what_cannot_be_honoured_is_refused_before_anything_is_written(message, 
 
 def test_filled_masks_train_resume_and_mean_nothing_to_other_methods(files, tmp_path):
     config = config_of(files, fill_masks=True)
-    stopped = training_run.start(config, tmp_path / "run", observe=lambda progress, _: progress.step != 4)
+    stopped = training_run.train(config.into(tmp_path / "run"), observe=lambda progress, _: progress.step != 4)
     assert not stopped.is_finished
-    finished = training_run.resume(tmp_path / "run", observe=lambda *_: True)
+    finished = training_run.train(Resumption(resume=tmp_path / "run"), observe=lambda *_: True)
     assert finished.is_finished
     assert finished.guarantee == stopped.guarantee
     with pytest.raises(ConfigError, match="fill"):

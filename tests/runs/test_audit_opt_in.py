@@ -22,8 +22,8 @@ from reticent.runs.audit.settings import AuditSettings, Sizes
 from reticent.runs.audit.shadow import _Split
 from reticent.runs.audit.subject import find_model, make_subject, open_models
 from reticent.runs.directory import RunDirectory
-from reticent.runs.training.config import DataSection, Method, ModelSection, TrainConfig, TrainingSection
-from reticent.runs.training.run import start
+from reticent.runs.training.run import train
+from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
 from tests.claims import claim
 from tests.runs.audit_subjects import TextOnly, subject
 
@@ -99,13 +99,13 @@ def trained(tmp_path_factory) -> Path:
     corpus = Corpus(Record(one.id, one.text[-80:]) for one in whole)
     write_corpus(corpus[:24], folder / "train.jsonl")
     write_corpus(corpus[24:], folder / "holdout.jsonl")
-    config = TrainConfig(
+    config = TrainSettings(
         data=DataSection(file=str(folder / "train.jsonl")),
         model=ModelSection(source="embedded"),
         training=TrainingSection(method=Method.SGD, epochs=6, batch=8, learning_rate=3e-3),
         seed=1,
     )
-    start(config, folder / "run", observe=lambda *_: True)
+    train(config.into(folder / "run"), observe=lambda *_: True)
     return folder
 
 

@@ -3,19 +3,20 @@
 import pytest
 
 from reticent.core.errors import ConfigError
-from reticent.runs.config import Section, override, read_toml, validate
+from reticent.runs.settings.declaration import Settings
+from reticent.runs.settings.file import override, read_toml, validate
 
 
-class Training(Section):
+class Training(Settings):
     method: str
     clip_norm: float = 1.0
 
 
-class Audit(Section):
+class Audit(Settings):
     attack: str
 
 
-class Run(Section):
+class Run(Settings):
     training: Training
     audit: tuple[Audit, ...] = ()
 

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from reticent.runs.config import validate
+from reticent.runs.settings.file import validate
 from reticent.runs.training import course as training_course
 from reticent.runs.training import run as training_run
-from reticent.runs.training.config import TrainConfig
+from reticent.runs.training.settings import Resumption, TrainSettings
 from reticent.training.gradients.source import Gradient, PrivateGradients
 
 
@@ -54,7 +54,7 @@ class Acknowledging(PrivateGradients):
         return gradient
 
 
-def configuration(folder: Path, *, steps: int, method: str = "dp-sgd") -> TrainConfig:
+def configuration(folder: Path, *, steps: int, method: str = "dp-sgd") -> TrainSettings:
     """A run on the corpus and the model in the folder, a checkpoint every second step."""
     policies = {
         "policy": "patterns",
@@ -75,7 +75,7 @@ def configuration(folder: Path, *, steps: int, method: str = "dp-sgd") -> TrainC
             **(policies if method == "crt" else {}),
         },
     }
-    return validate(TrainConfig, tables, where="test")
+    return validate(TrainSettings, tables, where="test")
 
 
 def work(folder: str, acknowledgements: str, steps: int, twin: bool = False, method: str = "dp-sgd") -> None:
@@ -95,6 +95,6 @@ def work(folder: str, acknowledgements: str, steps: int, twin: bool = False, met
 
     run = place / "run"
     if (run / "run.json").exists():
-        training_run.resume(run, observe=observe)
+        training_run.train(Resumption(resume=run), observe=observe)
     else:
-        training_run.start(configuration(place, steps=steps, method=method), run, observe=observe)
+        training_run.train(configuration(place, steps=steps, method=method).into(run), observe=observe)

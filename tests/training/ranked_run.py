@@ -13,6 +13,7 @@ from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.training import run as training_run
+from reticent.runs.training.settings import Resumption
 from reticent.training.batches import Units
 from reticent.training.distributed.ranked import RankedGradients, RankedLedger
 from reticent.training.distributed.ranks import joined
@@ -171,10 +172,10 @@ def train_together(rank: int, size: int, port: int, folder: str, case: tuple[str
 
     try:
         if (place / "run" / "run.json").exists():
-            training_run.resume(place / "run", observe=observe)
+            training_run.train(Resumption(resume=place / "run"), observe=observe)
         else:
             config = configuration(place, steps=steps, method=method)
-            training_run.start(config, place / "run", observe=observe)
+            training_run.train(config.into(place / "run"), observe=observe)
     except ReticentError as error:
         (place / f"{life}-{rank}.error").write_text(str(error))
         os._exit(7)
@@ -191,12 +192,12 @@ def train_shards(rank: int, size: int, port: int, folder: str, name: str, stop_a
 
     try:
         if (place / name / "run.json").exists():
-            training_run.resume(place / name, observe=observe, randomness=seeded)
+            training_run.train(Resumption(resume=place / name), observe=observe, randomness=seeded)
         else:
             config = configuration(place, steps=6)
             model = config.model.model_copy(update={"shard_weights": name != "alone"})
             config = config.model_copy(update={"model": model, "seed": 3})
-            training_run.start(config, place / name, observe=observe, randomness=seeded)
+            training_run.train(config.into(place / name), observe=observe, randomness=seeded)
     except ReticentError as error:
         (place / f"{name}-{rank}.error").write_text(str(error))
         os._exit(7)

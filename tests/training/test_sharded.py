@@ -11,7 +11,7 @@ from reticent.core.errors import ConfigError, ModelError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
-from reticent.runs.training.run import _check_shards
+from reticent.runs.training.model import _check_shards
 from reticent.training.batches import Units
 from reticent.training.distributed.ranked import RankedLedger
 from reticent.training.distributed.ranks import Ranks

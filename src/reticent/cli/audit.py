@@ -249,11 +249,12 @@ def _run(
 ) -> int:
     """Plan, show the plan, work, write, show."""
     from reticent.runs.audit.gate import check_gate, check_known, parse_limits
-    from reticent.runs.audit.plan import measure_speed, plan_audit
+    from reticent.runs.audit.plan import measure_speed, plan_audit, share_error
     from reticent.runs.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
     from reticent.runs.audit.score_cache import ScoreCache, default_folder
     from reticent.runs.audit.shards import sharded_subject
 
+    settings = share_error(subject, settings)
     limits = parse_limits(config["require"], config["fail_if"])
     folder, is_off = cache
     scores = None
@@ -378,7 +379,7 @@ def _row(finding: "Finding", comparison: "Comparison | None") -> tuple[object, .
 
 def _verdict(finding: "Finding", comparison: "Comparison | None") -> str:
     """In a word or two; never that nothing leaks, and a leak is told even where it is consistent with a ceiling."""
-    above = "" if finding.null is None else ("above null" if finding.beats_null else "not above null")
+    above = "" if finding.standing is None else finding.standing.value
     if comparison is None or comparison.ceiling is None:
         return above or "–"
     said = comparison.verdict.value

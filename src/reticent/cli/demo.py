@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reticent.runs.demo.scale import Scale
     from reticent.runs.demo.story import Story
     from reticent.runs.demo.telling import Watch
-    from reticent.runs.training.run import Observer
+    from reticent.runs.training.result import Observer
 
 _NAMES = {
     "dp-sgd": "DP-SGD",

@@ -7,7 +7,7 @@ import typer
 
 from reticent.cli.console import Output
 from reticent.cli.options import AsJson
-from reticent.runs.config_texts import Journey
+from reticent.runs.settings.starter import Journey
 
 
 def init(
@@ -19,7 +19,7 @@ def init(
     """Write a commented TOML file for a journey; edit it, then pass it to `reticent train --config`."""
     from reticent.core.document import write_atomically
     from reticent.core.errors import ConfigError
-    from reticent.runs.config_texts import config_text
+    from reticent.runs.settings.starter import config_text
 
     output = Output(as_json=as_json)
     if out.exists() and not (force and out.is_file()):

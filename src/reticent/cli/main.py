@@ -20,6 +20,7 @@ from reticent.cli.bound import bound
 from reticent.cli.dedup import dedup
 from reticent.cli.diff import diff
 from reticent.cli.evaluate import evaluate
+from reticent.cli.flags import VerbCommand
 from reticent.cli.init import init
 from reticent.cli.keys import keys
 from reticent.cli.ledger import ledger
@@ -29,6 +30,7 @@ from reticent.cli.serve import serve
 from reticent.cli.system_errors import system_error
 from reticent.cli.train import train
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
+from reticent.core.safe_text import on_one_line
 
 NOTHING_FAILED = 0
 USAGE = 2
@@ -68,7 +70,7 @@ app.command("scan")(scan.scan)
 app.command("scrub")(scrub.scrub)
 app.command("dedup")(dedup)
 app.command("plant")(plant.plant)
-app.command("train")(train)
+app.command("train", cls=VerbCommand)(train)
 app.command("predict")(predict)
 app.command("evaluate")(evaluate)
 app.command("serve")(serve)
@@ -125,8 +127,8 @@ def run(arguments: list[str] | None = None, program: typer.Typer | None = None) 
 
 def _complain(what: str, hint: str | None, code: int) -> int:
     """One line on stderr, with a hint where there is one."""
-    flat = " ".join(what.split())
-    typer.echo(f"error: {flat}" + (f" (hint: {hint})" if hint else ""), err=True)
+    flat = " ".join(what.split()) + (f" (hint: {hint})" if hint else "")
+    typer.echo(f"error: {on_one_line(flat)}", err=True)
     return code
 
 

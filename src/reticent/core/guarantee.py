@@ -47,6 +47,11 @@ class Neighbours(StrEnum):
     REPLACE = "replace one"
     MASK = "mask one"
 
+    @property
+    def word(self) -> str:
+        """As flags and TOML files spell it: add-remove, replace, mask."""
+        return self.name.lower().replace("_", "-")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:

@@ -11,11 +11,12 @@ from pydantic import Field
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.prediction.budgets import Kind
-from reticent.runs.config import Section, override, read_toml, validate
+from reticent.runs.settings.declaration import Settings
+from reticent.runs.settings.file import override, read_toml, validate
 from reticent.server.limits import Limits
 
 
-class PredictionSection(Section):
+class PredictionSection(Settings):
     """How an ensemble answers; fixed by its first use."""
 
     mechanism: str | None = None
@@ -27,7 +28,7 @@ class PredictionSection(Section):
     weight_limit: float | None = None
 
 
-class LimitsSection(Section):
+class LimitsSection(Settings):
     """Public limits; see `limits.Limits`."""
 
     batch: int | None = None
@@ -46,7 +47,7 @@ class LimitsSection(Section):
         return Limits(**{name: value for name, value in self.model_dump().items() if value is not None})
 
 
-class ServingConfig(Section):
+class ServingConfig(Settings):
     """A server's file."""
 
     prediction: PredictionSection = Field(default_factory=PredictionSection)

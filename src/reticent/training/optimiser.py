@@ -9,29 +9,15 @@ is whole, and every rank asks for it at once.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from reticent.core.errors import ConfigError, ModelError
+from reticent.training.update_rules import Decay, Rule
 
 _SEPARATOR = "//"  # between a parameter's name and the name of a state of it; no parameter's name has a slash
-
-
-class Rule(StrEnum):
-    """How a gradient moves a weight."""
-
-    ADAMW = "adamw"
-    SGD = "sgd"
-
-
-class Decay(StrEnum):
-    """What happens to the learning rate after the warm-up."""
-
-    CONSTANT = "constant"
-    LINEAR = "linear"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,6 @@ from reticent.runs.policies import policy_named
 GENERATED_TOKENS: Final = 96
 ASKED: Final = Sampling(max_tokens=16, top_k=40)
 ANSWERS: Final = 8  # to each association prompt
-_FINDINGS: Final = 12  # the most that the games give together
 _OF_TEXT: Final = (PII_RECALL.name, PII_PRECISION.name, ASSOCIATION_SHARE.name)
 _OF_LOGPROBS: Final = (
     RECONSTRUCTION_TOP1.name,
@@ -117,7 +116,7 @@ class Pii:
         tagged = tag_sides(subject, settings)
         setting = PiiSetting(
             unit=_unit(subject),
-            confidence=shared_confidence(settings.attack_confidence, _FINDINGS),
+            confidence=shared_confidence(settings.attack_confidence, intervals_of(subject)),
             tagger=tagged.note,
         )
         emitted = _emitted(subject.model, tagged.tagger, settings, sizes)
@@ -143,6 +142,12 @@ class Pii:
             else []
         )
         return Measurement(tuple(findings), {"pii.json": document}, context, revealed)
+
+
+def intervals_of(subject: Subject) -> int:
+    """How many intervals the games give that are played with this access: the error is split over these."""
+    of_extraction = 2 * (1 + (subject.base is not None))  # recall and precision, and beyond the base
+    return of_extraction + 1 + (len(_OF_LOGPROBS) if subject.scoring_model is not None else 0)
 
 
 def tag_sides(subject: Subject, settings: AuditSettings) -> Tagged:

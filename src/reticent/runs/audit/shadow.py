@@ -169,16 +169,16 @@ def train_shadow(task: ShadowTask, told: Told) -> Floats:
     """Mean log-probabilities [1, n + m] of a model trained on the records by the run's recipe."""
     from reticent.data.writing import write_corpus
     from reticent.models.huggingface.loading import load_model
-    from reticent.runs.config import validate
-    from reticent.runs.training.config import DataSection, TrainConfig
-    from reticent.runs.training.run import start
+    from reticent.runs.settings.file import validate
+    from reticent.runs.training.run import train
+    from reticent.runs.training.settings import DataSection, TrainSettings
 
     randomness = Randomness.seeded(task.seed).child(f"shadow {task.number}")
     with tempfile.TemporaryDirectory(prefix="reticent-shadow-") as folder:
         write_corpus(Corpus(task.records), Path(folder) / "train.jsonl")
         length = task.recipe["data"].get("max_length")
         data = DataSection(file=str(Path(folder) / "train.jsonl"), max_length=length)
-        config = validate(TrainConfig, task.recipe, where="run.json").model_copy(
+        config = validate(TrainSettings, task.recipe, where="run.json").model_copy(
             update={"data": data, "seed": randomness.fresh_seed() >> 32}
         )
         tokens = 0.0
@@ -191,7 +191,7 @@ def train_shadow(task: ShadowTask, told: Told) -> Floats:
             tokens -= round(tokens)
             return True
 
-        start(config, Path(folder) / "run", observe=observe, randomness=randomness)
+        train(config.into(Path(folder) / "run"), observe=observe, randomness=randomness)
         model = load_model(Path(folder) / "run" / "model", name=f"shadow {task.number}")
         scores = shadow_scores([model], task.texts)
     told(_tokens_of(task.records))

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from reticent.core.guarantee import Unit
 from reticent.runs.audit.settings import Sizes
 from reticent.runs.demo.extent import Extent
-from reticent.runs.training.config import (
+from reticent.runs.training.settings import (
     DataSection,
-    DecayName,
     Method,
     ModelSection,
-    Protected,
-    TrainConfig,
     TrainingSection,
+    TrainSettings,
 )
+from reticent.training.update_rules import Decay
 
 EPSILON: Final = 8.0
 SMALL_EPSILON: Final = 1.0
@@ -106,11 +106,11 @@ class Recipes:
     owners: int
     seed: int
 
-    def undefended(self) -> TrainConfig:
+    def undefended(self) -> TrainSettings:
         """Plain training, as most models are."""
         return self._config(self._section(Method.SGD, batch=self.scale.batch))
 
-    def dp_sgd(self) -> TrainConfig:
+    def dp_sgd(self) -> TrainSettings:
         """Customers are protected, whatever they say: half of them in a step, so that noise weighs little."""
         section = self._section(Method.DP_SGD, batch=max(2, self.owners // 2)).model_copy(
             update={
@@ -118,14 +118,14 @@ class Recipes:
                 "target_epsilon": EPSILON,
                 "delta": DELTA,
                 "clip_norm": 1.0,
-                "unit": Protected.OWNER,
+                "unit": Unit.OWNER,
                 "texts_per_owner": 8,
-                "decay": DecayName.LINEAR,
+                "decay": Decay.LINEAR,
             }
         )
         return self._config(section)
 
-    def crt(self) -> TrainConfig:
+    def crt(self) -> TrainSettings:
         """What patterns find is masked; messages with other customer data get noise, the rest none."""
         section = self._section(Method.CRT, batch=8 * self.scale.batch).model_copy(
             update={
@@ -140,7 +140,7 @@ class Recipes:
         )
         return self._config(section)
 
-    def parts(self) -> TrainConfig:
+    def parts(self) -> TrainSettings:
         """The members of an ensemble, trained plainly: what is protected are its answers."""
         section = self._section(Method.SUBMIX, batch=max(2, self.scale.batch // 4)).model_copy(
             update={"parts": self.scale.parts, "learning_rate": 2.0 * self.scale.learning_rate}
@@ -152,6 +152,6 @@ class Recipes:
         scale = self.scale
         return TrainingSection(method=method, epochs=scale.epochs, batch=batch, learning_rate=scale.learning_rate)
 
-    def _config(self, training: TrainingSection) -> TrainConfig:
+    def _config(self, training: TrainingSection) -> TrainSettings:
         data = DataSection(file=str(self.folder / TRAIN), holdout=str(self.folder / UTILITY))
-        return TrainConfig(data=data, model=ModelSection(source=self.source), training=training, seed=self.seed)
+        return TrainSettings(data=data, model=ModelSection(source=self.source), training=training, seed=self.seed)

@@ -28,13 +28,12 @@ from reticent.runs.demo.corpora import Corpora, write_corpora
 from reticent.runs.demo.scale import EPSILON, SMALL_EPSILON, TARGETS, Recipes, Scale
 from reticent.runs.demo.story import Story, Told, allowed_hit_rate
 from reticent.runs.directory import RunDirectory
-from reticent.runs.ensemble import run as ensemble_run
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.report.reading import read_report, record_ids
 from reticent.runs.report.texts import read_facts
 from reticent.runs.training import run as training_run
-from reticent.runs.training.config import TrainConfig
-from reticent.runs.training.run import Observer
+from reticent.runs.training.result import Observer
+from reticent.runs.training.settings import TrainSettings
 from reticent.training.batches import encode_texts
 from reticent.training.evaluation import Evaluation, evaluate
 
@@ -88,11 +87,11 @@ class _Teller:
         audit = self.auditor.audit_model(PUBLIC, source, attacks=OF_PUBLIC)
         return self._told(PUBLIC, _perplexity(quality), audit, None)
 
-    def trained(self, name: str, config: TrainConfig, source: str) -> Told:
+    def trained(self, name: str, config: TrainSettings, source: str) -> Told:
         """A model trained by the recipe, and attacked."""
         self.watch.stage(f"{name}, trained and attacked")
         run = self.auditor.folder / name
-        result = training_run.start(config, run, observe=self.watch.training(name))
+        result = training_run.train(config.into(run), observe=self.watch.training(name))
         assert result.evaluation is not None
         audit = self.auditor.audit_model(name, str(run))
         # Redacted training adds a token of its own, so its snapshots cannot be compared token by token.
@@ -103,7 +102,7 @@ class _Teller:
         """The ensemble's answers at a small and a larger ε."""
         self.watch.stage("the parts of an ensemble, trained")
         parts = self.auditor.folder / SUBMIX
-        ensemble_run.start(recipes.parts(), parts, observe=self.watch.training(SUBMIX))
+        training_run.train(recipes.parts().into(parts), observe=self.watch.training(SUBMIX))
         ensemble = load_ensemble(parts)
         epsilons = (SMALL_EPSILON, EPSILON)
         self.watch.stage("the ensemble's answers, measured")

@@ -1,4 +1,4 @@
-"""The journey from a corpus to an ensemble: split owners, train each member, write the manifest; resumable.
+"""An ensemble: split owners, train each member, write the manifest; resumable.
 
 Each member is a plain training run on its own share, with checkpoints of its own; a member that is finished is
 written whole and then marked, so that after `kill -9` a run goes on with the member it was at. The split is made
@@ -11,24 +11,19 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
-
-import torch
+from typing import Any
 
 from reticent.core.certificate import model_digest
-from reticent.core.corpus import Corpus
 from reticent.core.document import write_atomically, write_document
-from reticent.core.errors import ConfigError, DataError, InternalError
+from reticent.core.errors import ConfigError, InternalError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.engine.work import EngineSettings
-from reticent.runs.ancestry import Ancestry, ancestry_of
-from reticent.runs.config import validate
-from reticent.runs.corpora import corpus_at
+from reticent.models.huggingface.model import HuggingFaceModel
+from reticent.runs.ancestry import Ancestry
 from reticent.runs.directory import RunDirectory, staged
 from reticent.runs.ensemble.manifest import (
     KEY,
-    MANIFEST,
     MEMBER,
     MEMBERS,
     NOTICE,
@@ -38,11 +33,10 @@ from reticent.runs.ensemble.manifest import (
     member_folder,
 )
 from reticent.runs.ensemble.pieces import member_task, train_members
-from reticent.runs.training.config import Precision, TrainConfig
-from reticent.runs.training.run import Observer, read_corpus
-from reticent.training.batches import choose_token_budget
-from reticent.training.gradients.source import Computation
-from reticent.training.loop import Progress, Schedule
+from reticent.runs.training.result import Observer, Preview, TrainedRun
+from reticent.runs.training.run import Given
+from reticent.runs.training.settings import TrainSettings
+from reticent.training.loop import Progress
 from reticent.training.methods.ensemble import (
     MemberRecipe,
     Share,
@@ -55,216 +49,169 @@ from reticent.training.methods.ensemble import (
 from reticent.training.release import release_model
 from reticent.training.starting_model import Start, starting_model
 
-PARTS: Final = 8
-LORA_RANK: Final = 8
+
+class EnsembleKind:
+    """The members of an ensemble, each on its own share of the owners."""
+
+    def preview(self, given: Given) -> Preview:
+        """Members, their records, and steps in all."""
+        given.ancestry.overlapping(Unit.OWNER)
+        shares = _split(given, split_key(_key_source(given)))
+        recipe = _recipe(given.settings, vocabulary_size=1)
+        return Preview(
+            steps=sum(recipe.plan(share, seed=0).steps for share in shares),
+            parts=given.settings.training.parts,
+            records=tuple(len(share.corpus) for share in shares),
+        )
+
+    def begin(self, given: Given) -> "PreparedEnsemble":
+        """A new ensemble."""
+        settings, key = given.settings, split_key(_key_source(given))
+        ancestry = given.ancestry
+        ancestry.overlapping(Unit.OWNER)  # refuses a base that was trained plainly on this text
+        shares = _split(given, key)
+        public = _public(settings, given.seed)
+        starting_model(settings.model.start(), seed=given.seed)  # adapters that do not fit are refused here
+        assert settings.training.parts is not None
+        manifest = Manifest(
+            parts=settings.training.parts,
+            halves=bool(settings.training.halves),
+            unit="owner" if settings.data.names_owners() else "record",
+            base=settings.model.source,
+            base_fingerprint=public.fingerprint,
+            lora_rank=settings.model.lora_rank,
+            adapter_layers=settings.model.adapter_layers,
+            key_id=key_id(key),
+            is_seeded=settings.seed is not None,
+            seed=given.seed,
+            device=settings.model.device,
+            corpus=given.corpus.fingerprint,
+        )
+        recipe = _recipe(settings, vocabulary_size=public.vocabulary_size)
+        return PreparedEnsemble(
+            settings=settings,
+            manifest=manifest,
+            shares=shares,
+            recipe=recipe,
+            key=key,
+            ancestry=ancestry,
+            given=given,
+        )
+
+    def again(self, given: Given, path: Path) -> "PreparedEnsemble":
+        """An ensemble that was interrupted, split by the key that it was started with."""
+        manifest, key = Manifest.read(path), (path / KEY).read_bytes()
+        if key_id(key) != manifest.key_id:
+            raise ConfigError(f"{path / KEY}: not the key that this ensemble was split by")
+        public = _public(given.settings, manifest.seed)
+        if public.fingerprint != manifest.base_fingerprint:
+            raise ConfigError(f"{given.settings.model.source}: not the model that this ensemble started from")
+        recipe = _recipe(given.settings, vocabulary_size=public.vocabulary_size)
+        return PreparedEnsemble(
+            settings=given.settings, manifest=manifest, shares=_split(given, key), recipe=recipe, given=given
+        )
+
+    def finished(self, path: Path, results: dict[str, Any]) -> TrainedRun:  # noqa: ARG002
+        """What a finished ensemble says of itself."""
+        manifest = Manifest.read(path)
+        steps = sum(member.steps for member in manifest.members)
+        return TrainedRun(path=path, manifest=manifest, step=steps, steps=steps, is_finished=True)
 
 
-@dataclass(frozen=True, slots=True)
-class EnsembleResult:
-    """What a run did. `steps` are all members' together."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PreparedEnsemble:
+    """A run, read and checked: its shares and how each is trained. The key is needed to create it."""
 
-    run: Path
-    manifest: Manifest
-    step: int
-    steps: int
-    is_finished: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EnsemblePreview:
-    """What a run would do: members, their records, and steps in all."""
-
-    parts: int
-    members: int
-    records: tuple[int, ...]
-    steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A run, read and checked: its shares and how each is trained."""
-
-    config: TrainConfig
+    given: Given
+    settings: TrainSettings
     manifest: Manifest
     shares: tuple[Share, ...]
     recipe: MemberRecipe
+    key: bytes = b""
+    ancestry: Ancestry | None = None
 
     @property
     def steps(self) -> list[int]:
         """Steps of each member."""
         return [self.recipe.plan(share, seed=0).steps for share in self.shares]
 
+    def create(self, out: Path) -> None:
+        """The run directory with manifest and key, made under another name and renamed when complete."""
+        assert self.ancestry is not None  # an ensemble that is resumed is not created
+        RunDirectory.create(out)
+        with staged(out) as staging:  # 0700, and it stays so
+            run = RunDirectory.create(staging)
+            config = self.settings.model_dump(mode="json")
+            run.start("train", config=config, seed=self.settings.seed, corpora={"training": self.manifest.corpus})
+            write_document(staging / "run.json", run.information() | {"notice": NOTICE}, mode=0o600)
+            write_atomically(staging / KEY, self.key, mode=0o600)
+            (staging / MEMBERS).mkdir(mode=0o700)
+            self.manifest.write(staging)
+            self.ancestry.followed_by(out.name, None, self.given.corpus).write(staging)
 
-def is_ensemble(run: Path) -> bool:
-    """Whether a run directory holds an ensemble, finished or not."""
-    return (run / MANIFEST).is_file()
+    def carry_on(self, run: RunDirectory, observe: Observer) -> TrainedRun:
+        """Train the members that are not finished, in this process or by an engine; then complete the manifest."""
+        steps, engine = self.steps, self.settings.engine_settings
+        total, done = sum(steps), 0
+        if engine is not None:
+            taken = _train_by_engine(run.path, self, observe=observe, engine=engine)
+            if taken < total:
+                return self._so_far(run, taken)
+        records: list[MemberRecord] = []
+        for share, count in zip(self.shares, steps, strict=True):
+            record = finished_member(run.path, share.name)
+            if record is None:
+                taken = _train_share(run.path, share, self, observe=_shifted(observe, done, total))
+                if taken < count:
+                    return self._so_far(run, done + taken)
+                record = _finish_share(run.path, share, steps=count)
+            if record.corpus != share.corpus.fingerprint or record.part != share.part or record.half != share.half:
+                raise InternalError(f"the member {share.name} was trained on another share than the split gives")
+            records.append(record)
+            done += count
+        manifest = replace(self.manifest, members=tuple(records))
+        manifest.write(run.path)
+        run.finish(steps=total, members=len(records), epsilon=None, evaluation=None, guarantees={})
+        return TrainedRun(path=run.path, manifest=manifest, step=total, steps=total, is_finished=True)
 
-
-def preview(config: TrainConfig) -> EnsemblePreview:
-    """What a run would do. Reads the corpus, writes nothing."""
-    config = resolved(config)
-    seed = config.seed or 0
-    corpus = read_corpus(config.data)
-    ancestry_of(config.model.source).compared_with(corpus).overlapping(Unit.OWNER)
-    shares = _split(config, corpus, split_key(_key_source(config, seed)))
-    recipe = _recipe(config, vocabulary_size=1)
-    steps = sum(recipe.plan(share, seed=0).steps for share in shares)
-    assert config.training.parts is not None
-    return EnsemblePreview(config.training.parts, len(shares), tuple(len(s.corpus) for s in shares), steps)
-
-
-def start(
-    config: TrainConfig, out: Path, *, observe: Observer, engine: EngineSettings | None = None
-) -> EnsembleResult:
-    """Train an ensemble into a new run directory: in this process, or its members as pieces of an engine."""
-    config = resolved(config)
-    seed = Randomness.system().fresh_seed() if config.seed is None else config.seed
-    key = split_key(_key_source(config, seed))
-    corpus = read_corpus(config.data)
-    ancestry = ancestry_of(config.model.source).compared_with(corpus)
-    ancestry.overlapping(Unit.OWNER)  # refuses a base that was trained plainly on this text
-    shares = _split(config, corpus, key)
-    public = starting_model(_base(config), seed=seed)
-    starting_model(
-        config.model.start(), seed=seed
-    )  # whatever is wrong with adapters shows before anything is written
-    assert config.training.parts is not None
-    manifest = Manifest(
-        parts=config.training.parts,
-        halves=bool(config.training.halves),
-        unit="owner" if _names_owners(config) else "record",
-        base=config.model.source,
-        base_fingerprint=public.fingerprint,
-        lora_rank=config.model.lora_rank,
-        adapter_layers=config.model.adapter_layers,
-        key_id=key_id(key),
-        is_seeded=config.seed is not None,
-        seed=seed,
-        device=config.model.device,
-        corpus=corpus.fingerprint,
-    )
-    ready = _Ready(config, manifest, shares, _recipe(config, vocabulary_size=public.vocabulary_size))
-    run = _create(out, ready, key, ancestry.followed_by(out.name, None, corpus))
-    return _carry_on(run, ready, observe=observe, engine=engine)
-
-
-def resume(path: Path, *, observe: Observer, engine: EngineSettings | None = None) -> EnsembleResult:
-    """Go on with an ensemble that was interrupted; a finished one is left as it is."""
-    run = RunDirectory.open(path)
-    information = run.information()
-    config = validate(TrainConfig, information["config"], where=str(path / "run.json"))
-    manifest = Manifest.read(path)
-    if information["finished"] is not None:
-        steps = sum(member.steps for member in manifest.members)
-        return EnsembleResult(path, manifest, steps, steps, True)
-    corpus = read_corpus(config.data)
-    if corpus.fingerprint != manifest.corpus:
-        raise DataError(
-            "not the corpus that this ensemble was started with",
-            path=config.data.file,
-            hint="put the old file back, or start a new run",
+    def _so_far(self, run: RunDirectory, taken: int) -> TrainedRun:
+        return TrainedRun(
+            path=run.path, manifest=self.manifest, step=taken, steps=sum(self.steps), is_finished=False
         )
-    key = (path / KEY).read_bytes()
-    if key_id(key) != manifest.key_id:
-        raise ConfigError(f"{path / KEY}: not the key that this ensemble was split by")
-    public = starting_model(_base(config), seed=manifest.seed)
-    if public.fingerprint != manifest.base_fingerprint:
-        raise ConfigError(f"{config.model.source}: not the model that this ensemble started from")
-    recipe = _recipe(config, vocabulary_size=public.vocabulary_size)
-    ready = _Ready(config, manifest, _split(config, corpus, key), recipe)
-    return _carry_on(run, ready, observe=observe, engine=engine)
 
 
-def resolved(config: TrainConfig) -> TrainConfig:
-    """The configuration with an ensemble's own defaults filled in and paths made absolute."""
-    config.check()
-    rank = config.model.lora_rank if "lora_rank" in config.model.model_fields_set else LORA_RANK
-    model = config.model.model_copy(update={"lora_rank": rank})
-    asked = config.training
-    training = asked.model_copy(update={"parts": asked.parts or PARTS, "halves": bool(asked.halves)})
-    return config.model_copy(update={"model": model, "training": training}).located()
+def _key_source(given: Given) -> Randomness:
+    is_seeded = given.settings.seed is not None
+    return Randomness.seeded(given.seed).child("split key") if is_seeded else Randomness.system()
 
 
-def _key_source(config: TrainConfig, seed: int) -> Randomness:
-    return Randomness.system() if config.seed is None else Randomness.seeded(seed).child("split key")
+def _split(given: Given, key: bytes) -> tuple[Share, ...]:
+    asked = given.settings.training
+    assert asked.parts is not None
+    return split_owners(given.corpus, asked.parts, halves=bool(asked.halves), key=key)
 
 
-def _split(config: TrainConfig, corpus: Corpus, key: bytes) -> tuple[Share, ...]:
-    assert config.training.parts is not None
-    return split_owners(corpus, config.training.parts, halves=bool(config.training.halves), key=key)
-
-
-def _names_owners(config: TrainConfig) -> bool:
-    data = config.data
-    file = corpus_at(
-        Path(data.file), text=data.text_field, id=data.id_field, owner=data.owner_field, format=data.format
-    )
-    return "owner" in file.present()
-
-
-def _base(config: TrainConfig) -> Start:
+def _public(settings: TrainSettings, seed: int) -> HuggingFaceModel:
     """The public model alone, without adapters."""
-    return replace(config.model.start(), lora_rank=0, lora_alpha=None, lora_layers=0, freeze_embeddings=False)
+    alone: Start = replace(
+        settings.model.start(), lora_rank=0, lora_alpha=None, lora_layers=0, freeze_embeddings=False
+    )
+    return starting_model(alone, seed=seed)
 
 
-def _recipe(config: TrainConfig, *, vocabulary_size: int) -> MemberRecipe:
-    asked = config.training
-    budget = asked.token_budget or choose_token_budget(vocabulary_size)
-    dtype = torch.bfloat16 if config.model.precision is Precision.BFLOAT16 else None
+def _recipe(settings: TrainSettings, *, vocabulary_size: int) -> MemberRecipe:
+    asked = settings.training
     return MemberRecipe(
         epochs=asked.epochs,
         batch=asked.batch,
         optimiser=asked.optimiser_settings(),
-        schedule=Schedule(seconds=asked.checkpoint_seconds, steps=asked.checkpoint_steps),
-        computation=Computation(token_budget=budget, dtype=dtype, recomputes=config.model.checkpoint_activations),
-        max_length=config.data.max_length,
+        schedule=asked.schedule(),
+        computation=settings.computation(vocabulary_size),
+        max_length=settings.data.max_length,
     )
 
 
-def _create(out: Path, ready: _Ready, key: bytes, ancestry: Ancestry) -> RunDirectory:
-    """The run directory with manifest and key, made under another name and renamed when complete."""
-    RunDirectory.create(out)
-    with staged(out) as staging:  # 0700, and it stays so
-        run = RunDirectory.create(staging)
-        config = ready.config.model_dump(mode="json")
-        run.start("train", config=config, seed=ready.config.seed, corpora={"training": ready.manifest.corpus})
-        write_document(staging / "run.json", run.information() | {"notice": NOTICE}, mode=0o600)
-        write_atomically(staging / KEY, key, mode=0o600)
-        (staging / MEMBERS).mkdir(mode=0o700)
-        ready.manifest.write(staging)
-        ancestry.write(staging)
-    return RunDirectory.open(out)
-
-
-def _carry_on(
-    run: RunDirectory, ready: _Ready, *, observe: Observer, engine: EngineSettings | None
-) -> EnsembleResult:
-    """Train the members that are not finished; then complete the manifest."""
-    steps = ready.steps
-    total, done = sum(steps), 0
-    if engine is not None:
-        taken = _train_by_engine(run.path, ready, observe=observe, engine=engine)
-        if taken < total:
-            return EnsembleResult(run.path, ready.manifest, taken, total, False)
-    records: list[MemberRecord] = []
-    for share, count in zip(ready.shares, steps, strict=True):
-        record = finished_member(run.path, share.name)
-        if record is None:
-            taken = _train_share(run.path, share, ready, observe=_shifted(observe, done, total))
-            if taken < count:
-                return EnsembleResult(run.path, ready.manifest, done + taken, total, False)
-            record = _finish_share(run.path, share, steps=count)
-        if record.corpus != share.corpus.fingerprint or record.part != share.part or record.half != share.half:
-            raise InternalError(f"the member {share.name} was trained on another share than the split gives")
-        records.append(record)
-        done += count
-    manifest = replace(ready.manifest, members=tuple(records))
-    manifest.write(run.path)
-    run.finish(steps=total, members=len(records), epsilon=None, evaluation=None, guarantees={})
-    return EnsembleResult(run.path, manifest, total, total, True)
-
-
-def _train_by_engine(run: Path, ready: _Ready, *, observe: Observer, engine: EngineSettings) -> int:
+def _train_by_engine(run: Path, ready: PreparedEnsemble, *, observe: Observer, engine: EngineSettings) -> int:
     """Train what is not finished in pieces; the steps of all members that are finished then."""
     counts = {share.name: count for share, count in zip(ready.shares, ready.steps, strict=True)}
     left = [share for share in ready.shares if finished_member(run, share.name) is None]
@@ -281,18 +228,18 @@ def _train_by_engine(run: Path, ready: _Ready, *, observe: Observer, engine: Eng
         return observe(Progress(step=before + taken, steps=steps, loss=None, tokens_per_second=0.0), None)
 
     if left:
-        model, seed = ready.config.model.start(), ready.manifest.seed
+        model, seed = ready.settings.model.start(), ready.manifest.seed
         tasks = [member_task(share, start=model, recipe=ready.recipe, seed=seed) for share in left]
         train_members(run, tasks, engine=engine, finish=finish, observe=watch)
     return done
 
 
-def _train_share(run: Path, share: Share, ready: _Ready, *, observe: Callable[[Progress], bool]) -> int:
+def _train_share(run: Path, share: Share, ready: PreparedEnsemble, *, observe: Callable[[Progress], bool]) -> int:
     """Train one member and, once it is finished, write its model; the steps taken."""
     folder = member_folder(run, share.name)
     folder.mkdir(parents=True, exist_ok=True)
     seed = member_seed(ready.manifest.seed, share)
-    model = starting_model(ready.config.model.start(), seed=seed)
+    model = starting_model(ready.settings.model.start(), seed=seed)
     outcome = train_member(model, share, ready.recipe, folder=folder / "checkpoints", seed=seed, observe=observe)
     if outcome.is_finished:
         release_model(model, folder / "model", certificate=None)

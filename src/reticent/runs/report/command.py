@@ -31,17 +31,16 @@ def command_of(information: dict[str, Any], out: Path) -> str:
 
 
 def _training_words(config: dict[str, Any]) -> list[str]:
-    """Every value that differs from the table's default, as a flag."""
-    from reticent.runs.training.config import DataSection, ModelSection, TrainingSection
+    """Every value that differs from its default, as a flag."""
+    from reticent.runs.settings.declaration import declared_in
+    from reticent.runs.training.settings import TrainSettings
 
     words: list[str] = []
-    for name, section in (("training", TrainingSection), ("model", ModelSection), ("data", DataSection)):
-        for key, value in config.get(name, {}).items():
-            field = section.model_fields.get(key)
-            if value is None or key in _FILE_ONLY or (field is not None and value == field.default):
-                continue
-            flag = _NAMED.get(key, "--" + key.replace("_", "-"))
-            words += [flag] if value is True else [flag, _word(value)]
+    for each in declared_in(TrainSettings):
+        table, *keys = each.path
+        value = config.get(table, {}).get(keys[0]) if keys else None
+        if value is not None and value != each.field.default:
+            words += [each.flag] if value is True else [each.flag, _word(value)]
     return words
 
 

@@ -50,8 +50,8 @@ def _dots(text: str) -> str:
 
 def read_facts(path: Path, policy: str, *, ids: frozenset[str]) -> dict[str, RecordFacts]:
     """The facts of records of a corpus file, with its usual fields."""
-    from reticent.runs.corpora import corpus_at
+    from reticent.data.reading.corpus_file import open_corpus
     from reticent.runs.policies import policy_named
 
-    corpus = corpus_at(path, text="text", id="id", owner="owner", format=None).load()
+    corpus = open_corpus(path).load()
     return record_facts(corpus, policy_named(policy), ids=ids)

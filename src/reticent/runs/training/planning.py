@@ -4,15 +4,13 @@ A miss rate is measured on labelled records (`--labelled FILE`) or given; one th
 both policies miss is trained on plainly, so that rate is never guessed: measured, given, or an error.
 """
 
-from pathlib import Path
 from typing import Any
 
 from reticent.core.corpus import Corpus, Policy
 from reticent.core.errors import ConfigError, DataError
-from reticent.runs.corpora import corpus_at
 from reticent.runs.policies import policy_named
-from reticent.runs.training.config import Method, Precision, TrainConfig
 from reticent.runs.training.course import Course, RedactedCourse, SelectiveCourse, WholeCourse
+from reticent.runs.training.settings import Method, Precision, TrainSettings
 from reticent.training.methods.redaction import MissRates, measure_misses, redact_and_route
 from reticent.training.methods.selective import KIND as SELECTIVE
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
@@ -23,7 +21,7 @@ from reticent.training.plans.redacted import PolicyFacts, RedactedPlan, Redacted
 from reticent.training.starting_model import starting_model
 
 
-def plan_course(config: TrainConfig, corpus: Corpus, *, seed: int) -> Course:
+def plan_course(config: TrainSettings, corpus: Corpus, *, seed: int) -> Course:
     """What the configuration asks for on this corpus."""
     if config.training.method is Method.CRT:
         return _redacted(config, corpus, seed)
@@ -33,7 +31,7 @@ def plan_course(config: TrainConfig, corpus: Corpus, *, seed: int) -> Course:
     return WholeCourse(config.training.plan(records=records, owners=owners, seed=seed), corpus)
 
 
-def course_again(config: TrainConfig, corpus: Corpus, document: dict[str, Any]) -> Course:
+def course_again(config: TrainSettings, corpus: Corpus, document: dict[str, Any]) -> Course:
     """The course of a run that was started before, from its plan (`document`) and what the policies find now."""
     kind = document["kind"]
     if kind == REDACTED:
@@ -45,7 +43,7 @@ def course_again(config: TrainConfig, corpus: Corpus, document: dict[str, Any]) 
     return WholeCourse(plan_from_json(document), corpus)
 
 
-def _redacted(config: TrainConfig, corpus: Corpus, seed: int) -> RedactedCourse:
+def _redacted(config: TrainSettings, corpus: Corpus, seed: int) -> RedactedCourse:
     policy, conservative = _policies(config)
     asked = config.training
     assert asked.delta is not None
@@ -66,12 +64,12 @@ def _redacted(config: TrainConfig, corpus: Corpus, seed: int) -> RedactedCourse:
     return RedactedCourse(plan, routed, _fill_seed(config))
 
 
-def _fill_seed(config: TrainConfig) -> int | None:
+def _fill_seed(config: TrainSettings) -> int | None:
     """The seed of made-up values: public, and the same for every run, so that a resumed one reads the same text."""
     return 0 if config.training.fill_masks else None
 
 
-def _selective(config: TrainConfig, corpus: Corpus, seed: int) -> SelectiveCourse:
+def _selective(config: TrainSettings, corpus: Corpus, seed: int) -> SelectiveCourse:
     policy, _ = _policies(config)
     asked = config.training
     if config.model.precision is not Precision.FLOAT32:
@@ -103,7 +101,7 @@ def _selective(config: TrainConfig, corpus: Corpus, seed: int) -> SelectiveCours
     return SelectiveCourse(chosen, corpus, policy)
 
 
-def _policies(config: TrainConfig) -> tuple[Policy, Policy | None]:
+def _policies(config: TrainSettings) -> tuple[Policy, Policy | None]:
     """The policy and, where one is named, the conservative policy."""
     asked = config.training
     assert asked.policy is not None
@@ -111,12 +109,11 @@ def _policies(config: TrainConfig) -> tuple[Policy, Policy | None]:
     return policy_named(asked.policy), conservative
 
 
-def _misses(config: TrainConfig, policy: Policy, conservative: Policy | None) -> MissRates:
+def _misses(config: TrainSettings, policy: Policy, conservative: Policy | None) -> MissRates:
     """How often secrets are missed, measured or given."""
     asked, data = config.training, config.data
     if asked.labelled is not None:
-        fields: dict[str, Any] = {"text": data.text_field, "id": data.id_field, "owner": data.owner_field}
-        labelled = corpus_at(Path(asked.labelled), **fields, format=None)
+        labelled = data.corpus(asked.labelled, recognise=True)
         if "spans" not in labelled.present():
             raise DataError("--labelled needs a field 'spans' in every record", path=asked.labelled)
         return measure_misses(labelled, policy, conservative=conservative)

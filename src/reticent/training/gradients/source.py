@@ -44,6 +44,7 @@ from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.record_loss import TokenBatch, record_losses, token_losses
 from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
 from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, DpSgd, PlainPlan
+from reticent.training.plans.sampler import Indices
 
 ACCOUNT: Final = "training"
 _STEPS_PER_TEST: Final = 256  # rounding is tested again after so many steps
@@ -208,6 +209,10 @@ class PrivateGradients:
         self._canaries = canaries
         self._drawn_canaries: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._receipt: Receipt | None = None
+        # The steps of a round are drawn together and kept here alone: a run that ends loses them.
+        self._round: tuple[Indices, ...] = ()
+        self._left = 0  # charged steps of the round that are still to come
+        self._place = 0
         self._meter = _LossMeter()
         self._tested_at: int | None = None
         self._packs_closely = False
@@ -226,8 +231,8 @@ class PrivateGradients:
 
     @property
     def position(self) -> int:
-        """Steps that were charged, whether their weights survived or not."""
-        return round(self._ledger.spent()[ACCOUNT])
+        """Steps that were charged, whether their weights survived or not, but those of this round still to come."""
+        return round(self._ledger.spent()[ACCOUNT]) - self._left
 
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
@@ -238,11 +243,20 @@ class PrivateGradients:
     def release(self, total: dict[str, Tensor]) -> dict[str, Tensor]:
         """The noisy mean of a step, from its clipped sum.
 
-        Guarantee: no noise exists before the charge is on disk.
+        Guarantee: no noise exists before its charge is on disk.
         """
-        total = self._total(total)
-        self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
-        return self._release(total, self._receipt)
+        return self._release(self._total(total), self._charged())
+
+    def _charged(self) -> Receipt:
+        """The receipt of the round that this step belongs to, which its first step charges whole."""
+        size = self._plan.sampler.steps_per_round
+        if self._left == 0:
+            self._receipt = self._ledger.charge({ACCOUNT: float(size)}, self._plan.round_event)
+            self._left = size
+        self._place = size - self._left
+        self._left -= 1
+        assert self._receipt is not None
+        return self._receipt
 
     def clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
         """The clipped sum of these units.
@@ -266,7 +280,9 @@ class PrivateGradients:
     def _draw(self) -> list[list[int]]:
         """The places of those texts, unit by unit."""
         source = self._randomness.child(f"sample {self.position}")
-        drawn = self._plan.sampler.draw(source)
+        if self._left == 0:
+            self._round = self._plan.sampler.draw_round(source)
+        drawn = self._round[-self._left]
         self._drawn_canaries = drawn[drawn >= len(self._units)] - len(self._units)
         return self._units.choose(drawn[drawn < len(self._units)].tolist(), source)
 
@@ -300,7 +316,7 @@ class PrivateGradients:
 
     def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
         """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
-        fresh = self._randomness.child(f"noise {receipt.sequence}")
+        fresh = self._randomness.child(f"noise {receipt.sequence}" + (f" {self._place}" if self._place else ""))
         noisy = add_noise(total, self._plan.noise_deviation, fresh)
         if self._canaries is not None:
             self._canaries.read(noisy)

@@ -1,0 +1,325 @@
+"""One model, trained by itself: what its run directory holds, and how the training is carried on and released.
+
+    RUN/  run.json  training.json (plan, seed, fingerprints, what else is proved)  guarantee.json (the headline)
+          ledger.db  checkpoints/  model/
+
+Sampling and noise come from the system's generator; the seed is for initial weights, shuffling and dropout.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from reticent.core.canary_trace import CanaryKey
+from reticent.core.certificate import Certificate
+from reticent.core.document import check_schema, number_to_json, read_document, write_document
+from reticent.core.errors import ConfigError, DataError
+from reticent.core.guarantee import Unit
+from reticent.core.ledger import Ledger
+from reticent.core.randomness import Randomness
+from reticent.ledger.durable import SqliteLedger
+from reticent.models.huggingface.model import HuggingFaceModel
+from reticent.runs.ancestry import Ancestry, together
+from reticent.runs.certificates import RELEASES, beside, proved_of
+from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
+from reticent.runs.directory import RunDirectory, staged
+from reticent.runs.training.course import Course, Means, Prepared, Proof
+from reticent.runs.training.measuring import measure_run
+from reticent.runs.training.planning import course_again, plan_course
+from reticent.runs.training.result import Observer, Preview, TrainedRun
+from reticent.runs.training.run import Given
+from reticent.runs.training.settings import Method, TrainSettings
+from reticent.training.batches import encode_texts
+from reticent.training.checkpoint import Checkpoints
+from reticent.training.distributed.ranked import RankedCheckpoints, RankedLedger
+from reticent.training.distributed.ranks import Ranks
+from reticent.training.evaluation import Evaluation, evaluate
+from reticent.training.gradients.recomputation import Recomputation
+from reticent.training.gradients.source import ACCOUNT, GradientSource
+from reticent.training.loop import train
+from reticent.training.methods.mask_token import keep_mask_unsaid
+from reticent.training.optimiser import Learner
+from reticent.training.plans.plan import DpSgd, PlainPlan, plan_from_json
+from reticent.training.release import release_model
+from reticent.training.starting_model import starting_model
+
+SCHEMA_VERSION: Final = 1
+TRAINING: Final = "training.json"
+ALONE: Final = "this run alone"
+
+
+class ModelKind:
+    """One model, by any method but an ensemble."""
+
+    def preview(self, given: Given) -> Preview:
+        """The plan and the guarantee that the run would have."""
+        settings = given.settings
+        _check_owners(settings)
+        course = plan_course(settings, given.corpus, seed=given.seed)
+        ancestry = given.ancestry
+        proof = _proof(course, ancestry)
+        if proof.headline is not None and (ledger := _corpus_ledger(settings)) is not None:
+            alone = proof.beside.get(ALONE, proof.headline)
+            earlier = ledger.unlisted(ancestry.overlapping(alone.unit))
+            proof = _with_releases(proof, (*ledger.entries(), *earlier, Entry("", "", alone)))
+        plan = course.plan
+        return Preview(steps=plan.steps, plan=plan.to_json(), guarantee=proof.headline, beside=proof.beside)
+
+    def begin(self, given: Given) -> "PreparedModel":
+        """A new run."""
+        _check_owners(given.settings)
+        ancestry = given.ancestry
+        course = plan_course(given.settings, given.corpus, seed=given.seed)
+        proof = _proof(course, ancestry, is_seeded=not given.randomness.protects)
+        return _prepare(given, course, proof=proof, ancestry=ancestry)
+
+    def again(self, given: Given, path: Path) -> "PreparedModel":
+        """A run that was interrupted, with the plan and the seed that it was started with."""
+        document = given.ranks.tell(lambda: read_document(path / TRAINING))
+        check_schema(document, SCHEMA_VERSION, kind="training run")
+        course = course_again(given.settings, given.corpus, document["plan"])
+        if course.prepared != document["prepared"]:
+            raise ConfigError(
+                "the policies find something else than when this run was started",
+                hint="put their files back as they were, or start a new run",
+            )
+        proof = Proof(None, beside(document["guarantees"], None, where=TRAINING))
+        prepared = _prepare(replace(given, seed=int(document["seed"])), course, proof=proof)
+        if prepared.parts.model.fingerprint != document["model"]:
+            raise ConfigError(f"{given.settings.model.source}: not the model that this run started from")
+        return prepared
+
+    def finished(self, path: Path, results: dict[str, Any]) -> TrainedRun:
+        """What a finished run says of itself."""
+        run = RunDirectory(path)
+        guarantee, steps = proved_of(run.model), results["steps"]
+        plan = read_document(path / TRAINING)["plan"]
+        return TrainedRun(
+            path=path,
+            step=steps,
+            steps=steps,
+            is_finished=True,
+            guarantee=guarantee,
+            beside=beside(read_document(path / TRAINING)["guarantees"], guarantee, where=TRAINING),
+            evaluation=None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"]),
+            measured=measure_run(path, plan_from_json(plan)) if plan.get("canaries") else None,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class PreparedModel:
+    """A run of one model, read and checked; `proof` is what it will prove, with its releases once it is created."""
+
+    given: Given
+    course: Course
+    parts: Prepared
+    proof: Proof
+    ancestry: Ancestry | None = None
+
+    def create(self, out: Path) -> None:
+        """The run directory with plan, guarantee and ledger, made under another name and renamed when complete."""
+        RunDirectory.create(out)
+        course, ancestry, proof, settings = self.course, self.ancestry, self.proof, self.given.settings
+        assert ancestry is not None  # a run that is resumed is not created
+        alone = proof.beside.get(ALONE, proof.headline)
+        lineage = ancestry.followed_by(out.name, alone, self.given.corpus)
+        if (ledger := _corpus_ledger(settings)) is not None:  # before anything that it pays for exists
+            for one in () if alone is None else ledger.unlisted(ancestry.overlapping(alone.unit)):
+                ledger.enter(one.run, one.guarantee, training=one.training)
+            entries = ledger.enter(out.name, alone, training=lineage.runs[-1].identity)
+            self.proof = proof = _with_releases(proof, entries)
+        with staged(out) as staging:
+            run = RunDirectory.create(staging)
+            run.start(
+                "train",
+                config=settings.model_dump(mode="json"),
+                seed=settings.seed,
+                corpora={"training": self.given.corpus.fingerprint},
+            )
+            document = {
+                "schema_version": SCHEMA_VERSION,
+                "plan": course.plan.to_json(),
+                "seed": self.given.seed,
+                "model": self.parts.model.fingerprint,
+                "prepared": course.prepared,
+                "guarantees": {name: each.to_json() for name, each in proof.beside.items()},
+            }
+            write_document(staging / TRAINING, document)
+            lineage.write(staging)
+            if isinstance(course.plan, DpSgd) and course.plan.canaries:
+                CanaryKey.toss(course.plan.canaries, Randomness.system()).write(staging)
+            budget = proof.budget(course.charged_steps)
+            if budget is not None:
+                Certificate(budget.guarantee).write(staging)
+                name = course.identity(self.given.corpus.fingerprint)
+                SqliteLedger.create(run.ledger, budget, accounts=[ACCOUNT], identity=name).close()
+            staging.chmod(0o755)
+
+    def carry_on(self, run: RunDirectory, observe: Observer) -> TrainedRun:
+        """Train what is left to train, then release the model."""
+        if isinstance(self.course.plan, PlainPlan):
+            return self._train(run, Proof(None), ledger=None, observe=observe)
+        with self._ledger(run) as ledger:
+            return self._train(
+                run, Proof(ledger.budget.guarantee, self.proof.beside), ledger=ledger, observe=observe
+            )
+
+    @contextmanager
+    def _ledger(self, run: RunDirectory) -> Iterator[Ledger]:
+        """The run's ledger: of several processes the first opens it, and the others hear of it."""
+        name, ranks = self.course.identity(self.given.corpus.fingerprint), self.given.ranks
+        with ExitStack() as stack:
+            opened = ranks.first(lambda: stack.enter_context(SqliteLedger.open(run.ledger, identity=name)))
+            yield RankedLedger(ranks, opened) if opened is None or ranks.size > 1 else opened
+
+    def _train(self, run: RunDirectory, proof: Proof, *, ledger: Ledger | None, observe: Observer) -> TrainedRun:
+        settings, ranks = self.given.settings, self.given.ranks
+        computation = settings.computation(self.parts.model.vocabulary_size)
+        means = Means(
+            ledger=ledger,
+            randomness=self.given.randomness,
+            computation=computation,
+            shards=settings.model.shard_weights and ledger is not None,
+            folder=run.path,
+        )
+        source: GradientSource = self.parts.source(means)
+        learner = Learner(self.parts.model.module, settings.training.optimiser_settings())  # after sharding
+        meter, folder = self.course.meter(proof), run.path / "checkpoints"
+        outcome = train(
+            learner,
+            source,
+            checkpoints=Checkpoints(folder) if ranks.size == 1 else RankedCheckpoints(folder, ranks),
+            schedule=settings.training.schedule(),
+            seed=self.given.seed,
+            observe=lambda progress: not ranks.any(not observe(progress, meter(source))),
+        )
+        evaluation = None
+        if outcome.is_finished:
+            model = self._whole_model(learner)
+            if ranks.is_first:
+                evaluation = self._release(run, model, proof, ledger=ledger, steps=outcome.step)
+        return TrainedRun(
+            path=run.path,
+            step=outcome.step,
+            steps=source.steps,
+            is_finished=outcome.is_finished,
+            guarantee=proof.headline,
+            beside=proof.beside,
+            evaluation=evaluation,
+            measured=measure_run(run.path, self.course.plan) if outcome.is_finished else None,
+            shortened=self.parts.shortened,
+        )
+
+    def _whole_model(self, learner: Learner) -> HuggingFaceModel:
+        """A model that rank 0 can measure and release alone; all ranks put sharded weights together."""
+        if not self.given.settings.model.shard_weights:
+            return self.parts.model
+        weights = learner.weights()
+        if not self.given.ranks.is_first:
+            return self.parts.model
+        model = starting_model(self.given.settings.model.start(), seed=self.given.seed)
+        Learner(model.module, learner.settings).restore(weights, {})
+        model.module.eval()
+        return model
+
+    def _release(
+        self, run: RunDirectory, model: HuggingFaceModel, proof: Proof, *, ledger: Ledger | None, steps: int
+    ) -> Evaluation | None:
+        """Measure the model on held-out text and write it with its certificate; what was measured."""
+        settings, guarantee = self.given.settings, proof.headline
+        is_redacted = settings.training.method is Method.CRT
+        evaluation = _evaluate(settings, model, keep_mask_unsaid(model) if is_redacted else ())
+        certificate = None
+        if guarantee is not None and ledger is not None:
+            certificate = Certificate(guarantee, ledger=ledger.head())
+        release_model(model, run.model, certificate=certificate, merge=settings.model.merge)
+        if certificate is not None:
+            Certificate.read(run.model).write(run.path)
+        run.finish(
+            steps=steps,
+            epsilon=None if guarantee is None else number_to_json(guarantee.epsilon),
+            evaluation=None if evaluation is None else evaluation.to_json(),
+            guarantees={name: each.to_json() for name, each in proof.beside.items()},
+        )
+        return evaluation
+
+
+def _proof(course: Course, ancestry: Ancestry, *, is_seeded: bool = False) -> Proof:
+    """What the run proves, together with the trainings behind its starting model; its own part beside it."""
+    alone = course.proof(is_seeded=is_seeded)
+    if alone.headline is None:
+        return alone
+    whole = together(alone.headline, ancestry)
+    others = {name: together(each, ancestry) for name, each in alone.beside.items()}
+    if ancestry.overlapping(alone.headline.unit):
+        others[ALONE] = alone.headline
+    return Proof(whole, others)
+
+
+def _corpus_ledger(settings: TrainSettings) -> CorpusLedger | None:
+    kept = settings.data.corpus_ledger
+    return None if kept is None else CorpusLedger(Path(kept))
+
+
+def _with_releases(proof: Proof, entries: tuple[Entry, ...]) -> Proof:
+    """The proof with what all releases of the corpus prove together."""
+    if proof.headline is None:
+        return proof
+    alone = proof.beside.get(ALONE, proof.headline)
+    return Proof(proof.headline, proof.beside | {RELEASES: all_together(entries, alone)})
+
+
+def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry | None = None) -> PreparedModel:
+    """Load the model and encode the text: whatever is wrong with them shows before anything is written."""
+    settings, ranks = given.settings, given.ranks
+    if ranks.size > 1 and not isinstance(course.plan, DpSgd):
+        raise ConfigError(
+            "several processes train one model with --method dp-sgd alone",
+            found=settings.training.method.value,
+            hint="start it without torchrun",
+        )
+    _check_shards(settings, ranks)
+    model = starting_model(settings.model.start(), seed=given.seed)
+    if settings.model.checkpoint_activations:
+        Recomputation(model.module).detach()  # refuses a model without blocks
+    prepared = course.prepare(model, max_length=settings.data.max_length)
+    same = f"{course.identity(given.corpus.fingerprint)} {model.fingerprint}"
+    ranks.require_same(same, what="corpus, plan and model")
+    return PreparedModel(given=given, course=course, parts=prepared, proof=proof, ancestry=ancestry)
+
+
+def _check_shards(settings: TrainSettings, ranks: Ranks) -> None:
+    """Refuse shards where there is nobody to share with, or where they are not built."""
+    if not settings.model.shard_weights:
+        return
+    if ranks.size == 1:
+        raise ConfigError("--shard-weights needs several processes", found="one", hint="start with torchrun")
+    if settings.model.checkpoint_activations:
+        raise ConfigError(
+            "sharded weights and recomputed activations do not go together yet",
+            hint="leave --shard-weights or --checkpoint-activations out",
+        )
+
+
+def _check_owners(settings: TrainSettings) -> None:
+    """Refuse to protect owners where the corpus names none: each record would be its own owner."""
+    data = settings.data
+    if settings.training.protected is Unit.OWNER and not data.names_owners():
+        raise DataError(
+            "the records name no owner, so owners cannot be protected",
+            path=data.file,
+            expected=f"a field '{data.owner_field}' in every record",
+            hint="name it with --owner-field, or protect records",
+        )
+
+
+def _evaluate(settings: TrainSettings, model: HuggingFaceModel, silent: Sequence[int]) -> Evaluation | None:
+    data = settings.data
+    if data.holdout is None:
+        return None
+    texts = encode_texts(model, data.load(holdout=True), max_length=data.max_length)
+    if texts.hold(silent):
+        silent = ()  # held-out text that is redacted itself has to be predicted with its masks
+    return evaluate(model.module, texts, token_budget=settings.training.token_budget, silent=silent)

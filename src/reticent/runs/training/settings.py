@@ -1,0 +1,565 @@
+"""The settings of `reticent train` and the plan that they ask for: the tables [data], [model] and [training].
+
+Privacy asked for in any way that the method cannot honour is an error, never silently plain training: a private
+option with `sgd`, `dp-sgd` without noise or target, a δ that promises nothing.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from reticent.core.corpus import Corpus
+from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Neighbours, Unit
+from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, STEPS, Range
+from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
+from reticent.runs.settings.shared import CORPUS, AddedOrReplaced, CorpusOptions, EngineOptions, Seeded, Shown
+from reticent.training.update_rules import Decay, Rule
+
+if TYPE_CHECKING:
+    from reticent.training.gradients.source import Computation
+    from reticent.training.loop import Schedule
+    from reticent.training.optimiser import OptimiserSettings
+    from reticent.training.plans.plan import DpSgd, Plan
+    from reticent.training.starting_model import Start
+
+
+class Method(StrEnum):
+    """How a model is trained."""
+
+    SGD = "sgd"
+    DP_SGD = "dp-sgd"
+    CRT = "crt"
+    SELECTIVE = "selective"
+    SUBMIX = "submix"
+
+
+class Precision(StrEnum):
+    """What forward and backward are computed in; norms, sums, noise and weights are float32 always."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+PRIVATE: Final = (Method.DP_SGD, Method.CRT, Method.SELECTIVE)
+REDACTING: Final = (Method.CRT, Method.SELECTIVE)
+
+_PRIVACY: Final = "Privacy"
+_POLICIES: Final = "Policies"
+_ENSEMBLE: Final = "Ensemble"
+_MODEL: Final = "Model"
+_STEPS: Final = "Optimisation"
+_SHARE: Final = Range(0.0, 1.0)
+_PARTS: Final = 8
+_ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
+# Why a method refuses the options of the others, and what to do instead.
+_REFUSALS: Final = {
+    Method.SGD: ("it trains without any privacy", "use --method dp-sgd, or leave these out"),
+    Method.SUBMIX: (
+        "the members of an ensemble are trained without noise, and its predictions are protected",
+        "give ε and δ to `reticent predict`, `evaluate` or `serve`",
+    ),
+}
+
+
+class DataSection(CorpusOptions):
+    """The text to train on, and text to measure the result on."""
+
+    file: str = option("Corpus to train on.", flag="--data", metavar="FILE")
+    holdout: str | None = option(
+        "Held-out corpus to evaluate the trained model on. It is never trained on.", default=None, metavar="FILE"
+    )
+    max_length: int | None = option(
+        "Truncate texts to N tokens.",
+        default=None,
+        within=LENGTH,
+        panel=CORPUS,
+        metavar="N",
+        shown="the model's context",
+    )
+    corpus_ledger: str | None = option(
+        "Record this release with all other releases of the corpus, and print their joint guarantee.",
+        default=None,
+        panel=CORPUS,
+        metavar="FILE",
+    )
+
+    def load(self, *, holdout: bool = False) -> Corpus:
+        """The training text, or the held-out text, in memory."""
+        return self.corpus(self.holdout if holdout and self.holdout is not None else self.file).load()
+
+    def names_owners(self) -> bool:
+        """Whether the records of the corpus name their owners."""
+        return "owner" in self.corpus(self.file).present()
+
+
+class ModelSection(Settings):
+    """The weights to start from and which of them are trained."""
+
+    source: str = option(
+        "Model to start from: a directory, a hub id, 'embedded', or a fresh LSTM such as 'lstm:1x200'.",
+        flag="--model",
+        metavar="MODEL",
+    )
+    lora_rank: int = option(
+        "Train LoRA adapters of this rank instead of all weights. 0 trains all weights.",
+        default=0,
+        within=RANK,
+        panel=_MODEL,
+        metavar="N",
+    )
+    lora_alpha: float | None = option(
+        "LoRA scaling factor α.", default=None, within=NORM, panel=_MODEL, shown="twice the rank"
+    )
+    adapter_layers: int = option(
+        "Put LoRA adapters into the top N blocks only. 0 means all blocks.",
+        default=0,
+        within=RANK,
+        panel=_MODEL,
+        metavar="N",
+    )
+    freeze_embeddings: bool = option("Do not train the embeddings.", default=False, panel=_MODEL)
+    merge: bool = option("Merge the LoRA adapters into the saved model.", default=False, panel=_MODEL)
+    precision: Precision = option(
+        "Precision of the forward and backward pass. Norms and noise stay in float32.",
+        default=Precision.FLOAT32,
+        panel=_MODEL,
+    )
+    checkpoint_activations: bool = option(
+        "Recompute activations in the backward pass: less memory, more time.", default=False, panel=_MODEL
+    )
+    shard_weights: bool = option(
+        "Shard the weights over the processes that torchrun started (FSDP).", default=False, panel=_MODEL
+    )
+    device: str = option("Device: auto, cpu, cuda or mps.", default="auto", panel=_MODEL)
+
+    def start(self) -> "Start":
+        """The model that a run starts from."""
+        from reticent.training.starting_model import Start
+
+        if self.merge and not self.lora_rank:
+            raise ConfigError("--merge is for LoRA: there is no adapter to merge", hint="give --lora-rank")
+        return Start(
+            source=self.source,
+            lora_rank=self.lora_rank,
+            lora_alpha=self.lora_alpha,
+            lora_layers=self.adapter_layers,
+            freeze_embeddings=self.freeze_embeddings,
+            device=self.device,
+        )
+
+
+class TrainingSection(Settings):
+    """The method, its schedule and, for a private one, what it must prove."""
+
+    method: Method = option(
+        "Training method: plain SGD, DP-SGD, confidentially redacted training (CRT), selective DP-SGD, or an "
+        "ensemble for private prediction (submix)."
+    )
+    epochs: float = option("Passes over the corpus, on average.", default=1.0, within=EPOCHS, panel=_STEPS)
+    batch: int = option(
+        "Records (or owners) per step; the expected number for private methods.",
+        default=32,
+        within=LENGTH,
+        panel=_STEPS,
+        metavar="N",
+    )
+    public_batch: int | None = option(
+        "Records per step on the public part.",
+        default=None,
+        within=LENGTH,
+        panel=_STEPS,
+        metavar="N",
+        shown="as --batch",
+        methods=[Method.CRT],
+    )
+    optimiser: Rule = option("Optimiser.", default=Rule.ADAMW, panel=_STEPS)
+    learning_rate: float = option("Learning rate.", default=1e-3, within=LEARNING_RATE, panel=_STEPS)
+    weight_decay: float = option("Weight decay.", default=0.0, within=Range(0.0, LEARNING_RATE.high), panel=_STEPS)
+    momentum: float = option("Momentum of SGD.", default=0.0, limits={"ge": 0, "lt": 1}, panel=_STEPS)
+    warmup: int = option(
+        "Steps over which the learning rate rises to its full value.",
+        default=0,
+        within=Range(0, STEPS.high),
+        panel=_STEPS,
+        metavar="N",
+    )
+    decay: Decay = option("Learning-rate decay after the warm-up.", default=Decay.CONSTANT, panel=_STEPS)
+    target_epsilon: float | None = option(
+        "Calibrate the noise to reach this ε.", default=None, within=EPSILON, panel=_PRIVACY, methods=PRIVATE
+    )
+    noise_multiplier: float | None = option(
+        "Noise standard deviation, as a multiple of the clip norm.", default=None, panel=_PRIVACY, methods=PRIVATE
+    )
+    delta: float | None = option(
+        "δ of the guarantee. Choose it well below 1 / number of records.",
+        default=None,
+        panel=_PRIVACY,
+        methods=PRIVATE,
+    )
+    clip_norm: float | None = option(
+        "Clip the gradient of each unit to this norm.", default=None, panel=_PRIVACY, shown="1", methods=PRIVATE
+    )
+    unit: Literal[Unit.RECORD, Unit.OWNER] | None = option(
+        "Unit of privacy: one record, or all records of one owner.",
+        default=None,
+        panel=_PRIVACY,
+        shown="record",
+        methods=[Method.DP_SGD],
+    )
+    neighbours: AddedOrReplaced | None = option(
+        "Neighbouring corpora: one unit added or removed, or one unit replaced.",
+        default=None,
+        panel=_PRIVACY,
+        shown="add-remove",
+        methods=[Method.DP_SGD],
+    )
+    texts_per_owner: int | None = option(
+        "Use at most N texts of an owner per step.",
+        default=None,
+        within=LENGTH,
+        panel=_PRIVACY,
+        metavar="N",
+        shown="4",
+        methods=[Method.DP_SGD],
+    )
+    audit: int | None = option(
+        "Measure ε inside the run by N gradient canaries.",
+        default=None,
+        within=Range(20, 1_000_000),
+        panel=_PRIVACY,
+        metavar="N",
+        methods=[Method.DP_SGD],
+    )
+    policy: str | None = option(
+        "Policy that finds the secrets to redact: patterns, dictionary:FILE, …",
+        default=None,
+        panel=_POLICIES,
+        metavar="NAME",
+        methods=REDACTING,
+    )
+    conservative_policy: str | None = option(
+        "Policy that routes records to private training: what it marks is trained with noise.",
+        default=None,
+        panel=_POLICIES,
+        metavar="NAME",
+        shown="every record is trained with noise",
+        methods=[Method.CRT],
+    )
+    labelled: str | None = option(
+        "Labelled records on which to measure the miss rates of the policies.",
+        default=None,
+        panel=_POLICIES,
+        metavar="FILE",
+        methods=REDACTING,
+    )
+    miss_rate: float | None = option(
+        "Fraction of secrets that the policy misses.",
+        default=None,
+        within=_SHARE,
+        panel=_POLICIES,
+        shown="1",
+        methods=REDACTING,
+    )
+    conservative_miss_rate: float | None = option(
+        "Fraction of secrets that both policies miss.",
+        default=None,
+        within=_SHARE,
+        panel=_POLICIES,
+        methods=[Method.CRT],
+    )
+    fill_masks: bool | None = option(
+        "Train on made-up values in place of masks.", default=None, panel=_POLICIES, methods=[Method.CRT]
+    )
+    state_norm: float | None = option(
+        "Clip the recurrent state that a sensitive token reads to this norm.",
+        default=None,
+        within=NORM,
+        panel=_POLICIES,
+        shown="1",
+        methods=[Method.SELECTIVE],
+    )
+    parts: int | None = option(
+        "Number of disjoint parts that the owners are split into.",
+        default=None,
+        within=Range(2, 4096),
+        panel=_ENSEMBLE,
+        metavar="N",
+        shown="8",
+        methods=[Method.SUBMIX],
+    )
+    halves: bool | None = option(
+        "Train two models per part, as Algorithm 2 of the SubMix paper requires.",
+        default=None,
+        panel=_ENSEMBLE,
+        methods=[Method.SUBMIX],
+    )
+    token_budget: int | None = option(
+        "Padded tokens to process at once. Lower it if memory runs out.",
+        default=None,
+        within=LENGTH,
+        panel=_STEPS,
+        metavar="N",
+        shown="by vocabulary size",
+    )
+    checkpoint_seconds: float = option(
+        "Save a checkpoint after this many seconds.", default=60.0, within=Range(0.0, 1e9), panel=_STEPS
+    )
+    checkpoint_steps: int | None = option(
+        "Also save a checkpoint every N steps.", default=None, within=STEPS, panel=_STEPS, metavar="N"
+    )
+
+    @property
+    def protected(self) -> Unit:
+        """What one promise protects; a record unless something else was asked for."""
+        return self.unit or Unit.RECORD
+
+    def optimiser_settings(self) -> "OptimiserSettings":
+        """How far a gradient moves the weights."""
+        from reticent.training.optimiser import OptimiserSettings
+
+        return OptimiserSettings(
+            rule=self.optimiser,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+            warmup=self.warmup,
+            decay=self.decay,
+        )
+
+    def schedule(self) -> "Schedule":
+        """When a run saves itself."""
+        from reticent.training.loop import Schedule
+
+        return Schedule(seconds=self.checkpoint_seconds, steps=self.checkpoint_steps)
+
+    def check(self) -> None:
+        """Refuse combinations that would give less privacy than was asked for, before anything is read."""
+        name = self.method.value
+        foreign = misplaced(self, self.method)
+        if foreign:
+            what, hint = _REFUSALS.get(self.method, ("", None))
+            ensemble = [flag for flag in foreign if flag in ("--parts", "--halves")]
+            if ensemble:
+                what, hint = "--parts and --halves make an ensemble", "use --method submix with them"
+            raise ConfigError(
+                f"{', '.join(foreign)} does not belong to method '{name}'" + (f": {what}" if what else ""),
+                hint=hint,
+            )
+        if self.method not in PRIVATE:
+            return
+        if (self.target_epsilon is None) == (self.noise_multiplier is None):
+            raise ConfigError(
+                f"method '{name}' needs either a target or a noise multiplier",
+                found="neither" if self.target_epsilon is None else "both",
+                hint="--target-epsilon 8 lets the noise be calibrated; --noise-multiplier 1.0 fixes it",
+            )
+        if self.delta is None:
+            raise ConfigError(f"method '{name}' needs a delta", hint="--delta, well below 1 / number of records")
+        if self.audit is not None and self.neighbours is Neighbours.REPLACE:
+            raise ConfigError("--audit measures added or removed units", found="--neighbours replace")
+        if self.texts_per_owner is not None and self.unit is not Unit.OWNER:
+            raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
+        if self.method is not Method.DP_SGD:
+            self._check_policies()
+
+    def _check_policies(self) -> None:
+        """What crt and selective need to know of their policies."""
+        name = self.method.value
+        if self.policy is None:
+            raise ConfigError(
+                f"method '{name}' needs a policy that finds secrets", hint="--policy patterns, or dictionary:FILE"
+            )
+        rates = (self.miss_rate, self.conservative_miss_rate)
+        if self.labelled is not None and rates != (None, None):
+            raise ConfigError("--labelled measures the miss rates: give the file or the rates, not both")
+        if self.conservative_policy is None and self.conservative_miss_rate is not None:
+            raise ConfigError(
+                "--conservative-miss-rate speaks of a conservative policy, and none is named",
+                hint="name it with --conservative-policy; without one every record is trained with noise",
+            )
+        if self.conservative_policy is not None and self.labelled is None and self.conservative_miss_rate is None:
+            raise ConfigError(
+                "what both policies miss is trained on plainly, so that rate must be known",
+                hint="--labelled FILE measures it; --conservative-miss-rate 0 asserts that they miss nothing",
+            )
+        if self.method is Method.SELECTIVE and self.epochs != round(self.epochs):
+            raise ConfigError("method 'selective' takes whole epochs", found=self.epochs)
+
+    def plan(self, *, records: int, owners: int, seed: int) -> "Plan":
+        """The plan that this section asks for on a corpus of this size; for sgd and dp-sgd alone."""
+        from reticent.training.plans.plan import PlainPlan
+
+        self.check()
+        if self.method not in (Method.SGD, Method.DP_SGD):
+            raise ConfigError(f"method '{self.method.value}' plans from the corpus, not from its size")
+        if self.method is Method.SGD:
+            return PlainPlan(units=records, batch=self.batch, epochs=self.epochs, seed=seed)
+        return self._private_plan(owners if self.protected is Unit.OWNER else records)
+
+    def _private_plan(self, units: int) -> "DpSgd":
+        from reticent.training.plans.plan import DpSgd
+        from reticent.training.plans.sampler import PoissonSampler
+
+        assert self.delta is not None
+        sampler = PoissonSampler(units, self.batch).with_canaries(self.audit or 0)
+        protects: dict[str, Any] = {
+            "clip_norm": 1.0 if self.clip_norm is None else self.clip_norm,
+            "delta": self.delta,
+            "unit": self.protected,
+            "neighbours": self.neighbours or Neighbours.ADD_REMOVE,
+            "texts_per_unit": (self.texts_per_owner or 4) if self.protected is Unit.OWNER else 1,
+            "canaries": self.audit or 0,
+        }
+        if self.target_epsilon is not None:
+            return DpSgd.for_target(
+                epsilon=self.target_epsilon,
+                units=sampler.units,
+                batch=sampler.batch,
+                epochs=self.epochs,
+                **protects,
+            )
+        assert self.noise_multiplier is not None
+        steps = sampler.steps(self.epochs)
+        return DpSgd(sampler=sampler, noise_multiplier=self.noise_multiplier, steps=steps, **protects)
+
+
+class Resumption(EngineOptions, Shown):
+    """What `reticent train --resume` takes: everything else was decided when the run was started."""
+
+    resume: Path = option("Continue an interrupted run from its last checkpoint.", metavar="DIR", in_file=False)
+
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """The resumption of a run; any option that would change the run is an error."""
+        own = {each.keyword for each in declared_in(cls)}
+        if any(value is not None for name, value in options.items() if name not in own):
+            raise ConfigError(
+                "--resume continues the run as it was planned; nothing about it can be changed",
+                hint="give --resume RUN alone, or start another run",
+            )
+        return super().of(**{name: value for name, value in options.items() if name in own})
+
+    def look_around(self) -> None:
+        """The run is there: said before torch is loaded."""
+        from reticent.runs.directory import RunDirectory
+
+        RunDirectory.open(self.resume)
+
+
+class TrainSettings(Seeded, EngineOptions, Shown):
+    """Everything that `reticent train` can be asked for.
+
+    Tables of other verbs may stand in the same file; training does not look at them.
+    """
+
+    out: Path | None = option("Run directory to write.", default=None, metavar="DIR", in_file=False)
+    config: Path | None = option(
+        "TOML file with the settings of the run. Flags override it.", default=None, metavar="FILE", in_file=False
+    )
+    resume: Path | None = option(
+        "Continue an interrupted run from its last checkpoint.", default=None, metavar="DIR", in_file=False
+    )
+    dry_run: bool = option("Print the guarantee that the run would have, and stop.", default=False, in_file=False)
+    data: DataSection
+    model: ModelSection
+    training: TrainingSection
+    prediction: Any = None
+    audit: Any = None
+    report: Any = None
+
+    def check(self) -> None:
+        """Refuse combinations that the method cannot honour, before anything is read."""
+        self.training.check()
+        if self.training.method is not Method.SUBMIX:
+            return
+        if self.data.holdout is not None:
+            raise ConfigError(
+                "an ensemble is measured by its mechanisms, not in training",
+                hint="use: reticent evaluate RUN --data FILE",
+            )
+        if self.model.merge:
+            raise ConfigError("--merge would make whole models of an ensemble's adapters", hint="leave it out")
+
+    def look_around(self) -> None:
+        """Everything that the run reads is there and its place is free: said before torch is loaded."""
+        from reticent.models.huggingface.location import find_local, locate
+        from reticent.runs.directory import RunDirectory
+        from reticent.runs.training.launch import is_follower
+
+        out = None if self.dry_run else self.required_out()
+        for path in (self.data.file, self.data.holdout):
+            if path is not None:
+                self.data.corpus(path)
+        if self.training.labelled is not None:
+            self.data.corpus(self.training.labelled, recognise=True)
+        if not self.model.source.startswith("lstm:"):
+            _ = find_local(self.model.source) if self.dry_run else locate(self.model.source)
+        if out is not None and not is_follower():
+            RunDirectory.create(out)
+
+    def required_out(self) -> Path:
+        """The run directory to write; an error where none is named."""
+        if self.out is None:
+            raise ConfigError("--out is missing", hint="name the run directory to write, or use --dry-run")
+        return self.out
+
+    def into(self, out: Path) -> "TrainSettings":
+        """The same settings with another run directory."""
+        return self.model_copy(update={"out": out})
+
+    def computation(self, vocabulary_size: int) -> "Computation":
+        """How gradients are computed: how much at once, and in which precision."""
+        import torch
+
+        from reticent.training.batches import choose_token_budget
+        from reticent.training.gradients.source import Computation
+
+        return Computation(
+            token_budget=self.training.token_budget or choose_token_budget(vocabulary_size),
+            dtype=torch.bfloat16 if self.model.precision is Precision.BFLOAT16 else None,
+            recomputes=self.model.checkpoint_activations,
+        )
+
+    def resolved(self) -> "TrainSettings":
+        """The settings with an ensemble's own defaults filled in and paths made absolute."""
+        if self.training.method is not Method.SUBMIX:
+            return self.located()
+        rank = self.model.lora_rank if "lora_rank" in self.model.model_fields_set else _ENSEMBLE_RANK
+        asked = self.training
+        training = asked.model_copy(update={"parts": asked.parts or _PARTS, "halves": bool(asked.halves)})
+        model = self.model.model_copy(update={"lora_rank": rank})
+        return self.model_copy(update={"model": model, "training": training}).located()
+
+    def located(self) -> "TrainSettings":
+        """The same with absolute paths, so that a run can be resumed from anywhere."""
+        holdout = None if self.data.holdout is None else _absolute(self.data.holdout)
+        kept = self.data.corpus_ledger
+        ledger = None if kept is None else str(Path(kept).expanduser().resolve())
+        data = self.data.model_copy(
+            update={"file": _absolute(self.data.file), "holdout": holdout, "corpus_ledger": ledger}
+        )
+        model = self.model.model_copy(update={"source": _absolute(self.model.source)})
+        asked = self.training
+        training = asked.model_copy(
+            update={
+                "policy": _located_policy(asked.policy),
+                "conservative_policy": _located_policy(asked.conservative_policy),
+                "labelled": None if asked.labelled is None else _absolute(asked.labelled),
+            }
+        )
+        return self.model_copy(update={"data": data, "model": model, "training": training})
+
+
+def _absolute(path: str) -> str:
+    """An absolute path where the file exists; a hub id or a name such as "embedded" stays as it is."""
+    place = Path(path).expanduser()
+    return str(place.resolve()) if place.exists() else path
+
+
+def _located_policy(name: str | None) -> str | None:
+    """A policy's name with the absolute paths of its files."""
+    if name is None:
+        return None
+    parts = [part.strip().partition(":") for part in name.split(",")]
+    return ",".join(f"{kind}:{_absolute(file)}" if colon else kind for kind, colon, file in parts)
