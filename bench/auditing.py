@@ -23,10 +23,11 @@ from reticent.core.corpus import Corpus
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
-from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
 from reticent.runs.training.result import TrainedRun
+from reticent.runs.training.run import train
+from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
 
-RECORDS, HELD_OUT, BATCH, EPOCHS, LENGTH, DELTA = 1000, 100, 40, 2.0, 32, 1e-5
+RECORDS, HELD_OUT, BATCH, EPOCHS, LENGTH, DELTA = 600, 100, 30, 1.5, 24, 1e-5
 LEAST = {1.0: 1 / 3, 4.0: 1 / 2, 8.0: 1 / 2}  # of the proved ε
 DEAREST = 1.02  # perplexity with canaries over that without
 
@@ -55,8 +56,8 @@ def trained(
 ) -> tuple[TrainedRun, float]:
     """A run and the seconds that it took."""
     began = time.monotonic()
-    out = folder / f"run-{epsilon:g}-{audit}"
-    result = start(config(folder, arguments, epsilon=epsilon, audit=audit), out, observe=lambda _, __: True)
+    settings = config(folder, arguments, epsilon=epsilon, audit=audit)
+    result = train(settings.model_copy(update={"out": folder / f"run-{epsilon:g}-{audit}"}))
     return result, time.monotonic() - began
 
 
