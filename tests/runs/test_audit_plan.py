@@ -5,14 +5,14 @@ import math
 
 import pytest
 
+from reticent.audit.settings import AuditSettings, Sizes, parse_budget
+from reticent.audit.subject import ModelPlace, make_subject
+from reticent.audit.targets import sample_records
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.runs.audit.plan import Speed, measure_speed, plan_audit
 from reticent.runs.audit.registry import ATTACKS, parse_attacks
-from reticent.runs.audit.settings import AuditSettings, Sizes, parse_budget
-from reticent.runs.audit.subject import ModelPlace, make_subject
-from reticent.runs.audit.targets import sample_records
 from tests.runs.audit_subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
 
 SUBJECT = subject()

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from reticent.audit.attacks.personal_data.attack import intervals_of
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import make_subject
 from reticent.core.finding import Finding, Standing
-from reticent.runs.audit.pii import intervals_of
 from reticent.runs.audit.plan import Speed, plan_audit, share_error
 from reticent.runs.audit.run import run_audit, score_key
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import make_subject
 from tests.runs.audit_subjects import TextOnly, fit, records, sentences, subject
 
 SUBJECT = subject()

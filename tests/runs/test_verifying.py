@@ -1,7 +1,6 @@
 """`verify` on steps of other hands: a sound one is consistent, broken ones are refuted."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
+    from reticent.audit.attack import PlannedAttack
+    from reticent.audit.settings import AuditSettings, Sizes
+    from reticent.audit.subject import Subject
     from reticent.core.finding import Comparison, Finding
-    from reticent.runs.audit.attack import PlannedAttack
     from reticent.runs.audit.gate import GateResult
     from reticent.runs.audit.plan import AuditPlan
     from reticent.runs.audit.remote import RemoteAccess
     from reticent.runs.audit.run import Audit, Observer
-    from reticent.runs.audit.settings import AuditSettings, Sizes
-    from reticent.runs.audit.subject import Subject
 
 _CORPUS = "Corpus"
 
@@ -147,10 +147,10 @@ def audit(
     Exit code 1 if a finding refutes the guarantee, a --require limit is not met (exceeded, undecided or not
     measured) or a --fail-if limit is exceeded.
     """
+    from reticent.audit.settings import AuditSettings, Sizes, parse_budget
     from reticent.runs.audit.gate import asked_rates, parse_limits
     from reticent.runs.audit.registry import parse_attacks
     from reticent.runs.audit.remote import RemoteAccess
-    from reticent.runs.audit.settings import AuditSettings, Sizes, parse_budget
 
     limits = parse_limits(require, fail_if)
     defaults = AuditSettings()
@@ -215,10 +215,11 @@ def _subject(
     remote: "RemoteAccess | None",
 ) -> "Subject":
     """Everything the audit looks at; files first, since they fail sooner than models."""
+    from reticent.audit.subject import make_subject
     from reticent.data.canaries import read_key
     from reticent.models.huggingface.location import locate
     from reticent.runs.audit.remote import is_remote
-    from reticent.runs.audit.subject import find_model, make_subject, open_models
+    from reticent.runs.audit.subject import find_model, open_models
 
     model, base = named
     find_model(model)

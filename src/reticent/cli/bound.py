@@ -231,16 +231,13 @@ def _secrets(listed: str | None, described: str | None) -> list[float]:
 
 def _check_figure(path: Path) -> None:
     """Refuse what cannot be drawn before minutes are spent on computing it."""
-    from importlib.util import find_spec
-
-    from reticent.core.errors import MissingExtra
+    from reticent.core.extras import require
 
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise ConfigError("--plot draws .png, .svg or .pdf", found=repr(path.suffix))
     if not path.parent.is_dir():
         raise ConfigError(f"{path.parent}: no such directory", hint="make it first")
-    if find_spec("matplotlib") is None:
-        raise MissingExtra("matplotlib", "plot", purpose="--plot")
+    require("matplotlib", purpose="--plot")
 
 
 def _require_chance(name: str, value: float, *, zero: bool) -> None:

@@ -18,6 +18,7 @@ from reticent.cli.options import (
     WeightLimit,
 )
 from reticent.core.errors import ConfigError
+from reticent.core.extras import require
 from reticent.core.ranges import PROCESSES
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def serve(
     as_json: AsJson = False,
 ) -> int:
     """Answer requests until stopped; every token is charged durably before it is drawn."""
-    _require_extra()
+    require("fastapi", "uvicorn", "prometheus_client", purpose="serving")
     if not run.is_dir():
         raise ConfigError(f"{run}: no such folder", hint="give the run directory of a training")
     from reticent.runs.ledger_place import LedgerPlace
@@ -108,16 +109,6 @@ def serve(
     log_plainly()
     output.show(f"'{serving.name}' on http{'s' if tls_cert else ''}://{host}:{port}/v1")
     return answer(serving)
-
-
-def _require_extra() -> None:
-    from importlib.util import find_spec
-
-    from reticent.core.errors import MissingExtra
-
-    for package in ("fastapi", "uvicorn", "prometheus_client"):
-        if find_spec(package) is None:
-            raise MissingExtra(package, "serve", purpose="serving")
 
 
 def _serving(run: Path, config: Path | None, flags: dict[str, Any], *, name: str) -> "Serving":

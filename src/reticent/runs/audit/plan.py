@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from reticent.audit.attack import PlannedAttack
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import Subject
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.runs.audit.attack import PlannedAttack
 from reticent.runs.audit.registry import asked_attacks
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import Subject
 
 IsCached = Callable[[str, Sizes], bool]  # whether an attack was measured at these sizes before
 

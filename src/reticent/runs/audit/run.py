@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.accounting.bounds.ceiling import compare
+from reticent.audit.attack import Measurement, NothingToAttack, PlannedAttack
+from reticent.audit.attacks.personal_data.attack import policy_identity
+from reticent.audit.progress import watched_subject
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import Subject
 from reticent.core.document import number_to_json, write_document
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee
 from reticent.core.metric import EXPOSURE, INFERENCE_ACCURACY
 from reticent.core.model import Access
-from reticent.runs.audit.attack import Measurement, NothingToAttack, PlannedAttack
 from reticent.runs.audit.gate import GateResult
-from reticent.runs.audit.pii import policy_identity
 from reticent.runs.audit.plan import AuditPlan, share_error
-from reticent.runs.audit.progress import watched_subject
 from reticent.runs.audit.registry import attack_named
 from reticent.runs.audit.score_cache import ScoreCache, ScoreKey
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import Subject
 from reticent.runs.directory import RunDirectory
 
 SCHEMA_VERSION: Final = 1

@@ -14,6 +14,7 @@ from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, STEPS, Range
 from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
 from reticent.runs.settings.shared import CORPUS, AddedOrReplaced, CorpusOptions, EngineOptions, Seeded, Shown
+from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.update_rules import Decay, Rule
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Method(StrEnum):
 
 
 class Precision(StrEnum):
-    """What forward and backward are computed in; norms, sums, noise and weights are float32 always."""
+    """What forward and backward are computed in; norms, sums, noise and weights are float32 at least."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
@@ -231,6 +232,13 @@ class TrainingSection(Settings):
         metavar="N",
         methods=[Method.DP_SGD],
     )
+    rounding: Rounding | None = option(
+        "Whether rounding is tested while training, or proved to do no harm (several times slower).",
+        default=None,
+        panel=_PRIVACY,
+        shown="tested",
+        methods=[Method.DP_SGD],
+    )
     policy: str | None = option(
         "Policy that finds the secrets to redact: patterns, dictionary:FILE, …",
         default=None,
@@ -410,6 +418,7 @@ class TrainingSection(Settings):
             "neighbours": self.neighbours or Neighbours.ADD_REMOVE,
             "texts_per_unit": (self.texts_per_owner or 4) if self.protected is Unit.OWNER else 1,
             "canaries": self.audit or 0,
+            "rounding": self.rounding or Rounding.TESTED,
         }
         if self.target_epsilon is not None:
             return DpSgd.for_target(

@@ -9,7 +9,8 @@ A private plan holds the sampler, the clipping, the noise and the number of step
     deviation = noise multiplier · clip norm · (1 + rounding room)
 
 Computed sums are not real numbers: a record that joins also moves the rounding of the others. The room is what that
-movement may be, in clip norms, so that the noise multiplier of the event is the true one (`gradients.rounding`).
+movement may be, in clip norms, so that the noise multiplier of the event is the true one. That it is enough is
+tested while training (`gradients.rounding`) or, slower, proved (`gradients.rounding_bound`).
 
 The normaliser is the expected batch size, a public constant: never the size of the batch that was drawn.
 A plan that would not be private cannot be built: no noise, no clipping, another sampler, a meaningless δ.
@@ -31,6 +32,7 @@ from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
+from reticent.training.gradients.rounding_bound import Rounding, movement_by_rounding
 from reticent.training.plans.sampler import (
     AllocationSampler,
     PoissonSampler,
@@ -53,6 +55,11 @@ ROUNDING: Final = (
     "through rounding, one record moves what the others add to a step by at most 1/128 of the clip norm, by which "
     "the noise is larger than priced; this is tested on made-up text while training, not proved"
 )
+PROVED_ROUNDING: Final = (
+    "a record that is computed by itself twice gives the same numbers both times; then it is proved that rounding "
+    "moves a step by at most 1/512 of the clip norm, and the noise is larger than priced by 1/128"
+)
+_PROVED_ROOM: Final = ROUNDING_ROOM / 4
 SEEDED: Final = (
     "nobody who sees the model knows the seed that sampling and noise were drawn from; this run is an experiment "
     "and must not be released"
@@ -107,10 +114,13 @@ class DpSgd:
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     texts_per_unit: int = 1
     canaries: int = 0  # of the sampler's units, how many are gradient canaries (`gradients.canaries`)
+    rounding: Rounding = Rounding.TESTED
 
     def __post_init__(self) -> None:
         if not 0 <= self.canaries < self.sampler.units:
             raise ConfigError("canaries are units beside records", found=self.canaries)
+        if self.canaries and self.rounding is not Rounding.TESTED:
+            raise ConfigError("canaries are added where rounding is tested", found=self.rounding.value)
         if self.canaries and type(self.sampler) is not PoissonSampler:
             raise ConfigError("canaries measure Poisson samples", found=type(self.sampler).__name__)
         if type(self.sampler) not in (PoissonSampler, AllocationSampler):
@@ -137,6 +147,12 @@ class DpSgd:
             raise ConfigError("training protects records or owners", found=self.unit.value)
         if self.texts_per_unit < 1 or (self.unit is Unit.RECORD and self.texts_per_unit != 1):
             raise ConfigError("a record is one text; an owner has one or more", found=self.texts_per_unit)
+        if self.rounding is Rounding.PROVED and movement_by_rounding(self.sampler.batch) > _PROVED_ROOM:
+            raise ConfigError(
+                "the sums of so large a batch round by more than is proved here",
+                found=f"{self.sampler.batch} records a step",
+                hint="lower --batch, or let rounding be tested (--rounding tested)",
+            )
         _check_delta(self.delta, self.sampler.units, self.unit)
 
     @classmethod
@@ -154,6 +170,7 @@ class DpSgd:
         neighbours: Neighbours = Neighbours.ADD_REMOVE,
         texts_per_unit: int = 1,
         canaries: int = 0,
+        rounding: Rounding = Rounding.TESTED,
     ) -> "DpSgd":
         """The plan with the least noise whose ε over `epochs` expected epochs is at most `epsilon`.
 
@@ -178,6 +195,7 @@ class DpSgd:
             neighbours=neighbours,
             texts_per_unit=texts_per_unit,
             canaries=canaries,
+            rounding=rounding,
         )
 
     def audited(self, canaries: int) -> "DpSgd":
@@ -228,7 +246,7 @@ class DpSgd:
         assumes = [
             PUBLIC_MAKING,
             NO_TUNING,
-            ROUNDING,
+            PROVED_ROUNDING if self.rounding is Rounding.PROVED else ROUNDING,
             f"the number of {word}s, from which the sampling rate and the number of steps follow, is public",
         ]
         if self.unit is Unit.OWNER:
@@ -293,6 +311,7 @@ class DpSgd:
             "neighbours": self.neighbours.value,
             "texts_per_unit": self.texts_per_unit,
             **({"canaries": self.canaries} if self.canaries else {}),
+            **({} if self.rounding is Rounding.TESTED else {"rounding": self.rounding.value}),
         }
 
 
@@ -318,7 +337,8 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
     name = values.pop("sampler", SamplerName.POISSON)  # plans that name none were made when there was one
     sampler = sampler_of(name, values.pop("units"), values.pop("batch"))
     unit, neighbours = Unit(values.pop("unit")), Neighbours(values.pop("neighbours"))
-    return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, **values)
+    rounding = Rounding(values.pop("rounding", Rounding.TESTED))
+    return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, rounding=rounding, **values)
 
 
 def identity(plan: Plan, corpus: str) -> str:

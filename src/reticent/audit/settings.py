@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from reticent.audit.attacks.membership.metrics import RATES
 from reticent.audit.metrics.intervals import shared_confidence
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
-from reticent.engine.work import EngineSettings
 
 
 def _nobody(_: int) -> None:
@@ -61,7 +61,7 @@ class AuditSettings:
     shadow_models: int = 8
     policy: str = "patterns"  # tags text in the PII games
     reveal: bool = False
-    engine: EngineSettings | None = field(default=None, compare=False)  # decides no number
+    engine: Any = field(default=None, compare=False)  # where the caller has pieces computed; decides no number
     told: Callable[[int], None] = field(default=_nobody, compare=False, repr=False)
 
     def __post_init__(self) -> None:
