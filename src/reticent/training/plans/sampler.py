@@ -47,11 +47,6 @@ class PoissonSampler:
         """Steps after which a unit has taken part `epochs` times on average, at least one."""
         return _steps(self.units, self.batch, epochs)
 
-    def with_canaries(self, canaries: int) -> "PoissonSampler":
-        """So many units more, at the same rate: the batch grows with the units and is rounded upwards."""
-        units = self.units + canaries
-        return PoissonSampler(units, min(units, math.ceil(self.rate * units - 1e-9)))
-
     def draw(self, randomness: Randomness) -> Indices:
         """The units of one step, in order of their index.
 
@@ -129,6 +124,14 @@ _SAMPLERS: Final[dict[str, type[PoissonSampler] | type[AllocationSampler]]] = {
     SamplerName.POISSON: PoissonSampler,
     SamplerName.ALLOCATION: AllocationSampler,
 }
+
+
+def audited_sampler(sampler: PrivateSampler, canaries: int) -> PoissonSampler:
+    """The sampler with so many units more, at the same rate: the batch grows with the units, rounded upwards."""
+    if not isinstance(sampler, PoissonSampler):
+        raise ConfigError("gradient canaries measure Poisson samples", found=type(sampler).__name__)
+    units = sampler.units + canaries
+    return PoissonSampler(units, min(units, math.ceil(sampler.rate * units - 1e-9)))
 
 
 def sampler_of(name: str, units: int, batch: int) -> PrivateSampler:
