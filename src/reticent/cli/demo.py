@@ -25,7 +25,7 @@ _NAMES = {
 
 @verb(DemoSettings)
 def demo(settings: DemoSettings, output: Output) -> int:
-    """The whole story on generated dialogues: plant secrets, train in four ways, attack, and compare with the proofs.
+    """The whole story on generated dialogues: plant secrets, train in four ways, attack, compare with the proofs.
 
     Exit code 1 if a finding refutes a guarantee.
     """

@@ -40,6 +40,7 @@ def verb(
         command.__name__, command.__doc__ = act.__name__, act.__doc__
         command.__signature__ = signature_of(settings)  # type: ignore[attr-defined]
         command.__annotations__ = {}
+        command.settings = settings  # type: ignore[attr-defined]
         return command
 
     return skin

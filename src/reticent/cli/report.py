@@ -8,7 +8,7 @@ from reticent.runs.report.run import ReportSettings
 
 @verb(ReportSettings)
 def report(settings: ReportSettings, output: Output) -> None:
-    """Render run directories as one self-contained page and as Markdown. Neither contains corpus text or secrets."""
+    """Render run directories as one self-contained page and as Markdown. Neither has corpus text or secrets."""
     written = reporting.report(settings)
     output.document(written.to_json())
     size = written.page.stat().st_size / 1e6

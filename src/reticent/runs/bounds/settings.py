@@ -76,7 +76,9 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
     secret_bits: str | None = option(
         "Sizes of secrets in bits, comma-separated.", default=None, metavar="LIST", shown="20,40,60"
     )
-    secret: str | None = option('Size of a secret in words: "16 digits", "1 of 5000".', default=None, metavar="SIZE")
+    secret: str | None = option(
+        'Size of a secret in words: "16 digits", "1 of 5000".', default=None, metavar="SIZE"
+    )
     copies: int = option("Number of records that contain the secret.", default=1, within=COUNT, metavar="N")
     plot: Path | None = option("Draw the bounds into a .png, .svg or .pdf file.", default=None, metavar="FILE")
 

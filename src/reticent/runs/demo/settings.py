@@ -26,9 +26,14 @@ class Extent(StrEnum):
 class DemoSettings(Shown):
     """Everything that `reticent demo` can be asked for."""
 
-    out: Path | None = option("Folder to write.", default=None, metavar="DIR", shown="a new temporary one, which is kept")
+    out: Path | None = option(
+        "Folder to write.", default=None, metavar="DIR", shown="a new temporary one, which is kept"
+    )
     model: str | None = option(
-        "Public model to start from: a directory or a hub id.", default=None, metavar="MODEL", shown="the embedded one"
+        "Public model to start from: a directory or a hub id.",
+        default=None,
+        metavar="MODEL",
+        shown="the embedded one",
     )
     scale: Extent = option("quick takes a minute, normal minutes, large an hour or more.", default=Extent.NORMAL)
     seed: int = option("Random seed of the corpus and of training.", default=7, within=SEED, metavar="N")
@@ -45,7 +50,9 @@ class DemoSettings(Shown):
 
         sizes = Scale.of(self.scale)
         if self.model is not None:
-            sizes = replace(sizes, learning_rate=sizes.learning_rate / 4.0)  # larger models are moved with more care
+            sizes = replace(
+                sizes, learning_rate=sizes.learning_rate / 4.0
+            )  # larger models are moved with more care
         return sizes
 
     def look_around(self) -> None:

@@ -26,7 +26,7 @@ from reticent.runs.audit.subject import ModelPlace, find_model
 from reticent.runs.demo.answers import perplexities, private_answers
 from reticent.runs.demo.audits import OF_PUBLIC, Auditor
 from reticent.runs.demo.corpora import Corpora, write_corpora
-from reticent.runs.demo.scale import EPSILON, SMALL_EPSILON, TARGETS, Recipes, Scale
+from reticent.runs.demo.scale import EPSILON, SMALL_EPSILON, TARGETS, Recipes
 from reticent.runs.demo.settings import DemoSettings
 from reticent.runs.demo.story import Story, Told, allowed_hit_rate
 from reticent.runs.directory import RunDirectory

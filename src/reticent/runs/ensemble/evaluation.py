@@ -180,7 +180,7 @@ class EvaluationResult:
 def evaluate_ensemble(
     settings: EvaluateSettings, *, observe: Callable[[int], None] = lambda _: None
 ) -> EvaluationResult:
-    """Compare mechanisms, or settings of SubMix-F, on held-out text. Nothing is charged: the numbers are private."""
+    """Compare mechanisms, or settings of SubMix-F, on held-out text. Nothing is charged; numbers are private."""
     corpus, epsilons = settings.corpus(settings.data), settings.epsilons
     if settings.out is not None:
         require_writable(settings.out)

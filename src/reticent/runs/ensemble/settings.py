@@ -1,7 +1,7 @@
 """Options of private prediction: the budget of an ensemble, `predict` and `evaluate`.
 
-**Query budget** (`--queries`): the number of tokens that one (ε, δ) is spread over. It is `horizon` in the file of a
-server and in the record of an ensemble.
+**Query budget** (`--queries`): the number of tokens that one (ε, δ) is spread over. It is `horizon` in the file of
+a server and in the record of an ensemble.
 """
 
 from pathlib import Path
@@ -82,7 +82,9 @@ class PredictSettings(PredictionOptions, LedgerOptions, Shown):
     temperature: float = option("Sampling temperature. It is part of the accounting.", default=1.0)
     top_k: int | None = option("Sample from the k likeliest tokens of the public model.", default=None, metavar="K")
     top_p: float | None = option(
-        "Sample from the likeliest tokens of the public model with this total probability.", default=None, metavar="P"
+        "Sample from the likeliest tokens of the public model with this total probability.",
+        default=None,
+        metavar="P",
     )
     refuse: bool = option(
         "Stop with exit code 3 once the budget is spent, instead of answering with the public model.", default=False
