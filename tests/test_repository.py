@@ -106,9 +106,84 @@ def test_importing_the_package_and_its_light_layers_never_imports_torch():
     assert not TORCH & modules_after(code)
 
 
+# Third-party packages that the light commands may import, whatever else is installed. What is not here (torch,
+# numba, pyarrow, scipy.stats, ...) is imported inside the function that needs it.
+HELP = {"rich", "typer", "click", "shellingham", "annotated_doc", "annotated_types", "numpy", "cython_runtime"}
+HELP |= {"pydantic", "pydantic_core", "typing_inspection", "typing_extensions"}
+BOUND = {*HELP, "scipy", "dp_accounting", "attr", "attrs", "charset_normalizer"}
+HEAVY_SCIPY = {"scipy.stats", "scipy.signal", "scipy.ndimage"}  # half a second and more, each
+
+
+def third_party(modules: set[str]) -> set[str]:
+    """Top-level packages that neither the standard library nor we bring, without nameless compiled parts."""
+    tops = {module.partition(".")[0] for module in modules}
+    return {top for top in tops if not top.startswith("_")} - set(sys.stdlib_module_names) - {"reticent"}
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import reticent", set()),
+        ("from reticent.cli.main import run; run(['--help'])", HELP),
+        (
+            "from reticent.cli.main import run; run('bound dp-sgd --noise-multiplier 1 --sampling-rate 0.1 "
+            "--steps 9 --secret-bits 20'.split())",
+            BOUND,
+        ),
+    ],
+    ids=["import", "help", "bound"],
+)
+def test_light_commands_import_light_packages_alone(code, allowed):
+    loaded = modules_after(f"import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n    {code}")
+    assert third_party(loaded) <= allowed
+    assert not HEAVY_SCIPY & loaded
+
+
+def locked(name: str) -> dict[str, str]:
+    """Pins of a lock file with the lines of their hashes."""
+    text = (ROOT / name).read_text(encoding="utf8")
+    return dict(re.findall(r"^([\w.-]+==[\w.!+]+)(.*(?:\n +.*)*)", text, flags=re.MULTILINE))
+
+
+def test_every_locked_version_has_its_hashes_and_the_demo_takes_its_own_from_the_whole():
+    everything, demo = locked("requirements.lock"), locked("requirements-demo.lock")
+    assert len(everything) > len(demo) > 40
+    unhashed = [pin for pin, hashes in {**everything, **demo}.items() if "--hash=sha256:" not in hashes]
+    assert not unhashed, "run `make lock`"
+    assert set(demo) <= set(everything)
+    assert not [pin for pin in everything if pin.startswith("torch==")]  # the Makefile pins it, without a hash
+
+
 def test_no_file_name_says_nothing():
     nameless = {"utils", "util", "helpers", "common", "misc", "base", "manager", "handler"}
     assert not [path for path in SOURCES if path.stem in nameless]
+
+
+def opened_without_encoding(tree: ast.AST) -> list[int]:
+    """Lines that open, read or write a text file in whatever encoding the locale has."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        given = [*node.args, *(word.value for word in node.keywords)]
+        texts = [value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+        is_named = any(word.arg in ("encoding", None) for word in node.keywords) or "utf8" in texts
+        opens = isinstance(node.func, ast.Name) and name == "open"
+        is_binary = any("b" in text for text in texts if set(text) <= set("rwxab+t"))
+        if not is_named and (name in ("read_text", "write_text") or (opens and not is_binary)):
+            found.append(node.lineno)
+    return found
+
+
+def test_every_text_file_is_opened_in_a_named_encoding():
+    for path in sorted([*SOURCE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]):
+        assert opened_without_encoding(ast.parse(path.read_text(encoding="utf8"))) == [], path
+
+
+def test_the_check_of_encodings_catches_a_file_opened_by_locale():
+    broken = 'open("a")\nopen("a", "rb")\npath.read_text()\npath.write_text("b")\npath.read_text("utf8")'
+    assert opened_without_encoding(ast.parse(broken)) == [1, 3, 4]
 
 
 def test_readme_tree_equals_the_tree():

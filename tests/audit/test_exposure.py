@@ -8,12 +8,16 @@ import pytest
 
 from reticent.audit.attacks.exposure.candidate_search import SearchLimits
 from reticent.audit.attacks.exposure.findings import bounded_mean_limit, exposure_findings
+from reticent.audit.attacks.exposure.null import null_sum_survival
 from reticent.audit.attacks.exposure.ranking import Exposure, ExposureSettings, measure_exposures
+from reticent.audit.metrics.intervals import shared_confidence
+from reticent.core.finding import Standing
 from reticent.core.guarantee import Unit
 from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
 from reticent.data.canaries import make_canaries
+from reticent.runs.audit.gate import check_gate, parse_limit
 from tests.audit.exposure_oracles import (
     CODES,
     MergingModel,
@@ -62,6 +66,51 @@ def test_a_model_never_shown_the_canaries_is_within_the_null() -> None:
     findings = exposure_findings(measured)
     assert not any(finding.beats_null for finding in findings)
     assert 0.5 < findings[0].value < 3.5  # ± 4.5 standard errors of 1.44/√10 bits
+
+
+def ranked(bits: float, rank: float) -> Exposure:
+    """An exact exposure of a secret of so many bits."""
+    value = bits - math.log2(rank)
+    return Exposure(
+        canary="c",
+        candidates=round(2**bits),
+        value=value,
+        low=value,
+        high=value,
+        least_rank=round(rank),
+        greatest_rank=round(rank),
+        tied=0,
+        forward_tokens=0,
+    )
+
+
+@pytest.mark.parametrize("attacks", [1, 6])  # alone, and among all that are not opt-in
+def test_five_of_ten_fully_exposed_canaries_are_above_null_and_raise_the_alarm(attacks: int) -> None:
+    """Mean 10.7 bits of 20: p = 2e-21. The interval alone once said [1.33 … 19.1], not above null."""
+    exposures = [ranked(20.0, 1)] * 5 + [ranked(20.0, 2**20 * 2.0**-x) for x in (0.2, 0.7, 1.2, 1.9, 3.0)]
+    confidence = shared_confidence(shared_confidence(0.95, attacks), 2)
+    mean, largest = exposure_findings(exposures, confidence=confidence)
+    assert mean.value == pytest.approx(10.7, abs=0.01)
+    assert mean.p_value is not None
+    assert mean.p_value < 1e-19
+    assert mean.standing is Standing.ABOVE
+    assert largest.standing is Standing.ABOVE
+    assert mean.low < 10.7 < mean.high
+    (result,) = check_gate([parse_limit("exposure>3")], [mean, largest])
+    assert result.fails == (mean.low > 3.0)
+    assert result.fails
+
+
+def test_the_exact_null_decides_at_the_stated_rate_and_a_single_canary_is_too_few() -> None:
+    """2,000 null means of ten at 5 %: fewer than 60 or more than 140 alarms have chance 1e-4."""
+    generator = np.random.default_rng(11)
+    ranks = generator.integers(1, 2**20, size=(2000, 10), endpoint=True)
+    alarms = sum(null_sum_survival(float((20.0 - np.log2(row)).sum()), 10) <= 0.05 for row in ranks)
+    assert 60 <= alarms <= 140
+    few, _ = exposure_findings([ranked(4.0, 1)], confidence=0.99)
+    assert few.standing is Standing.TOO_FEW
+    alone, _ = exposure_findings([ranked(20.0, 300_000)], confidence=0.99)
+    assert alone.standing is Standing.NOT_ABOVE
 
 
 def test_null_data_beats_the_null_at_most_at_the_stated_rate() -> None:

@@ -1,5 +1,7 @@
 """Intervals of rates and statistics: against enumeration, and their coverage."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -7,6 +9,7 @@ from scipy.stats import binom
 from reticent.audit.metrics.intervals import (
     bootstrap,
     clopper_pearson,
+    mean_lower,
     normal_quantile,
     rate_lower,
     rate_upper,
@@ -78,3 +81,37 @@ def test_bootstrap_draws_each_sample_by_itself():
 def test_shared_confidence_splits_the_error():
     assert shared_confidence(0.95, 10) == pytest.approx(0.995)
     assert normal_quantile(0.95) == pytest.approx(1.959964, abs=1e-6)
+
+
+@pytest.mark.parametrize(("hits", "n"), [(1, 1), (3, 3), (5, 10), (1, 10), (9, 10), (40, 100)])
+@pytest.mark.parametrize("tail", [0.025, 0.002])
+def test_the_limit_of_a_mean_is_clopper_and_pearsons_where_values_are_0_or_1(hits, n, tail):
+    values = [1.0] * hits + [0.0] * (n - hits)
+    assert mean_lower(values, tail=tail) == pytest.approx(rate_lower(hits, n, tail=tail), abs=1e-7)
+
+
+def test_the_limit_of_a_mean_equals_its_definition_by_simulated_spacings():
+    """Oracle: the quantile of Σ D_i x_i over 200,000 draws of spacings; its error is below 1 % of the value."""
+    generator = np.random.default_rng(0)
+    for values in ([20.0] * 5 + [1.4, 0.3, 2.0, 0.9, 1.1], [0.1, 3.0], [4.0], generator.exponential(size=30)):
+        spacings = generator.dirichlet(np.ones(len(values) + 1), size=200_000)[:, :-1]  # [draws, n]
+        expected = float(np.quantile(spacings @ np.asarray(values), 0.025))
+        assert mean_lower(values, tail=0.025) == pytest.approx(expected, rel=0.015)
+
+
+def test_the_limit_of_a_mean_is_missed_no_more_often_than_stated():
+    """Ten exposures, a share of them full: 200 samples at 2.5 %, more than 16 misses have chance 3e-5 each."""
+    generator = np.random.default_rng(7)
+    for share in (0.02, 0.1, 0.3, 0.5, 0.8):
+        chance = generator.exponential(1 / math.log(2.0), size=(200, 10))
+        is_full = generator.random((200, 10)) < share
+        samples = np.where(is_full, 20.0, np.minimum(chance, 20.0))
+        truth = share * 20.0 + (1.0 - share) * (1.0 - 2.0**-20) / math.log(2.0)
+        assert sum(mean_lower(row, tail=0.025) > truth for row in samples) <= 16, share
+
+
+def test_the_limit_of_a_mean_refuses_what_it_does_not_hold_for():
+    for values, tail in (([], 0.1), ([-1.0], 0.1), ([1.0], 0.0), ([1.0], 1.0)):
+        with pytest.raises(ValueError, match="at or above 0"):
+            mean_lower(values, tail=tail)
+    assert mean_lower([0.0, 0.0], tail=0.1) == 0.0

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
+    from reticent.audit.attack import PlannedAttack
+    from reticent.audit.settings import AuditSettings
+    from reticent.audit.subject import Subject
     from reticent.core.finding import Comparison, Finding
-    from reticent.runs.audit.attack import PlannedAttack
     from reticent.runs.audit.gate import GateResult
     from reticent.runs.audit.plan import AuditPlan
     from reticent.runs.audit.run import Audit, Observer
-    from reticent.runs.audit.settings import AuditSettings
-    from reticent.runs.audit.subject import Subject
 
 
 @verb(AuditOptions)
@@ -141,7 +141,7 @@ def _row(finding: "Finding", comparison: "Comparison | None") -> tuple[object, .
 
 def _verdict(finding: "Finding", comparison: "Comparison | None") -> str:
     """In a word or two; never that nothing leaks, and a leak is told even where it is consistent with a ceiling."""
-    above = "" if finding.null is None else ("above null" if finding.beats_null else "not above null")
+    above = "" if finding.standing is None else finding.standing.value
     if comparison is None or comparison.ceiling is None:
         return above or "–"
     said = comparison.verdict.value

@@ -33,6 +33,7 @@ from reticent.cli.serve import serve
 from reticent.cli.system_errors import system_error
 from reticent.cli.train import train
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
+from reticent.core.extras import optional_imports
 from reticent.core.safe_text import on_one_line
 
 NOTHING_FAILED = 0
@@ -89,7 +90,8 @@ def run(arguments: list[str] | None = None, program: typer.Typer | None = None) 
     """The exit code of one invocation; every expected failure is one line on stderr."""
     try:
         name = "reticent" if program is None else program.info.name
-        outcome = (program or app)(args=arguments, standalone_mode=False, prog_name=name)
+        with optional_imports("this"):
+            outcome = (program or app)(args=arguments, standalone_mode=False, prog_name=name)
         sys.stdout.flush()  # what cannot be written is said now, not when Python has gone
     except UsageError as error:
         return _complain(str(error), error.hint, USAGE)

@@ -58,7 +58,7 @@ def _measured(measured: "Measurement") -> list[object]:
     ]
     title = f"Policy '{measured.policy}' against the labels of {measured.records:,} records"
     interval = f"{measured.recall.confidence:.0%} interval"
-    return [table(title, ["", "value", interval, "n"], rows)]
+    return [table(title, ["", "value", interval, "n"], rows), f"Intervals: {measured.recall.share.note}."]
 
 
 def _compared(measured: "list[Measurement]") -> list[object]:

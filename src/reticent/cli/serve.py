@@ -1,11 +1,11 @@
 """`reticent serve`: answer OpenAI-compatible requests within a privacy budget."""
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
-from reticent.core.errors import ConfigError, MissingExtra
+from reticent.core.errors import ConfigError
+from reticent.core.extras import require
 from reticent.server.config import ServeSettings
 
 if TYPE_CHECKING:
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 @verb(ServeSettings)
 def serve(settings: ServeSettings, output: Output) -> int:
     """Answer OpenAI-compatible requests until stopped; every token is charged durably before it is drawn."""
-    for package in ("fastapi", "uvicorn", "prometheus_client"):
-        if find_spec(package) is None:
-            raise MissingExtra(package, "serve", purpose="serving")
+    require("fastapi", "uvicorn", "prometheus_client", purpose="serving")
     if not settings.run.is_dir():
         raise ConfigError(f"{settings.run}: no such folder", hint="give the run directory of a training")
     from reticent.server.launching import log_plainly

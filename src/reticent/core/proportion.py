@@ -130,6 +130,11 @@ class Share:
         tail = (1.0 - confidence) / 2.0
         return self.lower(tail=tail), self.upper(tail=tail)
 
+    def could_pass(self, null: float | None, *, confidence: float) -> bool:
+        """Whether hits in every trial would lie above this null: if not, there are too few to tell."""
+        perfect = Share(self.trials_of, self.trials_of)
+        return null is None or perfect.interval(confidence=confidence)[0] > null
+
     def lower(self, *, tail: float) -> float:
         """The lower limit alone."""
         hits, trials = self.hits, self.trials

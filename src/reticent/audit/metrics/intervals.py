@@ -2,13 +2,17 @@
 
     Clopper–Pearson (1934)   rates p that neither binomial tail refutes: quantiles of beta distributions, exact
     bootstrap (Efron 1979)   quantiles of the statistic over samples drawn again from each sample, approximate
+    order statistics (Gaffke 2005)   a lower limit for the mean of values ≥ 0: the quantile of Σ D_i x_(i), where
+                             D are the spacings of n uniform draws and the extra spacing weighs the least value, 0
 
 The first lives in `core.proportion`, with its form for several trials of an owner. All assume independent
 observations; a bootstrap draws owners where they are given. No trial is no data: the interval of a
 rate is [0, 1], never a point. Intervals of ROC curves are in `roc`.
 """
 
+import math
 from collections.abc import Callable, Hashable, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +23,9 @@ from reticent.core.proportion import rate_upper as rate_upper
 from reticent.core.randomness import Randomness
 
 Floats = NDArray[np.float64]
+
+_STEP: Final = 0.25
+_LOG_U: Final = np.arange(-36.0, 36.0, _STEP)
 
 
 def bootstrap(
@@ -69,6 +76,36 @@ def _drawn_again(rows: _Rows, generator: np.random.Generator) -> NDArray[np.int6
         return generator.integers(rows, size=rows)
     drawn = generator.integers(len(rows), size=len(rows))
     return np.concatenate([rows[owner] for owner in drawn])
+
+
+def mean_lower(values: ArrayLike, *, tail: float) -> float:
+    """Lower limit for the expectation of independent values ≥ 0, by Gaffke's order statistics.
+
+    Exact for values that are 0 or one other number (Clopper and Pearson), and never above the sample mean's. In
+    general its validity is proved for one and two values and conjectured beyond; `tests/audit/test_intervals.py`
+    simulates the hardest known cases. Far sharper for few values than bounds that use the mean alone.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    if x.ndim != 1 or len(x) == 0 or (x < 0.0).any() or not 0.0 < tail < 1.0:
+        raise ValueError("at least one value, values at or above 0 and a tail in (0, 1) are needed")
+    low, high = 0.0, float(x.max())
+    for _ in range(45 if high > 0.0 else 0):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _spacings_below(x, middle) <= tail else (low, middle)
+    return low
+
+
+def _spacings_below(x: Floats, t: float) -> float:
+    """P[Σ D_i x_i ≤ t] for spacings D of len(x) uniform draws, the last of them weighing 0.
+
+    D are exponentials over their sum, so it is P[Σ λ_i E_i ≤ 0] with λ = (x − t, −t), by Imhof's (1961) integral.
+    """
+    weights = np.append(x - t, -t)
+    scaled = np.outer(np.exp(_LOG_U), weights / np.abs(weights).max())  # [nodes, n + 1]
+    sizes = np.exp(-0.5 * np.log1p(scaled * scaled).sum(axis=1))
+    # Over log u the integrand is analytic within π/2 of the line: sums over equal steps err by e^(−π²/step).
+    total = _STEP * float((np.sin(np.arctan(scaled).sum(axis=1)) * sizes).sum())
+    return 0.5 - total / math.pi
 
 
 def normal_quantile(confidence: float) -> float:

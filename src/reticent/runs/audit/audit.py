@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import Subject, make_subject
 from reticent.core.errors import ConfigError
 from reticent.data.canaries import read_key
 from reticent.runs.audit.gate import GateResult, check_gate, check_known
 from reticent.runs.audit.options import AuditOptions
-from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit
+from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error
 from reticent.runs.audit.run import (
     Audit,
     Observer,
@@ -22,9 +24,8 @@ from reticent.runs.audit.run import (
     write_audit,
 )
 from reticent.runs.audit.score_cache import ScoreCache, default_folder
-from reticent.runs.audit.settings import AuditSettings, Sizes
 from reticent.runs.audit.shards import sharded_subject
-from reticent.runs.audit.subject import Subject, make_subject, open_models
+from reticent.runs.audit.subject import open_models
 
 # Shown the plan before the work; what it returns watches the attacks while it is open.
 Watch = Callable[[AuditPlan, Subject], AbstractContextManager[Observer]]
@@ -59,7 +60,8 @@ class AuditResult:
 def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
     """Plan the attacks, run them, set what they find beside what was proved, and write the run directory."""
     options.look_around()
-    settings, limits, subject = options.settings(), options.limits(), _subject(options)
+    limits, subject = options.limits(), _subject(options)
+    settings = share_error(subject, options.settings())
     scores = None
     if not options.no_cache and not settings.reveal and is_cacheable(subject):
         scores = ScoreCache(default_folder() if options.cache is None else options.cache)

@@ -1,10 +1,10 @@
 """The settings of `reticent bound`: DP-SGD, redacted training and private prediction by their parameters alone."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reticent.core.errors import ConfigError, MissingExtra
+from reticent.core.errors import ConfigError
+from reticent.core.extras import require
 from reticent.core.guarantee import Neighbours
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, NOISE_MULTIPLIER, ORDER, SHARE, STEPS, Range
 from reticent.runs.settings.declaration import Settings, option
@@ -92,8 +92,7 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
             raise ConfigError("--plot draws .png, .svg or .pdf", found=repr(path.suffix))
         if not path.parent.is_dir():
             raise ConfigError(f"{path.parent}: no such directory", hint="make it first")
-        if find_spec("matplotlib") is None:
-            raise MissingExtra("matplotlib", "plot", purpose="--plot")
+        require("matplotlib", purpose="--plot")
 
     @property
     def bits(self) -> list[float]:

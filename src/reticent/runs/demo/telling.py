@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from reticent.audit.subject import ModelPlace
 from reticent.core.document import number_to_json, write_atomically
 from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding
@@ -22,7 +23,7 @@ from reticent.reporting.markdown import render_markdown
 from reticent.reporting.page import render_page
 from reticent.runs.audit.run import Audit
 from reticent.runs.audit.run import Observer as AuditObserver
-from reticent.runs.audit.subject import ModelPlace, find_model
+from reticent.runs.audit.subject import find_model
 from reticent.runs.demo.answers import perplexities, private_answers
 from reticent.runs.demo.audits import OF_PUBLIC, Auditor
 from reticent.runs.demo.corpora import Corpora, write_corpora

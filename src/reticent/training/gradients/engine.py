@@ -35,6 +35,7 @@ class PerRecordGradients:
     `losses` gives one loss per record [B]. `compute_dtype` runs forward and backward under autocast; norms and
     sums stay in float32. `is_checked` False leaves out the self check: for measurements only. `recomputes` keeps
     the activations of no block and computes them again, twice: the same sums in less memory and more time.
+    `is_bounded` makes norms and sums in float64, so that their rounding has a proved bound (`rounding_bound`).
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class PerRecordGradients:
         compute_dtype: torch.dtype | None = None,
         is_checked: bool = True,
         recomputes: bool = False,
+        is_bounded: bool = False,
     ) -> None:
         if not 0.0 < clip_norm < math.inf:
             raise UsageError("clip_norm bounds what one record can do", found=clip_norm, expected="0 < C < inf")
@@ -55,6 +57,7 @@ class PerRecordGradients:
         self._compute_dtype = compute_dtype
         self._awaits_check = is_checked
         self._recomputes = recomputes
+        self._is_bounded = is_bounded
         self._tape: Tape | None = None
         self._sums: dict[str, Tensor] = {}
         self._norms: list[Tensor] = []
@@ -62,7 +65,7 @@ class PerRecordGradients:
     def __enter__(self) -> "PerRecordGradients":
         if self._tape is not None:
             raise UsageError("the engine is attached already")
-        self._tape = Tape(self._module, recomputes=self._recomputes)
+        self._tape = Tape(self._module, recomputes=self._recomputes, is_bounded=self._is_bounded)
         return self
 
     def __exit__(
@@ -117,7 +120,8 @@ class PerRecordGradients:
         gradients = {}
         for name, parameter in tape.parameters.items():
             found = self._sums.get(name)
-            dtype = torch.float64 if parameter.dtype is torch.float64 else torch.float32
+            is_wide = self._is_bounded or parameter.dtype is torch.float64
+            dtype = torch.float64 if is_wide else torch.float32
             gradients[name] = _zeros(parameter, dtype) if found is None else found.to(dtype)
         norms = torch.cat(self._norms) if self._norms else torch.zeros(0)
         self._sums, self._norms = {}, []

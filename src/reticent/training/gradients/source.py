@@ -11,7 +11,8 @@ fresh for every charge; where an experiment draws it from a seed, the charge's o
 no noise is ever laid over two different sums.
 
 Through the layout of micro-batches one record may change how others are rounded, by no more than the noise has room
-for: `gradients.rounding` tests it, at the start and again as the weights move.
+for: `gradients.rounding` tests it, at the start and again as the weights move. Where the plan asks for proof, every
+unit is computed by itself, and what is left, the rounding of norms and sums, has a bound (`rounding_bound`).
 
 Private steps are taken without dropout: its masks depend on how a batch is laid out, so one record more would
 change what all the others contribute, by several times the clip norm.
@@ -40,6 +41,7 @@ from reticent.training.gradients.receipts import receipt_state, restored_receipt
 from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.record_loss import TokenBatch, record_losses, token_losses
 from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
+from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, DpSgd, PlainPlan
 from reticent.training.plans.sampler import Indices
 
@@ -139,7 +141,7 @@ class PlainGradients:
         tokens = sum(len(text) for group in groups for text in group)
         total, loss = {name: torch.zeros_like(p) for name, p in parameters.items()}, 0.0
         device, dtype = _device(self._module), self._computation.dtype
-        for batch in _micro_batches(self._units, groups, self._computation, device):
+        for batch in _micro_batches(self._units, groups, self._computation.token_budget, device):
             with torch.enable_grad(), torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
                 mean = token_losses(self._module, batch).sum() / max(1, tokens)
             found = torch.autograd.grad(mean, list(parameters.values()), allow_unused=True)
@@ -214,6 +216,7 @@ class PrivateGradients:
             losses=self._meter,
             compute_dtype=computation.dtype,
             recomputes=computation.recomputes,
+            is_bounded=plan.rounding is Rounding.PROVED,
         )
 
     @property
@@ -230,7 +233,7 @@ class PrivateGradients:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
         groups = self._sample()
         total = self._total(self._clipped_sum(groups))
-        values = self._release(total, self._charged())
+        values = self._as_weights(self._release(total, self._charged()))
         return Gradient(values, self._meter.mean(), sum(len(text) for group in groups for text in group))
 
     def _charged(self) -> Receipt:
@@ -247,11 +250,12 @@ class PrivateGradients:
     def _clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
         """The clipped sum of these units.
 
-        Guarantee: one unit more moves it by at most the clip norm × (1 + ROUNDING_ROOM), as far as rounding behaves
-        on these units as on the made-up ones of `gradients.rounding`.
+        Guarantee: one unit more moves it by at most the clip norm × (1 + ROUNDING_ROOM): as far as rounding behaves
+        on these units as on the made-up ones of `gradients.rounding`, or by proof where the plan asks for it.
         """
         self._module.eval()  # no dropout: a record may change no other record's contribution
-        self._test_rounding()
+        if self._plan.rounding is Rounding.TESTED:
+            self._test_rounding()
         self._meter.clear()
         for batch in self._batches(groups):
             self._accumulate(batch)
@@ -270,8 +274,12 @@ class PrivateGradients:
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         """The sample in micro-batches in which no record rounds another one differently."""
+        if self._plan.rounding is Rounding.PROVED:
+            yield from _micro_batches(self._units, groups, 1, _device(self._module))  # one by one
+            return
         if self._packs_closely:
-            yield from _micro_batches(self._units, groups, self._computation, _device(self._module))
+            budget = self._computation.token_budget
+            yield from _micro_batches(self._units, groups, budget, _device(self._module))
             return
         read, budget = self._rounding.readable, self._computation.token_budget
         for batch in own_size_batches(
@@ -301,6 +309,16 @@ class PrivateGradients:
         fresh = self._randomness.child(f"noise {receipt.sequence}" + (f" {self._place}" if self._place else ""))
         noisy = add_noise(total, self._plan.noise_deviation, fresh)
         return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
+
+    def _as_weights(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What the optimiser reads: in float32, or in float64 where the weights are."""
+        if self._plan.rounding is Rounding.TESTED:
+            return values  # never wider than the weights
+        kept = {name: parameter.dtype for name, parameter in self._module.named_parameters()}
+        return {
+            name: value if kept[name] is torch.float64 else value.to(torch.float32)
+            for name, value in values.items()
+        }
 
     def _accumulate(self, batch: TokenBatch) -> None:
         """Add a batch to the sum. A unit whose gradient is not finite contributes nothing, and nobody is told.
@@ -356,9 +374,8 @@ def _device(module: nn.Module) -> torch.device:
 
 
 def _micro_batches(
-    units: Units, groups: Sequence[Sequence[TokenArray]], computation: Computation, device: torch.device
+    units: Units, groups: Sequence[Sequence[TokenArray]], budget: int, device: torch.device
 ) -> Iterator[TokenBatch]:
-    budget = computation.token_budget
     return micro_batches(groups, units.start_token, token_budget=budget, device=str(device))
 
 

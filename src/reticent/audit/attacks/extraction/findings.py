@@ -124,6 +124,7 @@ class _Beside:
             access=access,
             null=self.null(confidence),
             notes=(self.note, *independent, *notes),
+            could_pass=self.share.could_pass(self.null(confidence), confidence=confidence),
         )
 
 

@@ -85,6 +85,11 @@ class RiskGroup:
         return np.asarray(self.calibrated / self.tokens)
 
     @property
+    def first(self) -> NDArray[np.int64]:
+        """The place of the first record of each distinct text [texts], in order of appearance."""
+        return np.asarray(np.unique(self.texts, return_index=True)[1], dtype=np.int64)
+
+    @property
     def copies(self) -> NDArray[np.int64]:
         """How many records of the group have each record's text [n]."""
         return np.asarray(np.bincount(self.texts)[self.texts], dtype=np.int64)
@@ -142,7 +147,7 @@ class RiskMap:
         whole, stretch = self.gain(name), gained(group, self._strangers, most=_STRETCH)
         is_shown = whole >= -np.log(self.samples)
         gain = np.where(is_shown, whole, stretch)
-        _, first = np.unique(group.texts, return_index=True)  # one record of each text
+        first = group.first
         order = first[np.lexsort((-group.emission[first], -gain[first], ~is_shown[first]))]
         places = np.empty(len(first), dtype=np.int64)
         places[group.texts[order]] = np.arange(len(order))
@@ -264,10 +269,11 @@ def _numbered(names: Sequence[str]) -> NDArray[np.int64]:
 def emission_finding(
     risk_map: RiskMap, *, chance: float = 0.5, confidence: float = 0.95, unit: Unit = Unit.RECORD
 ) -> Finding:
-    """Share of training records that appear in the attacker's samples with at least this chance.
+    """Share of distinct training texts that appear in the attacker's samples with at least this chance.
 
-    The interval is of the share among records like these. The null is the upper limit of the held-out group's
-    share, where there is one: what a model emits of text it never saw.
+    A text that several records have is counted once, for the owner of its first record. The interval is of the
+    share among texts like these. The null is the upper limit of the held-out group's share, where there is one:
+    what a model emits of text it never saw.
     """
     if not 0.0 < chance <= 1.0:
         raise ValueError(f"a chance in (0, 1] is needed, found {chance}")
@@ -281,7 +287,7 @@ def emission_finding(
         same = _emitted(risk_map, HELD_OUT, chance)
         # The upper limit, so that a small held-out group cannot make chance look like memory.
         null = same.interval(confidence=confidence)[1]
-        notes.append(f"held-out records: {same.hits} of {same.trials}; the null is the upper limit of their share")
+        notes.append(f"held-out texts: {same.hits} of {same.trials}; the null is the upper limit of their share")
     return Finding(
         attack="lazy reconstruction",
         metric=EMITTED_SHARE.name,
@@ -290,18 +296,20 @@ def emission_finding(
         high=high,
         confidence=confidence,
         n=trials,
-        measure=f"share of training records with chance {chance:g} or more in {risk_map.samples:,} samples",
+        measure=f"share of distinct training texts with chance {chance:g} or more in {risk_map.samples:,} samples",
         unit=unit,
         access=Access.LOGPROBS,
         null=null,
-        notes=(f"{hits} of {trials} records", *notes),
+        notes=(f"{hits} of {trials} distinct texts", *notes),
+        could_pass=share.could_pass(null, confidence=confidence),
     )
 
 
 def _emitted(risk_map: RiskMap, name: str, chance: float) -> Share:
-    """Records of a group that appear with at least this chance, by owner."""
+    """Distinct texts of a group that appear with at least this chance, by the owner of their first record."""
+    group, first = risk_map.group(name), risk_map.group(name).first
     which = risk_map.log_chance(name) >= np.log(chance)
-    return Share.of(which.tolist(), risk_map.group(name).owners.tolist())
+    return Share.of(which[first].tolist(), group.owners[first].tolist())
 
 
 def _row_to_json(row: RiskRow) -> dict[str, Any]:

@@ -16,6 +16,7 @@ often (`intervals.shared_confidence`).
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.audit.attacks.membership.groups import labelled
@@ -61,6 +62,7 @@ class MembershipSetting:
         n: int,
         measure: str,
         at: tuple[float, ...] = (),
+        could_pass: bool = True,
     ) -> Finding:
         """A finding with the value and the ends (value, low, high) of an interval; `at` are the parameters."""
         value, low, high = interval
@@ -81,6 +83,7 @@ class MembershipSetting:
             null=None if measured is None else measured.null,
             void=self.void,
             notes=self.notes,
+            could_pass=could_pass,
         )
 
 
@@ -99,11 +102,15 @@ def membership_findings(
     values, labels = labelled(scores, is_member)
     members, nonmembers = values[labels], values[~labels]
     area = auc_interval(members, nonmembers, confidence=setting.confidence, owners=owners)
+    perfect = auc_interval(
+        np.ones(len(members)), np.zeros(len(nonmembers)), confidence=setting.confidence, owners=owners
+    )
     first = setting.finding(
         AUC,
         (area.value, area.low, area.high),
         n=len(values),
         measure="chance that a member scores above a non-member, ties counted half",
+        could_pass=perfect.low > 0.5,
     )
     others = [_rate_finding(members, nonmembers, rate, setting=setting, owners=owners) for rate in rates]
     return (first, *others)

@@ -25,6 +25,7 @@ from reticent.core.model import TextModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
+from reticent.data.kinds import canonical
 
 PROMPTS: Final[Mapping[str, str]] = {
     "EMAIL": "The email address of {name} is",
@@ -61,10 +62,10 @@ def associated_pairs(
     for record, spans in zip(inventory.records, inventory.spans, strict=True):
         name: Secret | None = None
         for span in spans:
-            value = value_of(record.text[span.start : span.end], span.kind)
-            if span.kind == person:
+            value = value_of(record.text[span.start : span.end], canonical(span.kind))
+            if canonical(span.kind) == person:
                 name = value
-            elif name is not None and span.kind in prompts:
+            elif name is not None and canonical(span.kind) in prompts:
                 pairs.setdefault((name, value), Pair(record.id, record.owner, name, value))
     return tuple(pairs.values())
 

@@ -104,6 +104,7 @@ class _Counted:
             access=access,
             null=null,
             notes=(counted, *notes, *setting.notes),
+            could_pass=self.share.could_pass(null, confidence=setting.confidence),
         )
 
 
@@ -211,6 +212,7 @@ def inference_finding(game: Inference, *, setting: PiiSetting) -> Finding:
         unit=setting.unit,
         access=Access.LOGPROBS,
         null=game.base_rate,
+        could_pass=share.could_pass(game.base_rate, confidence=setting.confidence),
         notes=(
             f"decoys {'never trained on' if is_unseen else 'of the training data'}, of the same kind,"
             f" {game.matched_share:.0%} of them of the same token length",

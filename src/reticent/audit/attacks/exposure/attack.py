@@ -2,17 +2,17 @@
 
 from typing import ClassVar
 
+from reticent.audit.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.audit.attacks.exposure.candidate_search import SearchLimits
 from reticent.audit.attacks.exposure.findings import exposure_findings
 from reticent.audit.attacks.exposure.ranking import ExposureSettings, measure_exposures
 from reticent.audit.metrics.intervals import shared_confidence
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import Subject
 from reticent.core.metric import EXPOSURE, LARGEST_EXPOSURE
-from reticent.runs.audit.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import Subject
 
 
-class Exposure:
+class ExposureAttack:
     """Rank of every canary; the findings are stated in the guarantee's unit where the corpus tells it."""
 
     name: ClassVar[str] = "exposure"

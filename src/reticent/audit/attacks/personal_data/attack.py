@@ -11,10 +11,12 @@ value.
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from reticent.audit.attack import SCHEMA_VERSION, Lines, Measurement, NothingToAttack, PlannedAttack, skip
 from reticent.audit.attacks.personal_data.association import (
     PROMPTS,
     Association,
@@ -32,7 +34,10 @@ from reticent.audit.attacks.personal_data.extraction import (
 )
 from reticent.audit.attacks.personal_data.findings import PiiSetting, association_finding, extraction_findings
 from reticent.audit.attacks.personal_data.inventory import PiiInventory, take_inventory
+from reticent.audit.attacks.personal_data.places import CANDIDATES, DRAWS, PlaceGames, play_places
 from reticent.audit.metrics.intervals import shared_confidence
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import Subject
 from reticent.core.corpus import Policy
 from reticent.core.guarantee import Unit
 from reticent.core.metric import (
@@ -50,17 +55,12 @@ from reticent.core.metric import (
 from reticent.core.model import TextModel
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
+from reticent.data.kinds import canonical
 from reticent.data.measurement import Rate, measure
-from reticent.runs.audit.attack import SCHEMA_VERSION, Lines, Measurement, NothingToAttack, PlannedAttack, skip
-from reticent.runs.audit.pii_places import CANDIDATES, DRAWS, PlaceGames, play_places
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import Subject
-from reticent.runs.policies import policy_named
 
 GENERATED_TOKENS: Final = 96
 ASKED: Final = Sampling(max_tokens=16, top_k=40)
 ANSWERS: Final = 8  # to each association prompt
-_FINDINGS: Final = 12  # the most that the games give together
 _OF_TEXT: Final = (PII_RECALL.name, PII_PRECISION.name, ASSOCIATION_SHARE.name)
 _OF_LOGPROBS: Final = (
     RECONSTRUCTION_TOP1.name,
@@ -83,15 +83,18 @@ class Tagged:
     note: str
 
 
-class Pii:
+@dataclass(frozen=True, slots=True)
+class PersonalDataAttack:
     """Personal data that comes out of the model: extraction, reconstruction, inference, association."""
+
+    policy_named: Callable[[str], Policy]
 
     name: ClassVar[str] = "pii"
     is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:
         """One line for all games; one more where log-probabilities are missing."""
-        policy_named(settings.policy)  # an unknown policy is told before the work
+        self.policy_named(settings.policy)  # an unknown policy is told before the work
         models = 1 + (subject.base is not None)
         targets = sizes.extraction_records
         generated = models * (sizes.texts * GENERATED_TOKENS + targets * ANSWERS * ASKED.max_tokens)
@@ -114,10 +117,10 @@ class Pii:
 
     def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
         """Play every game that the access allows."""
-        tagged = tag_sides(subject, settings)
+        tagged = tag_sides(subject, settings, self.policy_named(settings.policy))
         setting = PiiSetting(
             unit=_unit(subject),
-            confidence=shared_confidence(settings.attack_confidence, _FINDINGS),
+            confidence=shared_confidence(settings.attack_confidence, intervals_of(subject)),
             tagger=tagged.note,
         )
         emitted = _emitted(subject.model, tagged.tagger, settings, sizes)
@@ -145,9 +148,14 @@ class Pii:
         return Measurement(tuple(findings), {"pii.json": document}, context, revealed)
 
 
-def tag_sides(subject: Subject, settings: AuditSettings) -> Tagged:
+def intervals_of(subject: Subject) -> int:
+    """How many intervals the games give that are played with this access: the error is split over these."""
+    of_extraction = 2 * (1 + (subject.base is not None))  # recall and precision, and beyond the base
+    return of_extraction + 1 + (len(_OF_LOGPROBS) if subject.scoring_model is not None else 0)
+
+
+def tag_sides(subject: Subject, settings: AuditSettings, tagger: Policy) -> Tagged:
     """Both sides tagged, with what labels say of the tagger."""
-    tagger = policy_named(settings.policy)
     found = take_inventory(subject.training, tagger)
     if not len(found):
         raise NothingToAttack(f"the policy '{settings.policy}' finds nothing in the training records")
@@ -156,12 +164,10 @@ def tag_sides(subject: Subject, settings: AuditSettings) -> Tagged:
         note = f"policy '{settings.policy}': its recall was not measured, since no training record has labels"
         return Tagged(tagger, found, take_inventory(subject.held_out, tagger), note)
     by_kind = measure(labelled, tagger, confidence=settings.attack_confidence).recall_by_kind
-    sought = [rate for kind, rate in by_kind.items() if kind in found.kinds]
-    recall = Rate(
-        sum(rate.hits for rate in sought), sum(rate.trials for rate in sought), settings.attack_confidence
-    )
+    sought = [rate for kind, rate in by_kind.items() if kind in set(map(canonical, found.kinds))]
+    recall = Rate.pooled(sought, confidence=settings.attack_confidence)
     low, high = recall.interval
-    blind = sorted(set(by_kind) - set(found.kinds))
+    blind = sorted(set(by_kind) - set(map(canonical, found.kinds)))
     note = f"policy '{settings.policy}': recall {low:.3f} to {high:.3f} on {recall.trials} labels of kinds it finds"
     note += f"; labels also name {', '.join(blind)}, which it never finds" if blind else ""
     training = take_inventory(subject.training, tagger, miss_rate=1.0 - low)

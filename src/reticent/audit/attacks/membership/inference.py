@@ -5,23 +5,22 @@ from collections import Counter
 from dataclasses import replace
 from typing import ClassVar, Final
 
+from reticent.audit.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.audit.attacks.membership.attack import MembershipAttack, run_attacks
 from reticent.audit.attacks.membership.comparison_scores import ErrorZone, WindowComparison
 from reticent.audit.attacks.membership.metrics import MembershipSetting, epsilon_finding, gaussian_mu_finding
+from reticent.audit.attacks.membership.result import ScoredTargets, few_targets
 from reticent.audit.attacks.membership.scores import Calibrated, Loss, LowerCase, MinK, MinKPlusPlus, Zlib
 from reticent.audit.attacks.membership.target_scores import PositionModel, TargetScores
 from reticent.audit.metrics.one_run import one_run_epsilon
 from reticent.audit.metrics.one_run_curve import one_run_epsilon_by_curve, one_run_gaussian_mu
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import Subject, gives_distributions
+from reticent.audit.targets import Targets, count_targets, membership_targets
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.metric import AUC, EPSILON_LOWER_BOUND_AT_DELTA, GAUSSIAN_MU_LOWER_BOUND, TPR_AT_FPR
 from reticent.core.model import Floats
-from reticent.runs.audit.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
-from reticent.runs.audit.membership_result import ScoredTargets, few_targets
-from reticent.runs.audit.remote import gives_distributions
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import Subject
-from reticent.runs.audit.targets import Targets, count_targets, membership_targets
 
 DELTA: Final = 1e-5  # of an ε lower bound where no guarantee names one
 _UNLIKELY_COINS: Final = 1e-6  # chance of such a split by coins of records, below which nobody threw them
@@ -29,7 +28,7 @@ ONE_RUN_BOUNDS: Final = 3  # by counting, by the curve of (ε, δ), by the Gauss
 _COMPARED_TEXTS: Final = 64  # of either side, on which two tokenizers are compared
 
 
-class Membership:
+class MembershipInference:
     """Every score that can be computed here, against the control that voids them all."""
 
     name: ClassVar[str] = "membership"

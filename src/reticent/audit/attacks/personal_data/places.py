@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reticent.audit.attack import Measurement, scoring_model
 from reticent.audit.attacks.membership.scores import Calibrated, Loss
 from reticent.audit.attacks.membership.target_scores import TargetScores
 from reticent.audit.attacks.personal_data.contexts import MaskedSpan, Others, masked_spans
@@ -43,14 +44,13 @@ from reticent.audit.attacks.personal_data.reconstruction import (
     rank_candidates,
 )
 from reticent.audit.attacks.personal_data.scoring import CandidateScorer, Elsewhere
+from reticent.audit.settings import AuditSettings
+from reticent.audit.subject import Subject
 from reticent.core.corpus import Policy
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import EXTRACTABILITY_CORRELATION, RECONSTRUCTION_MEMBERSHIP_AUC
 from reticent.core.secret import Secret
-from reticent.runs.audit.attack import Measurement, scoring_model
-from reticent.runs.audit.settings import AuditSettings
-from reticent.runs.audit.subject import Subject
 
 CANDIDATES: Final = 100  # |C| of the inference game
 DRAWS: Final = 16  # continuations of each prefix

@@ -3,16 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any
 
 from reticent.audit.attacks.membership.metrics import RATES
+from reticent.audit.metrics.intervals import shared_confidence
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
-from reticent.engine.work import EngineSettings
-
-# Each attack has an equal share of the error of an audit. There is room for more attacks than there are, so that a
-# new one changes no other's numbers.
-ATTACK_SHARES: Final = 16
 
 
 def _nobody(_: int) -> None:
@@ -49,8 +45,8 @@ class AuditSettings:
     `attacks` names them; None stands for all that are not opt-in. `reveal` asks for texts and secrets. `told` hears
     of tokens of work that no model of the subject does, such as training shadows.
 
-    `confidence` holds for all intervals of an audit together: each attack has an equal share of the error, whether
-    or not it runs, so that leaving one out changes no other's numbers.
+    `confidence` holds for all intervals of an audit together: every one of the `shares` attacks that run has an
+    equal share of the error. Whoever plans counts them before anything is measured (`plan.share_error`).
     """
 
     attacks: tuple[str, ...] | None = None
@@ -60,11 +56,12 @@ class AuditSettings:
     budget: float | None = None
     seed: int = 0
     confidence: float = 0.95
+    shares: int | None = None  # attacks among which the error is split; None until the plan counted them
     by_coin: bool = False
     shadow_models: int = 8
     policy: str = "patterns"  # tags text in the PII games
     reveal: bool = False
-    engine: EngineSettings | None = field(default=None, compare=False)  # decides no number
+    engine: Any = field(default=None, compare=False)  # where the caller has pieces computed; decides no number
     told: Callable[[int], None] = field(default=_nobody, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -78,7 +75,7 @@ class AuditSettings:
     @property
     def attack_confidence(self) -> float:
         """Confidence of all intervals of one attack together."""
-        return 1.0 - (1.0 - self.confidence) / ATTACK_SHARES
+        return shared_confidence(self.confidence, 1 if self.shares is None else self.shares)
 
 
 def parse_budget(text: str) -> float:

@@ -2,16 +2,16 @@
 
 from typing import ClassVar
 
+from reticent.audit.attack import Lines, Measurement, NothingToAttack, PlannedAttack, scoring_model, skip
 from reticent.audit.attacks.lazy.risk_map import HELD_OUT, TRAINING, draw_risk_map, emission_finding
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import Subject
+from reticent.audit.targets import count_sides, revealed_records, sampled_sides
 from reticent.core.errors import InternalError
 from reticent.core.metric import EMITTED_SHARE
-from reticent.runs.audit.attack import Lines, Measurement, NothingToAttack, PlannedAttack, scoring_model, skip
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import Subject
-from reticent.runs.audit.targets import count_sides, revealed_records, sampled_sides
 
 
-class Lazy:
+class LazyAttack:
     """The risk map of training and held-out records."""
 
     name: ClassVar[str] = "lazy"

@@ -14,20 +14,20 @@ from typing import Any, Final
 
 import numpy as np
 
+from reticent.audit.attack import SCHEMA_VERSION, Lines, skip
 from reticent.audit.attacks.membership.control import Control, bag_of_words_control, permutation_p_value
 from reticent.audit.attacks.membership.groups import score_owners
 from reticent.audit.attacks.membership.metrics import MembershipSetting, membership_findings
 from reticent.audit.metrics.intervals import shared_confidence
 from reticent.audit.metrics.roc import Owners, tpr_at_fpr
+from reticent.audit.settings import AuditSettings
+from reticent.audit.subject import Subject
+from reticent.audit.targets import Targets
 from reticent.core.document import number_to_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import TPR_AT_FPR
 from reticent.core.model import Access, Floats
-from reticent.runs.audit.attack import SCHEMA_VERSION, Lines, skip
-from reticent.runs.audit.settings import AuditSettings
-from reticent.runs.audit.subject import Subject
-from reticent.runs.audit.targets import Targets
 
 _MOST_TARGETS: Final = 1_000_000
 

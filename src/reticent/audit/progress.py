@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from reticent.audit.subject import Subject
 from reticent.core.model import TextModel
 from reticent.core.sampling import Sampling
-from reticent.runs.audit.subject import Subject
 
 Told = Callable[[int], None]  # tokens that were just read or written
 Model = TypeVar("Model", bound=TextModel)

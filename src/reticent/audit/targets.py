@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.audit.metrics.roc import Owners
+from reticent.audit.settings import AuditSettings
+from reticent.audit.subject import Subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
-from reticent.runs.audit.settings import AuditSettings
-from reticent.runs.audit.subject import Subject
 
 
 def sample_records(corpus: Corpus, count: int, *, randomness: Randomness) -> Corpus:

@@ -1,20 +1,21 @@
 """What an attack of an audit is: a line of the plan before the work, and a measurement after it.
 
-An attack of this package has no method of its own. It says what it needs and costs, chooses targets, calls what
-`reticent.audit` offers, and says in which unit its findings are stated. All intervals of one attack hold
-together at `AuditSettings.attack_confidence` (Bonferroni). Artefacts hold ids and numbers, never text or secrets.
+Each family of `audit.attacks` keeps its attacks beside their methods, nulls and findings. An attack says what it
+needs and costs, chooses targets, calls its method, and says in which unit its findings are stated. All intervals of
+one attack hold together at `AuditSettings.attack_confidence` (Bonferroni). Artefacts hold ids and numbers, never
+text or secrets.
 
-A new attack is a file with a class of this protocol and a line in `registry`.
+A new attack is a class of this protocol in its family's folder and a line in `runs.audit.registry`.
 """
 
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import Subject
 from reticent.core.errors import InternalError
 from reticent.core.finding import Finding
 from reticent.core.model import LanguageModel
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import Subject
 
 SCHEMA_VERSION: Final = 1  # of the artefacts
 
