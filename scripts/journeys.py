@@ -16,38 +16,9 @@ from pathlib import Path
 from types import FrameType
 
 SOURCE = str(Path(__file__).resolve().parent.parent / "src" / "reticent")
-DP_SGD = [
-    "--method",
-    "dp-sgd",
-    "--model",
-    "embedded",
-    "--noise-multiplier",
-    "1",
-    "--delta",
-    "1e-3",
-    "--batch",
-    "8",
-    "--epochs",
-    "0.5",
-    "--seed",
-    "1",
-]
-SUBMIX = [
-    "--method",
-    "submix",
-    "--model",
-    "embedded",
-    "--parts",
-    "2",
-    "--lora-rank",
-    "1",
-    "--batch",
-    "8",
-    "--epochs",
-    "0.5",
-    "--seed",
-    "1",
-]
+SHORT = ["--model", "embedded", "--batch", "8", "--epochs", "0.5", "--seed", "1"]
+DP_SGD = [*SHORT, "--method", "dp-sgd", "--noise-multiplier", "1", "--delta", "1e-3"]
+SUBMIX = [*SHORT, "--method", "submix", "--parts", "2", "--lora-rank", "1"]
 ASK = ["--prompt", "hello", "--epsilon", "8", "--delta", "1e-3", "--max-tokens", "1"]
 
 

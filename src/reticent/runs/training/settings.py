@@ -194,7 +194,7 @@ class TrainingSection(Settings):
     average_tail: float = option(
         "Release the mean of the weights over this last share of the steps. Costs no ε.",
         default=0.0,
-        within=_SHARE,
+        within=SHARE,
         panel=_STEPS,
     )
     ema: float = option(
