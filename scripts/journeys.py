@@ -62,7 +62,7 @@ def count(name: str) -> tuple[int, int]:
             rows = [
                 {"id": f"{side}{i}", "owner": f"{side}{i}", "text": f"{side} says hello {i}"} for i in range(40)
             ]
-            (folder / f"{side}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            (folder / f"{side}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf8")
         before, call = commands(folder)[name]
         for each in before:
             assert cli.run(each) == 0, each
