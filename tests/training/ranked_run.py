@@ -107,7 +107,7 @@ def weights_of(module, source) -> dict[str, list[float]]:
     """The weights after one step of the optimiser."""
     learner = Learner(module, OptimiserSettings(learning_rate=0.1))
     with source:
-        learner.apply(source.next().values, rate=0.1)
+        learner.apply(source.next().values, step=0, steps=1)
         return {k: whole(v.detach()).flatten().tolist() for k, v in learner.parameters.items()}
 
 

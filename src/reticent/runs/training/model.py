@@ -177,7 +177,10 @@ class PreparedModel:
             shards=settings.model.shard_weights and ledger is not None,
         )
         source: GradientSource = self.parts.source(means)
-        learner = Learner(self.parts.model.module, settings.training.optimiser_settings())  # after sharding
+        plan = self.course.plan
+        noise = plan.gradient_noise if isinstance(plan, DpSgd) else 0.0
+        optimiser = settings.training.optimiser_settings(gradient_noise=noise)
+        learner = Learner(self.parts.model.module, optimiser)  # after sharding
         meter, folder = self.course.meter(proof), run.path / "checkpoints"
         outcome = train(
             learner,

@@ -26,6 +26,7 @@ from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
 from reticent.accounting.calibration import Target, least_noise
 from reticent.accounting.guarantees import dp_sgd_guarantee
+from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
 from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
@@ -152,7 +153,8 @@ class DpSgd:
     def for_target(
         cls,
         *,
-        epsilon: float,
+        epsilon: float | None = None,
+        risk: RiskTarget | None = None,
         delta: float,
         units: int,
         batch: int,
@@ -164,22 +166,29 @@ class DpSgd:
         texts_per_unit: int = 1,
         rounding: Rounding = Rounding.TESTED,
     ) -> "DpSgd":
-        """The plan with the least noise whose ε over `epochs` expected epochs is at most `epsilon`.
+        """The plan with the least noise that meets a target over `epochs` expected epochs: an ε, or a risk.
 
-        Guarantee: `guarantee().epsilon` of the returned plan is at most `epsilon`.
+        Guarantee: `guarantee().epsilon` of the returned plan is at most `epsilon`; the ceiling of what it proves at
+        most that of `risk`.
         """
+        if (epsilon is None) == (risk is None):
+            raise ConfigError("a plan is made for one target", expected="an epsilon or a risk")
         _check_delta(delta, units, unit)
         drawn = sampler_of(sampler, units, batch)
         batches = drawn.steps_per_round if isinstance(drawn, AllocationSampler) else None
+        steps = drawn.steps(epochs)
         target = Target(
-            epsilon=epsilon, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
+            epsilon=epsilon or 1.0, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
         )
-        found = least_noise(target, steps=drawn.steps(epochs))
+        if risk is None:
+            noise = least_noise(target, steps=steps).noise_multiplier
+        else:
+            noise = noise_for_risk(risk, lambda each: target.event(each, steps), delta=delta, neighbours=neighbours)
         return cls(
             sampler=drawn,
             clip_norm=clip_norm,
-            noise_multiplier=found.noise_multiplier,
-            steps=found.steps,
+            noise_multiplier=noise,
+            steps=steps,
             delta=delta,
             unit=unit,
             neighbours=neighbours,
@@ -208,6 +217,11 @@ class DpSgd:
     def noise_deviation(self) -> float:
         """Standard deviation of the noise on every entry of the clipped sum."""
         return noise_deviation(self.noise_multiplier, self.clip_norm)
+
+    @property
+    def gradient_noise(self) -> float:
+        """Standard deviation of the noise on every entry of the normalised gradient."""
+        return self.noise_deviation / self.normaliser
 
     def guarantee(self, *, is_seeded: bool = False) -> Guarantee:
         """What the run proves for its final weights and for every weight on the way.
