@@ -4,4 +4,4 @@ Importing this package is cheap and never imports torch; each layer is imported 
 (`reticent.core`, `reticent.accounting`, `reticent.models`, ...).
 """
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"

@@ -30,6 +30,7 @@ from reticent.accounting.curve import leaves
 from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
 from reticent.accounting.prices.random_allocation import allocation_ratio, allocation_spacing
 from reticent.accounting.prices.sampled_group import group_delta, group_loss_range
+from reticent.accounting.privacy_losses import privacy_losses
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     Event,
@@ -79,6 +80,7 @@ class PrivacyProfile:
         }
         self._distribution: Any = None
         self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
+        self._epsilons: dict[float, float] = {}
         self._points: dict[tuple[int, float], tuple[tuple[float, float], ...]] = {}
         self.round_off = 0.0
         if self._stepwise and not self.is_unprotected:
@@ -114,15 +116,25 @@ class PrivacyProfile:
             return math.inf  # δ of a Gaussian is never 0; where it is computed as 0 it has underflowed
         if self.delta(0.0) <= delta:
             return 0.0
+        if delta not in self._epsilons:
+            self._epsilons[delta] = self._solve(delta)
+        return self._epsilons[delta]
+
+    def _solve(self, delta: float) -> float:
+        """Where δ(ε) falls to `delta`: a root of log δ, then a little to the right until δ(ε) is within."""
+        from scipy.optimize import brentq
+
         low, high = 0.0, 1.0
         while not self.delta(high) <= delta:
             low, high = high, 2.0 * high
             if high > 1e5:
                 return math.inf
-        while high - low > 1e-6 * max(1.0, high):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
-        return high
+        width = 1e-6 * max(1.0, high)
+        root = brentq(lambda e: math.log(max(self.delta(e), 5e-324) / delta), low, high, xtol=width / 4.0)
+        found = float(root) + width / 4.0
+        while found < high and not self.delta(found) <= delta:
+            found += width / 4.0
+        return min(found, high)
 
     def points(self, count: int = 48, *, least_delta: float = 1e-12) -> tuple[tuple[float, float], ...]:
         """Proved (ε, δ) points from ε = 0 up to where δ reaches `least_delta` (or the accountant's floor); kept."""
@@ -242,8 +254,8 @@ def _least_spacing(leaf: Event, neighbours: Neighbours) -> float:
 
 def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> tuple[Any, int]:
     """dp-accounting's distribution of one step on the grid, and its number of cells."""
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-
+    library = privacy_losses()
+    pld_pmf, privacy_loss_distribution = library.pld_pmf, library.privacy_loss_distribution
     if isinstance(leaf, Laplace):
         distance = 1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0
         one = privacy_loss_distribution.from_laplace_mechanism(
@@ -279,8 +291,7 @@ def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> t
 
 def _side(deltas: Callable[[Floats], Floats], limits: tuple[float, float], spacing: float) -> Any:
     """The distribution on the grid whose δ joins the exact ones at the grid's points: connect-the-dots."""
-    from dp_accounting.pld import pld_pmf
-
+    pld_pmf = privacy_losses().pld_pmf
     first, last = math.floor(limits[0] / spacing), math.ceil(limits[1] / spacing)
     grid = spacing * np.arange(first, last + 1, dtype=np.float64)  # [cells]
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, first, last, deltas(grid))
@@ -288,8 +299,7 @@ def _side(deltas: Callable[[Floats], Floats], limits: tuple[float, float], spaci
 
 def _composed_cells(one: Any, count: int) -> int:
     """Cells that dp-accounting needs for `count` such steps together."""
-    from dp_accounting.pld import common
-
+    common = privacy_losses().common
     total = 0
     for side in {id(side): side for side in (one._pmf_remove, one._pmf_add)}.values():
         masses = side.to_dense_pmf()._probs

@@ -3,14 +3,15 @@
 patterns            shapes with checksums: e-mails, phones, cards, order numbers, dates, ...
 phonenumbers        numbers of real numbering plans (Google's libphonenumber)
 circumstances       ages, durations, sums, years, origin, occupation, health
+credentials         keys, tokens, passwords, private keys, URLs, handles, wallets
 names               people, places and organisations in any language with capitals, by public word lists
 capitals            every run of words with a capital or a digit
 dictionary:FILE     phrases of a file, one a line, optionally `kind<TAB>phrase`
 spacy[:PIPELINE]    named entities of an installed spaCy pipeline
 presidio            Microsoft Presidio's analyser
 classifier:FOLDER   a local Hugging Face token classifier
-union               patterns, names, and the circumstances that are worth their price: the default; chosen on one
-                    half of labelled text of five sorts
+union               patterns, credentials, names, and the circumstances that are worth their price: the default;
+                    chosen on one half of labelled text of several sorts
 conservative        patterns without context, circumstances and capitals: to route records, not to read them
 A+B or A,B          what any of them finds
 """
@@ -24,13 +25,16 @@ from reticent.core.errors import ConfigError, DataError
 from reticent.data.policies.capitals import CapitalRuns
 from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.credentials import Credentials
 from reticent.data.policies.names import Names
+from reticent.data.policies.normalised import Normalised
 from reticent.data.policies.patterns import PatternPolicy
 
 NAMES = (
     "patterns",
     "phonenumbers",
     "circumstances",
+    "credentials",
     "names",
     "capitals",
     "dictionary:FILE",
@@ -76,6 +80,7 @@ def _single(name: str) -> Policy:
     light: dict[str, Callable[[], Policy]] = {
         "patterns": PatternPolicy,
         "circumstances": Circumstances,
+        "credentials": Credentials,
         "names": Names,
         "capitals": CapitalRuns,
         "union": union_policy,
@@ -86,10 +91,11 @@ def _single(name: str) -> Policy:
     return light[name]()
 
 
-def union_policy() -> Union:
+def union_policy() -> Policy:
     """The default: shapes, names in any language, and of circumstances those that measured as worth their price."""
     worth = ("YEAR", "DURATION", "AMOUNT", "ORIGIN", "NUMBERED")
-    return Union([PatternPolicy(), Names(), Circumstances(kinds=worth, english_alone=True)], name="union")
+    parts: list[Policy] = [PatternPolicy(), Credentials(), Names(), Circumstances(kinds=worth, english_alone=True)]
+    return Normalised(Union(parts, name="union"))
 
 
 def conservative_policy() -> Union:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reticent.core.corpus import Span
-from reticent.core.errors import MissingExtra, UsageError
+from reticent.core.errors import UsageError
+from reticent.core.extras import optional_imports
 from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.word_edges import whole_words
 
@@ -93,10 +94,8 @@ class SpacyPolicy:
 
 def english_pipeline() -> str:
     """The installed English pipeline, the largest where there are several."""
-    try:
+    with optional_imports("tagging named entities"):
         from spacy.util import get_installed_models
-    except ImportError:
-        raise MissingExtra("spacy", "pii", purpose="tagging named entities") from None
     sizes = ("_trf", "_lg", "_md", "_sm")
     english: list[str] = [name for name in get_installed_models() if name.startswith("en_")]
     if not english:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reticent.core.corpus import Span
-from reticent.core.errors import MissingExtra
+from reticent.core.extras import optional_imports
 from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.named_entities import english_pipeline
 from reticent.data.policies.word_edges import whole_words
@@ -72,13 +72,11 @@ def _personal(results: Sequence[Any]) -> Iterator[Span]:
 
 def offline_analyser(pipeline: str) -> Any:
     """Presidio's `AnalyzerEngine` with a spaCy pipeline, which never asks the network."""
-    try:
+    with optional_imports("the policy 'presidio'"):
         from presidio_analyzer import AnalyzerEngine
         from presidio_analyzer.nlp_engine import NlpEngineProvider
         from presidio_analyzer.predefined_recognizers import EmailRecognizer
         from tldextract import TLDExtract
-    except ImportError:
-        raise MissingExtra("presidio-analyzer", "pii", purpose="the policy 'presidio'") from None
     carried = TLDExtract(suffix_list_urls=(), cache_dir=None)
 
     class OfflineEmailRecognizer(EmailRecognizer):  # type: ignore[misc, unused-ignore]

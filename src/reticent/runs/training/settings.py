@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, STEPS, Range
+from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, SHARE, STEPS, Range
 from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
 from reticent.runs.settings.shared import CORPUS, AddedOrReplaced, CorpusOptions, EngineOptions, Seeded, Shown
 from reticent.training.gradients.rounding_bound import Rounding
@@ -52,7 +52,6 @@ _POLICIES: Final = "Policies"
 _ENSEMBLE: Final = "Ensemble"
 _MODEL: Final = "Model"
 _STEPS: Final = "Optimisation"
-_SHARE: Final = Range(0.0, 1.0)
 _PARTS: Final = 8
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
 # Why a method refuses the options of the others, and what to do instead.
@@ -195,7 +194,7 @@ class TrainingSection(Settings):
     average_tail: float = option(
         "Release the mean of the weights over this last share of the steps. Costs no ε.",
         default=0.0,
-        within=_SHARE,
+        within=SHARE,
         panel=_STEPS,
     )
     ema: float = option(
@@ -301,7 +300,7 @@ class TrainingSection(Settings):
     miss_rate: float | None = option(
         "Fraction of secrets that the policy misses.",
         default=None,
-        within=_SHARE,
+        within=SHARE,
         panel=_POLICIES,
         shown="1",
         methods=REDACTING,
@@ -309,7 +308,7 @@ class TrainingSection(Settings):
     conservative_miss_rate: float | None = option(
         "Fraction of secrets that both policies miss.",
         default=None,
-        within=_SHARE,
+        within=SHARE,
         panel=_POLICIES,
         methods=[Method.CRT],
     )
