@@ -252,7 +252,7 @@ class DpSgd:
         return self.stated(found)
 
     def tuned_guarantee(self, runs: float, *, is_seeded: bool = False) -> Guarantee:
-        """What the best of a random number of such runs proves, `runs` of them on average, with settings of their own.
+        """What the best of a random number of such runs proves, `runs` of them on average, of several settings.
 
         The number is drawn from the logarithmic distribution and kept secret with all runs but the best, which is
         chosen by its own output or by public text. For hyper-parameters that change no sampler, noise or step.
