@@ -25,11 +25,12 @@ from typing import Any, Final
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
 from reticent.accounting.calibration import Target, least_noise
-from reticent.accounting.guarantees import dp_sgd_guarantee
+from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of
+from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
-from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
+from reticent.core.event import BestOfRuns, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
@@ -51,6 +52,11 @@ MEASURE: Final = "steps"
 
 PUBLIC_MAKING: Final = f"the tokenizer and the initial model were {UNSEEN}"
 NO_TUNING: Final = "hyper-parameters were not chosen by looking at the private text"
+TUNED: Final = (
+    "the number of runs was drawn from the stated distribution, it and every run but the best stay secret, and the "
+    "best was chosen by its released weights and public text alone"
+)
+TUNING_SHAPE: Final = 0.0  # the logarithmic distribution: a good price for few runs
 # What rounding may add to the clip norm: far above what is measured (1e-5 to 1e-4), for 0.8 % more noise.
 ROUNDING_ROOM: Final = 2.0**-7
 ROUNDING: Final = (
@@ -268,6 +274,27 @@ class DpSgd:
             assumes.append(SEEDED)
         found = dp_sgd_guarantee(
             self.event, delta=self.delta, unit=self.unit, neighbours=self.neighbours, assumes=tuple(assumes)
+        )
+        return self.stated(found)
+
+    def tuned_guarantee(self, runs: float, *, is_seeded: bool = False) -> Guarantee:
+        """What the best of a random number of such runs proves, `runs` of them on average, of several settings.
+
+        The number is drawn from the logarithmic distribution and kept secret with all runs but the best, which is
+        chosen by its own output or by public text. For hyper-parameters that change no sampler, noise or step.
+
+        Guarantee: (ε, δ)-differential privacy of the kept run for one unit (Papernot and Steinke 2022).
+        """
+        alone = self.guarantee(is_seeded=is_seeded)
+        event = BestOfRuns(self.event, TUNING_SHAPE, rate_for(runs, TUNING_SHAPE))
+        others = tuple(each for each in alone.assumes if each != NO_TUNING)
+        found = guarantee_of(
+            event,
+            delta=self.delta,
+            unit=self.unit,
+            neighbours=self.neighbours,
+            mechanism="DP-SGD, tuned",
+            assumes=(*others, TUNED),
         )
         return self.stated(found)
 
