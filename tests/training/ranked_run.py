@@ -54,7 +54,7 @@ class NoiseOnEveryRank(RankedGradients):
 class SampleOnEveryRank(RankedGradients):
     """Broken twin: each rank draws a sample of its own from all units, so a unit may be clipped twice."""
 
-    def _sample(self):
+    def draw(self):
         source = self._randomness.child(f"sample {self.position} of {self._ranks.rank}")
         return self._units.gather(self._plan.sampler.draw(source).tolist(), source)
 

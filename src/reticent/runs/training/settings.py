@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, STEPS, Range
+from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, SHARE, STEPS, Range
 from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
 from reticent.runs.settings.shared import CORPUS, AddedOrReplaced, CorpusOptions, EngineOptions, Seeded, Shown
 from reticent.training.gradients.rounding_bound import Rounding
@@ -52,7 +52,6 @@ _POLICIES: Final = "Policies"
 _ENSEMBLE: Final = "Ensemble"
 _MODEL: Final = "Model"
 _STEPS: Final = "Optimisation"
-_SHARE: Final = Range(0.0, 1.0)
 _PARTS: Final = 8
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
 # Why a method refuses the options of the others, and what to do instead.
@@ -195,7 +194,7 @@ class TrainingSection(Settings):
     average_tail: float = option(
         "Release the mean of the weights over this last share of the steps. Costs no ε.",
         default=0.0,
-        within=_SHARE,
+        within=SHARE,
         panel=_STEPS,
     )
     ema: float = option(
@@ -269,6 +268,14 @@ class TrainingSection(Settings):
         shown="4",
         methods=[Method.DP_SGD],
     )
+    audit: int | None = option(
+        "Measure ε inside the run by N gradient canaries.",
+        default=None,
+        within=Range(20, 1_000_000),
+        panel=_PRIVACY,
+        metavar="N",
+        methods=[Method.DP_SGD],
+    )
     rounding: Rounding | None = option(
         "Whether rounding is tested while training, or proved to do no harm (several times slower).",
         default=None,
@@ -301,7 +308,7 @@ class TrainingSection(Settings):
     miss_rate: float | None = option(
         "Fraction of secrets that the policy misses.",
         default=None,
-        within=_SHARE,
+        within=SHARE,
         panel=_POLICIES,
         shown="1",
         methods=REDACTING,
@@ -309,7 +316,7 @@ class TrainingSection(Settings):
     conservative_miss_rate: float | None = option(
         "Fraction of secrets that both policies miss.",
         default=None,
-        within=_SHARE,
+        within=SHARE,
         panel=_POLICIES,
         methods=[Method.CRT],
     )
@@ -421,6 +428,8 @@ class TrainingSection(Settings):
             )
         if self.delta is None:
             raise ConfigError(f"method '{name}' needs a delta", hint="--delta, well below 1 / number of records")
+        if self.audit is not None and self.neighbours is Neighbours.REPLACE:
+            raise ConfigError("--audit measures added or removed units", found="--neighbours replace")
         if self.texts_per_owner is not None and self.unit is not Unit.OWNER:
             raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
         if self.method is not Method.DP_SGD:
@@ -462,28 +471,31 @@ class TrainingSection(Settings):
 
     def _private_plan(self, units: int) -> "DpSgd":
         from reticent.training.plans.plan import DpSgd
-        from reticent.training.plans.sampler import sampler_of
+        from reticent.training.plans.sampler import audited_sampler, sampler_of
 
         assert self.delta is not None
+        sampler = sampler_of(self.sampler, units, self.batch)
+        if self.audit is not None:
+            sampler = audited_sampler(sampler, self.audit)
         protects: dict[str, Any] = {
             "clip_norm": 1.0 if self.clip_norm is None else self.clip_norm,
             "delta": self.delta,
             "unit": self.protected,
             "neighbours": self.neighbours or Neighbours.ADD_REMOVE,
             "texts_per_unit": (self.texts_per_owner or 4) if self.protected is Unit.OWNER else 1,
+            "canaries": self.audit or 0,
             "rounding": self.rounding or Rounding.TESTED,
         }
         if self.noise_multiplier is None:
             return DpSgd.for_target(
                 epsilon=self.target_epsilon,
                 risk=self.risk,
-                units=units,
-                batch=self.batch,
+                units=sampler.units,
+                batch=sampler.batch,
                 epochs=self.epochs,
                 sampler=self.sampler,
                 **protects,
             )
-        sampler = sampler_of(self.sampler, units, self.batch)
         steps = sampler.steps(self.epochs)
         return DpSgd(sampler=sampler, noise_multiplier=self.noise_multiplier, steps=steps, **protects)
 
