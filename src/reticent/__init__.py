@@ -1,7 +1,72 @@
 """See, prevent and prove what a language model gives away of its training text.
 
-Importing this package is cheap and never imports torch; each layer is imported by name
-(`reticent.core`, `reticent.accounting`, `reticent.models`, ...).
+The public API: the names in `__all__`, each loaded when it is first used. `import reticent` is fast and imports
+neither torch nor numpy. Every name has an example in its docstring, and docs/api.md lists them all; whatever else the
+package holds can be imported by its module, but may change between versions.
+
+    plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-5, units=10_000, batch=256, epochs=3)
+    run = reticent.train("mails.jsonl", model="embedded", method=plan, out="runs/private")
+    audit = reticent.audit(run, train="mails.jsonl", holdout="others.jsonl", out="runs/audit")
+    audit.report("page.html")
 """
 
-__version__ = "0.1.0.dev0"
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reticent.api import train as train
+    from reticent.core.corpus import Corpus as Corpus
+    from reticent.core.corpus import Record as Record
+    from reticent.core.errors import BudgetExhausted as BudgetExhausted
+    from reticent.core.errors import ReticentError as ReticentError
+    from reticent.core.errors import UsageError as UsageError
+    from reticent.core.finding import Finding as Finding
+    from reticent.core.guarantee import Guarantee as Guarantee
+    from reticent.data.reading.corpus_file import open_corpus as open_corpus
+    from reticent.models.huggingface.loading import load_model as load_model
+    from reticent.training.plans.plan import DpSgd as DpSgd
+
+__version__ = "0.2.0"
+
+# Where each public name is defined: the verbs first, then the nouns, then the errors.
+_PLACES = {
+    "train": "reticent.api",
+    "DpSgd": "reticent.training.plans.plan",
+    "Corpus": "reticent.core.corpus",
+    "Record": "reticent.core.corpus",
+    "open_corpus": "reticent.data.reading.corpus_file",
+    "Finding": "reticent.core.finding",
+    "Guarantee": "reticent.core.guarantee",
+    "load_model": "reticent.models.huggingface.loading",
+    "ReticentError": "reticent.core.errors",
+    "UsageError": "reticent.core.errors",
+    "BudgetExhausted": "reticent.core.errors",
+}
+
+__all__ = [
+    "BudgetExhausted",
+    "Corpus",
+    "DpSgd",
+    "Finding",
+    "Guarantee",
+    "Record",
+    "ReticentError",
+    "UsageError",
+    "__version__",
+    "load_model",
+    "open_corpus",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'reticent' has no attribute '{name}'")
+    value = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})

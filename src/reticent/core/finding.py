@@ -21,6 +21,11 @@ class Finding:
 
     `null` is the value the metric takes when nothing leaks. `void` gives the reason why the number must not
     be used (members and non-members differ without the model, say); the number stays visible.
+
+    >>> audit = reticent.audit("private", train="mails.jsonl", holdout="others.jsonl", out="audit", records=20)
+    >>> finding = next(each for each in audit.findings if each.metric == "auc" and not each.void)
+    >>> finding.low <= finding.value <= finding.high
+    True
     """
 
     attack: str
