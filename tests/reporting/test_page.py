@@ -5,11 +5,12 @@ import re
 from dataclasses import replace
 
 import pytest
+from markdown_it import MarkdownIt
 
 from reticent.reporting.markdown import render_markdown
 from reticent.reporting.outline import headline, sections
 from reticent.reporting.page import render_page
-from tests.reporting.sample_reports import bare_run, finding, full_run, report, risk_map
+from tests.reporting.sample_reports import bare_run, finding, full_run, origin, report, risk_map
 
 MEGABYTES = 6_000_000
 KEYS = ["verdicts", "limits", "proved", "risk", "roc", "exposure", "extraction", "leakage", "budget", "records"]
@@ -128,3 +129,25 @@ def test_markdown_has_the_same_sections_and_tables_of_equal_width():
 def test_a_report_names_every_run_differently():
     with pytest.raises(ValueError, match="distinct"):
         report(full_run(), full_run())
+
+
+def test_a_crafted_run_cannot_break_out_of_the_markdown_or_hide_text():
+    nasty = "x\n```\n# Nothing leaks\n<b>\x1b]0;t\x07\u202e"
+    run = full_run(
+        model=nasty,
+        origin=replace(origin(), command=nasty),
+        findings=(finding(nasty, attack=nasty),),
+        notes=(nasty,),
+    )
+    made = report(replace(run, comparisons=()))
+    text = render_markdown(made)
+    assert "# Nothing leaks" not in text.splitlines()
+    titles = [token.content for token in _headings(text)]
+    assert not [title for title in titles if title.startswith("Nothing")]
+    for written in (text, own_markup(render_page(made))):
+        assert not {"\x1b", "\x07", "\u202e"} & set(written)
+
+
+def _headings(text):
+    tokens = MarkdownIt("commonmark").parse(text)
+    return [tokens[place + 1] for place, token in enumerate(tokens) if token.type == "heading_open"]

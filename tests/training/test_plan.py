@@ -28,7 +28,7 @@ PLAN = DpSgd(sampler=PoissonSampler(10_000, 100), clip_norm=1.0, noise_multiplie
 def test_the_event_is_what_sampler_and_noise_do():
     assert PLAN.event == Repeated(SampledGaussian(1.0, 0.01), 1000)
     assert replace(PLAN, noise_multiplier=2.0).event == Repeated(SampledGaussian(2.0, 0.01), 1000)
-    assert replace(PLAN, sampler=PoissonSampler(10_000, 200)).step_event.sampling_rate == 0.02
+    assert replace(PLAN, sampler=PoissonSampler(10_000, 200)).round_event.sampling_rate == 0.02
 
 
 def test_the_normaliser_is_the_expected_batch_whatever_the_corpus():
@@ -120,7 +120,7 @@ def test_a_sampler_that_no_accountant_prices_is_refused():
 def under_counts(epsilon_after) -> bool:
     """Whether ε so far ever falls below what the Rényi accountant proves at best for so many steps."""
     for steps in (1, 100, 500):
-        curve = RenyiCurve(Repeated(PLAN.step_event, steps), PLAN.neighbours)
+        curve = RenyiCurve(Repeated(PLAN.round_event, steps), PLAN.neighbours)
         if epsilon_after(steps) < rdp_epsilon(curve, delta=PLAN.delta).value * (1 - 1e-9):
             return True
     return False

@@ -124,7 +124,7 @@ class ChargesAfterwards(PrivateGradients):
     def next(self) -> Gradient:
         zeros = {name: torch.zeros_like(p) for name, p in self._module.named_parameters()}
         noisy = add_noise(zeros, self._plan.noise_deviation, self._randomness)
-        self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
+        self._ledger.charge({ACCOUNT: 1.0}, self._plan.round_event)
         return Gradient(noisy, None, 0)
 
 

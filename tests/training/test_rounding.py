@@ -251,7 +251,7 @@ def test_a_batch_that_is_split_keeps_its_width():
 def test_the_noise_has_the_room_and_the_guarantee_says_so():
     plan = private_plan(20, 5, noise=2.0, steps=1)
     assert plan.noise_deviation == 2.0 * plan.clip_norm * (1 + ROUNDING_ROOM)
-    assert plan.step_event.noise_multiplier == 2.0  # what is priced is the noise over what one record can move
+    assert plan.round_event.noise_multiplier == 2.0  # what is priced is the noise over what one record can move
     assert ROUNDING in plan.guarantee().assumes
     assert f"1/{round(1 / ROUNDING_ROOM)}" in ROUNDING
     owners: DpSgd = replace(plan, unit=Unit.OWNER, texts_per_unit=2)

@@ -14,7 +14,7 @@ from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import epsilons
 from reticent.accounting.pld import pld_epsilon
 from reticent.core.errors import ConfigError, InternalError
-from reticent.core.event import Repeated, SampledGaussian
+from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours
 from reticent.core.ranges import NOISE_MULTIPLIER, STEPS
 
@@ -42,6 +42,15 @@ class Target:
     delta: float
     sampling_rate: float
     neighbours: Neighbours = Neighbours.ADD_REMOVE
+    batches: int | None = None  # of an epoch of random allocation; None for Poisson samples
+
+    def event(self, noise_multiplier: float, steps: int) -> Repeated:
+        """What so many steps with this noise release."""
+        if self.batches is None:
+            return Repeated(SampledGaussian(noise_multiplier, self.sampling_rate), steps)
+        if steps % self.batches:
+            raise ConfigError("random allocation takes whole epochs", found=steps, expected=f"{self.batches} each")
+        return Repeated(RandomAllocation(noise_multiplier, self.batches), steps // self.batches)
 
     def __post_init__(self) -> None:
         if not 0.0 < self.epsilon < math.inf:
@@ -69,6 +78,10 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
         enough = _LEAST_NOISE
     else:
         enough = _bisect(lambda noise: _rdp(target, noise, steps) <= target.epsilon)
+    if target.batches is not None:
+        # What Poisson samples need is a first guess.
+        while _least(target, round_up(enough), steps) > target.epsilon:
+            enough *= 1.2
     return _verified(target, _lower(target, round_up(enough), steps=steps), steps)
 
 
@@ -106,6 +119,7 @@ def round_up(value: float, digits: int = 4) -> float:
 
 
 def _rdp(target: Target, noise: float, steps: int) -> float:
+    """ε of Poisson samples by the Rényi curve: a bound for these, a guess for random allocation."""
     event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
     curve = RenyiCurve(event, target.neighbours)
     return curve.minimise(lambda a, d: epsilon_from_renyi(a, d, delta=target.delta), every=6)[0]
@@ -113,14 +127,14 @@ def _rdp(target: Target, noise: float, steps: int) -> float:
 
 def _least(target: Target, noise: float, steps: int) -> float:
     """ε by the privacy loss distribution, by the Rényi curve only where the former cannot say."""
-    event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
+    event = target.event(noise, steps)
     by_loss = pld_epsilon(event, delta=target.delta, neighbours=target.neighbours)
-    return by_loss if math.isfinite(by_loss) else _rdp(target, noise, steps)
+    return by_loss if math.isfinite(by_loss) or target.batches is not None else _rdp(target, noise, steps)
 
 
 def _verified(target: Target, noise: float, steps: int) -> Calibration:
     """What all accountants together say of the result; refuses to return one that passes the target."""
-    event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
+    event = target.event(noise, steps)
     epsilon = epsilons(event, delta=target.delta, neighbours=target.neighbours).least
     if epsilon > target.epsilon:
         raise InternalError(f"calibration found ε={epsilon:g}, above its target {target.epsilon:g}")

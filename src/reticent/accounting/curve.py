@@ -32,9 +32,11 @@ from reticent.core.event import (
     Laplace,
     NoisyVote,
     NonPrivate,
+    RandomAllocation,
     RealisedCharge,
     Repeated,
     SampledGaussian,
+    SampledGroup,
     SubsampledMixture,
 )
 from reticent.core.guarantee import Neighbours
@@ -72,6 +74,8 @@ def _leaf_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
             return order * distance**2 / (2.0 * noise_multiplier**2)
         case SampledGaussian(noise_multiplier, sampling_rate):
             return sampled_gaussian_epsilon(noise_multiplier, sampling_rate, order=order, neighbours=neighbours)
+        case RandomAllocation() | SampledGroup():
+            return math.inf  # priced by their privacy loss distribution alone
         case Laplace(scale):
             return _laplace(distance / scale, order)
         case ExponentialSampling(epsilon):

@@ -16,14 +16,19 @@ from reticent.accounting.bounds.parts import owner_guarantee, owner_point
 from reticent.accounting.conversion import epsilon_from_renyi, rdp_epsilon
 from reticent.accounting.curve import RenyiCurve, known_orders, leaves
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
+from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import Event, FilteredCharge, NoisyVote, RealisedCharge
+from reticent.core.event import Event, FilteredCharge, NoisyVote, RandomAllocation, RealisedCharge
 from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 
 _RENYI_POINTS = 1.0 + np.geomspace(1e-2, 1023.0, 36)
 
 POISSON = (
     "every unit takes part in each step with the stated chance, independently (Poisson sampling, no shuffling)"
+)
+ALLOCATION = (
+    "in each epoch every unit takes part in exactly one step, drawn uniformly, independently of the others and "
+    "kept secret (random allocation, no shuffling)"
 )
 CLIPPED = "each unit's contribution to a step is clipped to the stated norm before noise is added"
 NOISE = "noise comes from a generator the adversary cannot predict"
@@ -132,7 +137,40 @@ def dp_sgd_guarantee(
         unit=unit,
         neighbours=neighbours,
         mechanism="DP-SGD",
-        assumes=(POISSON, CLIPPED, NOISE, *assumes),
+        assumes=(*_sampling(event), CLIPPED, NOISE, *assumes),
+    )
+
+
+def _sampling(event: Event) -> tuple[str, ...]:
+    """What the event's steps rest on: each way to draw once."""
+    kinds = [type(leaf) for leaf, _ in leaves(event)]
+    allocated = (ALLOCATION,) if RandomAllocation in kinds else ()
+    return allocated if set(kinds) == {RandomAllocation} else (POISSON, *allocated)
+
+
+def guarantee_of_group(guarantee: Guarantee, group: int) -> Guarantee | None:
+    """What the same release proves for `group` units that come and go together, each drawn by itself.
+
+    None where nothing tighter than black-box group privacy is known: one unit, another notion, an event that is not
+    of Gaussian steps, or earlier releases beside it.
+
+    Guarantee: (ε, δ) at the guarantee's δ, and its profile, hold for worlds that differ in `group` of its units.
+    """
+    basis = guarantee.basis
+    if group == 1 or basis is None or basis.earlier or guarantee.notion is not Notion.DIFFERENTIAL_PRIVACY:
+        return None
+    event = group_event(basis.event, group)
+    if event is None:
+        return None
+    profile = privacy_profile(event, guarantee.neighbours)
+    return replace(
+        guarantee,
+        epsilon=profile.epsilon(basis.delta),
+        delta=basis.delta,
+        covers=f"{guarantee.covers}, for {group} of them together",
+        profile=profile.points(),
+        renyi=(),
+        basis=replace(basis, event=event),
     )
 
 

@@ -1,4 +1,4 @@
-"""(ε, δ) of composed events by privacy loss distributions, for Gaussian, sampled Gaussian and Laplace events.
+"""(ε, δ) of composed events by privacy loss distributions, for Gaussian and Laplace events, sampled or not.
 
 The privacy loss of one step is discretised pessimistically by connect-the-dots (Doroshenko et al. 2022) and
 composed by FFT, both in dp-accounting; the δ(ε) of the single step is exact (`hockey_stick`). Any number of plain
@@ -10,13 +10,17 @@ Round-off of the FFT reaches about 1e-16 per step and cell and can make dp-accou
 above it is added to every δ: about 1e-9 for 186,000 steps. Below that, and for more steps than a useful grid can
 hold, a Rényi curve says more.
 
+Random allocation and groups of units are priced for adding or removing. To replace is to remove and to add, so
+
+    δ_replace(ε) ≤ δ(s) + e^s δ(ε − s)     for every 0 ≤ s ≤ ε,  δ of the whole composed event
+
 Not here: events without a known privacy loss distribution, which raise UnsupportedEvent.
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,8 +28,18 @@ from numpy.typing import NDArray
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
+from reticent.accounting.prices.random_allocation import allocation_ratio, allocation_spacing
+from reticent.accounting.prices.sampled_group import group_delta, group_loss_range
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import Event, Gaussian, Laplace, NonPrivate, SampledGaussian
+from reticent.core.event import (
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    RandomAllocation,
+    SampledGaussian,
+    SampledGroup,
+)
 from reticent.core.guarantee import Neighbours
 
 Floats = NDArray[np.float64]
@@ -34,6 +48,7 @@ _TOLERANCE = 5e-5  # what discretisation may add to ε
 _COARSEST = 1e-3
 _MOST_CELLS = 130_000  # cells of one step's distribution: a second of work on one core
 _MOST_COMPOSED = 1 << 23  # cells of the composed one: seconds and hundreds of megabytes
+_SPLITS = 33  # ways to share ε between removing and adding
 _USELESS = 1.0  # nats: a coarser grid proves nothing that a Rényi curve does not
 _ROUND_OFF = 16.0 * 2.0**-52  # allowance per step and per cell; measured round-off stays 4 times below
 
@@ -49,13 +64,19 @@ class PrivacyProfile:
         counts = _count(event)
         self.is_empty = not counts
         self.is_unprotected = any(isinstance(leaf, NonPrivate) for leaf in counts)
-        self._neighbours = neighbours
+        # Replacing one is removing and adding where nothing tighter is proved.
+        self._is_twofold = neighbours is not Neighbours.ADD_REMOVE and any(
+            isinstance(leaf, RandomAllocation | SampledGroup) for leaf in counts
+        )
+        self._neighbours = Neighbours.ADD_REMOVE if self._is_twofold else neighbours
         # T Gaussians with multipliers σ_i are one with 1/σ² = Σ 1/σ_i².
         precision = math.fsum(
             n / leaf.noise_multiplier**2 for leaf, n in counts.items() if isinstance(leaf, Gaussian)
         )
         self._gaussian = precision**-0.5 if precision > 0.0 else None
-        self._stepwise = {leaf: n for leaf, n in counts.items() if isinstance(leaf, SampledGaussian | Laplace)}
+        self._stepwise: dict[Event, int] = {
+            leaf: n for leaf, n in counts.items() if not isinstance(leaf, Gaussian | NonPrivate)
+        }
         self._distribution: Any = None
         self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
         self._points: dict[tuple[int, float], tuple[tuple[float, float], ...]] = {}
@@ -71,6 +92,13 @@ class PrivacyProfile:
             return 1.0
         if self.is_empty:
             return 0.0
+        if self._is_twofold:
+            splits = epsilon * np.linspace(0.0, 1.0, _SPLITS)
+            return min(1.0, *(self._one_way(s) + math.exp(s) * self._one_way(epsilon - s) for s in splits.tolist()))
+        return self._one_way(epsilon)
+
+    def _one_way(self, epsilon: float) -> float:
+        """δ at ε for the neighbours that the distributions are of."""
         if self._distribution is None:
             assert self._gaussian is not None
             exact = _gaussian_delta(np.array([epsilon]), self._gaussian, self._neighbours)
@@ -156,7 +184,7 @@ def has_privacy_profile(event: Event) -> bool:
     return all(isinstance(leaf, _KNOWN) for leaf, _ in leaves(event))
 
 
-_KNOWN = (Gaussian, SampledGaussian, Laplace, NonPrivate)
+_KNOWN = (Gaussian, SampledGaussian, SampledGroup, RandomAllocation, Laplace, NonPrivate)
 
 
 def _count(event: Event) -> Counter[Event]:
@@ -165,30 +193,51 @@ def _count(event: Event) -> Counter[Event]:
     for leaf, times in leaves(event):
         if not isinstance(leaf, _KNOWN):
             raise UnsupportedEvent(f"no privacy loss distribution is known for the event {type(leaf).__name__}")
-        if isinstance(leaf, SampledGaussian) and leaf.sampling_rate == 1.0:
-            leaf = Gaussian(leaf.noise_multiplier)
+        leaf = _simplest(leaf)
         counts[leaf] += times
     return counts
+
+
+def _simplest(leaf: Event) -> Event:
+    """The same release by a simpler name: nothing left to chance, or a group of one."""
+    match leaf:
+        case SampledGaussian(noise, 1.0) | RandomAllocation(noise, 1):
+            return Gaussian(noise)
+        case SampledGroup(noise, 1.0, group):
+            return Gaussian(noise / group)
+        case SampledGroup(noise, rate, 1):
+            return SampledGaussian(noise, rate)
+        case _:
+            return leaf
 
 
 def _directions(neighbours: Neighbours) -> tuple[Direction, ...]:
     return (Direction.REMOVE, Direction.ADD) if neighbours is Neighbours.ADD_REMOVE else (Direction.REPLACE,)
 
 
-def _spacing(stepwise: Mapping[SampledGaussian | Laplace, int], neighbours: Neighbours) -> float:
+def _spacing(stepwise: Mapping[Event, int], neighbours: Neighbours) -> float:
     """Grid spacing: fine enough for the tolerance, coarse enough for the number of cells."""
     fine = math.sqrt(4.0 * _TOLERANCE / sum(stepwise.values()))
-    width = 0.0
-    for leaf in stepwise:
-        if isinstance(leaf, SampledGaussian):
-            for direction in _directions(neighbours):
-                low, high = loss_range(
-                    direction, noise_multiplier=leaf.noise_multiplier, sampling_rate=leaf.sampling_rate
-                )
-                width = max(width, high - low)
-        elif isinstance(leaf, Laplace):
-            width = max(width, 4.0 / leaf.scale)
-    return max(min(fine, _COARSEST), width / _MOST_CELLS)
+    return max(min(fine, _COARSEST), *(_least_spacing(leaf, neighbours) for leaf in stepwise))
+
+
+def _least_spacing(leaf: Event, neighbours: Neighbours) -> float:
+    """The spacing at which a step's distribution has as many cells as it may have."""
+    match leaf:
+        case SampledGaussian(noise, rate):
+            ranges = [
+                loss_range(way, noise_multiplier=noise, sampling_rate=rate) for way in _directions(neighbours)
+            ]
+            return max(high - low for low, high in ranges) / _MOST_CELLS
+        case SampledGroup():
+            low, high = group_loss_range(leaf)
+            return (high - low) / _MOST_CELLS
+        case RandomAllocation():
+            return allocation_spacing(leaf)
+        case Laplace(scale):
+            return 4.0 / scale / _MOST_CELLS
+        case _:
+            raise UnsupportedEvent(f"no privacy loss distribution is known for the event {type(leaf).__name__}")
 
 
 def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> tuple[Any, int]:
@@ -201,18 +250,40 @@ def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> t
             leaf.scale, sensitivity=distance, value_discretization_interval=spacing
         )
         return one, math.ceil(2.0 * distance / leaf.scale / spacing)
+    if isinstance(leaf, RandomAllocation):
+        ratio = allocation_ratio(leaf.noise_multiplier, leaf.batches, spacing=spacing)
+        masses, first, last = ratio.masses, ratio.first, ratio.first + len(ratio.masses) - 1
+        removed = pld_pmf.DensePLDPmf(spacing, first, masses * ratio.values(), ratio.lost, True)
+        added = pld_pmf.DensePLDPmf(spacing, -last, masses[::-1].copy(), ratio.zero, True)
+        # Its sums were made of as many cells once for every doubling.
+        cells = len(masses) * (2 + leaf.batches.bit_length())
+        return privacy_loss_distribution.PrivacyLossDistribution(removed, added), cells
+    if isinstance(leaf, SampledGroup):
+        low, high = group_loss_range(leaf)
+        removed = _side(partial(group_delta, leaf, direction=Direction.REMOVE), (low, high), spacing)
+        added = _side(partial(group_delta, leaf, direction=Direction.ADD), (-high, -low), spacing)
+        return privacy_loss_distribution.PrivacyLossDistribution(removed, added), 2 * math.ceil(
+            (high - low) / spacing + 2
+        )
     assert isinstance(leaf, Gaussian | SampledGaussian)
     rate = leaf.sampling_rate if isinstance(leaf, SampledGaussian) else 1.0
     noise = leaf.noise_multiplier
-    masses, cells = [], 0
+    sides, cells = [], 0
     for direction in _directions(neighbours):
-        low, high = loss_range(direction, noise_multiplier=noise, sampling_rate=rate)
-        first, last = math.floor(low / spacing), math.ceil(high / spacing)
-        grid = spacing * np.arange(first, last + 1, dtype=np.float64)  # [cells]
-        deltas = step_delta(grid, direction, noise_multiplier=noise, sampling_rate=rate)
-        masses.append(pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, first, last, deltas))
-        cells += last - first + 1
-    return privacy_loss_distribution.PrivacyLossDistribution(*masses), cells
+        limits = loss_range(direction, noise_multiplier=noise, sampling_rate=rate)
+        deltas = partial(step_delta, direction=direction, noise_multiplier=noise, sampling_rate=rate)
+        sides.append(_side(deltas, limits, spacing))
+        cells += math.ceil(limits[1] / spacing) - math.floor(limits[0] / spacing) + 1
+    return privacy_loss_distribution.PrivacyLossDistribution(*sides), cells
+
+
+def _side(deltas: Callable[[Floats], Floats], limits: tuple[float, float], spacing: float) -> Any:
+    """The distribution on the grid whose δ joins the exact ones at the grid's points: connect-the-dots."""
+    from dp_accounting.pld import pld_pmf
+
+    first, last = math.floor(limits[0] / spacing), math.ceil(limits[1] / spacing)
+    grid = spacing * np.arange(first, last + 1, dtype=np.float64)  # [cells]
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, first, last, deltas(grid))
 
 
 def _composed_cells(one: Any, count: int) -> int:

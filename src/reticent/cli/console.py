@@ -15,11 +15,15 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
+
+from reticent.core.safe_text import for_json, for_terminal, on_one_line
 
 Item = TypeVar("Item")
 
@@ -38,24 +42,24 @@ class Output:
         """Lines or tables for a person; silent when the output is for a program."""
         if not self.as_json:
             for line in lines:
-                self._people.print(line, markup=False) if isinstance(line, str) else self._people.print(line)
+                self._people.print(Text(for_terminal(line)) if isinstance(line, str) else line)
 
     def document(self, value: dict[str, Any]) -> None:
         """The one JSON document of this run; silent when the output is for a person."""
         if self.as_json and not self._is_silent:
             is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
             text = json.dumps(value, indent=2, ensure_ascii=not is_unicode, allow_nan=False)
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(for_json(text) + "\n")
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
         """A progress display on stderr; nothing where stderr is not a terminal."""
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            PlainColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[status]}"),
+            PlainColumn("{task.fields[status]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
@@ -72,13 +76,20 @@ class Output:
                 bars.advance(task)
 
 
+class PlainColumn(TextColumn):
+    """A column whose text means itself: names of files and labels are no markup."""
+
+    def render(self, task: Task) -> Text:
+        """The text of one task."""
+        return Text(on_one_line(self.text_format.format(task=task)))
+
+
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
     """A plain table: the first column left, numbers right."""
-    drawn = Table(
-        title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False
-    )
+    heading = Text(on_one_line(title), style="bold") if title else None
+    drawn = Table(title=heading, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for index, column in enumerate(columns):
-        drawn.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+        drawn.add_column(Text(on_one_line(column)), justify="left" if index == 0 else "right", overflow="fold")
     for row in rows:
-        drawn.add_row(*(str(cell) for cell in row))
+        drawn.add_row(*(Text(on_one_line(str(cell))) for cell in row))
     return drawn

@@ -17,6 +17,7 @@ import typer
 from reticent.cli.console import Output, table
 from reticent.cli.options import AsJson, LedgerAddress
 from reticent.core.errors import ConfigError
+from reticent.core.safe_text import for_json
 
 ledger = typer.Typer(help="What was spent, for the operator: show, verify, export, reanchor.", no_args_is_help=True)
 
@@ -94,7 +95,7 @@ def export(
         with _opened(run, address) as opened:
             content = "".join(line + "\n" for line in opened.export())
     if out is None:
-        sys.stdout.write(content)
+        sys.stdout.write(for_json(content))
         return
     from reticent.core.document import write_atomically
 

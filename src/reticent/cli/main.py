@@ -30,6 +30,7 @@ from reticent.cli.serve import serve
 from reticent.cli.system_errors import system_error
 from reticent.cli.train import train
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
+from reticent.core.safe_text import on_one_line
 
 NOTHING_FAILED = 0
 USAGE = 2
@@ -126,8 +127,8 @@ def run(arguments: list[str] | None = None, program: typer.Typer | None = None) 
 
 def _complain(what: str, hint: str | None, code: int) -> int:
     """One line on stderr, with a hint where there is one."""
-    flat = " ".join(what.split())
-    typer.echo(f"error: {flat}" + (f" (hint: {hint})" if hint else ""), err=True)
+    flat = " ".join(what.split()) + (f" (hint: {hint})" if hint else "")
+    typer.echo(f"error: {on_one_line(flat)}", err=True)
     return code
 
 

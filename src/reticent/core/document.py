@@ -108,7 +108,7 @@ def read_document(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # also a number of more digits than Python reads
         raise ConfigError(f"{path}: not a readable JSON document", found=type(error).__name__) from None
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: not a JSON object", found=type(document).__name__, expected="an object")

@@ -38,6 +38,35 @@ class SampledGaussian:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledGroup:
+    """A Gaussian release on a Poisson sample, for `group` units that come and go together, each of sensitivity 1.
+
+    A secret in several records, or an owner of several, where records are sampled one by one.
+    """
+
+    noise_multiplier: float
+    sampling_rate: float
+    group: int
+
+    def __post_init__(self) -> None:
+        _require_positive("noise_multiplier", self.noise_multiplier)
+        _require_chance("sampling_rate", self.sampling_rate)
+        _require_count("group", self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomAllocation:
+    """An epoch of `batches` Gaussian releases: each unit takes part in one, drawn uniformly and kept secret."""
+
+    noise_multiplier: float
+    batches: int
+
+    def __post_init__(self) -> None:
+        _require_positive("noise_multiplier", self.noise_multiplier)
+        _require_count("batches", self.batches)
+
+
+@dataclass(frozen=True, slots=True)
 class Laplace:
     """A vector of L1 sensitivity 1 released with Laplace noise of scale `scale`."""
 
@@ -166,6 +195,8 @@ class NonPrivate:
 Event = (
     Gaussian
     | SampledGaussian
+    | SampledGroup
+    | RandomAllocation
     | Laplace
     | ExponentialSampling
     | ConcentratedRelease
@@ -187,6 +218,11 @@ def _require_positive(name: str, value: float) -> None:
 def _require_chance(name: str, value: float) -> None:
     if not 0.0 < value <= 1.0:
         raise ValueError(f"{name} must be in (0, 1], found {value}")
+
+
+def _require_count(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, found {value}")
 
 
 def _require_order(value: float) -> None:

@@ -4,12 +4,12 @@ A colour is a role, "role:1" to "role:6" for runs and attacks, "role:muted" and 
 compared with: the page's script puts in the colours of the theme, light or dark, and again when it changes.
 """
 
-import html
 import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 from reticent.core.numbers import compact, one_in
+from reticent.core.safe_text import for_html
 from reticent.reporting.content import Figure
 from reticent.reporting.report import BudgetUse, CanaryExposure, LeakagePoint, RiskGroup, RiskMap, Series
 
@@ -38,7 +38,7 @@ def risk_figure(risk_map: RiskMap) -> Figure:
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": f"{group.name} (n = {len(group.points):,})",
+                "name": f"{for_html(group.name)} (n = {len(group.points):,})",
                 "x": _numbers([point.emission / math.log(10.0) for point in points]),
                 "y": _numbers([point.calibrated for point in points]),
                 "customdata": [list(words) for words in _hover_words(group, risk_map.samples)],
@@ -59,14 +59,14 @@ def _hover_words(group: RiskGroup, samples: int) -> list[tuple[str, str, str]]:
     for point in group.points[:_MOST_POINTS]:
         chance = f"{point.tokens} tokens; in {samples:,} samples: {one_in(point.log_chance)}"
         masked = "text covered" if point.facts is None else _wrapped(point.facts.masked)
-        words.append((html.escape(point.id), chance, masked))
+        words.append((for_html(point.id), chance, masked))
     return words
 
 
 def _wrapped(text: str, width: int = 56, most: int = 4) -> str:
     """A covered text in a few lines."""
     lines = [text[start : start + width] for start in range(0, len(text), width)]
-    return "<br>".join(html.escape(line) for line in lines[:most]) + ("…" if len(lines) > most else "")
+    return "<br>".join(for_html(line) for line in lines[:most]) + ("…" if len(lines) > most else "")
 
 
 def roc_figure(curves: Sequence[Series]) -> Figure:
@@ -89,7 +89,7 @@ def roc_figure(curves: Sequence[Series]) -> Figure:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": curve.name,
+                "name": for_html(curve.name),
                 "x": _numbers([x for x, _ in kept]),
                 "y": _numbers([y for _, y in kept]),
                 "line": {
@@ -113,7 +113,7 @@ def roc_figure(curves: Sequence[Series]) -> Figure:
 
 def exposure_figure(exposures: Sequence[CanaryExposure], null: float | None) -> Figure:
     """Every canary's exposure with its interval, the null and the most there can be."""
-    names = [one.canary for one in exposures]
+    names = [for_html(one.canary) for one in exposures]
     traces: list[dict[str, Any]] = [
         {
             "type": "scatter",
@@ -173,7 +173,7 @@ def extraction_figure(curves: Sequence[Series]) -> Figure:
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": curve.name + ("" if curve.n is None else f" (n = {curve.n:,})"),
+                "name": for_html(curve.name) + ("" if curve.n is None else f" (n = {curve.n:,})"),
                 "x": _numbers(curve.x),
                 "y": _numbers(curve.y),
                 "line": {"color": colour, "width": 2},
@@ -227,7 +227,7 @@ def budget_figure(use: BudgetUse) -> Figure:
         {
             "type": "scatter",
             "mode": "lines",
-            "name": curve.name,
+            "name": for_html(curve.name),
             "x": _numbers(curve.x),
             "y": _numbers(curve.y),
             "line": {"color": role(place), "width": 2, "shape": "hv"},
@@ -250,6 +250,6 @@ def budget_figure(use: BudgetUse) -> Figure:
         "data": traces,
         "layout": {
             "xaxis": {"title": {"text": "seconds since the first charge"}},
-            "yaxis": {"title": {"text": f"spent ({use.measure})"}, "rangemode": "tozero"},
+            "yaxis": {"title": {"text": f"spent ({for_html(use.measure)})"}, "rangemode": "tozero"},
         },
     }

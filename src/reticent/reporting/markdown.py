@@ -1,13 +1,10 @@
 """The same report as Markdown: for repositories, reviews and terminals; a chart is its summary and its data."""
 
-import re
-from typing import Final
-
+from reticent.core.safe_text import fenced
+from reticent.core.safe_text import for_markdown as _text
 from reticent.reporting.content import Absent, Block, Card, Chart, Heading, Lines, Table
 from reticent.reporting.outline import headline, sections, title
 from reticent.reporting.report import Report
-
-_SPECIAL: Final = re.compile(r"([\\`*_\[\]|#])")
 
 
 def render_markdown(report: Report) -> str:
@@ -33,9 +30,13 @@ def _block(block: Block) -> list[str]:
                 lines.append(f"- {run}**{_text(one.lead)}** ({_text(one.tag)}) {_text(said)}")
             return lines
         case Absent():
-            return [f"*{_text(block.what)}{': ' * bool(block.said)}{block.said}.* {_text(block.why)}."]
+            return [f"*{_text(block.what)}{': ' * bool(block.said)}{_text(block.said)}.* {_text(block.why)}."]
         case Lines():
-            return ["```sh", *block.items, "```"] if block.is_code else [f"- {_text(item)}" for item in block.items]
+            return (
+                fenced(block.items, language="sh")
+                if block.is_code
+                else [f"- {_text(item)}" for item in block.items]
+            )
         case Chart():
             return [f"**{_text(block.title)}.** {_text(block.summary)}", "", *_table(block.table)]
         case Table():
@@ -51,9 +52,3 @@ def _table(block: Table) -> list[str]:
 
 def _row(cells: list[str] | tuple[str, ...]) -> str:
     return "| " + " | ".join(_text(cell) for cell in cells) + " |"
-
-
-def _text(text: str) -> str:
-    """Text that means itself in Markdown, on one line."""
-    flat = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
-    return _SPECIAL.sub(r"\\\1", flat)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
+from reticent.core.safe_text import for_json, for_terminal
 from reticent.reporting.content import Absent, Block, Card, Chart, Heading, Lines, Section, Strip, Table
 from reticent.reporting.first_screen import promise
 from reticent.reporting.outline import headline, sections, title
@@ -36,6 +37,7 @@ def render_page(report: Report) -> str:
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -70,10 +72,15 @@ def _figures(parts: tuple[Section, ...]) -> dict[str, Any]:
     return {chart.key: chart.figure | {"height": chart.height} for chart in charts}
 
 
+def _shown(value: Any) -> Any:
+    """Text from a run without characters that hide or reorder it; the template escapes markup."""
+    return for_terminal(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _script_json(value: Any) -> Markup:
     """JSON that cannot end the script element it stands in, hence is markup as it stands."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for mark, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
+    text = for_json(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
+    for mark, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(mark, escape)
     return Markup(text)  # noqa: S704
 

@@ -25,7 +25,7 @@ from reticent.accounting.derivation import composed
 from reticent.accounting.guarantees import guarantee_of
 from reticent.core.document import check_schema
 from reticent.core.errors import LedgerError
-from reticent.core.event import Composed, Event, Gaussian, SampledGaussian
+from reticent.core.event import Composed, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.runs.ancestry import Ancestor
 from reticent.runs.certificates import stated
@@ -178,7 +178,7 @@ def _adds_up(entry: Guarantee, guarantee: Guarantee) -> bool:
 
 def _is_training(event: Event) -> bool:
     """Whether an event can be priced for any neighbours, as noisy sums can."""
-    return all(isinstance(leaf, Gaussian | SampledGaussian) for leaf, _ in leaves(event))
+    return all(isinstance(leaf, Gaussian | SampledGaussian | RandomAllocation) for leaf, _ in leaves(event))
 
 
 def _digest(text: str) -> str:

@@ -10,12 +10,12 @@ self-contained page: no script, no network.
 import base64
 import binascii
 from collections.abc import Awaitable, Callable
-from html import escape
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from reticent.core.errors import UsageError
+from reticent.core.safe_text import for_html as escape
 from reticent.ledger.durable import DurableLedger
 from reticent.server.guard import SAFE_HEADERS
 from reticent.server.keys import Key, KeyFile

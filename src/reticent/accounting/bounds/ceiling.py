@@ -29,6 +29,7 @@ finding's; an unknown metric; a metric whose context (m or b) is not given.
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.accounting.bounds.tradeoff import (
     advantage_ceiling,
@@ -37,9 +38,12 @@ from reticent.accounting.bounds.tradeoff import (
     true_positive_rate_ceiling,
 )
 from reticent.accounting.conversion import epsilon_from_renyi
+from reticent.accounting.guarantees import guarantee_of_group
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee, Notion
 from reticent.core.metric import Ceiling, read_metric
+
+Floats = NDArray[np.float64]
 
 _BLOCK = 6  # a block of ranks is a sixth of its first rank: single ranks up to 11, then growing
 _MOST_BITS = 1000.0  # of a secret whose exposure is bounded
@@ -135,7 +139,14 @@ def _secret_ceiling(kind: Ceiling, guarantee: Guarantee, *, bits: float | None, 
     if kind is Ceiling.EXPOSURE:
         return _exposure_ceiling(guarantee, round(2.0**bits), copies) if bits <= _MOST_BITS else None
     log_p0 = np.array([-bits * math.log(2.0)])
-    return math.exp(float(log_chance_ceilings(guarantee, log_p0, copies=copies)[0]))
+    return math.exp(float(_group_ceilings(guarantee, log_p0, copies)[0]))
+
+
+def _group_ceilings(guarantee: Guarantee, log_p0: Floats, copies: int) -> Floats:
+    """log T(p0) [n] for a secret in so many units: by black-box groups, or by the group's own price where lower."""
+    allowed = log_chance_ceilings(guarantee, log_p0, copies=copies)
+    grouped = guarantee_of_group(guarantee, copies)
+    return allowed if grouped is None else np.minimum(allowed, log_chance_ceilings(grouped, log_p0))
 
 
 def _bits(candidates: int | None, secret_bits: float | None) -> float | None:
@@ -158,7 +169,7 @@ def _exposure_ceiling(guarantee: Guarantee, candidates: int, copies: int) -> flo
     while edges[-1] < candidates:
         edges.append(min(candidates, edges[-1] + max(1, edges[-1] // _BLOCK)))
     log_ranks = np.array([math.log(edge) for edge in edges])  # ranks may pass 2^64
-    chances = np.exp(log_chance_ceilings(guarantee, np.minimum(0.0, log_ranks - log_ranks[-1]), copies=copies))
+    chances = np.exp(_group_ceilings(guarantee, np.minimum(0.0, log_ranks - log_ranks[-1]), copies))
     total = 0.0
     for first, after, here, there in zip(edges[:-1], edges[1:], chances[:-1], chances[1:], strict=True):
         top = here if after == first + 1 else there  # T(k2/m) ≥ T((k2−1)/m)

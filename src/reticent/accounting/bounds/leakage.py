@@ -11,8 +11,10 @@ same without it. Emitting is post-processing, so each of these bounds L = log(p1
 `traditional` is inf_a d_a + log(1/p0)/(a − 1), what ε at δ = p0 says: for comparison, never tighter, not capped.
 
 A secret in κ records is a group. Rényi bounds do not scale linearly with groups, so for copies > 1 they are left
-out, and only what (ε, δ)-DP proves for groups is given. p1 is a mean over models: averaging logarithms instead, or
-taking one model, understates it.
+out. What is given is the lesser of two: what (ε, δ)-DP proves for groups, and, for Gaussian steps, the loss
+distribution of the group itself, of which each record is sampled by itself (`prices.sampled_group`).
+
+p1 is a mean over models: averaging logarithms instead, or taking one model, understates it.
 """
 
 import math
@@ -23,7 +25,9 @@ from reticent.accounting.bounds.approximate import log_probability_bound
 from reticent.accounting.bounds.binary_renyi import largest_log_probability
 from reticent.accounting.conversion import rdp_delta
 from reticent.accounting.curve import RenyiCurve
+from reticent.accounting.guarantees import guarantee_of_group
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
+from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee, Neighbours
 
@@ -75,6 +79,9 @@ def leakage_bounds(
     has_profile = has_privacy_profile(event)
     profile = _profile_bound(event, log_p0, neighbours=neighbours, copies=copies) if has_profile else None
     if copies > 1:
+        grouped = group_event(event, copies)
+        if profile is not None and grouped is not None:
+            profile = min(profile, _profile_bound(grouped, log_p0, neighbours=neighbours, copies=1))
         converted = None if has_profile else _converted_bound(curve, log_p0, copies)
         return LeakageBounds(secret_bits=secret_bits, copies=copies, pld=profile, converted=converted)
     rdp, _ = curve.minimise(lambda a, d: rdp_leakage(log_p0, a, renyi=d))
@@ -95,8 +102,9 @@ def leakage_of_guarantee(guarantee: Guarantee, secret_bits: float, *, copies: in
     Guarantee: as `leakage_bounds`, for secrets that stand in `copies` of the guarantee's units.
     """
     log_p0 = _log_prior(secret_bits, copies)
-    points = [(e, d) for e, d in guarantee.points if math.isfinite(e)]
-    allowed = [log_probability_bound(log_p0, e, delta=d, copies=copies) for e, d in points]
+    allowed = [log_probability_bound(log_p0, e, delta=d, copies=copies) for e, d in guarantee.points]
+    if grouped := guarantee_of_group(guarantee, copies):
+        allowed += [log_probability_bound(log_p0, e, delta=d) for e, d in grouped.points]
     profile = (min(allowed) - log_p0) / _LOG2 if allowed else None
     renyi = [(a, d) for a, d in guarantee.renyi_points if math.isfinite(d)]
     if copies > 1 or not renyi:

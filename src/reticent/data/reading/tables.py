@@ -1,18 +1,26 @@
-"""Rows of Parquet files and of saved Hugging Face datasets, a thousand at a time, by pyarrow alone.
+"""Rows of Parquet files and of saved Hugging Face datasets, at most a thousand at a time, by pyarrow alone.
 
 A directory written by `Dataset.save_to_disk` holds `state.json`, which lists Arrow stream files in order. Only the
 columns that were asked for are decoded. Messages of pyarrow may quote values, so none is passed on.
+
+A record is at most `LONGEST_LINE` bytes, as in every other format. Both formats can hold gigabytes in kilobytes: a
+dictionary of one long value that every row refers to, or pages that compress a thousandfold. So the sizes that a
+Parquet file states of its row groups are looked at before anything is decoded, dictionaries stay dictionaries, and
+rows that may be long are made one at a time. Saved datasets are mapped into memory; compressed ones, which nobody's
+`save_to_disk` writes, are refused.
 """
 
 import json
+import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from reticent.core.errors import DataError
-from reticent.data.reading.compression import is_compressed
+from reticent.data.reading.compression import LONGEST_LINE, is_compressed
 
 _ROWS = 1024
+_MOST_RATIO = 1000  # of decoded to stored bytes, beyond which a large column is a bomb and no text
 
 
 def read_parquet(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, object]]]:
@@ -26,7 +34,11 @@ def read_parquet(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[s
         with parquet.ParquetFile(path) as file:
             columns = file.schema_arrow.names
             wanted = [name for name in columns if name in names]
-            yield from _number(_rows(file.iter_batches(_ROWS, columns=wanted), columns), start=1)
+            rows = _rows_at_once(file.metadata, wanted, path)
+        texts = [name for name in wanted if _is_text(file.schema_arrow.field(name).type)]
+        with parquet.ParquetFile(path, read_dictionary=texts, pre_buffer=False) as file:
+            batches = file.iter_batches(rows, columns=wanted)
+            yield from enumerate(_rows(batches, columns, path=path), 1)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError):
         raise _damaged(path) from None
 
@@ -38,18 +50,21 @@ def read_dataset(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[s
     start = 1
     for file in _dataset_files(path):
         try:
-            with pyarrow.memory_map(str(file)) as source, pyarrow.ipc.open_stream(source) as stream:
-                columns = stream.schema.names
-                wanted = [name for name in columns if name in names]
-                batches = (
-                    batch.slice(first, _ROWS).select(wanted)
-                    for batch in stream
-                    for first in range(0, batch.num_rows, _ROWS)
-                )
-                for number, values in _number(_rows(batches, columns), start=start):
-                    yield number, values
-                    start = number + 1
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError):
+            with pyarrow.memory_map(str(file)) as source:
+                _require_uncompressed(source, file)
+                source.seek(0)
+                with pyarrow.ipc.open_stream(source) as stream:
+                    columns = stream.schema.names
+                    wanted = [name for name in columns if name in names]
+                    batches = (
+                        batch.slice(first, _ROWS).select(wanted)
+                        for batch in stream
+                        for first in range(0, batch.num_rows, _ROWS)
+                    )
+                    for number, values in enumerate(_rows(batches, columns, path=file), start):
+                        yield number, values
+                        start = number + 1
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError, struct.error):
             raise _damaged(file) from None
 
 
@@ -69,18 +84,119 @@ def _dataset_files(path: Path) -> list[Path]:
             path=path,
             hint="save it again after Dataset.flatten_indices()",
         )
+    if not all(isinstance(name, str) and name == Path(name).name and name.strip(".") for name in names):
+        raise DataError("names a file outside the saved dataset", path=state_path)
     return [path / name for name in names]
 
 
-def _rows(batches: Any, columns: Sequence[str]) -> Iterator[dict[str, object]]:
+def _rows(batches: Any, columns: Sequence[str], *, path: Path) -> Iterator[dict[str, object]]:
     missing = dict.fromkeys(columns)
+    number = 0
     for batch in batches:
-        for values in batch.to_pylist():
-            yield missing | values
+        if sum(_size(batch.column(name)) for name in batch.schema.names) <= LONGEST_LINE:
+            number += batch.num_rows
+            yield from (missing | values for values in batch.to_pylist())
+            continue
+        for row in range(batch.num_rows):
+            number += 1
+            if sum(_length(batch.column(name), row) for name in batch.schema.names) > LONGEST_LINE:
+                raise DataError(
+                    f"the record is longer than {LONGEST_LINE} bytes",
+                    path=path,
+                    line=number,
+                    hint="split it, or leave it out",
+                )
+            yield missing | batch.slice(row, 1).to_pylist()[0]
 
 
-def _number(rows: Iterator[dict[str, object]], *, start: int) -> Iterator[tuple[int, dict[str, object]]]:
-    return enumerate(rows, start)
+def _size(column: Any) -> int:
+    """Bytes of all values of a column, each counted as often as it stands in a row."""
+    import pyarrow
+    from pyarrow import compute
+
+    if not (pyarrow.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
+        return int(column.nbytes)
+    lengths = compute.take(compute.binary_length(column.dictionary), column.indices)
+    return int(compute.sum(lengths).as_py() or 0)
+
+
+def _length(column: Any, row: int) -> int:
+    """Bytes of one value, before it is made; of a dictionary's value, not of the whole dictionary."""
+    import pyarrow
+
+    if pyarrow.types.is_dictionary(column.type):
+        place: int | None = column.indices[row].as_py()
+        return 0 if place is None else _length(column.dictionary, place)
+    if not _is_text(column.type):
+        return int(column.slice(row, 1).nbytes)
+    found = column[row].as_buffer()
+    return 0 if found is None else int(found.size)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow
+
+    checks = (pyarrow.types.is_string, pyarrow.types.is_large_string, pyarrow.types.is_binary)
+    return any(check(kind) for check in checks)
+
+
+def _rows_at_once(metadata: Any, wanted: Sequence[str], path: Path) -> int:
+    """How many rows may be decoded together, by what the file states of its row groups; refuses bombs."""
+    most = _ROWS
+    for group in (metadata.row_group(place) for place in range(metadata.num_row_groups)):
+        for column in (group.column(place) for place in range(group.num_columns)):
+            if column.path_in_schema.partition(".")[0] not in wanted or not group.num_rows:
+                continue
+            size = column.total_uncompressed_size
+            ratio = size / max(1, column.total_compressed_size)
+            each = size / group.num_rows
+            if each > LONGEST_LINE or (size > LONGEST_LINE and ratio > _MOST_RATIO):
+                raise DataError(
+                    f"the records are longer than {LONGEST_LINE} bytes, or the file is made to fill the memory",
+                    path=path,
+                    found=f"{size} bytes in {group.num_rows} rows, {ratio:.0f} times what is stored",
+                )
+            if (
+                size > LONGEST_LINE
+            ):  # pages are some thousand rows of equal size, or hide a long one among short ones
+                most = min(most, 1 if ratio > _MOST_RATIO / 20 else max(1, int(LONGEST_LINE / each / 4)))
+    return most
+
+
+def _require_uncompressed(source: Any, path: Path) -> None:
+    """Refuse an Arrow stream with compressed buffers: a field of each batch's flatbuffer header says so."""
+    from pyarrow import ipc
+
+    for message in ipc.MessageReader.open_stream(source):
+        if message.type in ("record batch", "dictionary"):
+            header = message.metadata.to_pybytes()
+            batch = _child(header, struct.unpack_from("<I", header)[0], 2)
+            if message.type == "dictionary":
+                batch = _child(header, batch, 1)
+            if _slot(header, batch, 3):
+                raise DataError(
+                    "a saved dataset with compressed buffers", path=path, hint="save it with Dataset.save_to_disk"
+                )
+
+
+def _slot(data: bytes, table: int, number: int) -> int:
+    """Where a field of a flatbuffer's table is, 0 where it is not set."""
+    fields = table - struct.unpack_from("<i", data, table)[0]
+    place = 4 + 2 * number
+    offset = (
+        struct.unpack_from("<H", data, fields + place)[0]
+        if place < struct.unpack_from("<H", data, fields)[0]
+        else 0
+    )
+    return table + offset if offset else 0
+
+
+def _child(data: bytes, table: int, number: int) -> int:
+    """The table that a field refers to."""
+    place = _slot(data, table, number)
+    if not place:
+        raise struct.error
+    return int(place + struct.unpack_from("<I", data, place)[0])
 
 
 def _damaged(path: Path) -> DataError:

@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from reticent.core.errors import ModelError
 from reticent.models.ensemble.weights import DecoderWeights, Projection
-from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, read_json
+from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, read_json, require_finite
 
 _WEIGHTS: Final = "adapter_model.safetensors"
 _PREFIX: Final = "base_model.model."
@@ -66,7 +67,8 @@ def read_adapter(directory: Path) -> Adapter:
         raise ModelError(f"{directory}: more than a plain LoRA adapter", found=", ".join(extra))
     try:
         tensors = load_file(directory / _WEIGHTS)
-    except (OSError, ValueError) as error:
+        require_finite(tensors.items(), directory)
+    except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{directory}: the adapter's weights cannot be read", found=type(error).__name__) from None
     names = {key.removeprefix(_PREFIX).rpartition(".lora_")[0] for key in tensors}
     wanted = {f"{_PREFIX}{name}.lora_{side}.weight" for name in names for side in "AB"}

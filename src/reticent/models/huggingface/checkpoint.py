@@ -1,28 +1,39 @@
 """What lies in a model's directory, and what of it is refused before a byte of it is used.
 
 Weights must be safetensors (or GGUF): a pickled checkpoint runs code of its author when it is opened. A
-configuration that names its own Python code (`auto_map`) is refused for the same reason. Reads JSON and file names
-only.
+configuration that names its own Python code (`auto_map`), or kernels to fetch, is refused for the same reason. A
+file that an index, a configuration or a tokenizer names must be a plain name in the directory itself, since the
+libraries follow such names wherever they lead. Reads JSON and file names only; `require_finite` looks at numbers.
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
 
 PICKLED: Final = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 _NOT_WEIGHTS: Final = {"training_args.bin", "optimizer.bin", "optimizer.pt", "scheduler.pt", "scheduler.bin"}
 CONFIG: Final = "config.json"
 ADAPTER_CONFIG: Final = "adapter_config.json"
-TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tokenizer_config.json")
+TOKENIZER_CONFIG: Final = "tokenizer_config.json"
+_WEIGHTS: Final = "model.safetensors"
+_ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
+_INDEX: Final = ".index.json"
+_LAYERS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+_MOST_LAYERS: Final = 1000  # a configuration is believed before its weights are seen: a billion layers never end
+TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", TOKENIZER_CONFIG)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object in a file of a model's directory."""
     try:
         document = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: cannot be read as JSON", found=type(error).__name__) from None
     if not isinstance(document, dict):
         raise ModelError(f"{path}: not a JSON object")
@@ -50,12 +61,17 @@ def check_directory(directory: Path) -> None:
             if found
             else "save it with save_pretrained()",
         )
-    for name in (CONFIG, ADAPTER_CONFIG, "tokenizer_config.json"):
+    for name in (CONFIG, ADAPTER_CONFIG, TOKENIZER_CONFIG):
         path = directory / name
         if path.is_file():
-            check_no_code(read_json(path), path)
-    weights = ("adapter_model",) if is_adapter(directory) else ("model", "pytorch_model", "")
-    check_weights(directory, weights)
+            document = read_json(path)
+            check_no_code(document, path)
+            _check_layers(document, path)
+            for key, named in _named_files(document):
+                _require_plain(named, path, where=f"'{key}'")
+    check_weights(directory)
+    for index in sorted(directory.glob(f"*{_INDEX}")):
+        _check_index(index)
 
 
 def check_no_code(config: dict[str, Any], path: Path) -> None:
@@ -65,13 +81,26 @@ def check_no_code(config: dict[str, Any], path: Path) -> None:
             f"{path}: the model wants to run Python code of its own (auto_map), which is refused",
             hint="where transformers knows the architecture itself, delete the entry 'auto_map' from the file",
         )
+    kernels = [key for key, value in config.items() if key.endswith("attn_implementation") and "/" in str(value)]
+    if kernels:
+        raise ModelError(
+            f"{path}: the model wants to fetch code for its attention, which is refused",
+            found=kernels[0],
+            hint="delete the entry from the file",
+        )
 
 
-def check_weights(directory: Path, stems: tuple[str, ...]) -> None:
-    """Refuse a directory without safetensors weights, and say so when it has pickled ones."""
-    files = [path for path in directory.iterdir() if path.is_file() and path.name not in _NOT_WEIGHTS]
-    if any(path.suffix == ".safetensors" and path.name.startswith(stems) for path in files):
+def check_weights(directory: Path) -> None:
+    """Refuse a directory whose weights the libraries would not read as safetensors, and say when they are pickled.
+
+    Only the very names that transformers and PEFT look for count: beside any other file they go on to pickled ones.
+    """
+    names = (_ADAPTER_WEIGHTS,) if is_adapter(directory) else (_WEIGHTS, _WEIGHTS + _INDEX)
+    read = next((directory / name for name in names if (directory / name).is_file()), None)
+    if read is not None:
+        _require_inside(read)
         return
+    files = [path for path in directory.iterdir() if path.is_file() and path.name not in _NOT_WEIGHTS]
     pickled = sorted(path.name for path in files if path.suffix in PICKLED)
     if pickled:
         raise ModelError(
@@ -82,5 +111,66 @@ def check_weights(directory: Path, stems: tuple[str, ...]) -> None:
             "save_pretrained() it, which writes safetensors",
         )
     raise ModelError(
-        f"{directory}: no weights in this directory", expected="safetensors", hint="save the model again"
+        f"{directory}: no weights in this directory", expected=" or ".join(names), hint="save the model again"
     )
+
+
+def require_finite(tensors: "Iterable[tuple[str, torch.Tensor]]", where: object) -> None:
+    """Refuse weights that hold NaN or an infinity, by the tensor's name: every number after them is nonsense."""
+    for name, tensor in tensors:
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise ModelError(
+                f"{where}: the weights hold numbers that are not finite",
+                found=f"NaN or an infinity in {name}",
+                hint="save the model again, or use an earlier checkpoint",
+            )
+
+
+def _named_files(document: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """Files that a configuration tells the libraries to read: key and name."""
+    for key, value in document.items():
+        if key == "transformers_weights" or (key.endswith("_file") and value is not None):
+            yield key, value
+        elif key == "fast_tokenizer_files":
+            yield from ((key, each) for each in (value if isinstance(value, list) else [value]))
+
+
+def _check_layers(document: dict[str, Any], path: Path) -> None:
+    for key in _LAYERS:
+        count = document.get(key, 0)
+        if isinstance(count, int) and count > _MOST_LAYERS:
+            raise ModelError(
+                f"{path}: more layers than any model has", found=key, expected=f"at most {_MOST_LAYERS}"
+            )
+
+
+def _check_index(path: Path) -> None:
+    """Refuse an index of shards that leads anywhere but to safetensors beside it."""
+    shards = read_json(path).get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        raise ModelError(f"{path}: not an index of weights", expected="an object 'weight_map' of names and files")
+    for name in sorted({str(shard) for shard in shards.values()}):
+        _require_plain(name, path, where="'weight_map'", suffix=".safetensors")
+
+
+def _require_plain(name: object, path: Path, *, where: str, suffix: str = "") -> None:
+    """Refuse a name that is not that of a regular file in the directory."""
+    is_plain = isinstance(name, str) and name == Path(name).name and name not in ("", ".", "..")
+    if not is_plain or not str(name).endswith(suffix) or "\\" in str(name):
+        raise ModelError(
+            f"{path}: {where} names a file that is refused",
+            expected=f"a plain name{f' that ends in {suffix}' if suffix else ''}, of a file in this directory",
+            hint="save the model again with save_pretrained()",
+        )
+    if not (path.parent / str(name)).is_file():
+        raise ModelError(f"{path}: {where} names a file that is missing", hint="save or download the model again")
+    _require_inside(path.parent / str(name))
+
+
+def _require_inside(path: Path) -> None:
+    """Refuse a link out of the directory; the hub's own cache keeps its files in `blobs` above the snapshot."""
+    directory = path.parent.resolve()
+    blobs = directory.parents[1] / "blobs" if len(directory.parents) > 1 else directory
+    found = path.resolve()
+    if not (found.is_relative_to(directory) or found.is_relative_to(blobs)):
+        raise ModelError(f"{path}: a link that leads out of the model's directory is refused")

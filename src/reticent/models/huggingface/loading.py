@@ -50,6 +50,7 @@ def load_model(
         else:
             module, tokenizer = _load_directory(where, dtype, place)
         module = module.to(place).eval()
+        checkpoint.require_finite(module.named_parameters(), source)
         _check_vocabulary(module, tokenizer, source)
         _check_causal(module, source)
     return HuggingFaceModel(module, tokenizer, name=name or Path(source).name)

@@ -41,6 +41,7 @@ from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.record_loss import TokenBatch, record_losses, token_losses
 from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
 from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, DpSgd, PlainPlan
+from reticent.training.plans.sampler import Indices
 
 ACCOUNT: Final = "training"
 _STEPS_PER_TEST: Final = 256  # rounding is tested again after so many steps
@@ -200,6 +201,10 @@ class PrivateGradients:
         self._randomness = randomness
         self._computation = computation
         self._receipt: Receipt | None = None
+        # The steps of a round are drawn together and kept here alone: a run that ends loses them.
+        self._round: tuple[Indices, ...] = ()
+        self._left = 0  # charged steps of the round that are still to come
+        self._place = 0
         self._meter = _LossMeter()
         self._tested_at: int | None = None
         self._packs_closely = False
@@ -218,16 +223,26 @@ class PrivateGradients:
 
     @property
     def position(self) -> int:
-        """Steps that were charged, whether their weights survived or not."""
-        return round(self._ledger.spent()[ACCOUNT])
+        """Steps that were charged, whether their weights survived or not, but those of this round still to come."""
+        return round(self._ledger.spent()[ACCOUNT]) - self._left
 
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
         groups = self._sample()
         total = self._total(self._clipped_sum(groups))
-        self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
-        values = self._release(total, self._receipt)
+        values = self._release(total, self._charged())
         return Gradient(values, self._meter.mean(), sum(len(text) for group in groups for text in group))
+
+    def _charged(self) -> Receipt:
+        """The receipt of the round that this step belongs to, which its first step charges whole."""
+        size = self._plan.sampler.steps_per_round
+        if self._left == 0:
+            self._receipt = self._ledger.charge({ACCOUNT: float(size)}, self._plan.round_event)
+            self._left = size
+        self._place = size - self._left
+        self._left -= 1
+        assert self._receipt is not None
+        return self._receipt
 
     def _clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
         """The clipped sum of these units.
@@ -249,7 +264,9 @@ class PrivateGradients:
     def _draw(self) -> list[list[int]]:
         """The places of those texts, unit by unit."""
         source = self._randomness.child(f"sample {self.position}")
-        return self._units.choose(self._plan.sampler.draw(source).tolist(), source)
+        if self._left == 0:
+            self._round = self._plan.sampler.draw_round(source)
+        return self._units.choose(self._round[-self._left].tolist(), source)
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         """The sample in micro-batches in which no record rounds another one differently."""
@@ -281,7 +298,7 @@ class PrivateGradients:
 
     def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
         """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
-        fresh = self._randomness.child(f"noise {receipt.sequence}")
+        fresh = self._randomness.child(f"noise {receipt.sequence}" + (f" {self._place}" if self._place else ""))
         noisy = add_noise(total, self._plan.noise_deviation, fresh)
         return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
 

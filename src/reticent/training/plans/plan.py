@@ -3,7 +3,8 @@
 A private plan holds the sampler, the clipping, the noise and the number of steps; the event that prices them is
 *derived* from these, so nobody types a sampling rate into an accountant and the two cannot disagree:
 
-    event = Repeated(SampledGaussian(noise multiplier, sampler.rate), steps)
+    event = Repeated(SampledGaussian(noise multiplier, sampler.rate), steps)          Poisson samples
+            Repeated(RandomAllocation(noise multiplier, steps of an epoch), epochs)   random allocation
     step  = (Σ clipped gradients of the sample + N(0, deviation²)) / normaliser
     deviation = noise multiplier · clip norm · (1 + rounding room)
 
@@ -26,11 +27,19 @@ from reticent.accounting.calibration import Target, least_noise
 from reticent.accounting.guarantees import dp_sgd_guarantee
 from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
-from reticent.core.event import Repeated, SampledGaussian
+from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
-from reticent.training.plans.sampler import PoissonSampler, Sampling, ShuffledEpochs, sampler_of
+from reticent.training.plans.sampler import (
+    AllocationSampler,
+    PoissonSampler,
+    PrivateSampler,
+    SamplerName,
+    ShuffledEpochs,
+    name_of,
+    sampler_of,
+)
 from reticent.training.plans.spending import Spending
 
 SCHEMA_VERSION: Final = 1
@@ -83,7 +92,7 @@ class PlainPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DpSgd:
-    """DP-SGD (Abadi et al. 2016): Poisson sampling, clipping, Gaussian noise, and what they prove together.
+    """DP-SGD (Abadi et al. 2016): sampling, clipping, Gaussian noise, and what they prove together.
 
     `unit` is what one promise protects: a record, or an owner with all texts of theirs, of which at most
     `texts_per_unit` are drawn for a step and clipped as one.
@@ -95,7 +104,7 @@ class DpSgd:
     (True, True)
     """
 
-    sampler: PoissonSampler
+    sampler: PrivateSampler
     clip_norm: float
     noise_multiplier: float
     steps: int
@@ -105,12 +114,18 @@ class DpSgd:
     texts_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        if type(self.sampler) is not PoissonSampler:
+        if type(self.sampler) not in (PoissonSampler, AllocationSampler):
             raise ConfigError(
-                "the accountant prices Poisson sampling alone",
+                "the accountants price Poisson sampling and random allocation alone",
                 found=type(self.sampler).__name__,
-                expected="PoissonSampler",
-                hint="shuffled batches have no guarantee; draw Poisson samples",
+                expected="PoissonSampler or AllocationSampler",
+                hint="shuffled batches have no guarantee; draw Poisson samples or allocate",
+            )
+        if self.steps % self.sampler.steps_per_round:
+            raise ConfigError(
+                "random allocation takes whole epochs",
+                found=f"{self.steps} steps",
+                expected=f"a multiple of {self.sampler.steps_per_round}",
             )
         if not 0.0 < self.noise_multiplier < math.inf:
             raise ConfigError(
@@ -134,7 +149,7 @@ class DpSgd:
         units: int,
         batch: int,
         epochs: float,
-        sampler: Sampling | str = Sampling.POISSON,
+        sampler: str = SamplerName.POISSON,
         clip_norm: float = 1.0,
         unit: Unit = Unit.RECORD,
         neighbours: Neighbours = Neighbours.ADD_REMOVE,
@@ -146,7 +161,10 @@ class DpSgd:
         """
         _check_delta(delta, units, unit)
         drawn = sampler_of(sampler, units, batch)
-        target = Target(epsilon=epsilon, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours)
+        batches = drawn.steps_per_round if isinstance(drawn, AllocationSampler) else None
+        target = Target(
+            epsilon=epsilon, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
+        )
         found = least_noise(target, steps=drawn.steps(epochs))
         return cls(
             sampler=drawn,
@@ -160,19 +178,21 @@ class DpSgd:
         )
 
     @property
-    def step_event(self) -> SampledGaussian:
-        """What one step releases."""
+    def round_event(self) -> SampledGaussian | RandomAllocation:
+        """What one round releases: a Poisson step, or an epoch of random allocation."""
+        if isinstance(self.sampler, AllocationSampler):
+            return RandomAllocation(self.noise_multiplier, self.sampler.steps_per_round)
         return SampledGaussian(self.noise_multiplier, self.sampler.rate)
 
     @property
     def event(self) -> Repeated:
         """What the whole run releases."""
-        return Repeated(self.step_event, self.steps)
+        return Repeated(self.round_event, self.steps // self.sampler.steps_per_round)
 
     @property
     def normaliser(self) -> float:
         """What a noisy sum is divided by: the expected batch size, whatever was drawn."""
-        return float(self.sampler.batch)
+        return self.sampler.expected_batch
 
     @property
     def noise_deviation(self) -> float:
@@ -231,7 +251,11 @@ class DpSgd:
     def spending(self, epsilon: float) -> Spending:
         """ε so far, given the ε of the whole plan (from its guarantee, which is dear to compute twice)."""
         return Spending(
-            self.step_event, steps=self.steps, neighbours=self.neighbours, epsilon=epsilon, delta=self.delta
+            self.event,
+            steps_per_round=self.sampler.steps_per_round,
+            neighbours=self.neighbours,
+            epsilon=epsilon,
+            delta=self.delta,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -241,6 +265,7 @@ class DpSgd:
             "kind": "private",
             "units": self.sampler.units,
             "batch": self.sampler.batch,
+            **({} if name_of(self.sampler) is SamplerName.POISSON else {"sampler": name_of(self.sampler).value}),
             "clip_norm": self.clip_norm,
             "noise_multiplier": self.noise_multiplier,
             "steps": self.steps,
@@ -270,7 +295,8 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
         return PlainPlan(**values)
     if document["kind"] != "private":
         raise ConfigError("a plan of an unknown kind", found=document["kind"], expected="plain or private")
-    sampler = PoissonSampler(values.pop("units"), values.pop("batch"))
+    name = values.pop("sampler", SamplerName.POISSON)  # plans that name none were made when there was one
+    sampler = sampler_of(name, values.pop("units"), values.pop("batch"))
     unit, neighbours = Unit(values.pop("unit")), Neighbours(values.pop("neighbours"))
     return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, **values)
 

@@ -1,16 +1,22 @@
-"""Who takes part in a step: a Poisson sample for private training, shuffled epochs for plain training.
+"""Who takes part in a step: Poisson samples or random allocation for private training, shuffled epochs for plain.
 
     Poisson     each of N units is in the batch with chance q = B/N, independently of all others and of every
                 other step; the size of a batch is Binomial(N, q): now and then empty, now and then large
+    allocation  in each epoch every unit is put into one of t = N/B batches, at random and independently of all
+                others ("balls in bins"): each unit exactly once an epoch; batches differ in size
     shuffled    each epoch is a random order of all units, cut into batches of B
 
-The accountants price Poisson sampling. Shuffling with the same numbers is another mechanism with a larger ε
-(Chua et al. 2024), so the two are different types and a private plan takes the first alone.
+The accountants price the first two. Shuffling with the same numbers is another mechanism with a larger ε (Chua et
+al. 2024): batches of fixed size tie the place of one unit to those of the others. So they are different types.
+
+A **round** is what is drawn and charged at once: one Poisson step, or an epoch of random allocation. Whoever loses
+the rest of a round (in a crash) must not draw it again: a unit that took part would have a second chance to.
 """
 
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,20 +54,88 @@ class PoissonSampler:
         """
         return randomness.bernoulli(self.rate, self.units)
 
+    @property
+    def steps_per_round(self) -> int:
+        """A step is drawn by itself."""
+        return 1
 
-class Sampling(StrEnum):
+    @property
+    def expected_batch(self) -> float:
+        """Units of a step on average."""
+        return float(self.batch)
+
+    def draw_round(self, randomness: Randomness) -> tuple[Indices, ...]:
+        """The one step of a round."""
+        return (self.draw(randomness),)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationSampler:
+    """Every unit in exactly one of the batches of an epoch, of about `batch` units each."""
+
+    units: int
+    batch: int
+
+    def __post_init__(self) -> None:
+        _check(self.units, self.batch)
+
+    @property
+    def steps_per_round(self) -> int:
+        """Batches of an epoch."""
+        return math.ceil(self.units / self.batch)
+
+    @property
+    def expected_batch(self) -> float:
+        """Units of a step on average: at most `batch`."""
+        return self.units / self.steps_per_round
+
+    @property
+    def rate(self) -> float:
+        """The chance of a unit to be in a given batch."""
+        return 1.0 / self.steps_per_round
+
+    def steps(self, epochs: float) -> int:
+        """Steps of so many epochs, which are rounded up: half an epoch has no price of its own."""
+        EPOCHS.require("the number of epochs", epochs)
+        steps = self.steps_per_round * max(1, math.ceil(epochs - 1e-9))
+        STEPS.require("the number of steps", steps, hint="lower --epochs, or raise --batch")
+        return steps
+
+    def draw_round(self, randomness: Randomness) -> tuple[Indices, ...]:
+        """The units of each step of one epoch, in order of their index.
+
+        Guarantee: every unit is in exactly one step, uniformly, independently of the others and of other calls.
+        """
+        places = randomness.integers(self.steps_per_round, self.units)
+        return tuple(np.flatnonzero(places == step) for step in range(self.steps_per_round))
+
+
+PrivateSampler = PoissonSampler | AllocationSampler
+
+
+class SamplerName(StrEnum):
     """The samplers that an accountant prices, by name."""
 
     POISSON = "poisson"
+    ALLOCATION = "allocation"
 
 
-def sampler_of(sampling: Sampling | str, units: int, batch: int) -> PoissonSampler:
+_SAMPLERS: Final[dict[str, type[PoissonSampler] | type[AllocationSampler]]] = {
+    SamplerName.POISSON: PoissonSampler,
+    SamplerName.ALLOCATION: AllocationSampler,
+}
+
+
+def sampler_of(name: str, units: int, batch: int) -> PrivateSampler:
     """The sampler of this name; an unknown one is refused."""
-    if sampling not in set(Sampling):
-        raise ConfigError(
-            "no accountant prices this sampler", found=str(sampling), expected=" or ".join(map(str, Sampling))
-        )
-    return PoissonSampler(units, batch)
+    if name not in _SAMPLERS:
+        raise ConfigError("no accountant prices this sampler", found=name, expected=" or ".join(_SAMPLERS))
+    return _SAMPLERS[name](units, batch)
+
+
+def name_of(sampler: PrivateSampler) -> SamplerName:
+    """The name of a sampler."""
+    return SamplerName.ALLOCATION if isinstance(sampler, AllocationSampler) else SamplerName.POISSON
 
 
 @dataclass(frozen=True, slots=True)
