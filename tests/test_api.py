@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import reticent
+from reticent.core.randomness import Randomness
+from reticent.data.generators import generate_dialogues
+from reticent.data.writing import write_corpus
 
 ROOT = Path(__file__).resolve().parent.parent
 # A name that leaves this list breaks somebody's program. Add to it with care.
@@ -56,8 +59,11 @@ def test_importing_reticent_loads_nothing_heavy():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """One folder for all examples: later ones read what earlier ones wrote."""
+    """One folder for all examples, with two corpora: later examples read what earlier ones wrote."""
     path, before = tmp_path_factory.mktemp("examples"), Path.cwd()
+    dialogues = generate_dialogues(120, randomness=Randomness.seeded(5))
+    write_corpus(dialogues[:60], path / "mails.jsonl")
+    write_corpus(dialogues[60:], path / "others.jsonl")
     os.chdir(path)
     yield path
     os.chdir(before)
