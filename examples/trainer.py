@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
 
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
@@ -21,8 +23,7 @@ from reticent.models.embedded import embedded_model_path
 from reticent.runs.audit.gate import Kind, check_gate, parse_limit
 from reticent.runs.audit.plan import measure_speed, plan_audit
 from reticent.runs.audit.run import run_audit, start_run, write_audit
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import make_subject, open_models
+from reticent.runs.audit.subject import open_models
 
 TEMPLATE = "USR: Hello, my customer ID is {}."
 

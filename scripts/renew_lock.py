@@ -1,45 +1,66 @@
-"""Write requirements.lock: what pip resolves today for the project with the extras that set-up installs.
+"""Write the two lock files: exact versions with the hashes of every file of each, for Linux and macOS.
 
-Resolves in a throw-away environment, so that nothing installed by hand can slip in.
+    requirements.lock       everything that `make test` installs (the extra `dev`)
+    requirements-demo.lock  the part of it that `make demo` needs (the extras `train` and `report`)
+
+Versions that the files already hold stay unless `--upgrade` is given. Torch and what only torch brings (the CUDA
+libraries) are not in them: its files differ between the public index and the CPU builds that many machines install
+instead, so no hash holds for both. The Makefile pins its version. Needs the package index.
 """
 
+import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = ("serve", "postgres", "pii", "gguf", "plot", "ray", "dev")
-PINNED = ("torch==2.13.0",)
-BUILD = ("hatchling", "editables")
+LOCKS = {"requirements.lock": ("dev",), "requirements-demo.lock": ("train", "report")}
+BUILD = ("hatchling", "editables")  # an editable install without a network needs them
+TORCH = re.findall(r"^TORCH *:= *(\S+)", (ROOT / "Makefile").read_text(encoding="utf8"), flags=re.MULTILINE)
+BROUGHT_BY_TORCH = re.compile(r"(torch|triton|nvidia-.*|cuda-.*)==")
 HEADER = """\
-# Every version that `make` installs, transitively, for Python 3.11 and later on Linux and macOS.
-# torch is pinned exactly: a wider request pulls gigabytes of CUDA packages on Linux.
-# Renew: edit pyproject.toml, then `make lock`.
+# Every version that `make {verb}` installs, transitively, with its hashes; torch is pinned in the Makefile.
+# Generated: edit pyproject.toml, then `make lock`.
 """
 
 
-def requirements() -> list[str]:
-    """The project's requirements with every extra that set-up installs, exact pins first."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]
-    optional = project["optional-dependencies"]
-    wanted = list(project["dependencies"])
-    for extra in EXTRAS:
-        wanted += optional[extra]
-    return [*PINNED, *BUILD, *wanted]
+def resolved(extras: tuple[str, ...], *, known: str, constraints: str, upgrade: bool) -> str:
+    """What uv resolves for the extras, keeping the versions of the `known` lock where it may."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "lock").write_text(known, encoding="utf8")
+        (folder / "build.in").write_text("\n".join([*BUILD, *TORCH]), encoding="utf8")
+        (folder / "constraints").write_text(constraints, encoding="utf8")
+        options = ["--universal", "--python-version=3.11", "--generate-hashes", "--no-header", "--no-annotate"]
+        chosen = [f"--extra={extra}" for extra in extras] + ["--upgrade"] * upgrade
+        files = [
+            str(ROOT / "pyproject.toml"),
+            str(folder / "build.in"),
+            "--constraint",
+            str(folder / "constraints"),
+        ]
+        command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *options, *chosen, *files]
+        subprocess.run([*command, "--output-file", str(folder / "lock")], check=True, cwd=ROOT)
+        return (folder / "lock").read_text(encoding="utf8")
+
+
+def without_torch(lock: str) -> str:
+    """The lock without torch and what only torch brings; an entry starts at the line's start."""
+    entries = re.split(r"^(?=[\w.-]+==)", lock, flags=re.MULTILINE)
+    return "".join(entry for entry in entries if not BROUGHT_BY_TORCH.match(entry))
 
 
 def main() -> None:
-    """Resolve and write the lock file."""
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        pip = [str(Path(folder, "bin", "python")), "-m", "pip", "--disable-pip-version-check"]
-        subprocess.run([*pip, "install", "--quiet", *requirements()], check=True)
-        frozen = subprocess.run([*pip, "freeze"], check=True, capture_output=True, text=True).stdout
-    # A local build tag (2.13.0+cpu) names one machine's file, not a version that others can ask for.
-    lines = [line.split("+")[0] for line in frozen.splitlines()]
-    (ROOT / "requirements.lock").write_text(HEADER + "\n".join(lines) + "\n", encoding="utf8")
+    """Resolve and write both; the smaller one takes its versions from the larger."""
+    constraints = ""
+    for name, extras in LOCKS.items():
+        path = ROOT / name
+        known = path.read_text(encoding="utf8") if path.is_file() else ""
+        lock = resolved(extras, known=known, constraints=constraints, upgrade="--upgrade" in sys.argv[1:])
+        constraints = constraints or re.sub(r" \\\n( +--hash=\S+( \\)?\n)+", "\n", lock)
+        header = HEADER.format(verb="demo" if "demo" in name else "test")
+        path.write_text(header + without_torch(lock), encoding="utf8")
 
 
 if __name__ == "__main__":

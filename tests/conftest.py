@@ -1,5 +1,6 @@
 """Fixtures that several folders share, and surroundings that are the same wherever the tests run."""
 
+import locale
 import os
 import random
 import sys
@@ -15,6 +16,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # What is printed has one width, and processes that tests start write UTF-8, whatever terminal and locale are.
 os.environ["COLUMNS"] = "100"
 os.environ["PYTHONUTF8"] = "1"
+locale.setlocale(locale.LC_CTYPE, "C.UTF-8")  # and tests read it: src names the encoding of every file it opens
 for _name in ("FORCE_COLOR", "CLICOLOR_FORCE", "PYTHONIOENCODING"):
     os.environ.pop(_name, None)
 

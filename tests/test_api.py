@@ -22,13 +22,25 @@ SNAPSHOT = [
     "DpSgd",
     "Finding",
     "Guarantee",
+    "Predictor",
+    "PrivateStep",
     "Record",
     "ReticentError",
     "UsageError",
     "__version__",
+    "audit",
+    "bound",
+    "dedup",
+    "diff",
+    "evaluate",
     "load_model",
     "open_corpus",
+    "plant",
+    "report",
+    "scan",
+    "scrub",
     "train",
+    "verify",
 ]
 
 
@@ -45,7 +57,10 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_type_checkers_see_every_name_where_it_is_loaded_from():
     tree = ast.parse((ROOT / "src" / "reticent" / "__init__.py").read_text(encoding="utf8"))
     typed = {
-        alias.asname: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.asname: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
     assert {name: typed[name] for name in reticent._PLACES} == reticent._PLACES
     assert {*reticent._PLACES, "__version__"} == set(reticent.__all__)

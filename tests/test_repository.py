@@ -17,7 +17,7 @@ LAYER = {
     "ledger": 1,
     "data": 1,
     "models": 1,
-    "audit": 2,
+    "auditing": 2,
     "training": 2,
     "prediction": 2,
     "reporting": 2,
@@ -71,8 +71,13 @@ SOURCES = sorted(SOURCE.rglob("*.py"))
 def test_imports_go_strictly_downward(path):
     parts = path.relative_to(SOURCE).parts
     if len(parts) == 1:
-        allowed = {"reticent.cli.main"} if path.name == "__main__.py" else set()
-        assert {m for m in imported_modules(path) if m.startswith("reticent.")} <= allowed
+        # The public API stands above all layers but the server and the command line; that it loads nothing at
+        # import has a test of its own.
+        own = {module for module in imported_modules(path) if module.startswith("reticent.")}
+        if path.name == "__main__.py":
+            assert own == {"reticent.cli.main"}
+        else:
+            assert not [module for module in own if module.split(".")[1] in ("server", "cli")]
         return
     assert broken_imports(parts[0], imported_modules(path)) == []
 
@@ -106,9 +111,84 @@ def test_importing_the_package_and_its_light_layers_never_imports_torch():
     assert not TORCH & modules_after(code)
 
 
+# Third-party packages that the light commands may import, whatever else is installed. What is not here (torch,
+# numba, pyarrow, scipy.stats, ...) is imported inside the function that needs it.
+HELP = {"rich", "typer", "click", "shellingham", "annotated_doc", "annotated_types", "numpy", "cython_runtime"}
+HELP |= {"pydantic", "pydantic_core", "typing_inspection", "typing_extensions"}
+BOUND = {*HELP, "scipy", "dp_accounting", "attr", "attrs", "charset_normalizer"}
+HEAVY_SCIPY = {"scipy.stats", "scipy.signal", "scipy.ndimage"}  # half a second and more, each
+
+
+def third_party(modules: set[str]) -> set[str]:
+    """Top-level packages that neither the standard library nor we bring, without nameless compiled parts."""
+    tops = {module.partition(".")[0] for module in modules}
+    return {top for top in tops if not top.startswith("_")} - set(sys.stdlib_module_names) - {"reticent"}
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import reticent", set()),
+        ("from reticent.cli.main import run; run(['--help'])", HELP),
+        (
+            "from reticent.cli.main import run; run('bound dp-sgd --noise-multiplier 1 --sampling-rate 0.1 "
+            "--steps 9 --secret-bits 20'.split())",
+            BOUND,
+        ),
+    ],
+    ids=["import", "help", "bound"],
+)
+def test_light_commands_import_light_packages_alone(code, allowed):
+    loaded = modules_after(f"import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n    {code}")
+    assert third_party(loaded) <= allowed
+    assert not HEAVY_SCIPY & loaded
+
+
+def locked(name: str) -> dict[str, str]:
+    """Pins of a lock file with the lines of their hashes."""
+    text = (ROOT / name).read_text(encoding="utf8")
+    return dict(re.findall(r"^([\w.-]+==[\w.!+]+)(.*(?:\n +.*)*)", text, flags=re.MULTILINE))
+
+
+def test_every_locked_version_has_its_hashes_and_the_demo_takes_its_own_from_the_whole():
+    everything, demo = locked("requirements.lock"), locked("requirements-demo.lock")
+    assert len(everything) > len(demo) > 40
+    unhashed = [pin for pin, hashes in {**everything, **demo}.items() if "--hash=sha256:" not in hashes]
+    assert not unhashed, "run `make lock`"
+    assert set(demo) <= set(everything)
+    assert not [pin for pin in everything if pin.startswith("torch==")]  # the Makefile pins it, without a hash
+
+
 def test_no_file_name_says_nothing():
     nameless = {"utils", "util", "helpers", "common", "misc", "base", "manager", "handler"}
     assert not [path for path in SOURCES if path.stem in nameless]
+
+
+def opened_without_encoding(tree: ast.AST) -> list[int]:
+    """Lines that open, read or write a text file in whatever encoding the locale has."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        given = [*node.args, *(word.value for word in node.keywords)]
+        texts = [value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+        is_named = any(word.arg in ("encoding", None) for word in node.keywords) or "utf8" in texts
+        opens = isinstance(node.func, ast.Name) and name == "open"
+        is_binary = any("b" in text for text in texts if set(text) <= set("rwxab+t"))
+        if not is_named and (name in ("read_text", "write_text") or (opens and not is_binary)):
+            found.append(node.lineno)
+    return found
+
+
+def test_every_text_file_is_opened_in_a_named_encoding():
+    for path in sorted([*SOURCE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]):
+        assert opened_without_encoding(ast.parse(path.read_text(encoding="utf8"))) == [], path
+
+
+def test_the_check_of_encodings_catches_a_file_opened_by_locale():
+    broken = 'open("a")\nopen("a", "rb")\npath.read_text()\npath.write_text("b")\npath.read_text("utf8")'
+    assert opened_without_encoding(ast.parse(broken)) == [1, 3, 4]
 
 
 def test_readme_tree_equals_the_tree():
@@ -173,3 +253,95 @@ def test_the_metric_check_sees_whole_names_beginnings_arguments_and_comparisons(
     ):
         assert metric_literals(ast.parse(code)) != []
     assert metric_literals(ast.parse("name = 'exposure'\nlist_of = {'auc': 1}\n")) == []
+
+
+# ---------------------------------------------------------------- an option is declared once
+
+
+def flags_outside_settings(code: str) -> list[int]:
+    """Lines of a file that declare a flag by hand: a call of Option or Argument, or of argparse's add_argument."""
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    names = [(getattr(call.func, "attr", getattr(call.func, "id", "")), call.lineno) for call in calls]
+    return [line for name, line in names if name in ("Option", "Argument", "add_argument")]
+
+
+def test_no_flag_is_declared_outside_a_settings_class():
+    allowed = {"flags.py": 2, "main.py": 1}  # where flags are made from settings, and --version
+    files = [*(SOURCE / "cli").glob("*.py"), *(SOURCE / "server").glob("*.py"), ROOT / "reproductions/__main__.py"]
+    found = {path.name: len(flags_outside_settings(path.read_text(encoding="utf8"))) for path in files}
+    assert {name: count for name, count in found.items() if count} == allowed
+
+
+def test_the_check_for_flags_sees_one_that_is_written_by_hand():
+    assert flags_outside_settings("import typer\nx = typer.Option('--x')\n") == [2]
+    assert flags_outside_settings("from typer import Argument as A, Argument\ny = Argument()\n") == [2]
+
+
+def settings_of_verbs() -> dict[str, type]:
+    """The settings class of every verb, by the words of the command."""
+    import typer
+
+    from reticent.cli.main import app
+
+    found: dict[str, type] = {}
+
+    def walk(command, words):
+        if hasattr(command.callback, "settings"):
+            found[" ".join(words)] = command.callback.settings
+        for name, child in getattr(command, "commands", {}).items():
+            walk(child, (*words, name))
+
+    walk(typer.main.get_command(app), ())
+    return found
+
+
+def test_every_flag_of_every_verb_comes_from_its_settings_class():
+    import typer
+
+    from reticent.cli.main import app
+    from reticent.runs.settings.declaration import declared_in
+
+    settings = settings_of_verbs()
+    assert len(settings) >= 20
+
+    def walk(command, words):
+        children = getattr(command, "commands", {})
+        if not children:
+            options = {each.flag: each for each in declared_in(settings[" ".join(words)])}
+            flags = {flag for one in command.params for flag in one.opts if flag.startswith("--")} - {"--help"}
+            assert flags == {flag for flag in options if flag.startswith("--")}
+            assert all(each.option.help.endswith((".", "…")) for each in options.values()), words
+        for name, child in children.items():
+            walk(child, (*words, name))
+
+    walk(typer.main.get_command(app), ())
+
+
+def test_settings_classes_never_import_torch():
+    assert not TORCH & modules_after("import reticent.cli.main")
+
+
+def test_the_files_of_init_parse_and_show_every_setting_of_training():
+    import tomllib
+
+    from reticent.runs.settings.declaration import declared_in
+    from reticent.runs.settings.file import validate
+    from reticent.runs.settings.starter import _JOURNEYS, Journey, config_text
+    from reticent.runs.training.settings import TrainSettings
+
+    options = [each for each in declared_in(TrainSettings) if each.option.in_file]
+    covered: set[tuple[str, ...]] = set()
+    for journey in Journey:
+        text = config_text(journey, name="x.toml")
+        validate(TrainSettings, tomllib.loads(text), where=journey.value).check()
+        shown: set[tuple[str, ...]] = set()
+        table: tuple[str, ...] = ()
+        for line in text.splitlines():
+            if named := re.fullmatch(r"\[(\w+)\]", line):
+                table = (named[1],)
+            elif named := re.match(r"(?:# )?([a-z_]+) = ", line):
+                shown.add((*table, named[1]))
+        method = _JOURNEYS[journey][1]
+        assert shown == {one.path for one in options if not one.option.methods or method in one.option.methods}
+        covered |= shown
+    assert covered == {each.path for each in options}

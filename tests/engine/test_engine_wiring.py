@@ -6,15 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from reticent.auditing.attacks.membership.shadow_models import ShadowTask
+from reticent.auditing.progress import CHUNK, watched
+from reticent.auditing.subject import make_subject
 from reticent.cli import main as cli
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import UsageError
 from reticent.engine.work import EngineSettings, Piece, gather, open_engine
 from reticent.models.huggingface.loading import load_model
-from reticent.runs.audit.progress import CHUNK, watched
-from reticent.runs.audit.shadow import ShadowTask, train_shadow
+from reticent.runs.audit.shadow import train_shadow
 from reticent.runs.audit.shards import sharded_subject
-from reticent.runs.audit.subject import make_subject
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.manifest import Manifest
 from reticent.runs.settings.file import validate

@@ -1,15 +1,21 @@
-"""Running the command line as a user does: in a process of its own."""
+"""Running the command line as a user does, inside this process: starting Python and torch costs seconds each time.
 
-import os
+What a process of its own adds (the entry point, encodings, broken pipes, kills) has tests in tests/cli and
+tests/runs/test_faults.py.
+"""
+
+import contextlib
+import io
 import subprocess
-import sys
 from pathlib import Path
 
+from reticent.cli import main as cli
 
-def reticent(*arguments: object, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+
+def reticent(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run `reticent ARGUMENTS`; the caller looks at exit code, stdout and stderr."""
-    command = [sys.executable, "-c", "from reticent.cli.main import main; main()", *map(str, arguments)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=cwd, timeout=timeout, env=environment, check=False
-    )
+    words = [str(argument) for argument in arguments]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd or Path.cwd()), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli.run(words)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())

@@ -620,3 +620,28 @@ def test_a_local_tokenizer_is_read_from_a_models_directory(tmp_path):
     assert RemoteModel("http://host", NAME, tokenizer=tmp_path).start_token == 1
     with pytest.raises(ModelError):
         LocalTokenizer.from_directory(tmp_path / "absent")
+
+
+def test_requests_go_through_the_proxy_of_the_environment_and_spare_the_hosts_it_names(monkeypatch):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    with serving() as (url, behaviour):
+        monkeypatch.setenv("http_proxy", url)
+        # The server stands in for a proxy: it sees the whole address of a host that nobody can reach.
+        with pytest.raises(ModelError):
+            RemoteModel("http://model.invalid", NAME, options=QUICK).probe()
+        assert behaviour.requests
+        assert all(path.startswith("http://model.invalid/") for path, _, _ in behaviour.requests)
+        behaviour.requests.clear()
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        remote(url).probe()
+        assert behaviour.requests
+        assert all(path.startswith("/") for path, _, _ in behaviour.requests)
+
+
+def test_a_proxy_that_cannot_be_used_is_an_error_without_its_password(monkeypatch):
+    monkeypatch.setenv("http_proxy", "nonsense://user:hidden-word@proxy:1")
+    with pytest.raises(ConfigError, match="proxies") as caught:
+        RemoteModel("http://model.invalid", NAME)
+    assert "hidden-word" not in "".join(traceback.format_exception(caught.value)) + str(caught.value.hint)

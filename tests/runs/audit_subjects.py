@@ -4,13 +4,13 @@ import string
 
 import numpy as np
 
+from reticent.auditing.subject import ModelPlace, Subject, make_subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import Access
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
 from reticent.data.canaries import CanaryOwner, make_canaries, plant
-from reticent.runs.audit.subject import ModelPlace, Subject, make_subject
 from tests.models.ngram import NGramModel
 
 SYMBOLS = string.ascii_lowercase + string.digits + " :"

@@ -7,21 +7,22 @@ import stat
 import numpy as np
 import pytest
 
-from reticent.audit.attacks.membership.target_scores import PositionModel
+from reticent.auditing.attacks.membership.result import fewest_targets, has_power
+from reticent.auditing.attacks.membership.target_scores import PositionModel
+from reticent.auditing.progress import watched
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import make_subject
 from reticent.core.errors import AccessError, ModelError
 from reticent.core.finding import Verdict
 from reticent.core.guarantee import Notion
 from reticent.core.model import Access, LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.runs.audit.membership_result import fewest_targets, has_power
 from reticent.runs.audit.plan import Speed, measure_speed, plan_audit
-from reticent.runs.audit.progress import watched
 from reticent.runs.audit.remote import is_remote, only_model
 from reticent.runs.audit.run import audit_to_json, run_audit, start_run, write_audit
 from reticent.runs.audit.score_cache import ScoreCache
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import find_model, make_subject, open_models
+from reticent.runs.audit.subject import find_model, open_models
 from tests.models.ngram import NGramModel
 from tests.models.test_remote import NAME, serving
 from tests.models.tiny import tiny_model

@@ -7,20 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reticent.auditing.attacks.extraction.attack import DivergenceAttack
+from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAttack
+from reticent.auditing.attacks.membership.shadow_models import _Split
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.document import write_document
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
-from reticent.runs.audit.divergence import Divergence
-from reticent.runs.audit.neighbourhood import Neighbourhood
 from reticent.runs.audit.plan import Speed, plan_audit
 from reticent.runs.audit.registry import parse_attacks
 from reticent.runs.audit.run import run_audit
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.shadow import _Split
-from reticent.runs.audit.subject import find_model, make_subject, open_models
+from reticent.runs.audit.subject import find_model, open_models
 from reticent.runs.directory import RunDirectory
 from reticent.runs.training.run import train
 from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
@@ -48,7 +49,7 @@ def test_all_leaves_out_what_is_opt_in():
 @pytest.mark.parametrize("learnt", [True, False])
 def test_neighbourhood_finds_what_was_learnt_and_nothing_else(learnt):
     """Without leakage, at 95 % over 16 shares and two intervals, a false alarm has chance 0.003."""
-    audit = audited(subject(learnt=learnt, count=40), Neighbourhood.name)
+    audit = audited(subject(learnt=learnt, count=40), NeighbourhoodAttack.name)
     (auc,) = (finding for finding in audit.findings if finding.metric == "auc")
     assert auc.beats_null is learnt
     assert len(audit.artefacts["neighbourhood.json"]["ids"]) == 80
@@ -65,12 +66,12 @@ def test_novelty_tells_copied_text_from_text_of_its_own(learnt):
 def test_divergence_asks_for_text_alone():
     hidden = subject(count=20)
     hidden = dataclasses.replace(hidden, model=TextOnly(_Reciting(hidden.training.texts[0])))
-    audit = audited(hidden, Divergence.name)
+    audit = audited(hidden, DivergenceAttack.name)
     (finding,) = audit.findings
     assert finding.value == 1.0
     assert finding.n == 64
     silent = dataclasses.replace(hidden, model=TextOnly(_Reciting("")))
-    assert audited(silent, Divergence.name).findings[0].value == 0.0
+    assert audited(silent, DivergenceAttack.name).findings[0].value == 0.0
 
 
 class _Reciting:

@@ -8,21 +8,22 @@ import numpy as np
 import pytest
 
 from reticent.accounting.bounds.ceiling import ceiling
-from reticent.audit.metrics.intervals import shared_confidence
-from reticent.audit.metrics.one_run import FAIR_COINS
+from reticent.auditing.attacks.membership.inference import ONE_RUN_BOUNDS, one_run_findings, why_no_one_run
+from reticent.auditing.metrics.intervals import shared_confidence
+from reticent.auditing.metrics.one_run import FAIR_COINS
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import ModelPlace, make_subject
+from reticent.auditing.targets import Targets, membership_targets
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
 from reticent.data.canaries import CanaryOwner
 from reticent.runs.audit.gate import check_gate, parse_limit
-from reticent.runs.audit.membership import ONE_RUN_BOUNDS, one_run_findings, why_no_one_run
 from reticent.runs.audit.plan import AuditPlan, Speed, plan_audit
 from reticent.runs.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
 from reticent.runs.audit.score_cache import ScoreCache
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import ModelPlace, find_model, make_subject
-from reticent.runs.audit.targets import Targets, membership_targets
+from reticent.runs.audit.subject import find_model
 from reticent.runs.directory import RunDirectory
 from tests.claims import certify, claim
 from tests.runs.audit_subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject

@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from reticent.accounting.bounds.confidentiality import confidentiality, missed_secret_of
 from reticent.accounting.derivation import agrees, derived
 from reticent.accounting.guarantees import guarantee_of
 from reticent.cli import main as cli
+from reticent.core.errors import GuaranteeError
 from reticent.core.event import FilteredCharge, RealisedCharge, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Notion, Unit
+from reticent.runs.certificates import beside, is_about, stated
 from tests.claims import certify
 
 PROVED = guarantee_of(Repeated(SampledGaussian(1.0, 0.05), 20), delta=1e-5, unit=Unit.RECORD)
@@ -167,3 +170,20 @@ def test_the_kind_of_promise_follows_from_the_event_too(proved, change):
     lie = replace(copy.copy(proved), **change)
     assert (lie.epsilon, lie.delta, lie.order) == (proved.epsilon, proved.delta, proved.order)
     assert not agrees(lie, derived(lie))
+
+
+def test_miss_rates_of_a_statement_are_those_that_the_headline_was_charged_with():
+    """Lower rates make the average over secrets look better, and its ε follows from them: the headline tells."""
+    event = Repeated(SampledGaussian(1.0, 0.01), 100)
+    missed = missed_secret_of(event, 1e-5)
+    honest = confidentiality(missed, 5, miss_rate=0.5, conservative_miss_rate=0.0)
+    forged = confidentiality(missed, 5, miss_rate=1e-6, conservative_miss_rate=0.0)
+    assert forged.bayesian.epsilon < honest.bayesian.epsilon / 100
+    assert stated(forged.bayesian.to_json(), where="a file") is not None  # it follows from its own basis
+    statements = {"missed": honest.missed, "group": honest.group, "bayesian": honest.bayesian}
+    for name, statement in statements.items():
+        assert is_about(name, statement, honest.worst_case)
+    documents = {"bayesian": forged.bayesian.to_json()}
+    with pytest.raises(GuaranteeError, match="miss rates"):
+        beside(documents, honest.worst_case, where="training.json")
+    assert honest.worst_case != forged.worst_case  # so that the ledger of one is not the ledger of the other

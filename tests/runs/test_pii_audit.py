@@ -5,14 +5,14 @@ import re
 
 import pytest
 
+from reticent.auditing.attacks.personal_data.attack import policy_identity
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict
-from reticent.runs.audit.pii import policy_identity
 from reticent.runs.audit.plan import Speed, plan_audit
 from reticent.runs.audit.run import run_audit, start_run, write_audit
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import ModelPlace, make_subject
 from tests.models.ngram import NGramModel
 from tests.runs.audit_subjects import TextOnly, promise
 

@@ -5,8 +5,6 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from reticent.training.gradients.record_loss import TokenBatch
-
 
 def nll_of_tokens(module: nn.Module, tokens: list[int], start: int) -> Tensor:
     """Sum of -log p(x_t | start, x_<t) of one text, alone in its batch, without any padding."""
@@ -57,8 +55,3 @@ def distance(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
     assert found.keys() == expected.keys()
     difference = {name: found[name].double() - expected[name].double() for name in expected}
     return norm(difference) / norm(expected)
-
-
-def batch_of(groups: list[list[list[int]]], start: int) -> TokenBatch:
-    """The same groups as one padded batch."""
-    return TokenBatch.of_groups(groups, start)

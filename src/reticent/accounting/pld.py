@@ -30,6 +30,7 @@ from reticent.accounting.curve import leaves
 from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
 from reticent.accounting.prices.random_allocation import allocation_ratio, allocation_spacing
 from reticent.accounting.prices.sampled_group import group_delta, group_loss_range
+from reticent.accounting.privacy_losses import privacy_losses
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     Event,
@@ -60,10 +61,12 @@ class PrivacyProfile:
     ever raise the numbers.
     """
 
-    def __init__(self, event: Event, neighbours: Neighbours) -> None:
+    def __init__(self, event: Event, neighbours: Neighbours, *, tolerance: float = _TOLERANCE) -> None:
+        """`tolerance` is about what discretisation may add to ε; a coarser grid is quicker by its square root."""
         counts = _count(event)
         self.is_empty = not counts
         self.is_unprotected = any(isinstance(leaf, NonPrivate) for leaf in counts)
+        self._tolerance = tolerance
         # Replacing one is removing and adding where nothing tighter is proved.
         self._is_twofold = neighbours is not Neighbours.ADD_REMOVE and any(
             isinstance(leaf, RandomAllocation | SampledGroup) for leaf in counts
@@ -79,6 +82,7 @@ class PrivacyProfile:
         }
         self._distribution: Any = None
         self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
+        self._epsilons: dict[float, float] = {}
         self._points: dict[tuple[int, float], tuple[tuple[float, float], ...]] = {}
         self.round_off = 0.0
         if self._stepwise and not self.is_unprotected:
@@ -114,15 +118,41 @@ class PrivacyProfile:
             return math.inf  # δ of a Gaussian is never 0; where it is computed as 0 it has underflowed
         if self.delta(0.0) <= delta:
             return 0.0
+        if delta not in self._epsilons:
+            self._epsilons[delta] = self._solve(delta)
+        return self._epsilons[delta]
+
+    def _solve(self, delta: float) -> float:
+        """Where δ(ε) falls to `delta`: a root of log δ, then a little to the right until δ(ε) is within."""
+        from scipy.optimize import brentq
+
         low, high = 0.0, 1.0
         while not self.delta(high) <= delta:
             low, high = high, 2.0 * high
             if high > 1e5:
                 return math.inf
-        while high - low > 1e-6 * max(1.0, high):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
-        return high
+        width = 1e-6 * max(1.0, high)
+        root = brentq(lambda e: math.log(max(self.delta(e), 5e-324) / delta), low, high, xtol=width / 4.0)
+        found = float(root) + width / 4.0
+        while found < high and not self.delta(found) <= delta:
+            found += width / 4.0
+        return min(found, high)
+
+    def losses(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Positive privacy losses [n] with their masses [n], of removing one unit and of adding one.
+
+        Each loss is log P/Q of the world P that is seen, its mass that under P; an infinite loss comes last.
+
+        Guarantee: as a pair, no test between the two worlds tells them apart better than these losses do.
+        """
+        if self.is_unprotected or self.is_out_of_reach or self._neighbours is not Neighbours.ADD_REMOVE:
+            raise UnsupportedEvent("no privacy loss distribution of adding and removing one unit is at hand")
+        made = self._distribution
+        if made is None and self._gaussian is not None:
+            made, _ = _step_distribution(Gaussian(self._gaussian), self._neighbours, _COARSEST)
+        if made is None:
+            return (np.zeros(0), np.zeros(0)), (np.zeros(0), np.zeros(0))
+        return _positive(made._pmf_remove), _positive(made._pmf_add)
 
     def points(self, count: int = 48, *, least_delta: float = 1e-12) -> tuple[tuple[float, float], ...]:
         """Proved (ε, δ) points from ε = 0 up to where δ reaches `least_delta` (or the accountant's floor); kept."""
@@ -146,7 +176,7 @@ class PrivacyProfile:
         parts: list[tuple[Event, int]] = list(self._stepwise.items())
         if self._gaussian is not None:
             parts.append((Gaussian(self._gaussian), 1))
-        spacing = _spacing(self._stepwise, self._neighbours)
+        spacing = _spacing(self._stepwise, self._neighbours, self._tolerance)
         while True:
             made = [(*_step_distribution(leaf, self._neighbours, spacing), count) for leaf, count in parts]
             excess = sum(_composed_cells(one, count) for one, _, count in made) / _MOST_COMPOSED
@@ -163,6 +193,15 @@ class PrivacyProfile:
         cells = sum(size for _, size, _ in made)
         self._distribution = total
         self.round_off = _ROUND_OFF * (steps + cells)
+
+
+def _positive(side: Any) -> tuple[Floats, Floats]:
+    """The losses above 0 of one direction and their masses, that of an infinite loss at the end."""
+    dense = side.to_dense_pmf()
+    masses = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)  # the FFT rounds below 0
+    losses = dense._discretization * (dense._lower_loss + np.arange(len(masses)))
+    above = (losses > 0.0) & (masses > 0.0)
+    return np.append(losses[above], np.inf), np.append(masses[above], max(0.0, dense._infinity_mass))
 
 
 @lru_cache(maxsize=8)
@@ -215,10 +254,11 @@ def _directions(neighbours: Neighbours) -> tuple[Direction, ...]:
     return (Direction.REMOVE, Direction.ADD) if neighbours is Neighbours.ADD_REMOVE else (Direction.REPLACE,)
 
 
-def _spacing(stepwise: Mapping[Event, int], neighbours: Neighbours) -> float:
+def _spacing(stepwise: Mapping[Event, int], neighbours: Neighbours, tolerance: float) -> float:
     """Grid spacing: fine enough for the tolerance, coarse enough for the number of cells."""
-    fine = math.sqrt(4.0 * _TOLERANCE / sum(stepwise.values()))
-    return max(min(fine, _COARSEST), *(_least_spacing(leaf, neighbours) for leaf in stepwise))
+    fine = math.sqrt(4.0 * tolerance / sum(stepwise.values()))
+    coarsest = _COARSEST * math.sqrt(max(1.0, tolerance / _TOLERANCE))
+    return max(min(fine, coarsest), *(_least_spacing(leaf, neighbours) for leaf in stepwise))
 
 
 def _least_spacing(leaf: Event, neighbours: Neighbours) -> float:
@@ -242,8 +282,8 @@ def _least_spacing(leaf: Event, neighbours: Neighbours) -> float:
 
 def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> tuple[Any, int]:
     """dp-accounting's distribution of one step on the grid, and its number of cells."""
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-
+    library = privacy_losses()
+    pld_pmf, privacy_loss_distribution = library.pld_pmf, library.privacy_loss_distribution
     if isinstance(leaf, Laplace):
         distance = 1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0
         one = privacy_loss_distribution.from_laplace_mechanism(
@@ -279,8 +319,7 @@ def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> t
 
 def _side(deltas: Callable[[Floats], Floats], limits: tuple[float, float], spacing: float) -> Any:
     """The distribution on the grid whose δ joins the exact ones at the grid's points: connect-the-dots."""
-    from dp_accounting.pld import pld_pmf
-
+    pld_pmf = privacy_losses().pld_pmf
     first, last = math.floor(limits[0] / spacing), math.ceil(limits[1] / spacing)
     grid = spacing * np.arange(first, last + 1, dtype=np.float64)  # [cells]
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, first, last, deltas(grid))
@@ -288,8 +327,7 @@ def _side(deltas: Callable[[Floats], Floats], limits: tuple[float, float], spaci
 
 def _composed_cells(one: Any, count: int) -> int:
     """Cells that dp-accounting needs for `count` such steps together."""
-    from dp_accounting.pld import common
-
+    common = privacy_losses().common
     total = 0
     for side in {id(side): side for side in (one._pmf_remove, one._pmf_add)}.values():
         masses = side.to_dense_pmf()._probs

@@ -22,9 +22,14 @@ class Finding:
     `null` is the value the metric takes when nothing leaks. `void` gives the reason why the number must not
     be used (members and non-members differ without the model, say); the number stays visible.
 
-    >>> audit = reticent.audit("private", train="mails.jsonl", holdout="others.jsonl", out="audit", records=20)
-    >>> finding = next(each for each in audit.findings if each.metric == "auc" and not each.void)
-    >>> finding.low <= finding.value <= finding.high
+    `p_value` is the chance of such a value without leakage, where that is known exactly: then it decides whether
+    the finding beats its null, and not the interval. `could_pass` is False where not even a perfect score of so few
+    targets would have beaten the null.
+
+    >>> import json
+    >>> with open("audit/findings.json") as file:
+    ...     first = reticent.Finding.from_json(json.load(file)["findings"][0])
+    >>> first.low <= first.value <= first.high
     True
     """
 
@@ -41,6 +46,8 @@ class Finding:
     null: float | None = None
     void: str = ""
     notes: tuple[str, ...] = ()
+    p_value: float | None = None
+    could_pass: bool = True
 
     def __post_init__(self) -> None:
         if math.isnan(self.value) or not self.low <= self.value <= self.high:
@@ -49,11 +56,24 @@ class Finding:
             raise ValueError(f"{self.metric}: confidence must be in (0, 1)")
         if self.n < 1:
             raise ValueError(f"{self.metric}: no data is not a finding")
+        if self.p_value is not None and not 0.0 <= self.p_value <= 1.0:
+            raise ValueError(f"{self.metric}: a p-value is in [0, 1]")
 
     @property
     def beats_null(self) -> bool:
-        """Whether the interval lies above what would be seen without leakage."""
-        return not self.void and self.null is not None and self.low > self.null
+        """Whether more was seen than without leakage: by the exact p-value if there is one, else the interval."""
+        if self.void or self.null is None:
+            return False
+        return self.low > self.null if self.p_value is None else self.p_value <= 1.0 - self.confidence
+
+    @property
+    def standing(self) -> "Standing | None":
+        """The finding beside its null; None where there is no null, or the finding is void."""
+        if self.void or self.null is None:
+            return None
+        if self.beats_null:
+            return Standing.ABOVE
+        return Standing.NOT_ABOVE if self.could_pass else Standing.TOO_FEW
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -72,6 +92,8 @@ class Finding:
             "null": number_to_json(self.null),
             "void": self.void,
             "notes": list(self.notes),
+            "p_value": self.p_value,
+            "could_pass": self.could_pass,
         }
 
     @classmethod
@@ -93,7 +115,17 @@ class Finding:
             null=None if null is None else number_from_json(null),
             void=document["void"],
             notes=tuple(document["notes"]),
+            p_value=document.get("p_value"),
+            could_pass=document.get("could_pass", True),
         )
+
+
+class Standing(StrEnum):
+    """What a finding says beside its null; none of them says that nothing leaks."""
+
+    ABOVE = "above null"
+    NOT_ABOVE = "not above null"
+    TOO_FEW = "too few to tell"
 
 
 class Verdict(StrEnum):

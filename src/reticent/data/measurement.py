@@ -1,36 +1,60 @@
 """How well a policy finds what people or a generator labelled: recall, precision and miss rate with intervals.
 
 A labelled span is found only if every character of it that is not white space lies in a found span: a partly
-detected secret is missed. Spans labelled "none" (annotators chose to leave them in clear) are not sensitive: they
-do not count for recall, and a finding that touches nothing but them is wrong. A finding is right if it shares a
-character with a sensitive span, whatever the kinds: masking is what protects.
+detected secret is missed, and counted apart. The title of a name ("Mr") need not be found. Kinds are compared by
+their one name (`data.kinds`). Spans labelled "none" (annotators chose to leave them in clear) are not sensitive:
+they do not count for recall, and a finding that touches nothing but them is wrong. A finding is right if it shares
+a character with a sensitive span, whatever the kinds: masking is what protects.
 
 The miss rate γ of a confidentiality guarantee is 1 − recall; over distinct secrets a secret is missed if any of its
-mentions is. Intervals are Clopper and Pearson's (1934), exact for independent spans; spans of one text are not
-quite independent. Nothing labelled, or nothing found, is a result: a rate without a value and the interval [0, 1].
+mentions is. Spans of one owner are not independent: a policy that misses a name misses it in every text of its
+owner. So intervals count owners (`core.proportion`), as if all spans of an owner had one outcome; a record without
+an owner is its own, and a secret counts with the owner who mentions it first. Owners of one span each give Clopper
+and Pearson's limits (1934). Nothing labelled, or nothing found, is a result: no value and the interval [0, 1].
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from reticent.core.corpus import Policy, Record, Span
-from reticent.core.proportion import clopper_pearson
+from reticent.core.proportion import Share, clopper_pearson
+from reticent.data.kinds import TITLES, canonical
 from reticent.data.redaction.masking import find_in, merge_spans
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """`hits` of `trials`, with a two-sided interval at `confidence`."""
+    """`hits` of `trials`, with a two-sided interval at `confidence`.
+
+    `by_owner` has the hits and trials of every owner; where it is empty every trial is its own.
+    """
 
     hits: int
     trials: int
     confidence: float = 0.95
+    by_owner: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.hits <= self.trials or not 0.0 < self.confidence < 1.0:
             raise ValueError("a rate needs 0 <= hits <= trials and a confidence in (0, 1)")
+        counts = [sum(column) for column in zip(*self.by_owner.values(), strict=True)]
+        if self.by_owner and counts != [self.hits, self.trials]:
+            raise ValueError("the owners' counts do not add up to the rate's")
+
+    @classmethod
+    def pooled(cls, rates: "Iterable[Rate]", *, confidence: float = 0.95) -> "Rate":
+        """All trials of several rates as one."""
+        listed = list(rates)
+        together: dict[str, tuple[int, int]] = {}
+        for rate in listed:
+            for owner, (hits, trials) in rate.by_owner.items():
+                before = together.get(owner, (0, 0))
+                together[owner] = before[0] + hits, before[1] + trials
+        hits, trials = sum(rate.hits for rate in listed), sum(rate.trials for rate in listed)
+        return cls(hits, trials, confidence, together)
 
     @property
     def value(self) -> float | None:
@@ -39,21 +63,37 @@ class Rate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Clopper–Pearson; [0, 1] where there was no trial.
+        """Clopper–Pearson, of as many trials as the owners' are worth; [0, 1] where there was no trial.
 
-        Guarantee: contains the true rate with at least `confidence`, for independent trials.
+        Guarantee: contains the true rate with at least `confidence`, for independent trials; for independent
+        owners approximately, missed no more often than stated in the simulations of the tests.
         """
-        return clopper_pearson(self.hits, self.trials, confidence=self.confidence)
+        if not self.by_owner:
+            return clopper_pearson(self.hits, self.trials, confidence=self.confidence)
+        tail = (1.0 - self.confidence) / 2.0
+        # Both limits by the number of trials that needs no estimate: misses are rare, and their spread unknown.
+        return 1.0 - self.complement.share.upper(tail=tail), self.share.upper(tail=tail)
+
+    @property
+    def share(self) -> Share:
+        """Hits and trials of every owner."""
+        if not self.by_owner:
+            return Share.of([True] * self.hits + [False] * (self.trials - self.hits))
+        hits, trials = zip(*self.by_owner.values(), strict=True)
+        return Share(hits, trials)
 
     @property
     def complement(self) -> "Rate":
         """Misses in place of hits."""
-        return Rate(self.trials - self.hits, self.trials, self.confidence)
+        missed = {owner: (trials - hits, trials) for owner, (hits, trials) in self.by_owner.items()}
+        return Rate(self.trials - self.hits, self.trials, self.confidence, missed)
 
     def to_json(self) -> dict[str, Any]:
         """For a document; `value` is null where there was no trial."""
         low, high = self.interval
-        return {"value": self.value, "low": low, "high": high, "hits": self.hits, "trials": self.trials}
+        return {"value": self.value, "low": low, "high": high, "hits": self.hits, "trials": self.trials} | (
+            {"owners": len(self.by_owner)} if self.by_owner else {}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +104,7 @@ class Measurement:
     and "quasi" where labels say so. `distinct_recall` counts each secret once: found if all its mentions are.
     `found_share` is the share of all characters that masking would hide, `character_precision` the share of those
     that are sensitive: long spans look precise by count and are not by length. No intervals: characters of one
-    span are found together.
+    span are found together. `partial_recall` counts spans of which any character was found.
     """
 
     policy: str
@@ -75,6 +115,7 @@ class Measurement:
     recall_by_kind: dict[str, Rate]
     recall_by_identifier: dict[str, Rate]
     precision_by_kind: dict[str, Rate]
+    partial_recall: Rate
     found_share: float | None = None
     character_precision: float | None = None
 
@@ -93,6 +134,7 @@ class Measurement:
             "miss_rate": self.miss_rate.to_json(),
             "precision": self.precision.to_json(),
             "distinct_recall": self.distinct_recall.to_json(),
+            "partial_recall": self.partial_recall.to_json(),
             "recall_by_kind": {kind: rate.to_json() for kind, rate in self.recall_by_kind.items()},
             "recall_by_identifier": {name: rate.to_json() for name, rate in self.recall_by_identifier.items()},
             "precision_by_kind": {kind: rate.to_json() for kind, rate in self.precision_by_kind.items()},
@@ -102,14 +144,19 @@ class Measurement:
 
 
 class _Count:
-    """Hits and trials, counted."""
+    """Hits and trials of every owner, counted."""
 
     def __init__(self) -> None:
-        self.hits = self.trials = 0
+        self._by_owner: dict[str, tuple[int, int]] = {}
 
-    def add(self, hit: bool) -> None:
-        self.hits += hit
-        self.trials += 1
+    def add(self, owner: str, hit: bool) -> None:
+        hits, trials = self._by_owner.get(owner, (0, 0))
+        self._by_owner[owner] = hits + hit, trials + 1
+
+    def rate(self, confidence: float) -> Rate:
+        hits = sum(hits for hits, _ in self._by_owner.values())
+        trials = sum(trials for _, trials in self._by_owner.values())
+        return Rate(hits, trials, confidence, dict(self._by_owner))
 
 
 class MeasurementTally:
@@ -122,7 +169,9 @@ class MeasurementTally:
         self._characters = self._found = self._right = 0
         self._recall: dict[tuple[str, str], _Count] = {}  # kind, identifier
         self._precision: dict[str, _Count] = {}
-        self._secrets: dict[bytes, bool] = {}  # digest of kind and characters -> found wherever mentioned
+        self._partly = _Count()
+        # digest of kind and characters -> who mentions it first, and whether it is found wherever mentioned
+        self._secrets: dict[bytes, tuple[str, bool]] = {}
 
     def add(self, record: Record, found: Sequence[Span]) -> None:
         """Count one record's labels and findings."""
@@ -133,14 +182,16 @@ class MeasurementTally:
         self._found += sum(span.end - span.start for span in cover)
         self._right += _shared(cover, merge_spans(gold))
         for span in gold:
-            hit = is_covered(span, cover, record.text)
-            self._recall.setdefault((span.kind, span.identifier), _Count()).add(hit)
+            hit = is_covered(without_title(span, record.text), cover, record.text)
+            self._recall.setdefault((canonical(span.kind), span.identifier), _Count()).add(record.owner, hit)
+            self._partly.add(record.owner, hit or any(span.overlaps(other) for other in cover))
             secret = f"{span.kind}\0{record.text[span.start : span.end]}".encode("utf8", errors="surrogatepass")
             digest = hashlib.blake2b(secret, digest_size=16).digest()
-            self._secrets[digest] = self._secrets.get(digest, True) and hit
+            owner, found_before = self._secrets.get(digest, (record.owner, True))
+            self._secrets[digest] = owner, found_before and hit
         for span in found:
             right = any(span.overlaps(label) for label in gold)
-            self._precision.setdefault(span.kind, _Count()).add(right)
+            self._precision.setdefault(canonical(span.kind), _Count()).add(record.owner, right)
 
     def result(self) -> Measurement:
         """The rates over all that was added."""
@@ -151,7 +202,8 @@ class MeasurementTally:
             records=self._records,
             recall=self._rate(self._recall.values()),
             precision=self._rate(self._precision.values()),
-            distinct_recall=Rate(sum(self._secrets.values()), len(self._secrets), self._confidence),
+            partial_recall=self._rate([self._partly]),
+            distinct_recall=self._distinct().rate(self._confidence),
             recall_by_kind={k: self._rate(c for (kind, _), c in self._recall.items() if kind == k) for k in kinds},
             recall_by_identifier={
                 name: self._rate(c for (_, identifier), c in self._recall.items() if identifier == name)
@@ -162,10 +214,15 @@ class MeasurementTally:
             character_precision=self._right / self._found if self._found else None,
         )
 
+    def _distinct(self) -> _Count:
+        """Each secret once."""
+        count = _Count()
+        for owner, hit in self._secrets.values():
+            count.add(owner, hit)
+        return count
+
     def _rate(self, counts: Iterable[_Count]) -> Rate:
-        counted = list(counts)
-        hits = sum(count.hits for count in counted)
-        return Rate(hits, sum(count.trials for count in counted), self._confidence)
+        return Rate.pooled((count.rate(self._confidence) for count in counts), confidence=self._confidence)
 
 
 def _shared(one: Sequence[Span], other: Sequence[Span]) -> int:
@@ -193,12 +250,23 @@ def is_covered(span: Span, cover: Sequence[Span], text: str) -> bool:
     return not text[position : span.end].strip()
 
 
+_TITLE = re.compile(rf"(?:(?:{'|'.join(sorted(TITLES, key=len, reverse=True))})\b\.?\s+)+", re.IGNORECASE)
+
+
+def without_title(span: Span, text: str) -> Span:
+    """A labelled name without the titles before it; any other span, and a title alone, as it is."""
+    if canonical(span.kind) != "PERSON" or not (title := _TITLE.match(text, span.start, span.end)):
+        return span
+    return span if title.end() >= span.end else Span(title.end(), span.end, span.kind, span.identifier)
+
+
 def f_score(measured: Measurement, *, weight: float = 2.0) -> float:
-    """F-measure in which recall counts `weight` times as much as precision; 0 where nothing was found or labelled.
+    """F-measure of recall and character precision, in which recall counts `weight` times as much; 0 where nothing
+    was found or labelled.
 
     F2 is what unions are chosen by: a secret left in clear costs more than a word masked for nothing.
     """
-    recall, precision = measured.recall.value or 0.0, measured.precision.value or 0.0
+    recall, precision = measured.recall.value or 0.0, measured.character_precision or 0.0
     if recall == 0.0 or precision == 0.0:
         return 0.0
     return (1.0 + weight**2) * precision * recall / (weight**2 * precision + recall)

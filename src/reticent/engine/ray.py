@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Final
 
-from reticent.core.errors import ConfigError, MissingExtra
+from reticent.core.errors import ConfigError
+from reticent.core.extras import optional_imports
 from reticent.engine.work import AHEAD, Advanced, Began, EngineSettings, Event, Failed, Landed, Piece, Work
 from reticent.engine.worker import Attempt, attempt
 
@@ -25,10 +26,8 @@ class RayEngine:
     """A cluster, joined when it is first used; a context manager that leaves it."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        try:
+        with optional_imports("--engine ray"):
             import ray
-        except ImportError:
-            raise MissingExtra("ray", "ray", purpose="--engine ray") from None
         self._ray: Any = ray
         self._settings = settings
         self._is_ours = False

@@ -11,6 +11,7 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
+from reticent.core.extras import optional_imports
 from reticent.core.safe_text import for_json, for_terminal
 from reticent.reporting.content import Absent, Block, Card, Chart, Heading, Lines, Section, Strip, Table
 from reticent.reporting.first_screen import promise
@@ -30,7 +31,8 @@ _KINDS: Final[dict[type[Any], str]] = {
 
 def render_page(report: Report) -> str:
     """The page as one string."""
-    from plotly.offline import get_plotlyjs
+    with optional_imports("the HTML report"):
+        from plotly.offline import get_plotlyjs
 
     parts = sections(report)
     environment = jinja2.Environment(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from reticent.core.finding import Finding, Verdict
+from reticent.core.finding import Finding, Standing, Verdict
 from reticent.core.metric import QUESTIONS, Question, question_of, shown_interval, shown_value
 from reticent.core.model import Access
 from reticent.core.numbers import Scale, per_cent, shown
@@ -22,6 +22,7 @@ class Answer(StrEnum):
     REFUTED = "more leaked than was proved possible"
     FOUND = "a leak was found"
     NOT_FOUND = "not told from chance"
+    TOO_FEW = "too few to tell"
     MEASURED = "measured"
     OPEN = "not answered"
 
@@ -66,6 +67,8 @@ def answer_of(run: RunReport, finding: Finding | None) -> Answer:
         return Answer.REFUTED
     if finding.null is None:
         return Answer.MEASURED
+    if finding.standing is Standing.TOO_FEW:
+        return Answer.TOO_FEW
     return Answer.FOUND if finding.beats_null else Answer.NOT_FOUND
 
 
@@ -75,6 +78,8 @@ def lead_sentence(run: RunReport, question: Question, finding: Finding | None) -
         return "Not measured in this run."
     if finding.void:
         return "Nothing can be said."
+    if answer_of(run, finding) is Answer.TOO_FEW:
+        return f"Too few to tell: not even a perfect score of {finding.n:,} would be above chance."
     if answer_of(run, finding) is Answer.NOT_FOUND:
         return "Not shown to do better than chance. That does not mean that nothing leaks."
     measured = question.measured(finding.metric)

@@ -12,7 +12,7 @@ from reticent.accounting.derivation import require_derivable
 from reticent.core.certificate import GUARANTEE, Certificate
 from reticent.core.errors import GuaranteeError, UnsupportedEvent
 from reticent.core.event import Composed
-from reticent.core.guarantee import Guarantee
+from reticent.core.guarantee import Basis, Guarantee, Unit
 from reticent.ledger.durable import SqliteLedger
 
 LEDGER = "ledger.db"
@@ -69,18 +69,29 @@ def beside(documents: Any, headline: Guarantee | None, *, where: str) -> dict[st
     for name, each in found.items():
         if not is_about(name, each, headline):
             raise GuaranteeError(
-                f"{where}, {name}: this statement is about another event than the guarantee of the run",
+                f"{where}, {name}: this statement is about another event than the guarantee of the run, or about "
+                "other miss rates",
                 hint="the file was edited or damaged: restore the run directory as training left it",
             )
     return found
 
 
 def is_about(name: str, statement: Guarantee, headline: Guarantee | None) -> bool:
-    """Whether a statement rests on the event of the headline, or on one of its parts; other runs' are not here."""
+    """Whether a statement rests on the event of the headline, or on one of its parts, and on its miss rates.
+
+    The headline is bound by the ledger, and with it are the rates: what is said on average over secrets rests on
+    them. Statements about other runs are not here.
+    """
     if name == RELEASES or headline is None or headline.basis is None or statement.basis is None:
         return True
     whole = headline.basis.event
+    if headline.unit is Unit.SECRET and _rates(statement.basis) != _rates(headline.basis):
+        return False
     return statement.basis.event in (whole, *(whole.events if isinstance(whole, Composed) else ()))
+
+
+def _rates(basis: Basis) -> tuple[float | None, float]:
+    return basis.miss_rate, basis.conservative_miss_rate
 
 
 def require_paid(certificate: Certificate, ledger: Path) -> None:

@@ -6,6 +6,7 @@
 Whoever sees two models of one text knows more than either promises. Every line of a ledger counts as the same text,
 also where a corpus has grown: that can only overstate. Lines are linked by digests, written under a lock and synced
 before anything is trained; a line that is cut off or edited is refused. What is not entered here is not counted.
+Whole lines that are removed at the end are not missed: the guarantee of all releases assumes that none was.
 """
 
 import datetime
@@ -154,7 +155,10 @@ def all_together(entries: tuple[Entry, ...], guarantee: Guarantee) -> Guarantee:
         composed(whole, answers),
         mechanism="all releases of this corpus",
         covers=f"{count}, against whoever sees them all, for one {guarantee.unit.value}",
-        assumes=(*rests_on, "every release of this corpus is listed in its ledger"),
+        assumes=(
+            *rests_on,
+            "every release of this corpus is listed in its ledger, and no last line was removed from it",
+        ),
     )
 
 

@@ -128,7 +128,11 @@ def _beside(run: Path, headline: Guarantee) -> Iterator[Check]:
         if is_about(name, each, headline):
             yield _derived(each, name)[1]
         else:
-            yield Check(name, "This statement is about ANOTHER event than the guarantee of the run.", holds=False)
+            yield Check(
+                name,
+                "This statement is about ANOTHER event, or OTHER miss rates, than the run's guarantee.",
+                holds=False,
+            )
 
 
 def _of_run(run: Path, folder: Path, certificate: Certificate) -> Iterator[Check]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from reticent.core.corpus import Span
 from reticent.core.errors import ModelError
+from reticent.data.kinds import canonical
 from reticent.data.policies.word_edges import whole_words
 
 _TAG = re.compile(r"^[BIESLU][-_]")
@@ -134,4 +135,4 @@ class TokenClassifierPolicy:
 
 def _kind(label: str) -> str:
     """The kind that a tag names; empty for "O"."""
-    return "" if label == "O" else _TAG.sub("", label)
+    return "" if label == "O" else canonical(_TAG.sub("", label))

@@ -170,9 +170,13 @@ def confidentiality(
 ) -> Confidentiality:
     """All four statements of one training.
 
-    Guarantee: each as its own function says; the worst case is never left out.
+    Guarantee: each as its own function says; the worst case is never left out. The miss rates stand in the basis of
+    every one, so that whatever binds one of them (a certificate, a ledger) binds the rates of all.
     """
     two, rate = has_conservative, conservative_miss_rate
+    if missed.basis is not None:
+        rates = replace(missed.basis, miss_rate=miss_rate, conservative_miss_rate=rate)
+        missed = replace(missed, basis=rates)
     return Confidentiality(
         missed=missed,
         worst_case=worst_case(missed, conservative_miss_rate=rate, has_conservative=two),

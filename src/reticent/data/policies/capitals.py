@@ -127,8 +127,6 @@ class CapitalRuns:
         return tuple(spans)
 
     def _is_sensitive(self, word: str) -> bool:
-        if word.islower():
-            return False
         if any(symbol.isupper() for symbol in word):
             return True
         return self._digits and any(symbol.isdigit() for symbol in word)

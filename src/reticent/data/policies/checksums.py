@@ -9,6 +9,7 @@ import re
 
 _DIGITS = re.compile(r"\d")
 _GROUP = re.compile(r"\d+")
+_PORT = re.compile(r"[/:]\d{1,5}$")  # of a network or a service
 
 # Length of an IBAN by country (SWIFT's registry).
 IBAN_LENGTHS = {
@@ -75,9 +76,10 @@ def keep_iban(text: str) -> int:
 
 
 def keep_ip(text: str) -> int:
-    """All of an IPv4 address; all of an IPv6 address with a digit and three groups (`a::b` is a name in C++)."""
+    """All of an IPv4 address, with a port or the width of a network; all of an IPv6 address with a digit and three
+    groups (`a::b` is a name in C++)."""
     try:
-        address = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(_PORT.sub("", text) if text.count(".") == 3 else text)
     except ValueError:
         return 0
     if address.version == 6 and (not _DIGITS.search(text) or len([g for g in text.split(":") if g]) < 3):
@@ -113,6 +115,11 @@ def keep_phone(text: str) -> int:
     decimal = len(groups) == 2 and "." in number
     years = len(groups) == 2 and all(len(group) == 4 and group[:2] in ("18", "19", "20") for group in groups)
     return 0 if decimal or years else len(text)
+
+
+def keep_international(text: str) -> int:
+    """All of a number with a country code and 7 to 15 digits (ITU-T E.164)."""
+    return len(text) if 7 <= len(_DIGITS.findall(re.split(r"[xXeE]", text)[0])) <= 15 else 0
 
 
 def keep_spaced_phone(text: str) -> int:

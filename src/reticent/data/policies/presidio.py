@@ -6,11 +6,12 @@ e-mail domains would fetch a list from the network with the first address; here 
 carries, so that scanning a private corpus never opens a connection. Not local: context words raise scores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from reticent.core.corpus import Span
-from reticent.core.errors import MissingExtra
+from reticent.core.extras import optional_imports
+from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.named_entities import english_pipeline
 from reticent.data.policies.word_edges import whole_words
 
@@ -45,7 +46,8 @@ class PresidioPolicy:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Entity types that may be found."""
-        return tuple(sorted(self._analyser().get_supported_entities(language="en")))
+        found = {canonical(name) for name in self._analyser().get_supported_entities(language="en")}
+        return tuple(sorted(found - NOT_PERSONAL))
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text."""
@@ -53,7 +55,7 @@ class PresidioPolicy:
         found = []
         for text in texts:
             results = analyser.analyze(text, language="en", score_threshold=self._threshold)
-            found.append(whole_words(text, (Span(r.start, r.end, r.entity_type) for r in results)))
+            found.append(whole_words(text, _personal(results)))
         return found
 
     def _analyser(self) -> Any:
@@ -62,15 +64,19 @@ class PresidioPolicy:
         return self._loaded
 
 
+def _personal(results: Sequence[Any]) -> Iterator[Span]:
+    for result in results:
+        if (kind := canonical(result.entity_type)) not in NOT_PERSONAL:
+            yield Span(result.start, result.end, kind)
+
+
 def offline_analyser(pipeline: str) -> Any:
     """Presidio's `AnalyzerEngine` with a spaCy pipeline, which never asks the network."""
-    try:
+    with optional_imports("the policy 'presidio'"):
         from presidio_analyzer import AnalyzerEngine
         from presidio_analyzer.nlp_engine import NlpEngineProvider
         from presidio_analyzer.predefined_recognizers import EmailRecognizer
         from tldextract import TLDExtract
-    except ImportError:
-        raise MissingExtra("presidio-analyzer", "pii", purpose="the policy 'presidio'") from None
     carried = TLDExtract(suffix_list_urls=(), cache_dir=None)
 
     class OfflineEmailRecognizer(EmailRecognizer):  # type: ignore[misc, unused-ignore]

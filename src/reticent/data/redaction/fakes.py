@@ -22,21 +22,21 @@ import string
 from collections.abc import Callable
 from functools import cache
 
+from reticent.data.kinds import TITLES, canonical
 from reticent.data.policies.checksums import luhn
 
 _TRIES = 100
-_TITLES = "mr mrs ms miss dr prof professor sir madam lady lord judge mx jr sr"
 _MONTHS = "January February March April May June July August September October November December"
 _CLASSES = {
-    "person": "PERSON PER NAME FIRST_NAME LAST_NAME",
-    "place": "LOC GPE LOCATION CITY PLACE FAC ADDRESS STREET_ADDRESS",
-    "organisation": "ORG ORGANIZATION ORGANISATION COMPANY",
-    "email": "EMAIL EMAIL_ADDRESS",
-    "date": "DATE DATETIME DATE_TIME",
-    "card": "CARD CREDIT_CARD",
-    "iban": "IBAN IBAN_CODE",
-    "ip": "IP IP_ADDRESS",
-    "ssn": "SSN US_SSN",
+    "person": "PERSON",
+    "place": "LOC ADDRESS",
+    "organisation": "ORG",
+    "email": "EMAIL",
+    "date": "DATE",
+    "card": "CARD",
+    "iban": "IBAN",
+    "ip": "IP",
+    "ssn": "SSN",
 }
 _CLASS_OF = {kind: name for name, kinds in _CLASSES.items() for kind in kinds.split()}
 
@@ -54,11 +54,9 @@ class Fakes:
 
     def fake(self, value: str, kind: str) -> str:
         """The fake that stands for `value` of `kind`, in the value's own case."""
-        name = _CLASS_OF.get(kind.upper(), "shape")
-        canonical = " ".join(value.casefold().split())
-        digest = hashlib.blake2b(
-            f"{name}\0{canonical}".encode("utf8", "surrogatepass"), key=self._key, digest_size=16
-        )
+        name = _CLASS_OF.get(canonical(kind), "shape")
+        folded = " ".join(value.casefold().split())
+        digest = hashlib.blake2b(f"{name}\0{folded}".encode("utf8", "surrogatepass"), key=self._key, digest_size=16)
         source = random.Random(digest.digest())
         for _ in range(_TRIES):
             made = _MAKERS[name](value, source)
@@ -87,15 +85,13 @@ def _shape(value: str, source: random.Random) -> str:
 def _person(value: str, source: random.Random) -> str:
     words = [word for word in value.split() if word]
     plain = [
-        n
-        for n, word in enumerate(words)
-        if word.strip(".").casefold() not in _TITLES.split() and len(word.strip(".")) > 1
+        n for n, word in enumerate(words) if word.strip(".").casefold() not in TITLES and len(word.strip(".")) > 1
     ]
     made = []
     for n, word in enumerate(words):
         if n in plain:
             made.append(source.choice(_last_names() if n == plain[-1] else _first_names()))
-        elif word.strip(".").casefold() in _TITLES.split():
+        elif word.strip(".").casefold() in TITLES:
             made.append(word)
         else:
             made.append(_shape(word, source))

@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import islice
 
 from reticent.core.corpus import Policy, Record, Span
+from reticent.data.kinds import VAGUE
 
 MASK = "<MASK>"
 _BATCH = 256
@@ -79,11 +80,14 @@ def mask_for(kind: str) -> str:
 
 
 def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Sorted spans without overlaps: those that share a character become one, of the kind of the longest."""
+    """Sorted spans without overlaps: those that share a character become one, of the kind of the longest.
+
+    A kind that says what a span is goes before one that only says that it stands out (`kinds.VAGUE`).
+    """
     merged: list[Span] = []
-    longest = 0
+    longest = (False, 0)
     for span in sorted(spans):
-        length = span.end - span.start
+        length = (span.kind not in VAGUE, span.end - span.start)
         if not merged or span.start >= merged[-1].end:
             merged.append(span)
             longest = length

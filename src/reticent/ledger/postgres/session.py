@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from reticent.core.errors import LedgerError, MissingExtra
+from reticent.core.errors import LedgerError
+from reticent.core.extras import optional_imports
 from reticent.ledger.chain import EDITED
 from reticent.ledger.postgres.address import PostgresAddress
 
@@ -66,10 +67,8 @@ _REASONS: Final = (
 
 def driver() -> Any:
     """psycopg, or MissingExtra with the command that installs it."""
-    try:
+    with optional_imports("a ledger in PostgreSQL"):
         import psycopg
-    except ImportError as error:
-        raise MissingExtra("psycopg", "postgres", purpose="a ledger in PostgreSQL") from error
     return psycopg
 
 

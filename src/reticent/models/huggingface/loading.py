@@ -7,7 +7,6 @@ a model whose output at a token depends on later tokens is not a causal language
 `ModelError`.
 """
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils import logging as transformers_logging
 
-from reticent.core.errors import MissingExtra, ModelError, UsageError
+from reticent.core.errors import ModelError, UsageError
+from reticent.core.extras import require
 from reticent.models.huggingface import checkpoint
 from reticent.models.huggingface.device import choose_device, choose_dtype
 from reticent.models.huggingface.location import locate
@@ -76,8 +76,7 @@ def _load_directory(directory: Path, dtype: str, device: torch.device) -> tuple[
 
 def _load_gguf(path: Path, dtype: str, device: torch.device) -> tuple[Any, Any]:
     """Model and tokenizer of a GGUF file, dequantised to float32."""
-    if importlib.util.find_spec("gguf") is None:
-        raise MissingExtra("gguf", "gguf", purpose="reading a GGUF file")
+    require("gguf", purpose="reading a GGUF file")
     module, info = AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32, local_files_only=True, output_loading_info=True
     )

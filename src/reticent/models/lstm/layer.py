@@ -17,6 +17,7 @@ Three ways to compute the same numbers, chosen by what can be seen:
 - **stepwise**: where a module was replaced by something else than `nn.Linear` (a LoRA layer).
 
 It knows no padding but a row's length, no dropout, no direction but forward; no second derivatives in linear form.
+Under autocast it stays in the precision of its weights: many processors have no half-precision kernel for it.
 """
 
 from typing import Any
@@ -44,6 +45,13 @@ class LSTMLayer(nn.Module):
 
         x is [B, T, E]; `hidden` and `cell` are the state [B, H] to start from. A row of length 0 keeps its state.
         """
+        with torch.autocast(x.device.type, enabled=False):
+            x, hidden, cell = (value.to(self.hidden.weight.dtype) for value in (x, hidden, cell))
+            return self._whole(x, hidden, cell, lengths)
+
+    def _whole(
+        self, x: Tensor, hidden: Tensor, cell: Tensor, lengths: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         plain = type(self.input) is nn.Linear and type(self.hidden) is nn.Linear
         if plain and lengths is None and not (_is_heard(self.input) or _is_heard(self.hidden)):
             return self._fused(x, hidden, cell)

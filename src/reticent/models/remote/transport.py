@@ -1,4 +1,4 @@
-"""JSON over HTTP with time-outs, retries and a bounded number of requests at once, on the standard library alone.
+"""JSON over HTTP with time-outs, retries and a bounded number of requests at once, on httpx.
 
 What is retried: no connection, a lost one, no answer in time, an answer that is not JSON, and the statuses 408, 429
 and 5xx except 501; after a wait that doubles each time, with full jitter (Brooker 2015), or as long as the server's
@@ -6,14 +6,13 @@ and 5xx except 501; after a wait that doubles each time, with full jitter (Brook
 
 An error names the address, the status and the number of tries. It never holds the key, the request or the server's
 answer, since a server may quote the prompt in it. Redirects are not followed: they would carry key and prompt to
-somebody else. Proxies of the environment are not used.
+somebody else. Proxies and certificates come from the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY,
+SSL_CERT_FILE), as other tools read it.
 """
 
 import datetime
 import email.utils
-import http.client
 import json
-import queue
 import random
 import ssl
 import time
@@ -23,6 +22,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+import httpx
+
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.secret import Secret
 
@@ -31,7 +32,6 @@ Result = TypeVar("Result")
 
 _RETRIED: Final = {408, 429, 500, 502, 503, 504}
 _MOST_BYTES: Final = 256 * 2**20
-_CHUNK_BYTES: Final = 2**16
 _MOVED: Final = "redirects are not followed: give the address that the server moved to"
 _HINTS: Final = {
     301: _MOVED,
@@ -82,7 +82,7 @@ class _Failure(Exception):
 
 
 class JsonTransport:
-    """Requests to one server, over a small pool of connections that stay open."""
+    """Requests to one server, over a pool of connections that stay open."""
 
     def __init__(self, url: str, *, api_key: Secret | None, options: RemoteOptions) -> None:
         parts = urlsplit(url)
@@ -94,12 +94,10 @@ class JsonTransport:
             )
         if api_key is not None and not (api_key.reveal().isascii() and api_key.reveal().isprintable()):
             raise ConfigError("the API key has characters that no HTTP header may hold")
-        self._parts = parts
-        self._path = parts.path.rstrip("/").removesuffix("/v1")
-        self.url = f"{parts.scheme}://{parts.netloc}{self._path}"
+        self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix('/v1')}"
         self._api_key = api_key
         self._options = options
-        self._idle: queue.LifoQueue[http.client.HTTPConnection] = queue.LifoQueue(options.concurrency)
+        self._client = _client(self.url, api_key, options)
 
     def __repr__(self) -> str:
         return f"JsonTransport({self.url})"
@@ -123,12 +121,9 @@ class JsonTransport:
             workers.shutdown(wait=True, cancel_futures=True)
 
     def close(self) -> None:
-        """Close the idle connections."""
-        while True:
-            try:
-                self._idle.get_nowait().close()
-            except queue.Empty:
-                return
+        """Close the connections; another request opens new ones."""
+        self._client.close()
+        self._client = _client(self.url, self._api_key, self._options)
 
     def _request(self, method: str, path: str, body: bytes | None) -> Any:
         where, cause = f"{method} {self.url}{path}", "nothing"
@@ -163,16 +158,20 @@ class JsonTransport:
 
     def _try(self, method: str, path: str, body: bytes | None) -> Any:
         """One try: the JSON answer, `_Failure` where another try may help, or a final error."""
+        kind = {} if body is None else {"Content-Type": "application/json"}
         try:
-            status, headers, content = self._exchange(method, path, body)
-        except ssl.SSLCertVerificationError:
-            raise ModelError(f"{self.url}: the server's certificate cannot be verified") from None
-        except TimeoutError:
+            with self._client.stream(method, self.url + path, content=body, headers=kind) as response:
+                content = self._read(response)
+        except (httpx.TimeoutException, TimeoutError):
             raise _Failure("no answer in time") from None
-        except (OSError, http.client.HTTPException) as error:
-            raise _Failure(f"no connection, or a lost one ({type(error).__name__})") from None
+        except httpx.TransportError as error:
+            origin = _origin(error)
+            if isinstance(origin, ssl.SSLCertVerificationError):
+                raise ModelError(f"{self.url}: the server's certificate cannot be verified") from None
+            raise _Failure(f"no connection, or a lost one ({type(origin).__name__})") from None
+        status = response.status_code
         if status in _RETRIED:
-            raise _Failure(f"HTTP {status}", _retry_after(headers))
+            raise _Failure(f"HTTP {status}", _retry_after(response.headers.get("Retry-After")))
         if not 200 <= status < 300:
             raise RefusedRequest(f"{method} {self.url}{path}", status)
         try:
@@ -180,51 +179,11 @@ class JsonTransport:
         except ValueError:
             raise _Failure("an answer that is not JSON") from None
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """Send and receive once; over a fresh connection as well where one that stood idle was closed meanwhile."""
-        try:
-            connection = self._idle.get_nowait()
-        except queue.Empty:
-            return self._send(self._connect(), method, path, body)
-        try:
-            return self._send(connection, method, path, body)
-        except (ConnectionError, http.client.BadStatusLine):
-            return self._send(self._connect(), method, path, body)
-
-    def _connect(self) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._options.connect_seconds)
-        connection.connect()
-        return connection
-
-    def _send(
-        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
-    ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if self._api_key is not None:
-            headers["Authorization"] = f"Bearer {self._api_key.reveal()}"
-        is_reusable = False
-        try:
-            if connection.sock is not None:
-                connection.sock.settimeout(self._options.read_seconds)
-            connection.request(method, self._path + path, body=body, headers=headers)
-            response = connection.getresponse()
-            content = self._read(response)
-            is_reusable = not response.will_close
-            return response.status, response.headers, content
-        finally:
-            if is_reusable:
-                self._keep(connection)
-            else:
-                connection.close()
-
-    def _read(self, response: http.client.HTTPResponse) -> bytes:
-        """The whole body. The socket's time-out is for each piece; this one is for all of them."""
+    def _read(self, response: httpx.Response) -> bytes:
+        """The whole body. The client's time-out is for each piece; this one is for all of them."""
         end = time.monotonic() + self._options.read_seconds
         pieces, size = [], 0
-        while piece := response.read1(_CHUNK_BYTES):
+        for piece in response.iter_raw():
             pieces.append(piece)
             size += len(piece)
             if time.monotonic() > end:
@@ -233,21 +192,40 @@ class JsonTransport:
                 raise ModelError(
                     f"{self.url}: the server's answer is too long", expected=f"at most {_MOST_BYTES} B"
                 )
-        if response.length:  # what Content-Length promised and did not come
-            raise http.client.IncompleteRead(b"", response.length)
-        response.close()  # else the connection believes that there is more to read, and takes no other request
         return b"".join(pieces)
 
-    def _keep(self, connection: http.client.HTTPConnection) -> None:
-        try:
-            self._idle.put_nowait(connection)
-        except queue.Full:
-            connection.close()
+
+def _client(url: str, api_key: Secret | None, options: RemoteOptions) -> httpx.Client:
+    """A pool of connections that stay open, through the proxies of the environment."""
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    if api_key is not None:
+        headers["Authorization"] = f"Bearer {api_key.reveal()}"
+    try:
+        httpx.URL(url)
+        return httpx.Client(
+            headers=headers,
+            timeout=httpx.Timeout(options.read_seconds, connect=options.connect_seconds, pool=None),
+            limits=httpx.Limits(max_connections=options.concurrency),
+            follow_redirects=False,
+        )
+    except httpx.InvalidURL:
+        raise ConfigError("a remote model's address is not a URL", expected="http://host:port") from None
+    except (ValueError, OSError, ImportError) as error:  # what the environment says, which may hold a password
+        raise ConfigError(
+            f"the proxies or certificates of the environment cannot be used ({type(error).__name__})",
+            hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE",
+        ) from None
 
 
-def _retry_after(headers: http.client.HTTPMessage) -> float | None:
+def _origin(error: BaseException) -> BaseException:
+    """What an error comes from: the system's own, below those that the client makes of it."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    return error
+
+
+def _retry_after(value: str | None) -> float | None:
     """Seconds that a `Retry-After` header asks for (a number or a date), or None."""
-    value = headers.get("Retry-After")
     if value is None:
         return None
     if value.strip().isdecimal():

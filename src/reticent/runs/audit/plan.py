@@ -3,6 +3,9 @@
 Costs are forward tokens, generated ones apart, over speeds measured on a few records of this very model. With a
 budget, all sizes are halved together until the estimate fits, at most six times; what does not fit then is skipped,
 the dearest first. Sizes are never chosen by what was measured.
+
+The error of an audit is split over the attacks that can run here: by what was asked, the access, and the targets
+there are. No result decides it, and an attack that the budget leaves out keeps its share.
 """
 
 import math
@@ -11,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from reticent.auditing.attack import PlannedAttack
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import Subject
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.runs.audit.attack import PlannedAttack
 from reticent.runs.audit.registry import asked_attacks
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import Subject
 
 IsCached = Callable[[str, Sizes], bool]  # whether an attack was measured at these sizes before
 
@@ -87,6 +90,21 @@ def _speed_of_answers(subject: Subject) -> float:
     return 8 * len(prompts) / max(1e-6, time.perf_counter() - started)
 
 
+def share_error(subject: Subject, settings: AuditSettings) -> AuditSettings:
+    """The settings with the error of the audit split over the attacks that can run on this subject.
+
+    Guarantee: the count depends on the subject and the settings alone, so all intervals hold together.
+    """
+    if settings.shares is not None:
+        return settings
+    attacks = asked_attacks(settings)
+    assumed = replace(settings, shares=max(1, len(attacks)))  # decides what has power, not which attacks run
+    mean = _mean_tokens(subject)
+    lines = {attack.name: attack.plan(subject, assumed, sizes=settings.sizes, mean=mean) for attack in attacks}
+    running = sum(any(line.name == name and not line.skipped for line in own) for name, own in lines.items())
+    return replace(settings, shares=max(1, running))
+
+
 def plan_audit(
     subject: Subject, settings: AuditSettings, speed: Speed, *, is_cached: IsCached = lambda _, __: False
 ) -> AuditPlan:
@@ -97,6 +115,7 @@ def plan_audit(
         lines = [line for lines in planned for line in lines]
         return tuple(line if line.skipped else _timed(line, speed, is_cached(line.name, sizes)) for line in lines)
 
+    settings = share_error(subject, settings)
     attacks = asked_attacks(settings)
     mean = _mean_tokens(subject)
     sizes = settings.sizes

@@ -19,33 +19,37 @@ Opt-in, run only where they are named (`--attacks all,shadow`):
 
 from typing import Final
 
+from reticent.auditing.attack import Attack
+from reticent.auditing.attacks.exposure.attack import ExposureAttack
+from reticent.auditing.attacks.extraction.attack import (
+    CodesAttack,
+    DiscoverableAttack,
+    DivergenceAttack,
+    GenerationAttack,
+    NoveltyAttack,
+)
+from reticent.auditing.attacks.lazy.attack import LazyAttack
+from reticent.auditing.attacks.membership.inference import MembershipInference
+from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAttack
+from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
+from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack
+from reticent.auditing.settings import AuditSettings
 from reticent.core.errors import ConfigError, InternalError
-from reticent.runs.audit.attack import Attack
-from reticent.runs.audit.codes import Codes
-from reticent.runs.audit.divergence import Divergence
-from reticent.runs.audit.exposure import Exposure
-from reticent.runs.audit.extraction import Extraction
-from reticent.runs.audit.generation import Generation
-from reticent.runs.audit.lazy import Lazy
-from reticent.runs.audit.membership import Membership
-from reticent.runs.audit.neighbourhood import Neighbourhood
-from reticent.runs.audit.novelty import Novelty
-from reticent.runs.audit.pii import Pii
-from reticent.runs.audit.settings import AuditSettings
-from reticent.runs.audit.shadow import Shadow
+from reticent.runs.audit.shadow import train_shadows
+from reticent.runs.policies import policy_named
 
 ATTACKS: Final[tuple[Attack, ...]] = (
-    Exposure(),
-    Codes(),
-    Membership(),
-    Lazy(),
-    Extraction(),
-    Generation(),
-    Neighbourhood(),
-    Shadow(),
-    Novelty(),
-    Divergence(),
-    Pii(),
+    ExposureAttack(),
+    CodesAttack(),
+    MembershipInference(),
+    LazyAttack(),
+    DiscoverableAttack(),
+    GenerationAttack(),
+    NeighbourhoodAttack(),
+    ShadowAttack(train_shadows),
+    NoveltyAttack(),
+    DivergenceAttack(),
+    PersonalDataAttack(policy_named),
 )
 _ALL: Final = "all"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 from urllib.parse import urldefrag
 
+from reticent.auditing.subject import ModelPlace
 from reticent.core.errors import AccessError, ConfigError, ModelError
 from reticent.core.model import Access, Floats, TextModel, Tokens
 from reticent.core.randomness import Randomness
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from reticent.models.remote.model import RemoteModel
 
 API_KEY: Final = "RETICENT_API_KEY"
-_SCHEMES: Final = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class RemoteAccess:
 
 def is_remote(source: str) -> bool:
     """Whether a model is named by an address."""
-    return source.lower().startswith(_SCHEMES)
+    return ModelPlace(source).is_remote
 
 
 class SeenThroughText:
@@ -130,11 +130,6 @@ class SeenThroughScores(SeenThroughText):
     ) -> list[list[list[int]]]:
         """`count` sampled continuations of each prompt, without the prompt, cut before the end token."""
         return self._remote.generate(prompts, sampling, count=count, randomness=randomness)
-
-
-def gives_distributions(model: TextModel) -> bool:
-    """Whether a model that gives log-probabilities also gives whole next-token distributions."""
-    return bool(getattr(model, "gives_distributions", True))
 
 
 def open_remote(source: str, chosen: RemoteAccess | None = None) -> SeenThroughText:

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.accounting.bounds.ceiling import compare
+from reticent.auditing.attack import Measurement, NothingToAttack, PlannedAttack
+from reticent.auditing.attacks.personal_data.attack import policy_identity
+from reticent.auditing.progress import watched_subject
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import Subject
 from reticent.core.document import number_to_json, write_document
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee
 from reticent.core.metric import EXPOSURE, INFERENCE_ACCURACY
 from reticent.core.model import Access
-from reticent.runs.audit.attack import Measurement, NothingToAttack, PlannedAttack
 from reticent.runs.audit.gate import GateResult
-from reticent.runs.audit.pii import policy_identity
-from reticent.runs.audit.plan import AuditPlan
-from reticent.runs.audit.progress import watched_subject
+from reticent.runs.audit.plan import AuditPlan, share_error
 from reticent.runs.audit.registry import attack_named
 from reticent.runs.audit.score_cache import ScoreCache, ScoreKey
-from reticent.runs.audit.settings import AuditSettings, Sizes
-from reticent.runs.audit.subject import Subject
 from reticent.runs.directory import RunDirectory
 
 SCHEMA_VERSION: Final = 1
@@ -75,6 +75,7 @@ def run_audit(
     observe: Observer = lambda _, __: None,
 ) -> Audit:
     """Run the plan. An attack that the time budget leaves no room for is skipped, and says so."""
+    settings = share_error(subject, settings)
     started = time.monotonic()
     findings: list[Finding] = []
     comparisons: list[Comparison] = []
@@ -154,7 +155,7 @@ def is_cacheable(subject: Subject) -> bool:
 
 def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> ScoreKey:
     """Everything that decides what the attack measures."""
-    guarantee = subject.guarantee
+    guarantee, settings = subject.guarantee, share_error(subject, settings)
     return ScoreKey(
         attack=name,
         model=subject.model.fingerprint,
@@ -165,8 +166,9 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
             "sizes": asdict(sizes),
             "seed": settings.seed,
             "samples": settings.samples,
+            "lazy": [asdict(settings.sampler), settings.chance] if name == "lazy" else None,
             "rates": list(settings.rates),
-            "confidence": settings.confidence,
+            "confidence": settings.attack_confidence,
             "by_coin": settings.by_coin,
             "shadows": [settings.shadow_models, subject.recipe] if name == "shadow" else None,
             "policy": policy_identity(settings.policy) if name == "pii" else None,

@@ -14,11 +14,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final, TypeVar
 
+from reticent.auditing.progress import CHUNK
+from reticent.auditing.subject import Subject
 from reticent.core.errors import ConfigError
 from reticent.core.model import Access, Floats, LanguageModel, TextModel, Tokens
 from reticent.engine.work import Engine, EngineSettings, Piece, Told, gather, open_engine
-from reticent.runs.audit.progress import CHUNK
-from reticent.runs.audit.subject import Subject, find_model
+from reticent.runs.audit.subject import find_model
 
 _KEPT: Final = 2  # the model and its base
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from reticent.auditing.settings import Sizes
 from reticent.core.guarantee import Unit
-from reticent.runs.audit.settings import Sizes
-from reticent.runs.demo.extent import Extent
+from reticent.runs.demo.settings import Extent
 from reticent.runs.training.settings import (
     DataSection,
     Method,

@@ -42,7 +42,7 @@ from reticent.runs.ledger_place import LedgerPlace
 SCHEMA_VERSION: Final = 1
 SETTINGS: Final = "prediction.json"
 HORIZON: Final = 1024
-# What may answer in earnest: the rest is for experiments, since it protects nothing or is no ensemble.
+# What may serve answers: the rest is for experiments, since it protects nothing or is no ensemble.
 SERVED: Final = tuple(kind for kind in Kind if kind not in (Kind.NON_PRIVATE, Kind.MEMFREE, Kind.DP_SGD))
 
 
@@ -61,7 +61,7 @@ class PredictionSettings:
     def __post_init__(self) -> None:
         if self.mechanism not in SERVED:
             raise ConfigError(
-                f"{self.mechanism.value} protects nothing and does not answer in earnest",
+                f"{self.mechanism.value} protects nothing, so it does not serve answers",
                 expected=", ".join(kind.value for kind in SERVED),
                 hint="compare it with `reticent evaluate`",
             )
@@ -121,6 +121,26 @@ def check_unit(run: Path, unit: Unit) -> None:
             f"{run}: the ensemble was trained on records that name no owner, so owners cannot be protected",
             hint="--unit part, or train again on a corpus with owners",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A private continuation of a prompt: its text, its tokens, and what all answers of the ensemble prove."""
+
+    text: str
+    tokens: int
+    mechanism: Kind
+    guarantee: Guarantee | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "text": self.text,
+            "tokens": self.tokens,
+            "mechanism": self.mechanism.value,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)

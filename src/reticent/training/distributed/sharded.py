@@ -35,6 +35,7 @@ from reticent.training.distributed.ranks import Ranks
 from reticent.training.gradients.clipping import NonFiniteGradient
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import IGNORED, TokenBatch
+from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.gradients.source import Computation, PrivateGradients
 from reticent.training.optimiser import like_parameter
 from reticent.training.plans.plan import DpSgd
@@ -83,6 +84,11 @@ class ShardedGradients(RankedGradients):
             raise ConfigError(
                 "sharded weights and recomputed activations do not go together yet",
                 hint="leave one of them out; a smaller token_budget saves memory as well",
+            )
+        if plan.rounding is Rounding.PROVED:
+            raise ConfigError(
+                "sharded weights and proved rounding do not go together yet",
+                hint="leave out --shard-weights, or let rounding be tested (--rounding tested)",
             )
         if not any(isinstance(parameter, DTensor) for parameter in module.parameters()):
             raise ModelError("the weights are not sharded", hint="call shard(module, ranks, sample) first")

@@ -12,6 +12,10 @@ parameter are a tied embedding, whose squared norm has the cross term 2 Σ_ts l_
 ‖Σ_t l_t ⊗ r_t‖² = Σ_ts (l_t·l_s)(r_t·r_s) needs no G_b (ghost norm: Goodfellow 2015, Li et al. 2022); the saved
 tensors serve again for the clipped sum (book-keeping: Bu et al. 2023). Writing G_b out costs memory traffic, and
 saves the later product. `is_written_out` chooses by cost.
+
+Where it `is_bounded`, all of this is float64 and the squared norm is an upper bound of the true one
+(`rounding_bound` has the proof): κ A_b² is added, where A_b = Σ_t ‖l_bt‖‖r_bt‖ is what would be the norm if nothing
+cancelled. So a record whose terms cancel to almost nothing, where round-off is all that is left, is scaled down.
 """
 
 from dataclasses import dataclass, field
@@ -19,6 +23,9 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
+
+from reticent.training.gradients.clipping import NonFiniteGradient
+from reticent.training.gradients.rounding_bound import CANCELLATION, MOST_POSITIONS
 
 # Prices in multiply-add flops, fitted to one core of a current server (86 Gflop/s single precision, 0.65 ns to
 # write, square and weigh one entry): a per-record gradient that stays in memory costs this much an entry,
@@ -75,6 +82,7 @@ def is_written_out(length: int, *, p: int, q: int) -> bool:
 class GramCache:
     """Gram blocks of activations that several layers read (query, key and value; gate and up), for one backward."""
 
+    is_bounded: bool = False
     # The tensor is kept beside its blocks, so that its address cannot be given to another one meanwhile.
     kept: dict[tuple[object, ...], tuple[Tensor, list[Tensor]]] = field(default_factory=dict)
 
@@ -82,7 +90,7 @@ class GramCache:
         """x xᵀ of x [B, T, d] as row blocks that end at their diagonal block."""
         key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
         if key not in self.kept:
-            self.kept[key] = (x, _gram_blocks(wide(x)))
+            self.kept[key] = (x, _gram_blocks(x.double() if self.is_bounded else wide(x)))
         return self.kept[key][1]
 
 
@@ -100,6 +108,12 @@ def wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+def _row_norms(x: Tensor) -> Tensor:
+    """‖x‖ over the last axis, in float64."""
+    norms: Tensor = torch.linalg.vector_norm(x, dim=-1, dtype=torch.float64)
+    return norms
+
+
 def _squares(gradients: Tensor) -> Tensor:
     """Squared norms [B] of [B, ...], in float64."""
     norms: Tensor = torch.linalg.vector_norm(gradients.flatten(1), dim=1)
@@ -107,10 +121,15 @@ def _squares(gradients: Tensor) -> Tensor:
 
 
 class ParameterGradient:
-    """Collects the contributions to one parameter [*shape]; then gives squared norms, then the clipped sum."""
+    """Collects the contributions to one parameter [*shape]; then gives squared norms, then the clipped sum.
 
-    def __init__(self, shape: torch.Size) -> None:
+    `is_bounded`: in float64, and no norm below the true one.
+    """
+
+    def __init__(self, shape: torch.Size, *, is_bounded: bool = False) -> None:
         self._shape = shape
+        self._is_bounded = is_bounded
+        self._reach: Tensor | None = None  # A_b [B]
         self._outer: list[Outer] = []
         self._rows: list[Rows] = []
         self._dense: Tensor | None = None  # [B, *shape]
@@ -122,19 +141,28 @@ class ParameterGradient:
         elif isinstance(contribution, Rows):
             self._rows.append(contribution)
         else:
-            gradients = wide(contribution.gradients)
+            gradients = self._wide(contribution.gradients)
             self._dense = gradients if self._dense is None else self._dense + gradients
 
     def arrange(self) -> None:
         """Bring the uses into the form that norms and sums are computed from, when every one has been added."""
         self._join()
+        if self._is_bounded:
+            self._reach = self._uncancelled()
         if self._outer and (self._dense is not None or self._is_cheaper_dense()):
             self._write_out()
         if self._rows and self._dense is not None:
             self._scatter_into_dense()
 
     def squared_norms(self, grams: GramCache) -> Tensor:
-        """‖G_b‖² [B] in float64. Call once, after `arrange`; keeps only what the sum needs."""
+        """‖G_b‖² [B] in float64. Call once, after `arrange`; keeps only what the sum needs.
+
+        Guarantee: where `is_bounded`, at least ‖G_b‖² of the real numbers, and at least κ A_b².
+        """
+        squares = self._computed_squares(grams)
+        return squares if self._reach is None else squares + CANCELLATION * self._reach.square()
+
+    def _computed_squares(self, grams: GramCache) -> Tensor:
         if self._dense is not None:
             return _squares(self._dense)
         total = torch.zeros((), dtype=torch.float64)
@@ -150,13 +178,36 @@ class ParameterGradient:
             return (factors.to(self._dense.dtype) @ self._dense.flatten(1)).view(self._shape)
         if self._outer:
             (outer,) = self._outer
-            total = _weighted_product(outer, factors)
+            total = _weighted_product(self._wide(outer.left), self._wide(outer.right), factors)
         else:
-            total = torch.zeros(self._shape, dtype=wide(self._rows[0].values).dtype, device=factors.device)
+            total = torch.zeros(self._shape, dtype=self._wide(self._rows[0].values).dtype, device=factors.device)
         for rows in self._rows:
-            values = wide(rows.values) * factors.to(wide(rows.values).dtype).view(-1, 1, 1)  # [B, T, q]
+            values = self._wide(rows.values) * factors.to(self._wide(rows.values).dtype).view(-1, 1, 1)  # [B, T, q]
             total.index_add_(0, rows.ids.flatten(), values.flatten(0, 1))
         return total
+
+    def _wide(self, x: Tensor) -> Tensor:
+        return x.double() if self._is_bounded else wide(x)
+
+    def _uncancelled(self) -> Tensor:
+        """A_b [B] in float64: the norms of all terms, added up. A record of too many terms is refused."""
+        reach = torch.zeros((), dtype=torch.float64)
+        positions = 0
+        for outer in self._outer:
+            norms = _row_norms(outer.left) * _row_norms(outer.right)  # [B, T]
+            reach, positions = reach + norms.sum(1), positions + norms.numel()
+        for rows in self._rows:
+            norms = _row_norms(rows.values)  # [B, T]
+            reach, positions = reach + norms.sum(1), positions + norms.numel()
+        if self._dense is not None:
+            reach = reach + _row_norms(self._dense.flatten(1))
+        if positions > MOST_POSITIONS:
+            raise NonFiniteGradient(
+                "a record is too long for its rounding to be bounded",
+                found=f"{positions} positions",
+                expected=f"at most {MOST_POSITIONS}",
+            )
+        return reach
 
     def _join(self) -> None:
         if len(self._outer) > 1:
@@ -172,7 +223,7 @@ class ParameterGradient:
 
     def _write_out(self) -> None:
         (outer,) = self._outer
-        product = torch.bmm(wide(outer.left).transpose(1, 2), wide(outer.right))  # [B, p, q]
+        product = torch.bmm(self._wide(outer.left).transpose(1, 2), self._wide(outer.right))  # [B, p, q]
         self._dense = product if self._dense is None else self._dense + product
         self._outer = []
 
@@ -182,14 +233,14 @@ class ParameterGradient:
         batch, vocabulary = self._dense.shape[:2]
         offsets = torch.arange(batch, device=rows.ids.device).unsqueeze(1) * vocabulary  # [B, 1]
         flat = self._dense.view(batch * vocabulary, -1)
-        flat.index_add_(0, (rows.ids + offsets).flatten(), wide(rows.values).flatten(0, 1).to(flat.dtype))
+        flat.index_add_(0, (rows.ids + offsets).flatten(), self._wide(rows.values).flatten(0, 1).to(flat.dtype))
         self._rows = []
 
     def _ghost(self, grams: GramCache) -> Tensor:
         """Σ_ts (l_t·l_s)(r_t·r_s) [B]; every block left of the diagonal counts twice."""
         (outer,) = self._outer
         total = torch.zeros((), dtype=torch.float64)
-        for left, right in zip(_gram_blocks(wide(outer.left)), grams.blocks(outer.right), strict=True):
+        for left, right in zip(_gram_blocks(self._wide(outer.left)), grams.blocks(outer.right), strict=True):
             product = left * right  # [B, rows, columns]
             diagonal = product.shape[2] - product.shape[1]
             total = total + 2.0 * product[:, :, :diagonal].sum((1, 2), dtype=torch.float64)
@@ -201,8 +252,8 @@ class ParameterGradient:
         (outer,), (rows,) = self._outer, self._rows
         heads, length = outer.left.shape[1], rows.ids.shape[1]
         picked = outer.left.gather(2, rows.ids.unsqueeze(1).expand(-1, heads, length))  # l_s[x_t]: [B, S, T]
-        inner = torch.bmm(wide(outer.right), wide(rows.values).transpose(1, 2))  # r_s · e_t: [B, S, T]
-        return 2.0 * (wide(picked) * inner).sum((1, 2), dtype=torch.float64)
+        inner = torch.bmm(self._wide(outer.right), self._wide(rows.values).transpose(1, 2))  # r_s · e_t: [B, S, T]
+        return 2.0 * (self._wide(picked) * inner).sum((1, 2), dtype=torch.float64)
 
     def _merge_rows(self) -> Tensor:
         """‖Rows‖² [B]: equal tokens of a record add up before they are squared."""
@@ -210,7 +261,7 @@ class ParameterGradient:
         batch, vocabulary = rows.ids.shape[0], self._shape[0]
         offsets = torch.arange(batch, device=rows.ids.device).unsqueeze(1) * vocabulary
         keys, places = torch.unique(rows.ids + offsets, return_inverse=True)  # [U], [B, T]
-        values = wide(rows.values)
+        values = self._wide(rows.values)
         merged = values.new_zeros(len(keys), values.shape[-1])
         merged.index_add_(0, places.flatten(), values.flatten(0, 1))
         owners = torch.div(keys, vocabulary, rounding_mode="floor")
@@ -218,9 +269,8 @@ class ParameterGradient:
         return squares.index_add_(0, owners, _squares(merged))
 
 
-def _weighted_product(outer: Outer, factors: Tensor) -> Tensor:
+def _weighted_product(left: Tensor, right: Tensor, factors: Tensor) -> Tensor:
     """Σ_b c_b Σ_t l_bt ⊗ r_bt as one product; the factors go to the narrower side, which is copied."""
-    left, right = wide(outer.left), wide(outer.right)
     weights = factors.view(-1, 1, 1)
     if left.shape[-1] < right.shape[-1]:
         left = left * weights.to(left.dtype)

@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from reticent.core.errors import UsageError
 from reticent.training.gradients.clipping import ClippedSum, clip_factors
+from reticent.training.gradients.contribution import Contribution, GramCache, ParameterGradient
 from reticent.training.gradients.record_loss import TokenBatch, record_losses
 from reticent.training.gradients.self_check import CHECKED_RECORDS, Unclipped, compare_with_plain_autograd
-from reticent.training.gradients.tape import Tape
+from reticent.training.gradients.tape import Tape, exact_products
 
 Losses = Callable[[nn.Module, TokenBatch], Tensor]
 
@@ -35,6 +36,7 @@ class PerRecordGradients:
     `losses` gives one loss per record [B]. `compute_dtype` runs forward and backward under autocast; norms and
     sums stay in float32. `is_checked` False leaves out the self check: for measurements only. `recomputes` keeps
     the activations of no block and computes them again, twice: the same sums in less memory and more time.
+    `is_bounded` makes norms and sums in float64, so that their rounding has a proved bound (`rounding_bound`).
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class PerRecordGradients:
         compute_dtype: torch.dtype | None = None,
         is_checked: bool = True,
         recomputes: bool = False,
+        is_bounded: bool = False,
     ) -> None:
         if not 0.0 < clip_norm < math.inf:
             raise UsageError("clip_norm bounds what one record can do", found=clip_norm, expected="0 < C < inf")
@@ -55,6 +58,7 @@ class PerRecordGradients:
         self._compute_dtype = compute_dtype
         self._awaits_check = is_checked
         self._recomputes = recomputes
+        self._is_bounded = is_bounded
         self._tape: Tape | None = None
         self._sums: dict[str, Tensor] = {}
         self._norms: list[Tensor] = []
@@ -62,7 +66,7 @@ class PerRecordGradients:
     def __enter__(self) -> "PerRecordGradients":
         if self._tape is not None:
             raise UsageError("the engine is attached already")
-        self._tape = Tape(self._module, recomputes=self._recomputes)
+        self._tape = Tape(self._module, recomputes=self._recomputes, is_bounded=self._is_bounded)
         return self
 
     def __exit__(
@@ -92,6 +96,23 @@ class PerRecordGradients:
         self._norms.append(norms)
         return norms
 
+    def accumulate_given(self, name: str, uses: Sequence[Contribution]) -> Tensor:
+        """Add units whose gradients are given, as uses of one parameter, to the running sum; their norms [B].
+
+        Guarantee: each moves the running sum by at most `clip_norm`: norms, factors and sums are those of records.
+        """
+        parameter = self._attached().parameters[name]
+        gradient = ParameterGradient(parameter.shape)
+        with exact_products(parameter.device):
+            for use in uses:
+                gradient.add(use)
+            gradient.arrange()
+            norms = gradient.squared_norms(GramCache()).sqrt().float()
+            summed = gradient.clipped_sum(clip_factors(norms, self._clip_norm)).to(parameter.device)
+        self._sums[name] = self._sums[name].double().add_(summed) if name in self._sums else summed
+        self._norms.append(norms)
+        return norms
+
     @property
     def is_full_precision(self) -> bool:
         """Whether forward and backward are computed in float32 or better, products included."""
@@ -117,7 +138,8 @@ class PerRecordGradients:
         gradients = {}
         for name, parameter in tape.parameters.items():
             found = self._sums.get(name)
-            dtype = torch.float64 if parameter.dtype is torch.float64 else torch.float32
+            is_wide = self._is_bounded or parameter.dtype is torch.float64
+            dtype = torch.float64 if is_wide else torch.float32
             gradients[name] = _zeros(parameter, dtype) if found is None else found.to(dtype)
         norms = torch.cat(self._norms) if self._norms else torch.zeros(0)
         self._sums, self._norms = {}, []

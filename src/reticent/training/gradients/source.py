@@ -11,7 +11,8 @@ fresh for every charge; where an experiment draws it from a seed, the charge's o
 no noise is ever laid over two different sums.
 
 Through the layout of micro-batches one record may change how others are rounded, by no more than the noise has room
-for: `gradients.rounding` tests it, at the start and again as the weights move.
+for: `gradients.rounding` tests it, at the start and again as the weights move. Where the plan asks for proof, every
+unit is computed by itself, and what is left, the rounding of norms and sums, has a bound (`rounding_bound`).
 
 Private steps are taken without dropout: its masks depend on how a batch is laid out, so one record more would
 change what all the others contribute, by several times the clip norm.
@@ -27,19 +28,23 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
 from reticent.core.ledger import Ledger, Receipt
 from reticent.core.randomness import Randomness
 from reticent.training.batches import TokenArray, Units, micro_batches, own_size_batches
+from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.clipping import NonFiniteGradient, add_noise
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.receipts import receipt_state, restored_receipt
 from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.record_loss import TokenBatch, record_losses, token_losses
 from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
+from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, DpSgd, PlainPlan
 from reticent.training.plans.sampler import Indices
 
@@ -139,7 +144,7 @@ class PlainGradients:
         tokens = sum(len(text) for group in groups for text in group)
         total, loss = {name: torch.zeros_like(p) for name, p in parameters.items()}, 0.0
         device, dtype = _device(self._module), self._computation.dtype
-        for batch in _micro_batches(self._units, groups, self._computation, device):
+        for batch in _micro_batches(self._units, groups, self._computation.token_budget, device):
             with torch.enable_grad(), torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
                 mean = token_losses(self._module, batch).sum() / max(1, tokens)
             found = torch.autograd.grad(mean, list(parameters.values()), allow_unused=True)
@@ -191,15 +196,20 @@ class PrivateGradients:
         ledger: Ledger,
         randomness: Randomness,
         computation: Computation,
+        canaries: GradientCanaries | None = None,
     ) -> None:
-        _check_units(units, plan.sampler.units)
+        """`canaries` are the plan's last units: drawn, clipped, summed and noised like records."""
+        _check_units(units, plan.records)
         _check_ledger(ledger, plan, randomness)
+        _check_canaries(canaries, plan.canaries)
         self._module = module
         self._units = units
         self._plan = plan
         self._ledger = ledger
         self._randomness = randomness
         self._computation = computation
+        self._canaries = canaries
+        self._drawn_canaries: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._receipt: Receipt | None = None
         # The steps of a round are drawn together and kept here alone: a run that ends loses them.
         self._round: tuple[Indices, ...] = ()
@@ -214,6 +224,7 @@ class PrivateGradients:
             losses=self._meter,
             compute_dtype=computation.dtype,
             recomputes=computation.recomputes,
+            is_bounded=plan.rounding is Rounding.PROVED,
         )
 
     @property
@@ -228,10 +239,16 @@ class PrivateGradients:
 
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
-        groups = self._sample()
-        total = self._total(self._clipped_sum(groups))
-        values = self._release(total, self._charged())
+        groups = self.draw()
+        values = self.release(self.clipped_sum(groups))
         return Gradient(values, self._meter.mean(), sum(len(text) for group in groups for text in group))
+
+    def release(self, total: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The noisy mean of a step, from its clipped sum.
+
+        Guarantee: no noise exists before its charge is on disk.
+        """
+        return self._as_weights(self._release(self._total(total), self._charged()))
 
     def _charged(self) -> Receipt:
         """The receipt of the round that this step belongs to, which its first step charges whole."""
@@ -244,20 +261,23 @@ class PrivateGradients:
         assert self._receipt is not None
         return self._receipt
 
-    def _clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
+    def clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
         """The clipped sum of these units.
 
-        Guarantee: one unit more moves it by at most the clip norm × (1 + ROUNDING_ROOM), as far as rounding behaves
-        on these units as on the made-up ones of `gradients.rounding`.
+        Guarantee: one unit more moves it by at most the clip norm × (1 + ROUNDING_ROOM): as far as rounding behaves
+        on these units as on the made-up ones of `gradients.rounding`, or by proof where the plan asks for it.
         """
         self._module.eval()  # no dropout: a record may change no other record's contribution
-        self._test_rounding()
+        if self._plan.rounding is Rounding.TESTED:
+            self._test_rounding()
         self._meter.clear()
         for batch in self._batches(groups):
             self._accumulate(batch)
+        if self._canaries is not None:
+            self._canaries.add(self._engine, self._drawn_canaries)
         return self._engine.take().gradients
 
-    def _sample(self) -> list[list[TokenArray]]:
+    def draw(self) -> list[list[TokenArray]]:
         """The texts of the units that take part in this step."""
         return self._units.texts_at(self._draw())
 
@@ -266,12 +286,18 @@ class PrivateGradients:
         source = self._randomness.child(f"sample {self.position}")
         if self._left == 0:
             self._round = self._plan.sampler.draw_round(source)
-        return self._units.choose(self._round[-self._left].tolist(), source)
+        drawn = self._round[-self._left]
+        self._drawn_canaries = drawn[drawn >= len(self._units)] - len(self._units)
+        return self._units.choose(drawn[drawn < len(self._units)].tolist(), source)
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         """The sample in micro-batches in which no record rounds another one differently."""
+        if self._plan.rounding is Rounding.PROVED:
+            yield from _micro_batches(self._units, groups, 1, _device(self._module))  # one by one
+            return
         if self._packs_closely:
-            yield from _micro_batches(self._units, groups, self._computation, _device(self._module))
+            budget = self._computation.token_budget
+            yield from _micro_batches(self._units, groups, budget, _device(self._module))
             return
         read, budget = self._rounding.readable, self._computation.token_budget
         for batch in own_size_batches(
@@ -300,7 +326,19 @@ class PrivateGradients:
         """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
         fresh = self._randomness.child(f"noise {receipt.sequence}" + (f" {self._place}" if self._place else ""))
         noisy = add_noise(total, self._plan.noise_deviation, fresh)
+        if self._canaries is not None:
+            self._canaries.read(noisy)
         return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
+
+    def _as_weights(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What the optimiser reads: in float32, or in float64 where the weights are."""
+        if self._plan.rounding is Rounding.TESTED:
+            return values  # never wider than the weights
+        kept = {name: parameter.dtype for name, parameter in self._module.named_parameters()}
+        return {
+            name: value if kept[name] is torch.float64 else value.to(torch.float32)
+            for name, value in values.items()
+        }
 
     def _accumulate(self, batch: TokenBatch) -> None:
         """Add a batch to the sum. A unit whose gradient is not finite contributes nothing, and nobody is told.
@@ -356,9 +394,8 @@ def _device(module: nn.Module) -> torch.device:
 
 
 def _micro_batches(
-    units: Units, groups: Sequence[Sequence[TokenArray]], computation: Computation, device: torch.device
+    units: Units, groups: Sequence[Sequence[TokenArray]], budget: int, device: torch.device
 ) -> Iterator[TokenBatch]:
-    budget = computation.token_budget
     return micro_batches(groups, units.start_token, token_budget=budget, device=str(device))
 
 
@@ -369,6 +406,16 @@ def _check_units(units: Units, planned: int) -> None:
             found=f"{len(units)} units",
             expected=f"{planned}",
             hint="make the plan from the number of records or owners of this corpus",
+        )
+
+
+def _check_canaries(canaries: GradientCanaries | None, planned: int) -> None:
+    if (0 if canaries is None else len(canaries)) != planned:
+        raise UsageError(
+            "the plan was made for another number of canaries",
+            found=0 if canaries is None else len(canaries),
+            expected=f"{planned}",
+            hint="make the plan with `plan.audited(canaries)`",
         )
 
 

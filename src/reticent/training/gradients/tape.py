@@ -26,8 +26,9 @@ from reticent.training.gradients.recomputation import BlockCall, Recomputation, 
 class Tape:
     """Hooks on every layer of `module` that owns a trainable parameter."""
 
-    def __init__(self, module: nn.Module, *, recomputes: bool = False) -> None:
+    def __init__(self, module: nn.Module, *, recomputes: bool = False, is_bounded: bool = False) -> None:
         refuse_mixing(module)
+        self._is_bounded = is_bounded
         self.module = module
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not self.parameters:
@@ -74,7 +75,7 @@ class Tape:
         self._settled: dict[str, ParameterGradient] = {}
         self._seen: dict[str, int] = {}
         self._done: set[str] = set()
-        self._grams = GramCache()
+        self._grams = GramCache(self._is_bounded)
         self._latest: BlockCall | None = None  # whose activations the Gram blocks are
         self._squares: Tensor | None = None  # [B]
         self._rows = None
@@ -125,7 +126,7 @@ class Tape:
 
     def clipped_sums(self, factors: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Σ_b c_b G_b of each parameter that took part, letting go of what it was made from."""
-        self._grams = GramCache()
+        self._grams = GramCache(self._is_bounded)
         if self._losses is not None:
             self._factors = factors
             self._go_back(self._losses, self._rows_per_record)
@@ -181,7 +182,7 @@ class Tape:
     ) -> None:
         """Book a layer of a block; what was kept of another block is let go."""
         if call is not self._latest:
-            self._grams, self._latest = GramCache(), call
+            self._grams, self._latest = GramCache(self._is_bounded), call
         self._record(name, layer, rule, x, gradient)
 
     def _record(self, name: str, layer: nn.Module, rule: Rule, x: Tensor, gradient: Tensor) -> None:
@@ -207,7 +208,8 @@ class Tape:
                     continue  # frozen
                 if owner in self._done:
                     raise InternalError(f"parameter '{owner}' came back more often than it was used")
-                self._open.setdefault(owner, ParameterGradient(parameter.shape)).add(contribution)
+                fresh = ParameterGradient(parameter.shape, is_bounded=self._is_bounded)
+                self._open.setdefault(owner, fresh).add(contribution)
                 self._seen[owner] = self._seen.get(owner, 0) + 1
                 if self._seen[owner] == self._expected.get(owner):
                     self._settle(owner)

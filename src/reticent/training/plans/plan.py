@@ -9,7 +9,8 @@ A private plan holds the sampler, the clipping, the noise and the number of step
     deviation = noise multiplier · clip norm · (1 + rounding room)
 
 Computed sums are not real numbers: a record that joins also moves the rounding of the others. The room is what that
-movement may be, in clip norms, so that the noise multiplier of the event is the true one (`gradients.rounding`).
+movement may be, in clip norms, so that the noise multiplier of the event is the true one. That it is enough is
+tested while training (`gradients.rounding`) or, slower, proved (`gradients.rounding_bound`).
 
 The normaliser is the expected batch size, a public constant: never the size of the batch that was drawn.
 A plan that would not be private cannot be built: no noise, no clipping, another sampler, a meaningless δ.
@@ -24,19 +25,23 @@ from typing import Any, Final
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
 from reticent.accounting.calibration import Target, least_noise
-from reticent.accounting.guarantees import dp_sgd_guarantee
+from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of
+from reticent.accounting.prices.best_of_runs import rate_for
+from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
-from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
+from reticent.core.event import BestOfRuns, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
+from reticent.training.gradients.rounding_bound import Rounding, movement_by_rounding
 from reticent.training.plans.sampler import (
     AllocationSampler,
     PoissonSampler,
     PrivateSampler,
     SamplerName,
     ShuffledEpochs,
+    audited_sampler,
     name_of,
     sampler_of,
 )
@@ -47,12 +52,22 @@ MEASURE: Final = "steps"
 
 PUBLIC_MAKING: Final = f"the tokenizer and the initial model were {UNSEEN}"
 NO_TUNING: Final = "hyper-parameters were not chosen by looking at the private text"
+TUNED: Final = (
+    "the number of runs was drawn from the stated distribution, it and every run but the best stay secret, and the "
+    "best was chosen by its released weights and public text alone"
+)
+TUNING_SHAPE: Final = 0.0  # the logarithmic distribution: a good price for few runs
 # What rounding may add to the clip norm: far above what is measured (1e-5 to 1e-4), for 0.8 % more noise.
 ROUNDING_ROOM: Final = 2.0**-7
 ROUNDING: Final = (
     "through rounding, one record moves what the others add to a step by at most 1/128 of the clip norm, by which "
     "the noise is larger than priced; this is tested on made-up text while training, not proved"
 )
+PROVED_ROUNDING: Final = (
+    "a record that is computed by itself twice gives the same numbers both times; then it is proved that rounding "
+    "moves a step by at most 1/512 of the clip norm, and the noise is larger than priced by 1/128"
+)
+_PROVED_ROOM: Final = ROUNDING_ROOM / 4
 SEEDED: Final = (
     "nobody who sees the model knows the seed that sampling and noise were drawn from; this run is an experiment "
     "and must not be released"
@@ -112,8 +127,16 @@ class DpSgd:
     unit: Unit = Unit.RECORD
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     texts_per_unit: int = 1
+    canaries: int = 0  # of the sampler's units, how many are gradient canaries (`gradients.canaries`)
+    rounding: Rounding = Rounding.TESTED
 
     def __post_init__(self) -> None:
+        if not 0 <= self.canaries < self.sampler.units:
+            raise ConfigError("canaries are units beside records", found=self.canaries)
+        if self.canaries and self.rounding is not Rounding.TESTED:
+            raise ConfigError("canaries are added where rounding is tested", found=self.rounding.value)
+        if self.canaries and type(self.sampler) is not PoissonSampler:
+            raise ConfigError("canaries measure Poisson samples", found=type(self.sampler).__name__)
         if type(self.sampler) not in (PoissonSampler, AllocationSampler):
             raise ConfigError(
                 "the accountants price Poisson sampling and random allocation alone",
@@ -138,13 +161,20 @@ class DpSgd:
             raise ConfigError("training protects records or owners", found=self.unit.value)
         if self.texts_per_unit < 1 or (self.unit is Unit.RECORD and self.texts_per_unit != 1):
             raise ConfigError("a record is one text; an owner has one or more", found=self.texts_per_unit)
+        if self.rounding is Rounding.PROVED and movement_by_rounding(self.sampler.batch) > _PROVED_ROOM:
+            raise ConfigError(
+                "the sums of so large a batch round by more than is proved here",
+                found=f"{self.sampler.batch} records a step",
+                hint="lower --batch, or let rounding be tested (--rounding tested)",
+            )
         _check_delta(self.delta, self.sampler.units, self.unit)
 
     @classmethod
     def for_target(
         cls,
         *,
-        epsilon: float,
+        epsilon: float | None = None,
+        risk: RiskTarget | None = None,
         delta: float,
         units: int,
         batch: int,
@@ -154,28 +184,55 @@ class DpSgd:
         unit: Unit = Unit.RECORD,
         neighbours: Neighbours = Neighbours.ADD_REMOVE,
         texts_per_unit: int = 1,
+        canaries: int = 0,
+        rounding: Rounding = Rounding.TESTED,
     ) -> "DpSgd":
-        """The plan with the least noise whose ε over `epochs` expected epochs is at most `epsilon`.
+        """The plan with the least noise that meets a target over `epochs` expected epochs: an ε, or a risk.
 
-        Guarantee: `guarantee().epsilon` of the returned plan is at most `epsilon`.
+        `units` and `batch` count canaries too.
+
+        Guarantee: `guarantee().epsilon` of the returned plan is at most `epsilon`; the ceiling of what it proves at
+        most that of `risk`.
         """
+        if (epsilon is None) == (risk is None):
+            raise ConfigError("a plan is made for one target", expected="an epsilon or a risk")
         _check_delta(delta, units, unit)
         drawn = sampler_of(sampler, units, batch)
         batches = drawn.steps_per_round if isinstance(drawn, AllocationSampler) else None
+        steps = drawn.steps(epochs)
         target = Target(
-            epsilon=epsilon, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
+            epsilon=epsilon or 1.0, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
         )
-        found = least_noise(target, steps=drawn.steps(epochs))
+        if risk is None:
+            noise = least_noise(target, steps=steps).noise_multiplier
+        else:
+            noise = noise_for_risk(risk, lambda each: target.event(each, steps), delta=delta, neighbours=neighbours)
         return cls(
             sampler=drawn,
             clip_norm=clip_norm,
-            noise_multiplier=found.noise_multiplier,
-            steps=found.steps,
+            noise_multiplier=noise,
+            steps=steps,
             delta=delta,
             unit=unit,
             neighbours=neighbours,
             texts_per_unit=texts_per_unit,
+            canaries=canaries,
+            rounding=rounding,
         )
+
+    def audited(self, canaries: int) -> "DpSgd":
+        """The same plan with so many gradient canaries among its units.
+
+        The batch grows with the units, so that a record takes part as often as before, up to rounding upwards.
+
+        Guarantee: canaries are units, and the returned plan proves for each of its units what its own rate gives.
+        """
+        return replace(self, sampler=audited_sampler(self.sampler, canaries), canaries=self.canaries + canaries)
+
+    @property
+    def records(self) -> int:
+        """Units that are records or owners."""
+        return self.sampler.units - self.canaries
 
     @property
     def round_event(self) -> SampledGaussian | RandomAllocation:
@@ -191,13 +248,18 @@ class DpSgd:
 
     @property
     def normaliser(self) -> float:
-        """What a noisy sum is divided by: the expected batch size, whatever was drawn."""
-        return self.sampler.expected_batch
+        """What a noisy sum is divided by: the records expected in a batch, whatever was drawn."""
+        return self.sampler.rate * self.records if self.canaries else self.sampler.expected_batch
 
     @property
     def noise_deviation(self) -> float:
         """Standard deviation of the noise on every entry of the clipped sum."""
         return noise_deviation(self.noise_multiplier, self.clip_norm)
+
+    @property
+    def gradient_noise(self) -> float:
+        """Standard deviation of the noise on every entry of the normalised gradient."""
+        return self.noise_deviation / self.normaliser
 
     def guarantee(self, *, is_seeded: bool = False) -> Guarantee:
         """What the run proves for its final weights and for every weight on the way.
@@ -209,7 +271,7 @@ class DpSgd:
         assumes = [
             PUBLIC_MAKING,
             NO_TUNING,
-            ROUNDING,
+            PROVED_ROUNDING if self.rounding is Rounding.PROVED else ROUNDING,
             f"the number of {word}s, from which the sampling rate and the number of steps follow, is public",
         ]
         if self.unit is Unit.OWNER:
@@ -218,6 +280,27 @@ class DpSgd:
             assumes.append(SEEDED)
         found = dp_sgd_guarantee(
             self.event, delta=self.delta, unit=self.unit, neighbours=self.neighbours, assumes=tuple(assumes)
+        )
+        return self.stated(found)
+
+    def tuned_guarantee(self, runs: float, *, is_seeded: bool = False) -> Guarantee:
+        """What the best of a random number of such runs proves, `runs` of them on average, of several settings.
+
+        The number is drawn from the logarithmic distribution and kept secret with all runs but the best, which is
+        chosen by its own output or by public text. For hyper-parameters that change no sampler, noise or step.
+
+        Guarantee: (ε, δ)-differential privacy of the kept run for one unit (Papernot and Steinke 2022).
+        """
+        alone = self.guarantee(is_seeded=is_seeded)
+        event = BestOfRuns(self.event, TUNING_SHAPE, rate_for(runs, TUNING_SHAPE))
+        others = tuple(each for each in alone.assumes if each != NO_TUNING)
+        found = guarantee_of(
+            event,
+            delta=self.delta,
+            unit=self.unit,
+            neighbours=self.neighbours,
+            mechanism="DP-SGD, tuned",
+            assumes=(*others, TUNED),
         )
         return self.stated(found)
 
@@ -273,6 +356,8 @@ class DpSgd:
             "unit": self.unit.value,
             "neighbours": self.neighbours.value,
             "texts_per_unit": self.texts_per_unit,
+            **({"canaries": self.canaries} if self.canaries else {}),
+            **({} if self.rounding is Rounding.TESTED else {"rounding": self.rounding.value}),
         }
 
 
@@ -298,7 +383,8 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
     name = values.pop("sampler", SamplerName.POISSON)  # plans that name none were made when there was one
     sampler = sampler_of(name, values.pop("units"), values.pop("batch"))
     unit, neighbours = Unit(values.pop("unit")), Neighbours(values.pop("neighbours"))
-    return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, **values)
+    rounding = Rounding(values.pop("rounding", Rounding.TESTED))
+    return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, rounding=rounding, **values)
 
 
 def identity(plan: Plan, corpus: str) -> str:

@@ -1,0 +1,88 @@
+"""Learns the weights of the policy `names` from the choosing halves of the labelled text.
+
+Multinomial logistic regression with an L2 penalty, by L-BFGS. A feature that fewer than eight words have gets no
+weight. Words of spans of other kinds, and titles, are left out. The sets are weighted so that court cases, which
+have half of the words, do not decide alone. Writes the weights beside the policy. Run it by `python -m
+bench.name_weights`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+
+from bench.labelled_text import FILES, labelled_sets
+from reticent.core.corpus import Record
+from reticent.data.kinds import TITLES, canonical
+from reticent.data.policies import names
+from reticent.data.policies.vocabulary import language_of
+
+WEIGHT_OF_SET = {"tweets": 3.0, "german": 1.0, "pii-sentences": 0.7, "tab": 0.2}
+PENALTY = 1.0
+FEWEST = 8
+NOTHING = len(names.KINDS)
+
+
+def labelled_words(records: list[Record]) -> Iterator[tuple[list[str], int]]:
+    """The features of each candidate and its class."""
+    for record in records:
+        language = language_of(record.text)
+        for token, beside in names.candidates(record.text, language):
+            kinds = [canonical(s.kind) for s in record.spans if s.start < token.end and token.start < s.end]
+            known = [kind for kind in kinds if kind in names.KINDS]
+            other = [kind for kind in kinds if kind not in (*names.KINDS, "ORIGIN", "MISC")]
+            if token.lower in TITLES or (other and not known):
+                continue
+            label = names.KINDS.index(known[0]) if known else NOTHING
+            word = names.word_features(token.text, language)
+            yield [*word, *(feature for features in beside for feature in features)], label
+
+
+def learn(sets: dict[str, list[Record]]) -> dict[str, list[float]]:
+    """Weights by feature, one for each kind and one for nothing."""
+    rows = [
+        (features, label, WEIGHT_OF_SET[name]) for name in sets for features, label in labelled_words(sets[name])
+    ]
+    counts = Counter(feature for features, _, _ in rows for feature in features)
+    columns = {f: n for n, f in enumerate(sorted(f for f, count in counts.items() if count >= FEWEST))}
+    places = [(n, columns[f]) for n, (features, _, _) in enumerate(rows) for f in features if f in columns]
+    ones = np.ones(len(places))
+    present = csr_matrix((ones, tuple(zip(*places, strict=True))), shape=(len(rows), len(columns)))
+    wanted = np.eye(NOTHING + 1)[[label for _, label, _ in rows]]
+    weights = np.array([weight for _, _, weight in rows])[:, None]
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        table = flat.reshape(len(columns), NOTHING + 1)
+        scores = present @ table
+        scores -= scores.max(axis=1, keepdims=True)
+        log_chances = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        gradient = present.T @ ((np.exp(log_chances) - wanted) * weights) + PENALTY * table
+        return -(weights * wanted * log_chances).sum() + 0.5 * PENALTY * (table**2).sum(), gradient.ravel()
+
+    start = np.zeros(len(columns) * (NOTHING + 1))
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 300})
+    table = best.x.reshape(len(columns), NOTHING + 1)
+    return {feature: [round(float(v), 3) for v in table[n]] for feature, n in columns.items()}
+
+
+def main() -> None:
+    """Learn and write."""
+    sets = labelled_sets()
+    if missing := set(FILES) - set(sets):
+        raise SystemExit(f"labelled text is missing: {', '.join(sorted(missing))}; set RETICENT_SHARED")
+    document = {
+        "schema_version": 1,
+        "kinds": [*names.KINDS, "none"],
+        "weights": learn({name: sets[name][0] for name in FILES}),
+    }
+    target = Path(names.__file__).parent / "name_weights.json"
+    text = json.dumps(document, ensure_ascii=False, indent=0, sort_keys=True)
+    target.write_text(text + "\n", encoding="utf8")
+
+
+if __name__ == "__main__":
+    main()
