@@ -5,16 +5,18 @@ Each of a paper's claims gets a verdict.
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from reproductions.experiment import Scale
 from reticent.cli.console import Output, table
+from reticent.cli.flags import VerbCommand, verb
 from reticent.cli.main import main
-from reticent.cli.options import AsJson, EngineChoice, RayAddress, Workers, engine_of
 from reticent.core.errors import ConfigError
 from reticent.core.ranges import SEED
+from reticent.runs.settings.declaration import option
+from reticent.runs.settings.shared import EngineOptions, Shown
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -25,32 +27,22 @@ if TYPE_CHECKING:
 app = typer.Typer(name="python -m reproductions", rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.command()
-def reproduce(
-    names: Annotated[
-        list[str],
-        typer.Argument(help="Names of experiments, a paper's (rdp, crt, …), all, or list.", metavar="LIST|NAME…"),
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Keep finished pieces, pages and figures here.", metavar="RUN")
-    ] = None,
-    scale: Annotated[
-        Scale, typer.Option("--scale", help="How large: minutes, an hour, or the paper's.")
-    ] = Scale.SMALL,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of every piece.", metavar="N", min=0, max=int(SEED.high))
-    ] = 7,
-    pages: Annotated[
-        Path | None, typer.Option("--pages", help="Write pages and figures here, not in RUN.", metavar="DIR")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Folder of the files that some experiments read.", metavar="DIR")
-    ] = None,
-    engine: EngineChoice = None,
-    workers: Workers = None,
-    ray_address: RayAddress = None,
-    as_json: AsJson = False,
-) -> int:
+class ReproduceSettings(EngineOptions, Shown):
+    """Everything that `python -m reproductions` can be asked for."""
+
+    names: tuple[str, ...] = option(
+        "Names of experiments, of a paper (rdp, crt, …), all, or list.", positional=True, metavar="LIST|NAME…"
+    )
+    out: Path | None = option("Folder for finished pieces, pages and figures.", default=None, metavar="RUN")
+    scale: Scale = option("Size: minutes, an hour, or as in the paper.", default=Scale.SMALL)
+    seed: int = option("Random seed of every piece.", default=7, within=SEED, metavar="N")
+    pages: Path | None = option("Write pages and figures here instead of RUN.", default=None, metavar="DIR")
+    data: Path | None = option("Folder with the files that some experiments read.", default=None, metavar="DIR")
+
+
+@app.command(cls=VerbCommand)
+@verb(ReproduceSettings)
+def reproduce(settings: ReproduceSettings, output: Output) -> int:
     """Re-run a paper's figure or table and say of each of its claims whether it holds.
 
     What was computed once is read from RUN: a killed run goes on where it was, a finished one takes seconds.
@@ -60,18 +52,18 @@ def reproduce(
     from reproductions.running import Course, is_finished, lacks_files
     from reproductions.running import reproduce as run
 
-    output = Output(as_json=as_json)
+    names, scale, data, pages = list(settings.names), settings.scale, settings.data, settings.pages
     if names == ["list"]:
         return _list(list(experiments().values()), output)
     wanted = chosen(names)
     if data is not None and not data.is_dir():
         raise ConfigError(f"{data}: not a directory", hint="give --data the folder that holds the files")
     course = Course(
-        folder=_folder(out),
+        folder=_folder(settings.out),
         scale=scale,
-        seed=seed,
+        seed=settings.seed,
         data=data,
-        engine=engine_of(engine, workers, ray_address),
+        engine=settings.engine_settings,
     )
     # Whoever asks for a paper gets what can be run; whoever asks for one experiment is told what it lacks.
     left_out = [one for one in wanted if one.name not in names and lacks_files(one, course)]

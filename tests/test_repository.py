@@ -71,7 +71,9 @@ SOURCES = sorted(SOURCE.rglob("*.py"))
 def test_imports_go_strictly_downward(path):
     parts = path.relative_to(SOURCE).parts
     if len(parts) == 1:
-        allowed = {"reticent.cli.main"} if path.name == "__main__.py" else set()
+        # The public API stands above all layers; that it loads nothing at import has a test of its own.
+        public = {"reticent.runs.verifying", "reticent.training.private_step"}
+        allowed = {"__main__.py": {"reticent.cli.main"}, "__init__.py": public}.get(path.name, set())
         assert {m for m in imported_modules(path) if m.startswith("reticent.")} <= allowed
         return
     assert broken_imports(parts[0], imported_modules(path)) == []
@@ -248,3 +250,95 @@ def test_the_metric_check_sees_whole_names_beginnings_arguments_and_comparisons(
     ):
         assert metric_literals(ast.parse(code)) != []
     assert metric_literals(ast.parse("name = 'exposure'\nlist_of = {'auc': 1}\n")) == []
+
+
+# ---------------------------------------------------------------- an option is declared once
+
+
+def flags_outside_settings(code: str) -> list[int]:
+    """Lines of a file that declare a flag by hand: a call of Option or Argument, or of argparse's add_argument."""
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    names = [(getattr(call.func, "attr", getattr(call.func, "id", "")), call.lineno) for call in calls]
+    return [line for name, line in names if name in ("Option", "Argument", "add_argument")]
+
+
+def test_no_flag_is_declared_outside_a_settings_class():
+    allowed = {"flags.py": 2, "main.py": 1}  # where flags are made from settings, and --version
+    files = [*(SOURCE / "cli").glob("*.py"), *(SOURCE / "server").glob("*.py"), ROOT / "reproductions/__main__.py"]
+    found = {path.name: len(flags_outside_settings(path.read_text(encoding="utf8"))) for path in files}
+    assert {name: count for name, count in found.items() if count} == allowed
+
+
+def test_the_check_for_flags_sees_one_that_is_written_by_hand():
+    assert flags_outside_settings("import typer\nx = typer.Option('--x')\n") == [2]
+    assert flags_outside_settings("from typer import Argument as A, Argument\ny = Argument()\n") == [2]
+
+
+def settings_of_verbs() -> dict[str, type]:
+    """The settings class of every verb, by the words of the command."""
+    import typer
+
+    from reticent.cli.main import app
+
+    found: dict[str, type] = {}
+
+    def walk(command, words):
+        if hasattr(command.callback, "settings"):
+            found[" ".join(words)] = command.callback.settings
+        for name, child in getattr(command, "commands", {}).items():
+            walk(child, (*words, name))
+
+    walk(typer.main.get_command(app), ())
+    return found
+
+
+def test_every_flag_of_every_verb_comes_from_its_settings_class():
+    import typer
+
+    from reticent.cli.main import app
+    from reticent.runs.settings.declaration import declared_in
+
+    settings = settings_of_verbs()
+    assert len(settings) >= 20
+
+    def walk(command, words):
+        children = getattr(command, "commands", {})
+        if not children:
+            options = {each.flag: each for each in declared_in(settings[" ".join(words)])}
+            flags = {flag for one in command.params for flag in one.opts if flag.startswith("--")} - {"--help"}
+            assert flags == {flag for flag in options if flag.startswith("--")}
+            assert all(each.option.help.endswith((".", "…")) for each in options.values()), words
+        for name, child in children.items():
+            walk(child, (*words, name))
+
+    walk(typer.main.get_command(app), ())
+
+
+def test_settings_classes_never_import_torch():
+    assert not TORCH & modules_after("import reticent.cli.main")
+
+
+def test_the_files_of_init_parse_and_show_every_setting_of_training():
+    import tomllib
+
+    from reticent.runs.settings.declaration import declared_in
+    from reticent.runs.settings.file import validate
+    from reticent.runs.settings.starter import _JOURNEYS, Journey, config_text
+    from reticent.runs.training.settings import TrainSettings
+
+    options = [each for each in declared_in(TrainSettings) if each.option.in_file]
+    covered: set[tuple[str, ...]] = set()
+    for journey in Journey:
+        text = config_text(journey, name="x.toml")
+        validate(TrainSettings, tomllib.loads(text), where=journey.value).check()
+        shown: set[tuple[str, ...]] = set()
+        table: tuple[str, ...] = ()
+        for line in text.splitlines():
+            if named := re.fullmatch(r"\[(\w+)\]", line):
+                table = (named[1],)
+            elif named := re.match(r"(?:# )?([a-z_]+) = ", line):
+                shown.add((*table, named[1]))
+        method = _JOURNEYS[journey][1]
+        assert shown == {one.path for one in options if not one.option.methods or method in one.option.methods}
+        covered |= shown
+    assert covered == {each.path for each in options}

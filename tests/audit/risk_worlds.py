@@ -10,7 +10,7 @@ from reticent.audit.attacks.lazy.risk_map import HELD_OUT, TRAINING, RiskMap, dr
 from reticent.core.corpus import Record
 from reticent.models.huggingface.loading import load_model
 
-ONCE, FOUR, TWELVE = 400, 20, 10  # distinct texts that stand 1, 4 and 12 times
+ONCE, FOUR, TWELVE = 200, 10, 10  # distinct texts that stand 1, 4 and 12 times
 
 
 def newsgroup_sentences(shared: Path, *, seed: int, count: int) -> list[str]:

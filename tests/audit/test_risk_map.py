@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from reticent.core.corpus import Record
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.data.generators import generate_dialogues
+from tests.audit.risk_worlds import TWELVE, copies_map
 from tests.models.ngram import NGramModel
 
 ALPHABET = list("abcdefghij ")
@@ -269,3 +271,19 @@ def test_no_training_record_is_not_a_finding() -> None:
     with pytest.raises(KeyError):
         drawn.group(HELD_OUT)
     assert drawn.to_json()["worst"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [101, 202, 303])
+def test_texts_in_twelve_copies_lead_the_map_of_a_fine_tuned_transformer(shared: Path, seed: int) -> None:
+    """The seeds are fresh: no part of the ranking was chosen on them."""
+    drawn = copies_map(shared, seed)
+    group = drawn.group(TRAINING)
+    places, copies = drawn.ranks(TRAINING)[group.first], group.copies[group.first]
+    often, others = places[copies == 12], places[copies != 12]
+    assert len(often) == TWELVE
+    area = float((often[:, None] < others[None, :]).mean())  # no two texts share a place
+    print(f"seed {seed}: AUC {area:.4f}, places of the texts in twelve copies {sorted(often.tolist())}")
+    assert area >= 0.99
+    assert len({row.id for row in drawn.worst(20)}) == 20
+    assert len({group.texts[group.ids.index(row.id)] for row in drawn.worst(20)}) == 20

@@ -2,7 +2,6 @@
 
 import pytest
 
-from reticent.cli.options import engine_of
 from reticent.core.errors import ConfigError, InternalError, MissingExtra, UsageError
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.engine.policy import EnginePolicy
@@ -17,6 +16,7 @@ from reticent.engine.work import (
     open_engine,
     run_pieces,
 )
+from reticent.runs.settings.shared import EngineOptions
 from tests.engine import engine_work as work
 
 
@@ -159,11 +159,11 @@ def test_a_policy_on_an_engine_finds_what_it_finds_alone(two):
 
 
 def test_what_is_asked_of_an_engine_is_checked():
-    assert engine_of(None, None, None) is None
-    assert engine_of(None, 2, None) == EngineSettings(workers=2)
-    assert engine_of(None, None, "host:6379").name is EngineName.RAY
+    assert EngineOptions().engine_settings is None
+    assert EngineOptions(workers=2).engine_settings == EngineSettings(workers=2)
+    assert EngineOptions(ray_address="host:6379").engine_settings.name is EngineName.RAY
     with pytest.raises(ConfigError, match="--ray-address"):
-        engine_of(EngineName.LOCAL, None, "host:6379")
+        _ = EngineOptions(engine=EngineName.LOCAL, ray_address="host:6379").engine_settings
     with pytest.raises(ConfigError, match="at least one worker"):
         EngineSettings(workers=0)
 

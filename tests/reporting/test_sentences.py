@@ -101,6 +101,7 @@ BOTH_NULLS = report(
 )
 
 # What is said, a report of which it is true, one of which it is not.
+TOO_FEW = with_finding(low=0.3, n=4, could_pass=False)
 SAID = [
     ("A guarantee is refuted by 1 of 1 findings.", REFUTED, CONSISTENT),
     ("1 of 1 findings lies above chance; 0 are void.", NO_CEILING, NOT_FOUND),
@@ -123,6 +124,8 @@ SAID = [
     ("a leak was found", CONSISTENT, NOT_FOUND),
     ("not told from chance", NOT_FOUND, CONSISTENT),
     ("Not shown to do better than chance. That does not mean that nothing leaks.", NOT_FOUND, CONSISTENT),
+    ("Too few to tell: not even a perfect score of 4 would be above chance.", TOO_FEW, NOT_FOUND),
+    ("too few to tell", TOO_FEW, CONSISTENT),
     ("Nothing can be said.", VOID, CONSISTENT),
     ("Not measured in this run.", SEVERAL, FULL),
     ("without leakage at most 0.5 is expected", CONSISTENT, NO_NULL),

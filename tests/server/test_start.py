@@ -16,7 +16,7 @@ from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.runs.ensemble.prediction import PredictionSettings
 from reticent.server.backend import reshaping, settings_for
-from reticent.server.config import serving_config
+from reticent.server.config import ServeSettings
 from reticent.server.launching import Serving
 from reticent.server.weights import FilteredModel, open_weights
 from tests.claims import certify, claim
@@ -67,7 +67,7 @@ def test_a_seed_in_the_configuration_is_refused(tmp_path, table):
     path = tmp_path / "serve.toml"
     path.write_text(table)
     with pytest.raises(ConfigError, match="predictable"):
-        serving_config(path, {})
+        ServeSettings.of(run=tmp_path, config=path)
 
 
 def test_a_seed_on_the_command_line_is_refused(run, capsys):
@@ -78,11 +78,15 @@ def test_a_seed_on_the_command_line_is_refused(run, capsys):
 def test_flags_override_the_file_and_unknown_keys_are_refused(tmp_path):
     path = tmp_path / "serve.toml"
     path.write_text("[prediction]\nepsilon = 4.0\ndelta = 1e-6\n[limits]\nbatch = 3\n")
-    read = serving_config(path, {"prediction": {"epsilon": 8.0, "delta": None}})
-    assert (read.asked()["epsilon"], read.asked()["delta"], read.limits.checked().batch) == (8.0, 1e-6, 3)
+    read = ServeSettings.of(run=tmp_path, config=path, epsilon=8.0, delta=None)
+    assert (read.prediction.asked()["epsilon"], read.prediction.asked()["delta"], read.limits.checked().batch) == (
+        8.0,
+        1e-6,
+        3,
+    )
     path.write_text("[limits]\nbatches = 3\n")
     with pytest.raises(ConfigError, match="did you mean"):
-        serving_config(path, {})
+        ServeSettings.of(run=tmp_path, config=path)
 
 
 def test_a_temperature_that_nobody_asked_for_before_costs_no_calibration_and_no_more_privacy(monkeypatch):

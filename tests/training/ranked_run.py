@@ -54,7 +54,7 @@ class NoiseOnEveryRank(RankedGradients):
 class SampleOnEveryRank(RankedGradients):
     """Broken twin: each rank draws a sample of its own from all units, so a unit may be clipped twice."""
 
-    def _sample(self):
+    def draw(self):
         source = self._randomness.child(f"sample {self.position} of {self._ranks.rank}")
         return self._units.gather(self._plan.sampler.draw(source).tolist(), source)
 
@@ -107,7 +107,7 @@ def weights_of(module, source) -> dict[str, list[float]]:
     """The weights after one step of the optimiser."""
     learner = Learner(module, OptimiserSettings(learning_rate=0.1))
     with source:
-        learner.apply(source.next().values, rate=0.1)
+        learner.apply(source.next().values, step=0, steps=1)
         return {k: whole(v.detach()).flatten().tolist() for k, v in learner.parameters.items()}
 
 

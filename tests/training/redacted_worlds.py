@@ -15,8 +15,9 @@ from reticent.data.policies.capitals import LEGAL_WORDS, CapitalRuns
 from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, RandomMiss, Union
 from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.possible import possible
 from reticent.data.redaction.masking import MASK, Redaction, redact
-from reticent.runs.policies import conservative_policy, union_policy
+from reticent.runs.policies import union_policy
 from reticent.training.plans.redacted import PolicyFacts
 
 Parts = tuple[list[str], list[str]]  # public and private texts, in order
@@ -79,7 +80,7 @@ def _policy(random: Random, depth: int = 0) -> Policy:
         case "other":
             return random.choice((Circumstances(), CapitalRuns(ordinary=LEGAL_WORDS)))
         case "shipped":
-            return random.choice((union_policy(), conservative_policy()))
+            return random.choice((union_policy(), possible()))
         case "union" if depth < 2:
             return Union([_policy(random, depth + 1), _policy(random, depth + 1)])
         case "missing" if depth < 2:

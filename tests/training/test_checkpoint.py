@@ -27,7 +27,7 @@ def moved(steps: int = 2, **settings):
     who = learner(**settings)
     source = plain_source(who.module, token_texts(8), batch=2, epochs=1.0)
     for _ in range(steps):
-        who.apply(source.next().values, rate=0.01)
+        who.apply(source.next().values, step=0, steps=1)
     return who, source
 
 
@@ -43,7 +43,7 @@ def test_saved_then_restored_is_the_identity_and_goes_on_alike(rule, tmp_path):
     assert same_weights(who, other)
     gradient = source.next().values
     for each in (who, other):
-        each.apply(gradient, rate=0.01)
+        each.apply(gradient, step=0, steps=1)
     assert same_weights(who, other)
 
 

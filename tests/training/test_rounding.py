@@ -74,7 +74,7 @@ def size(gradients) -> float:
 
 def movement(source, others, joined) -> tuple[float, float]:
     """In clip norms: how far one unit more moves the sum, and how far it moves what the others add to it."""
-    without, everyone, alone = (source._clipped_sum(groups) for groups in (others, [*others, joined], [joined]))
+    without, everyone, alone = (source.clipped_sum(groups) for groups in (others, [*others, joined], [joined]))
     change = {name: everyone[name].double() - without[name].double() for name in without}
     norm = source._plan.clip_norm
     return size(change) / norm, distance(change, [alone]) / norm
@@ -211,7 +211,7 @@ def test_rounding_is_tested_again_as_the_weights_move(monkeypatch):
     with source_of(gpt2(), 4) as source:
         for position in (0, 1, 255, 256, 300):
             monkeypatch.setattr(PrivateGradients, "position", position)
-            source._clipped_sum([])
+            source.clipped_sum([])
     assert len(asked) == 2
 
 

@@ -151,7 +151,7 @@ def test_a_unit_of_too_many_positions_contributes_nothing(monkeypatch):
     with proved(gpt2(), 4) as source:
         source._engine._awaits_check = False
         short, long = [np.arange(1, 9, dtype=np.int32)], [np.ones(25, dtype=np.int32)]
-        both, one = source._clipped_sum([short, long]), source._clipped_sum([short])
+        both, one = source.clipped_sum([short, long]), source.clipped_sum([short])
     assert size(one) > 0
     assert all(torch.equal(both[name], one[name]) for name in one)
 

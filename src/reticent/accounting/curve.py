@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.accounting.bounds.parts import owner_point
+from reticent.accounting.prices.best_of_runs import best_of_runs_epsilon
 from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
+    BestOfRuns,
     Composed,
     ConcentratedRelease,
     Event,
@@ -60,6 +62,10 @@ def renyi_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
             return math.fsum(renyi_epsilon(part, order, neighbours) for part in events)
         case Repeated(part, count):
             return count * renyi_epsilon(part, order, neighbours) if count else 0.0
+        case BestOfRuns(part, shape, rate):
+            return best_of_runs_epsilon(
+                lambda each: renyi_epsilon(part, each, neighbours), order, shape=shape, rate=rate
+            )
         case NonPrivate():
             return math.inf
         case _:

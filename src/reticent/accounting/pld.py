@@ -61,10 +61,12 @@ class PrivacyProfile:
     ever raise the numbers.
     """
 
-    def __init__(self, event: Event, neighbours: Neighbours) -> None:
+    def __init__(self, event: Event, neighbours: Neighbours, *, tolerance: float = _TOLERANCE) -> None:
+        """`tolerance` is about what discretisation may add to ε; a coarser grid is quicker by its square root."""
         counts = _count(event)
         self.is_empty = not counts
         self.is_unprotected = any(isinstance(leaf, NonPrivate) for leaf in counts)
+        self._tolerance = tolerance
         # Replacing one is removing and adding where nothing tighter is proved.
         self._is_twofold = neighbours is not Neighbours.ADD_REMOVE and any(
             isinstance(leaf, RandomAllocation | SampledGroup) for leaf in counts
@@ -136,6 +138,22 @@ class PrivacyProfile:
             found += width / 4.0
         return min(found, high)
 
+    def losses(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+        """Positive privacy losses [n] with their masses [n], of removing one unit and of adding one.
+
+        Each loss is log P/Q of the world P that is seen, its mass that under P; an infinite loss comes last.
+
+        Guarantee: as a pair, no test between the two worlds tells them apart better than these losses do.
+        """
+        if self.is_unprotected or self.is_out_of_reach or self._neighbours is not Neighbours.ADD_REMOVE:
+            raise UnsupportedEvent("no privacy loss distribution of adding and removing one unit is at hand")
+        made = self._distribution
+        if made is None and self._gaussian is not None:
+            made, _ = _step_distribution(Gaussian(self._gaussian), self._neighbours, _COARSEST)
+        if made is None:
+            return (np.zeros(0), np.zeros(0)), (np.zeros(0), np.zeros(0))
+        return _positive(made._pmf_remove), _positive(made._pmf_add)
+
     def points(self, count: int = 48, *, least_delta: float = 1e-12) -> tuple[tuple[float, float], ...]:
         """Proved (ε, δ) points from ε = 0 up to where δ reaches `least_delta` (or the accountant's floor); kept."""
         if (count, least_delta) not in self._points:
@@ -158,7 +176,7 @@ class PrivacyProfile:
         parts: list[tuple[Event, int]] = list(self._stepwise.items())
         if self._gaussian is not None:
             parts.append((Gaussian(self._gaussian), 1))
-        spacing = _spacing(self._stepwise, self._neighbours)
+        spacing = _spacing(self._stepwise, self._neighbours, self._tolerance)
         while True:
             made = [(*_step_distribution(leaf, self._neighbours, spacing), count) for leaf, count in parts]
             excess = sum(_composed_cells(one, count) for one, _, count in made) / _MOST_COMPOSED
@@ -175,6 +193,15 @@ class PrivacyProfile:
         cells = sum(size for _, size, _ in made)
         self._distribution = total
         self.round_off = _ROUND_OFF * (steps + cells)
+
+
+def _positive(side: Any) -> tuple[Floats, Floats]:
+    """The losses above 0 of one direction and their masses, that of an infinite loss at the end."""
+    dense = side.to_dense_pmf()
+    masses = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)  # the FFT rounds below 0
+    losses = dense._discretization * (dense._lower_loss + np.arange(len(masses)))
+    above = (losses > 0.0) & (masses > 0.0)
+    return np.append(losses[above], np.inf), np.append(masses[above], max(0.0, dense._infinity_mass))
 
 
 @lru_cache(maxsize=8)
@@ -227,10 +254,11 @@ def _directions(neighbours: Neighbours) -> tuple[Direction, ...]:
     return (Direction.REMOVE, Direction.ADD) if neighbours is Neighbours.ADD_REMOVE else (Direction.REPLACE,)
 
 
-def _spacing(stepwise: Mapping[Event, int], neighbours: Neighbours) -> float:
+def _spacing(stepwise: Mapping[Event, int], neighbours: Neighbours, tolerance: float) -> float:
     """Grid spacing: fine enough for the tolerance, coarse enough for the number of cells."""
-    fine = math.sqrt(4.0 * _TOLERANCE / sum(stepwise.values()))
-    return max(min(fine, _COARSEST), *(_least_spacing(leaf, neighbours) for leaf in stepwise))
+    fine = math.sqrt(4.0 * tolerance / sum(stepwise.values()))
+    coarsest = _COARSEST * math.sqrt(max(1.0, tolerance / _TOLERANCE))
+    return max(min(fine, coarsest), *(_least_spacing(leaf, neighbours) for leaf in stepwise))
 
 
 def _least_spacing(leaf: Event, neighbours: Neighbours) -> float:

@@ -9,6 +9,7 @@ from reticent.audit.attacks.membership.metrics import RATES
 from reticent.audit.metrics.intervals import shared_confidence
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
+from reticent.core.sampling import Sampling
 
 
 def _nobody(_: int) -> None:
@@ -51,7 +52,9 @@ class AuditSettings:
 
     attacks: tuple[str, ...] | None = None
     sizes: Sizes = field(default_factory=Sizes)
-    samples: int = 1_000_000
+    samples: int = 1_000_000  # that the lazy attacker draws
+    sampler: Sampling = field(default_factory=Sampling)  # by which they are drawn: temperature or schedule, top-k
+    chance: float = 0.5  # of being among them, from which on a text counts as emitted
     rates: tuple[float, ...] = RATES
     budget: float | None = None
     seed: int = 0
@@ -67,6 +70,10 @@ class AuditSettings:
     def __post_init__(self) -> None:
         if self.shadow_models < 2 or self.shadow_models % 2:
             raise ConfigError("shadow models come in pairs", found=self.shadow_models, expected="an even number")
+        if self.samples < 1:
+            raise ConfigError("the lazy attacker draws at least one sample", found=self.samples)
+        if not 0.0 < self.chance <= 1.0:
+            raise ConfigError("a chance lies in (0, 1]", found=self.chance)
 
     def randomness(self, name: str) -> Randomness:
         """The source of a named piece of work: the same for every attack of one seed."""

@@ -1,27 +1,14 @@
 """`reticent audit`: run attacks on a model, set what they find beside what was proved, and gate on it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output, table
-from reticent.cli.options import (
-    AsJson,
-    CorpusFormat,
-    EngineChoice,
-    IdField,
-    OwnerField,
-    RayAddress,
-    SkipEmpty,
-    TextField,
-    Workers,
-    engine_of,
-)
+from reticent.cli.flags import verb
 from reticent.core.errors import ConfigError
-from reticent.core.ranges import SEED
-from reticent.runs.corpora import corpus_at
-from reticent.runs.policies import POLICY_HELP
+from reticent.runs.audit.options import AuditOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,262 +16,36 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from reticent.audit.attack import PlannedAttack
-    from reticent.audit.settings import AuditSettings, Sizes
+    from reticent.audit.settings import AuditSettings
     from reticent.audit.subject import Subject
     from reticent.core.finding import Comparison, Finding
     from reticent.runs.audit.gate import GateResult
     from reticent.runs.audit.plan import AuditPlan
-    from reticent.runs.audit.remote import RemoteAccess
     from reticent.runs.audit.run import Audit, Observer
 
-_CORPUS = "Corpus"
 
-
-def audit(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="Directory, hub id, run directory, 'embedded', or http://host:port#name of a server.",
-            metavar="MODEL",
-        ),
-    ],
-    train: Annotated[Path, typer.Option("--train", help="Corpus the model was trained on.", metavar="FILE")],
-    holdout: Annotated[
-        Path, typer.Option("--holdout", help="Corpus of the same kind that it never saw.", metavar="FILE")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Run directory to write.", metavar="DIR")],
-    base: Annotated[
-        str | None,
-        typer.Option("--base", help="Model that training started from; a run says it itself.", metavar="MODEL"),
-    ] = None,
-    canaries: Annotated[
-        Path | None, typer.Option("--canaries", help="Key file of planted canaries.", metavar="FILE")
-    ] = None,
-    attacks: Annotated[
-        str,
-        typer.Option(
-            "--attacks",
-            help="all (exposure,codes,membership,lazy,extraction,generation), or some of them; "
-            "only where named: neighbourhood,shadow,novelty,divergence,pii.",
-        ),
-    ] = "all",
-    records: Annotated[
-        int, typer.Option("--records", help="Most targets of either side, drawn by the seed.", min=2, metavar="N")
-    ] = 1000,
-    samples: Annotated[
-        int, typer.Option("--samples", help="How often the lazy attacker draws.", min=1, metavar="N")
-    ] = 1_000_000,
-    by_coin: Annotated[
-        bool,
-        typer.Option("--by-coin", help="Each record was trained on or held out by its own fair coin: bound ε."),
-    ] = False,
-    budget: Annotated[
-        str | None, typer.Option("--budget", help="Time for the attacks: 90s, 10m, 2h.", metavar="TIME")
-    ] = None,
-    shadow_models: Annotated[
-        int,
-        typer.Option("--shadow-models", help="Models to train for the attack 'shadow'.", min=2, metavar="N"),
-    ] = 8,
-    policy: Annotated[
-        str, typer.Option("--policy", help=f"Tags personal data for the attack 'pii': {POLICY_HELP}")
-    ] = "patterns",
-    require: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--require",
-            help='Release gate: exit with 1 unless the whole interval is within "METRIC<=NUMBER". Repeatable.',
-            metavar="LIMIT",
-        ),
-    ] = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-if",
-            help='Alarm: exit with 1 if the whole interval is beyond "METRIC>NUMBER". Repeatable.',
-            metavar="LIMIT",
-        ),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option("--cache", help="Keeps scores between runs (in the user's cache folder).", metavar="DIR"),
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Measure everything anew, keep nothing.")] = False,
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(
-            "--tokenizer", help="Directory of a served model's tokenizer, where its server has none.", metavar="DIR"
-        ),
-    ] = None,
-    journal: Annotated[
-        Path | None,
-        typer.Option(
-            "--journal",
-            help="Keeps a served model's scores as they come: an audit that was cut off goes on.",
-            metavar="FILE",
-        ),
-    ] = None,
-    reveal: Annotated[
-        bool, typer.Option("--reveal", help="Write the texts and secrets that were found to revealed.json.")
-    ] = False,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed", help="Seed of samples, so that it can be repeated.", min=0, max=int(SEED.high), metavar="N"
-        ),
-    ] = 0,
-    text_field: TextField = "text",
-    id_field: IdField = "id",
-    owner_field: OwnerField = "owner",
-    format: CorpusFormat = None,
-    skip_empty: SkipEmpty = False,
-    engine: EngineChoice = None,
-    workers: Workers = None,
-    ray_address: RayAddress = None,
-    as_json: AsJson = False,
-) -> int:
+@verb(AuditOptions)
+def audit(options: AuditOptions, output: Output) -> int:
     """Run attacks on a model and compare what they find with the guarantee beside its weights.
 
     Exit code 1 if a finding refutes the guarantee, a --require limit is not met (exceeded, undecided or not
     measured) or a --fail-if limit is exceeded.
     """
-    from reticent.audit.settings import AuditSettings, Sizes, parse_budget
-    from reticent.runs.audit.gate import asked_rates, parse_limits
-    from reticent.runs.audit.registry import parse_attacks
-    from reticent.runs.audit.remote import RemoteAccess
+    options.look_around()
+    from reticent.runs.audit.audit import audit as attack
 
-    limits = parse_limits(require, fail_if)
-    defaults = AuditSettings()
-    settings = AuditSettings(
-        attacks=parse_attacks(attacks),
-        sizes=Sizes(
-            records=records,
-            extraction_records=min(records, defaults.sizes.extraction_records),
-            texts=min(records, defaults.sizes.texts),
-        ),
-        samples=samples,
-        rates=tuple(dict.fromkeys((*defaults.rates, *asked_rates(limits)))),
-        budget=None if budget is None else parse_budget(budget),
-        seed=seed,
-        by_coin=by_coin,
-        shadow_models=shadow_models,
-        policy=policy,
-        reveal=reveal,
-        engine=engine_of(engine, workers, ray_address),
-    )
-    if no_cache and cache is not None:
-        raise ConfigError("--cache and --no-cache contradict each other")
-    from reticent.runs.directory import RunDirectory
+    @contextmanager
+    def watch(plan: "AuditPlan", subject: "Subject") -> "Iterator[Observer]":
+        output.show(*_plan_lines(plan, subject.notes))
+        with output.progress() as bars:
+            yield _observer(bars, plan)
 
-    RunDirectory.create(out)  # refuses a folder that holds anything, before the work
-    fields: dict[str, Any] = {
-        "text": text_field,
-        "id": id_field,
-        "owner": owner_field,
-        "format": format,
-        "skip_empty": skip_empty,
-    }
-    remote = None if tokenizer is None and journal is None else RemoteAccess(tokenizer=tokenizer, journal=journal)
-    subject = _subject((model, base), train=train, holdout=holdout, canaries=canaries, fields=fields, remote=remote)
-    config = {
-        "model": model,
-        "base": None if subject.base is None else subject.base.name,
-        "train": str(train),
-        "holdout": str(holdout),
-        "canaries": None if canaries is None else str(canaries),
-        "attacks": list(settings.attacks or ()),
-        "records": records,
-        "samples": samples,
-        "by_coin": by_coin,
-        "budget": budget,
-        "shadow_models": shadow_models,
-        "policy": policy,
-        "reveal": reveal,
-        "require": list(require or []),
-        "fail_if": list(fail_if or []),
-    }
-    return _run(subject, settings, Output(as_json=as_json), out=out, config=config, cache=(cache, no_cache))
-
-
-def _subject(
-    named: tuple[str, str | None],
-    *,
-    train: Path,
-    holdout: Path,
-    canaries: Path | None,
-    fields: dict[str, Any],
-    remote: "RemoteAccess | None",
-) -> "Subject":
-    """Everything the audit looks at; files first, since they fail sooner than models."""
-    from reticent.audit.subject import make_subject
-    from reticent.data.canaries import read_key
-    from reticent.models.huggingface.location import locate
-    from reticent.runs.audit.remote import is_remote
-    from reticent.runs.audit.subject import find_model, open_models
-
-    model, base = named
-    find_model(model)
-    training, held_out = (corpus_at(path, **fields).load() for path in (train, holdout))
-    planted = () if canaries is None else read_key(canaries)
-    for name in (model, base):
-        if name is not None and not is_remote(name):
-            locate(name)  # a path that leads nowhere is said before torch is loaded
-    opened = open_models(model, base, remote)
-    return make_subject(
-        opened.model,
-        opened.base,
-        training=training,
-        held_out=held_out,
-        canaries=planted,
-        place=opened.place,
-    )
-
-
-def _run(
-    subject: "Subject",
-    settings: "AuditSettings",
-    output: Output,
-    *,
-    out: Path,
-    config: dict[str, Any],
-    cache: tuple[Path | None, bool],
-) -> int:
-    """Plan, show the plan, work, write, show."""
-    from reticent.runs.audit.gate import check_gate, check_known, parse_limits
-    from reticent.runs.audit.plan import measure_speed, plan_audit, share_error
-    from reticent.runs.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
-    from reticent.runs.audit.score_cache import ScoreCache, default_folder
-    from reticent.runs.audit.shards import sharded_subject
-
-    settings = share_error(subject, settings)
-    limits = parse_limits(config["require"], config["fail_if"])
-    folder, is_off = cache
-    scores = None
-    if not is_off and not settings.reveal and is_cacheable(subject):
-        scores = ScoreCache(default_folder() if folder is None else folder)
-
-    def is_cached(name: str, sizes: "Sizes") -> bool:
-        return scores is not None and scores.has(score_key(name, subject, settings, sizes=sizes))
-
-    plan = plan_audit(subject, settings, measure_speed(subject), is_cached=is_cached)
-    output.show(*_plan_lines(plan, subject.notes))
-    if not plan.running:
-        raise ConfigError("no attack can run here", found="; ".join(line.skipped for line in plan.attacks))
-    check_known(limits, plan.metrics)
-    run = start_run(out, subject=subject, settings=settings, config=config)
-    with output.progress() as bars, sharded_subject(subject, settings.engine) as shared:
-        found = run_audit(shared, plan, settings=settings, cache=scores, observe=_observer(bars, plan))
-    try:
-        gate = check_gate(limits, found.findings, missing=found.why_missing)
-    except ConfigError:
-        write_audit(run, found, subject=subject, settings=settings)
-        raise
-    write_audit(run, found, subject=subject, settings=settings, gate=gate)
-    document = audit_to_json(found, subject=subject, settings=settings, gate=gate)
-    output.document(document | {"run": str(out), "cached": list(found.cached)})
-    output.show(*_result_lines(found, gate, settings, out))
-    if not found.findings:
-        raise ConfigError("nothing was measured", found="; ".join(line.skipped for line in found.attacks))
-    return int(bool(found.refuted) or any(result.fails for result in gate))
+    done = attack(options, watch=watch)
+    output.document(done.to_json())
+    output.show(*_result_lines(done.audit, done.gate, done.settings, done.path))
+    if not done.audit.findings:
+        raise ConfigError("nothing was measured", found="; ".join(line.skipped for line in done.audit.attacks))
+    return int(done.fails)
 
 
 def _observer(bars: "Progress", plan: "AuditPlan") -> "Observer":

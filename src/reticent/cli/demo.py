@@ -1,15 +1,10 @@
 """`reticent demo`: the story in one command, offline."""
 
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from reticent.cli.console import Output, table
-from reticent.cli.options import AsJson
-from reticent.core.ranges import SEED
-from reticent.runs.demo.extent import Extent
+from reticent.cli.flags import verb
+from reticent.runs.demo.settings import DemoSettings
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -28,51 +23,18 @@ _NAMES = {
 }
 
 
-def demo(
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder to write (a new temporary one, which stays).", metavar="DIR"),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", help="Your public model, a directory or hub id (the embedded one).", metavar="MODEL"
-        ),
-    ] = None,
-    scale: Annotated[
-        Extent, typer.Option("--scale", help="quick: a minute; normal: minutes; large: an hour or more.")
-    ] = Extent.NORMAL,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of corpus and shuffling.", metavar="N", min=0, max=int(SEED.high))
-    ] = 7,
-    as_json: AsJson = False,
-) -> int:
-    """The story on generated dialogues: secrets planted, trained on in four ways, asked for, and bounded.
+@verb(DemoSettings)
+def demo(settings: DemoSettings, output: Output) -> int:
+    """The whole story on generated dialogues: plant secrets, train in four ways, attack, compare with the proofs.
 
     Exit code 1 if a finding refutes a guarantee.
     """
-    from dataclasses import replace
-
-    from reticent.models.huggingface.location import locate
-    from reticent.runs.directory import RunDirectory
-
-    if out is not None:
-        RunDirectory.create(out)  # refuses a folder that holds anything, before the work
-    if model is not None:
-        locate(model)
-
-    from reticent.models.embedded import EMBEDDED
-    from reticent.runs.demo.scale import Scale
+    settings.look_around()
     from reticent.runs.demo.telling import STAGES, tell
 
-    output = Output(as_json=as_json)
-    sizes = Scale.of(scale)
-    if model is not None:
-        sizes = replace(sizes, learning_rate=sizes.learning_rate / 4.0)  # larger models are moved with more care
-    folder = Path(tempfile.mkdtemp(prefix="reticent-demo-")) if out is None else out
-    output.show(_opening(sizes), "")
+    output.show(_opening(settings.sizes), "")
     with output.progress() as bars:
-        story = tell(folder, source=model or EMBEDDED, seed=seed, scale=sizes, watch=_watch(bars, STAGES))
+        story = tell(settings, watch=_watch(bars, STAGES))
     output.document(story.to_json())
     output.show(*_lines(story))
     return int(any(told.is_refuted for told in story.models))

@@ -1,189 +1,35 @@
 """`reticent diff`: what an update from one snapshot to the next gives away of the text it was made with."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output, table
-from reticent.cli.options import AsJson, CorpusFormat, IdField, TextField
-from reticent.core.ranges import SEED
-from reticent.runs.corpora import corpus_at
+from reticent.cli.flags import verb
+from reticent.runs.update.settings import UpdateSettings
 
 if TYPE_CHECKING:
     from reticent.audit.attacks.update.findings import FoundPhrase
-    from reticent.core.model import LanguageModel
-    from reticent.runs.update.run import DiffSettings, Known, UpdateStep
-
-_MOST = 1_000_000  # phrases, or tokens of one
-_MODEL = "Directory, adapter, hub id, run directory or 'embedded'"
+    from reticent.runs.update.run import DiffSettings, UpdateStep
 
 
-def diff(
-    before: Annotated[str, typer.Argument(help=f"Snapshot before the update. {_MODEL}.", metavar="BEFORE")],
-    after: Annotated[str, typer.Argument(help="Snapshot after the update.", metavar="AFTER")],
-    out: Annotated[Path, typer.Option("--out", help="Run directory to write.", metavar="DIR")],
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="The update's records: which of them are exposed?", metavar="FILE"),
-    ] = None,
-    untouched: Annotated[
-        Path | None,
-        typer.Option("--untouched", help="Text that was not in the update, to compare with.", metavar="FILE"),
-    ] = None,
-    null: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--null",
-            help="Snapshot made from BEFORE as AFTER was, from another seed, without the update's text. "
-            "Repeatable: a verdict needs 19, or 24 with --data and --untouched.",
-            metavar="MODEL",
-        ),
-    ] = None,
-    then: Annotated[
-        list[str] | None,
-        typer.Option("--then", help="A further snapshot, in order of time. Repeatable.", metavar="MODEL"),
-    ] = None,
-    length: Annotated[int, typer.Option("--length", help="Tokens of a phrase.", min=1, max=_MOST, metavar="N")] = 5,
-    width: Annotated[
-        int | None,
-        typer.Option(
-            "--width", help="Phrases kept at each step of a beam of fixed width.", min=1, max=_MOST, metavar="N"
-        ),
-    ] = None,
-    groups: Annotated[
-        int,
-        typer.Option(
-            "--groups", help="Parts of the vocabulary that are searched apart.", min=1, max=_MOST, metavar="N"
-        ),
-    ] = 1,
-    halving: Annotated[
-        bool,
-        typer.Option("--halving", help="The paper's beam: as wide as the vocabulary, halved at each step."),
-    ] = False,
-    prefix: Annotated[
-        str, typer.Option("--prefix", help="Text that the adversary knows: search what follows it.")
-    ] = "",
-    relative: Annotated[
-        bool, typer.Option("--relative", help="Search by the relative score: rare beginnings show better.")
-    ] = False,
-    removed: Annotated[
-        bool, typer.Option("--removed", help="Search what the update removed: the roles swapped.")
-    ] = False,
-    top: Annotated[
-        int, typer.Option("--top", help="Phrases of each group to report.", min=1, max=_MOST, metavar="N")
-    ] = 10,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Show and write the phrases themselves.")] = False,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of samples for a null.", min=0, max=int(SEED.high), metavar="N")
-    ] = 0,
-    text_field: TextField = "text",
-    id_field: IdField = "id",
-    format: CorpusFormat = None,
-    as_json: AsJson = False,
-) -> int:
-    """Find the phrases that an update made likelier: what two snapshots give away of the text between them.
+@verb(UpdateSettings)
+def diff(settings: UpdateSettings, output: Output) -> int:
+    """Find the phrases that an update made more likely: what two snapshots reveal of the text between them.
 
-    What the search finds is there. Where its bound allows, it proves that nothing scores higher; else a phrase may
-    be missed, and ranks are lower bounds. Beams of --width, --halving, --groups and --relative prove nothing.
+    Every phrase that is reported is there. Where its bound allows, the search proves that no other phrase scores
+    higher; otherwise phrases may be missed, and ranks are lower bounds. With --width, --halving, --groups or
+    --relative nothing is proved.
     """
-    from reticent.audit.attacks.update.score import Score
-    from reticent.runs.directory import RunDirectory
-    from reticent.runs.update.run import DiffSettings, Known
+    settings.look_around()
+    from reticent.runs.update.diff import diff as compare
 
-    RunDirectory.create(out)  # refuses a folder that holds anything, before the work
-    fields: dict[str, Any] = {"text": text_field, "id": id_field, "owner": "owner", "format": format}
-    corpora = [None if path is None else corpus_at(path, **fields).load() for path in (data, untouched)]
-    names = [before, after, *(then or [])]
-    nulls = _open(null or [])
-    models = list(_open(names))
-    settings = DiffSettings(
-        length=length,
-        width=width,
-        groups=groups,
-        score=Score.RELATIVE if relative else Score.ABSOLUTE,
-        prefix=prefix,
-        top=top,
-        removed=removed,
-        halving=halving,
-        seed=seed,
-    )
-    known = Known(update=corpora[0], untouched=corpora[1], nulls=nulls)
-    config = {
-        "snapshots": names,
-        "data": None if data is None else str(data),
-        "untouched": None if untouched is None else str(untouched),
-        "null": null or [],
-        "length": length,
-        "width": width,
-        "groups": groups,
-        "prefix_given": bool(prefix),  # its text may be private
-        "score": settings.score.value,
-        "halving": halving,
-        "removed": removed,
-        "top": top,
-        "reveal": reveal,
-    }
-    return _run(models, settings, Output(as_json=as_json), out=out, config=config, known=known)
-
-
-def _open(names: Sequence[str]) -> "Iterator[LanguageModel]":
-    """The models of these names, each loaded when it is asked for; all are found before."""
-    from reticent.models.huggingface.location import locate
-    from reticent.runs.audit.subject import find_model
-
-    places = [find_model(name) for name in names]
-    for place in places:
-        locate(place.source)  # a path that leads nowhere is said before torch is loaded
-
-    def loaded() -> "Iterator[LanguageModel]":
-        from reticent.models.huggingface.loading import load_model
-
-        for name, place in zip(names, places, strict=True):
-            yield load_model(place.source, name=name)
-
-    return loaded()
-
-
-def _run(
-    models: "Sequence[LanguageModel]",
-    settings: "DiffSettings",
-    output: Output,
-    *,
-    out: Path,
-    config: dict[str, Any],
-    known: "Known",
-) -> int:
-    """Compare, write, show."""
-    from reticent.runs.update.run import compare_snapshots, diff_to_json, start_diff, write_diff
-
-    steps = compare_snapshots(models, settings, known=known)
-    reveal = bool(config["reveal"])
-    run = start_diff(out, settings=settings, config=config, known=known)
-    write_diff(run, steps, settings=settings, reveal=reveal)
-    has_figure = _draw(steps, out)
-    output.document(diff_to_json(steps, settings=settings, reveal=reveal) | {"run": str(out)})
-    for step in steps:
-        output.show(*_lines(step, settings, reveal=reveal))
-    if not has_figure:
+    found = compare(settings)
+    output.document(found.to_json())
+    for step in found.steps:
+        output.show(*_lines(step, found.search, reveal=settings.reveal))
+    if not found.has_figure:
         output.show("No figure: it needs matplotlib (pip install 'reticent[plot]').")
-    output.show(f"Written to {out}.")
+    output.show(f"Written to {settings.out}.")
     return 0
-
-
-def _draw(steps: "Sequence[UpdateStep]", out: Path) -> bool:
-    """The figure of the first update; False where matplotlib is not installed."""
-    import importlib.util
-
-    from reticent.runs.update.run import FIGURE
-
-    if importlib.util.find_spec("matplotlib") is None:
-        return False
-    from reticent.runs.update.figure import draw_prefix_scores
-
-    draw_prefix_scores(steps[0].phrases, out / FIGURE)
-    return True
 
 
 def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> list[object]:

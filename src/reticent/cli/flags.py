@@ -40,6 +40,7 @@ def verb(
         command.__name__, command.__doc__ = act.__name__, act.__doc__
         command.__signature__ = signature_of(settings)  # type: ignore[attr-defined]
         command.__annotations__ = {}
+        command.settings = settings  # type: ignore[attr-defined]
         return command
 
     return skin
@@ -49,7 +50,12 @@ def signature_of(settings: type[Settings]) -> inspect.Signature:
     """The parameters of a verb's command."""
     has_file = "config" in settings.model_fields  # which may hold what is required
     options = sorted(declared_in(settings), key=lambda each: (not each.option.positional, each.option.last))
-    return inspect.Signature([_parameter(each, is_required=each.is_required and not has_file) for each in options])
+    return inspect.Signature(
+        [
+            _parameter(each, is_required=each.is_required and not (has_file and each.option.in_file))
+            for each in options
+        ]
+    )
 
 
 def _parameter(each: Declared, *, is_required: bool) -> inspect.Parameter:

@@ -10,31 +10,37 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from reticent.cli.console import Output, table
-from reticent.cli.options import AsJson, LedgerAddress
+from reticent.cli.flags import VerbCommand, verb
 from reticent.core.errors import ConfigError
 from reticent.core.safe_text import for_json
+from reticent.server.ledger_settings import (
+    CorpusLedgerSettings,
+    ExportLedgerSettings,
+    ReanchorSettings,
+    ShowLedgerSettings,
+)
 
 ledger = typer.Typer(help="What was spent, for the operator: show, verify, export, reanchor.", no_args_is_help=True)
 
 KEY = "RETICENT_OPERATOR_KEY"
-Where = Annotated[str, typer.Argument(help="Run directory, or http:// of an operator's port.", metavar="RUN")]
 
 
-@ledger.command("show")
-def show(run: Where, address: LedgerAddress = None, as_json: AsJson = False) -> None:
-    """Budget, and what each part has spent of it."""
-    output = Output(as_json=as_json)
+@ledger.command("show", cls=VerbCommand)
+@verb(ShowLedgerSettings)
+def show(settings: ShowLedgerSettings, output: Output) -> None:
+    """The budget, and what each part has spent of it."""
+    run = settings.run
     if _is_url(run):
         document = json.loads(_fetched(run, "ledger.json"))
     else:
         from reticent.server.spending import spending
 
-        with _opened(run, address) as opened:
+        with _opened(run, settings.ledger) as opened:
             document = spending(opened).to_json()
     output.document(document)
     if "parts" not in document:
@@ -68,31 +74,30 @@ def _sentences(document: dict[str, Any]) -> list[str]:
     ]
 
 
-@ledger.command("verify")
-def verify(run: Where, address: LedgerAddress = None, as_json: AsJson = False) -> None:
+@ledger.command("verify", cls=VerbCommand)
+@verb(ShowLedgerSettings)
+def verify(settings: ShowLedgerSettings, output: Output) -> None:
     """Check every row of the chain, its pages and its witness."""
-    output = Output(as_json=as_json)
+    run = settings.run
     if _is_url(run):
         document = json.loads(_fetched(run, "verify"))
     else:
-        with _opened(run, address) as opened:
+        with _opened(run, settings.ledger) as opened:
             head = opened.verify()
             document = {"rows": head.sequence, "digest": head.digest}
     output.document({"schema_version": 1} | document)
     output.show(f"The chain of {document['rows']:,} rows is whole; its head is {document['digest']}.")
 
 
-@ledger.command("export")
-def export(
-    run: Where,
-    address: LedgerAddress = None,
-    out: Annotated[Path | None, typer.Option("--out", help="File to write, else standard output.")] = None,
-) -> None:
+@ledger.command("export", cls=VerbCommand)
+@verb(ExportLedgerSettings)
+def export(settings: ExportLedgerSettings, output: Output) -> None:  # noqa: ARG001
     """Every row as JSON lines: private, as the texts are."""
+    run, out = settings.run, settings.out
     if _is_url(run):
         content = _fetched(run, "export").decode("utf8")
     else:
-        with _opened(run, address) as opened:
+        with _opened(run, settings.ledger) as opened:
             content = "".join(line + "\n" for line in opened.export())
     if out is None:
         sys.stdout.write(for_json(content))
@@ -102,15 +107,13 @@ def export(
     write_atomically(out, content.encode("utf8"), mode=0o600)
 
 
-@ledger.command("corpus")
-def corpus(
-    file: Annotated[Path, typer.Argument(help="Corpus ledger, as `train --corpus-ledger` writes it.")],
-    as_json: AsJson = False,
-) -> None:
+@ledger.command("corpus", cls=VerbCommand)
+@verb(CorpusLedgerSettings)
+def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
     """Every release of a corpus, and what they prove together."""
     from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
 
-    output = Output(as_json=as_json)
+    file = settings.file
     entries = CorpusLedger(file).entries()
     if not entries:
         raise ConfigError(f"{file}: no corpus ledger", hint="reticent train … --corpus-ledger FILE writes one")
@@ -143,19 +146,9 @@ def corpus(
         )
 
 
-@ledger.command("reanchor")
-def reanchor(
-    run: Annotated[Path, typer.Argument(help="Run directory.", metavar="RUN")],
-    address: LedgerAddress = None,
-    nothing_was_released: Annotated[
-        bool,
-        typer.Option(
-            "--nothing-was-released",
-            help="You know that nothing was released after the last row that is there.",
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@ledger.command("reanchor", cls=VerbCommand)
+@verb(ReanchorSettings)
+def reanchor(settings: ReanchorSettings, output: Output) -> None:
     """Accept a ledger whose witness file is missing, damaged or ahead of it.
 
     Charges after the last row that is there are forgotten. If anything was released since, the budget is spent
@@ -164,14 +157,14 @@ def reanchor(
     """
     from reticent.runs.ledger_place import LedgerPlace
 
-    output = Output(as_json=as_json)
-    if not nothing_was_released:
+    run = settings.run
+    if not settings.nothing_was_released:
         raise ConfigError(
             f"{run}: a new witness forgets every charge after the last row",
             found="no word that nothing was released since",
             hint="restore ledger and witness; only if nothing was released since: --nothing-was-released",
         )
-    head = LedgerPlace(address).reanchor(run)
+    head = LedgerPlace(settings.ledger).reanchor(run)
     output.document({"schema_version": 1, "rows": head.sequence, "digest": head.digest})
     output.show(
         f"The ledger was accepted as it is; row {head.sequence:,} records it. Its head is {head.digest}.",

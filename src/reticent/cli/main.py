@@ -14,18 +14,21 @@ import traceback
 import typer
 
 from reticent import __version__
-from reticent.cli import demo, plant, scan, scrub
 from reticent.cli.audit import audit
 from reticent.cli.bound import bound
 from reticent.cli.dedup import dedup
+from reticent.cli.demo import demo
 from reticent.cli.diff import diff
 from reticent.cli.evaluate import evaluate
 from reticent.cli.flags import VerbCommand
 from reticent.cli.init import init
 from reticent.cli.keys import keys
 from reticent.cli.ledger import ledger
+from reticent.cli.plant import plant
 from reticent.cli.predict import predict
 from reticent.cli.report import report
+from reticent.cli.scan import scan
+from reticent.cli.scrub import scrub
 from reticent.cli.serve import serve
 from reticent.cli.system_errors import system_error
 from reticent.cli.train import train
@@ -66,21 +69,12 @@ def _root(
     """See, prevent and prove what a language model gives away of the text it was trained on."""
 
 
-app.command("demo")(demo.demo)
-app.command("scan")(scan.scan)
-app.command("scrub")(scrub.scrub)
-app.command("dedup")(dedup)
-app.command("plant")(plant.plant)
-app.command("train", cls=VerbCommand)(train)
-app.command("predict")(predict)
-app.command("evaluate")(evaluate)
-app.command("serve")(serve)
+for _verb in (demo, scan, scrub, dedup, plant, train, predict, evaluate, serve):
+    app.command(_verb.__name__, cls=VerbCommand)(_verb)
 app.add_typer(ledger, name="ledger")
 app.add_typer(keys, name="keys")
-app.command("audit")(audit)
-app.command("diff")(diff)
-app.command("report")(report)
-app.command("init")(init)
+for _verb in (audit, diff, report, init):
+    app.command(_verb.__name__, cls=VerbCommand)(_verb)
 app.add_typer(bound, name="bound")
 
 

@@ -1,107 +1,24 @@
 """`reticent scan`: what a corpus holds before anything is trained on it."""
 
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output, table
-from reticent.cli.options import (
-    AsJson,
-    CorpusFormat,
-    EngineChoice,
-    IdField,
-    OwnerField,
-    RayAddress,
-    SkipEmpty,
-    TextField,
-    Workers,
-    engine_of,
-)
-from reticent.core.ranges import PROCESSES
-from reticent.runs.corpora import corpus_at
-from reticent.runs.policies import POLICY_HELP
+from reticent.cli.flags import verb
+from reticent.runs.corpus import scan as scanning
+from reticent.runs.corpus.scan import ScanSettings
 
 if TYPE_CHECKING:
-    from reticent.core.corpus import Policy
     from reticent.data.measurement import Measurement, Rate
     from reticent.data.scanning import Scan
 
 
-def scan(
-    file: Annotated[Path, typer.Argument(help="Corpus: JSONL, CSV, Parquet, text, a folder, a saved dataset.")],
-    policy: Annotated[str, typer.Option("--policy", help=POLICY_HELP)] = "patterns",
-    labels: Annotated[
-        bool, typer.Option("--labels", help="Measure the policy against the records' own spans.")
-    ] = False,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--compare", help="With --labels: another policy to measure; may be repeated.", metavar="NAME"
-        ),
-    ] = None,
-    processes: Annotated[
-        int, typer.Option("--processes", help="Processes that look for spans.", min=1, max=int(PROCESSES.high))
-    ] = 1,
-    cache: Annotated[
-        Path | None,
-        typer.Option("--cache", help="File that keeps offsets of findings for the next scan.", metavar="FILE"),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Run directory to write scan.json to.", metavar="DIR")
-    ] = None,
-    text_field: TextField = "text",
-    id_field: IdField = "id",
-    owner_field: OwnerField = "owner",
-    format: CorpusFormat = None,
-    skip_empty: SkipEmpty = False,
-    engine: EngineChoice = None,
-    workers: Workers = None,
-    ray_address: RayAddress = None,
-    as_json: AsJson = False,
-) -> None:
-    """Count sensitive spans and duplicates in a corpus; with labels, the policy's recall and precision."""
-    from reticent.core.document import write_document
-    from reticent.core.errors import ConfigError, DataError
-    from reticent.data.scanning import scan as scan_records
-    from reticent.engine.policy import policies_in
-    from reticent.runs.directory import RunDirectory
-    from reticent.runs.policies import policy_named
-
-    output = Output(as_json=as_json)
-    if compare and not labels:
-        raise ConfigError("--compare needs --labels", hint="policies are compared by what they find of the labels")
-    policies = [policy_named(name) for name in (policy, *(compare or ()))]
-    corpus = corpus_at(file, text=text_field, id=id_field, owner=owner_field, format=format, skip_empty=skip_empty)
-    if labels and "spans" not in corpus.present():
-        raise DataError("--labels needs a field 'spans' in every record", path=file)
-    with ExitStack() as stack:
-        asked = engine_of(engine, workers, ray_address)
-        working = stack.enter_context(policies_in(asked, policies, processes=processes))
-        chosen, *rivals = (each if cache is None else _kept(each, cache, stack) for each in working)
-        seen = scan_records(output.track(corpus, "scanning"), chosen, labels=labels, rivals=rivals)
-    if out is not None:
-        run = RunDirectory.create(out)
-        run.start(
-            "scan",
-            config={"file": str(file), "policy": policy},
-            seed=None,
-            corpora={"scanned": corpus.fingerprint()},
-        )
-        write_document(out / "scan.json", seen.to_json())
-        run.finish(sensitive_records=seen.sensitive_records)
+@verb(ScanSettings)
+def scan(settings: ScanSettings, output: Output) -> None:
+    """Count sensitive spans and duplicates in a corpus; with --labels, measure a policy's recall and precision."""
+    seen = scanning.scan(settings, track=output.track)
     output.document(seen.to_json())
-    output.show(*_lines(file, seen))
-
-
-def _kept(policy: "Policy", file: Path, stack: ExitStack) -> "Policy":
-    """The policy with its findings kept in `file`."""
-    from reticent.data.policies.span_cache import SpanCache
-
-    kept = SpanCache(policy, file)
-    stack.callback(kept.close)
-    return kept
+    output.show(*_lines(settings.file, seen))
 
 
 def _lines(file: Path, seen: "Scan") -> list[object]:

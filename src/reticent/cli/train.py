@@ -110,6 +110,7 @@ def _document(result: "TrainedRun") -> dict[str, Any]:
         "guarantee": None if result.guarantee is None else result.guarantee.to_json(),
         "guarantees": {name: each.to_json() for name, each in result.beside.items()},
         "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
+        "measured": None if result.measured is None else result.measured.to_json(),
     }
 
 
@@ -127,6 +128,8 @@ def _model_lines(result: "TrainedRun") -> list[str]:
             f"top-1 accuracy {seen.top1:.1%} ({least:.1%} to {most:.1%}), "
             f"n = {seen.tokens:,} tokens of {seen.texts:,} texts, 95 % intervals over texts."
         )
+    if result.measured is not None:
+        lines.append(f"Measured by gradient canaries: {result.measured}.")
     return [*lines, *_promise(result.guarantee, result.beside, is_done=True)]
 
 

@@ -188,6 +188,24 @@ class Composed:
 
 
 @dataclass(frozen=True, slots=True)
+class BestOfRuns:
+    """The best of a random number of runs of one event, drawn from the truncated negative binomial distribution.
+
+    `shape` is above −1 and `rate` in (0, 1); the number of runs, and every run but the best, stay secret.
+    """
+
+    event: "Event"
+    shape: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not -1.0 < self.shape < math.inf:
+            raise ValueError(f"shape must be above -1 and finite, found {self.shape}")
+        if not 0.0 < self.rate < 1.0:
+            raise ValueError(f"rate must be in (0, 1), found {self.rate}")
+
+
+@dataclass(frozen=True, slots=True)
 class NonPrivate:
     """A release without any protection: its price is infinite."""
 
@@ -206,6 +224,7 @@ Event = (
     | SubsampledMixture
     | Repeated
     | Composed
+    | BestOfRuns
     | NonPrivate
 )
 

@@ -9,7 +9,15 @@ from typing import Any, cast, get_args
 
 from reticent.core.document import number_from_json, number_to_json
 from reticent.core.errors import ConfigError, UnsupportedEvent
-from reticent.core.event import Composed, Event, RandomAllocation, Repeated, SampledGroup, SubsampledMixture
+from reticent.core.event import (
+    BestOfRuns,
+    Composed,
+    Event,
+    RandomAllocation,
+    Repeated,
+    SampledGroup,
+    SubsampledMixture,
+)
 
 _KINDS: tuple[type, ...] = get_args(Event)
 _TYPES = {kind.__name__: kind for kind in _KINDS}
@@ -45,6 +53,8 @@ def _require_parts(event: Event) -> None:
     match event:
         case Composed(events):
             is_whole = isinstance(events, tuple) and all(isinstance(part, _KINDS) for part in events)
+        case BestOfRuns(part):
+            is_whole = isinstance(part, _KINDS)
         case Repeated(part, count):
             is_whole = isinstance(part, _KINDS) and isinstance(count, int)
         case SubsampledMixture(models=count) | RandomAllocation(batches=count) | SampledGroup(group=count):

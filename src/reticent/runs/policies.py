@@ -12,7 +12,8 @@ presidio            Microsoft Presidio's analyser
 classifier:FOLDER   a local Hugging Face token classifier
 union               patterns, credentials, names, and the circumstances that are worth their price: the default;
                     chosen on one half of labelled text of several sorts
-conservative        patterns without context, circumstances and capitals: to route records, not to read them
+regex:FILE          regular expressions of a file, a line `kind<TAB>expression` each, run by RE2 in linear time
+conservative        whatever could be personal, by a low threshold: to route records, not to read them
 A+B or A,B          what any of them finds
 """
 
@@ -26,9 +27,11 @@ from reticent.data.policies.capitals import CapitalRuns
 from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
 from reticent.data.policies.credentials import Credentials
+from reticent.data.policies.expressions import read_expressions
 from reticent.data.policies.names import Names
 from reticent.data.policies.normalised import Normalised
 from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.possible import possible
 
 NAMES = (
     "patterns",
@@ -38,6 +41,7 @@ NAMES = (
     "names",
     "capitals",
     "dictionary:FILE",
+    "regex:FILE",
     "spacy",
     "presidio",
     "classifier:FOLDER",
@@ -63,6 +67,8 @@ def _single(name: str) -> Policy:
     kind, _, argument = name.partition(":")
     if kind == "dictionary" and argument:
         return _dictionary(Path(argument))
+    if kind == "regex" and argument:
+        return read_expressions(Path(argument))
     if kind == "classifier" and argument:
         return _classifier(Path(argument))
     if kind == "spacy":
@@ -84,7 +90,7 @@ def _single(name: str) -> Policy:
         "names": Names,
         "capitals": CapitalRuns,
         "union": union_policy,
-        "conservative": conservative_policy,
+        "conservative": possible,
     }
     if name not in light:
         raise ConfigError("unknown policy", found=repr(name), expected=POLICY_HELP)
@@ -96,11 +102,6 @@ def union_policy() -> Policy:
     worth = ("YEAR", "DURATION", "AMOUNT", "ORIGIN", "NUMBERED")
     parts: list[Policy] = [PatternPolicy(), Credentials(), Names(), Circumstances(kinds=worth, english_alone=True)]
     return Normalised(Union(parts, name="union"))
-
-
-def conservative_policy() -> Union:
-    """Finds far too much on purpose: the policy that decides which records train without noise."""
-    return Union([PatternPolicy(context=False), Circumstances(), CapitalRuns()], name="conservative")
 
 
 def _classifier(folder: Path) -> Policy:

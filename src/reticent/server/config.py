@@ -1,35 +1,27 @@
-"""The configuration of a server: `[prediction]` and `[limits]` of a strict TOML file, flags over it.
+"""The settings of `reticent serve`: `[prediction]` and `[limits]` of a strict TOML file, flags over it.
 
 A seed anywhere in it is an error of its own: released tokens come from the system's generator.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
 from reticent.core.errors import ConfigError
-from reticent.core.guarantee import Unit
-from reticent.prediction.budgets import Kind
-from reticent.runs.settings.declaration import Settings
-from reticent.runs.settings.file import override, read_toml, validate
-from reticent.server.limits import Limits
+from reticent.core.ranges import PORT, PROCESSES, Range
+from reticent.runs.ensemble.settings import LedgerOptions, PredictionOptions
+from reticent.runs.settings.declaration import Settings, option
+from reticent.runs.settings.file import read_toml
+from reticent.runs.settings.shared import Shown
 
-
-class PredictionSection(Settings):
-    """How an ensemble answers; fixed by its first use."""
-
-    mechanism: str | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    horizon: int | None = None
-    unit: str | None = None
-    order: float | None = None
-    weight_limit: float | None = None
+if TYPE_CHECKING:
+    from reticent.server.launching import Serving
+    from reticent.server.limits import Limits
 
 
 class LimitsSection(Settings):
-    """Public limits; see `limits.Limits`."""
+    """Public limits; see `limits.Limits`. They stand in the file alone."""
 
     batch: int | None = None
     capacity: int | None = None
@@ -42,40 +34,96 @@ class LimitsSection(Settings):
     least_top_p: float | None = None
     body_bytes: int | None = None
 
-    def checked(self) -> Limits:
+    def checked(self) -> "Limits":
         """The limits, those that are not named as usual."""
+        from reticent.server.limits import Limits
+
         return Limits(**{name: value for name, value in self.model_dump().items() if value is not None})
 
 
-class ServingConfig(Settings):
-    """A server's file."""
+class ServeSettings(LedgerOptions, Shown):
+    """Everything that `reticent serve` can be asked for."""
 
-    prediction: PredictionSection = Field(default_factory=PredictionSection)
+    run: Path = option(
+        "Run directory of `train`: an ensemble, or a private model.", positional=True, metavar="RUN", in_file=False
+    )
+    prediction: PredictionOptions = Field(default_factory=PredictionOptions)
     limits: LimitsSection = Field(default_factory=LimitsSection)
+    join: bool = option(
+        "Use the ledger at --ledger from this machine for the first time.", default=False, in_file=False
+    )
+    config: Path | None = option(
+        "TOML file with [prediction] and [limits]. Flags override it.", default=None, metavar="FILE", in_file=False
+    )
+    name: str | None = option(
+        "Model name that clients ask for.", default=None, metavar="NAME", shown="name of the run", in_file=False
+    )
+    host: str = option(
+        "Address to listen on. Any but a loopback address needs --keys.", default="127.0.0.1", in_file=False
+    )
+    port: int = option("Port to listen on.", default=8000, within=Range(0, int(PORT.high)), in_file=False)
+    workers: int = option(
+        "Number of server processes; they share port and ledger.",
+        default=1,
+        within=PROCESSES,
+        metavar="N",
+        in_file=False,
+    )
+    keys: Path | None = option("Key file of `reticent keys add`.", default=None, metavar="FILE", in_file=False)
+    operator_port: int | None = option(
+        "Port of the operator's page, on the loopback address.", default=None, within=PORT, in_file=False
+    )
+    tls_cert: Path | None = option("TLS certificate chain (PEM).", default=None, metavar="FILE", in_file=False)
+    tls_key: Path | None = option("TLS private key (PEM).", default=None, metavar="FILE", in_file=False)
+    memfree: Path | None = option(
+        "Training corpus: a private model never completes an n-gram of it (MemFree).",
+        default=None,
+        metavar="FILE",
+        in_file=False,
+    )
+    memfree_length: int = option(
+        "Length n of these n-grams, in tokens.", default=8, within=Range(2, 2**31 - 1), metavar="N", in_file=False
+    )
+    seed: int | None = option("Refused: see the error.", default=None, hidden=True, in_file=False)
+    dry_run: bool = option("Print the guarantee that answers would have, and stop.", default=False, in_file=False)
 
-    def asked(self) -> dict[str, Any]:
-        """What is asked of the ensemble, None where nothing is."""
-        values = self.prediction.model_dump()
-        mechanism, unit = values["mechanism"], values["unit"]
-        if mechanism is not None and mechanism not in list(Kind):
-            raise ConfigError("no such mechanism", found=mechanism, expected=", ".join(Kind))
-        if unit is not None and unit not in ("part", "owner"):
-            raise ConfigError("no such unit", found=unit, expected="part or owner")
-        kinds = {
-            "mechanism": None if mechanism is None else Kind(mechanism),
-            "unit": None if unit is None else Unit(unit),
-        }
-        return values | kinds
+    @classmethod
+    def of(cls, **options: Any) -> Self:
+        """The settings that options and file describe; a seed in either is refused."""
+        path = options.get("config")
+        _refuse_seed({} if path is None else read_toml(Path(path)), options)
+        return super().of(**options)
+
+    def serving(self) -> "Serving":
+        """What a server is started with; an ensemble's own settings are read from its run."""
+        from reticent.runs.ledger_place import LedgerPlace
+        from reticent.server.backend import settings_for
+        from reticent.server.launching import Serving
+
+        return Serving(
+            run=self.run,
+            name=self.name or self.run.resolve().name,
+            settings=settings_for(self.run, self.prediction.asked()),
+            limits=self.limits.checked(),
+            ledger=LedgerPlace(self.ledger, joins=self.join),
+            host=self.host,
+            port=self.port,
+            workers=self.workers,
+            keys=self.keys,
+            operator_port=self.operator_port,
+            tls_certificate=self.tls_cert,
+            tls_key=self.tls_key,
+            memfree=self.memfree,
+            memfree_length=self.memfree_length,
+        )
 
 
-def serving_config(path: Path | None, flags: dict[str, Any]) -> ServingConfig:
-    """The file, where there is one, with every flag that was given in its place."""
-    tables = override({} if path is None else read_toml(path), flags)
-    for where in (tables, *(table for table in tables.values() if isinstance(table, dict))):
-        if where.get("seed") is not None:
+def _refuse_seed(*tables: dict[str, Any]) -> None:
+    for table in tables:
+        if table.get("seed") is not None:
             raise ConfigError(
                 "a seed makes released tokens predictable, so a server takes none",
                 found="seed",
                 hint="leave it out: tokens come from the system's generator",
             )
-    return validate(ServingConfig, tables, where="command line" if path is None else str(path))
+        _refuse_seed(*(below for below in table.values() if isinstance(below, dict)))

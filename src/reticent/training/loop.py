@@ -3,8 +3,8 @@
     resume where the last checkpoint was → gradient → move the weights → perhaps a checkpoint → tell how far
 
 A run ends when its source has no step left. For a private run that is when the ledger is spent: steps that were
-charged and lost in a crash are not taken again. Asked to stop, the loop saves a checkpoint first. An error leaves
-the last checkpoint as it was.
+charged and lost in a crash are not taken again. Averaged weights take the place of the last ones then, after the
+last checkpoint. Asked to stop, the loop saves a checkpoint first. An error leaves the last checkpoint as it was.
 """
 
 import time
@@ -77,7 +77,7 @@ def train(
             began = time.monotonic()
             torch.manual_seed(Randomness.seeded(seed).child(f"step {step}").fresh_seed())
             gradient = source.next()
-            learner.apply(gradient.values, rate=learner.settings.rate(step, source.steps))
+            learner.apply(gradient.values, step=step, steps=source.steps)
             now = time.monotonic()
             if checkpoints.agree(schedule.is_due(steps=step + 1 - saved, seconds=now - saved_at)):
                 checkpoints.save(learner, step=step + 1, source=source.state())
@@ -86,6 +86,8 @@ def train(
         learner.module.eval()
         if source.position > saved:
             checkpoints.save(learner, step=source.position, source=source.state())
+        if source.position >= source.steps:
+            learner.settle()
         return Outcome(source.position, source.position >= source.steps)
 
 

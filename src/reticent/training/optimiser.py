@@ -1,8 +1,11 @@
 """AdamW or SGD on gradients that are given by name, with a learning rate that depends on the place in the run.
 
     rate(n) = learning_rate · min(1, (n+1)/warmup) · (1, or what is left of the run for linear decay)
+    tail    the released weights are the mean of those after each of the last `tail` of the steps
+    ema     or their moving average with this decay, which starts quickly: least of ema and (1 + n)/(10 + n)
 
-On private gradients an optimiser is post-processing: its state may be stored beside the weights. State is kept as
+On private gradients an optimiser is post-processing, and so is an average of weights: no average costs any ε, and
+the state may be stored beside the weights. State is kept as
 named tensors (safetensors), never pickled. Where weights are sharded over ranks (`sharded`), what goes out and in
 is whole, and every rank asks for it at once.
 """
@@ -15,8 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from reticent.core.errors import ConfigError, ModelError
+from reticent.training.corrected_adam import CorrectedAdam
 from reticent.training.update_rules import Decay, Rule
 
+_AVERAGE = "average"
 _SEPARATOR = "//"  # between a parameter's name and the name of a state of it; no parameter's name has a slash
 
 
@@ -30,12 +35,22 @@ class OptimiserSettings:
     momentum: float = 0.0
     warmup: int = 0
     decay: Decay = Decay.CONSTANT
+    tail: float = 0.0
+    ema: float = 0.0
+    noise_variance: float = 0.0  # of an entry of the gradient; for CORRECTED_ADAM
+    noise_floor: float = 0.1  # least corrected second moment, as a share of the noise's
 
     def __post_init__(self) -> None:
         if not 0.0 < self.learning_rate < float("inf"):
             raise ConfigError("the learning rate must be positive", found=self.learning_rate)
         if self.weight_decay < 0.0 or self.warmup < 0 or not 0.0 <= self.momentum < 1.0:
             raise ConfigError("weight decay, warm-up and momentum must not be negative, and momentum below 1")
+        if not 0.0 <= self.tail <= 1.0 or not 0.0 <= self.ema < 1.0 or (self.tail and self.ema):
+            raise ConfigError(
+                "weights are averaged over a tail of the steps or by a moving average",
+                found=f"tail {self.tail:g}, ema {self.ema:g}",
+                expected="one of them, in [0, 1]",
+            )
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of step `step` (from 0) of `steps`."""
@@ -44,6 +59,13 @@ class OptimiserSettings:
         if self.decay is Decay.LINEAR and step >= self.warmup:
             left = (steps - step) / max(1, steps - self.warmup)
         return self.learning_rate * warm * left
+
+    def share_of_average(self, step: int, steps: int) -> float:
+        """How much of the average the weights after step `step` (from 0) become; 0 leaves them out."""
+        if self.ema:
+            return 1.0 - min(self.ema, (1.0 + step) / (10.0 + step)) if step else 1.0
+        first = steps - max(1, round(self.tail * steps))
+        return 1.0 / (step - first + 1) if self.tail and step >= first else 0.0
 
 
 class Learner:
@@ -57,17 +79,30 @@ class Learner:
         if not self.parameters:
             raise ModelError("the model has no trainable parameter", hint="unfreeze some or add LoRA layers")
         self._optimiser = self._new()
+        self._average: dict[str, Tensor] = {}
 
     def _new(self) -> torch.optim.Optimizer:
         settings, parameters = self.settings, list(self.parameters.values())
         if settings.rule is Rule.ADAMW:
             return torch.optim.AdamW(parameters, settings.learning_rate, weight_decay=settings.weight_decay)
+        if settings.rule is Rule.CORRECTED_ADAM:
+            return CorrectedAdam(
+                parameters,
+                settings.learning_rate,
+                noise_variance=settings.noise_variance,
+                floor=settings.noise_floor,
+                weight_decay=settings.weight_decay,
+            )
         return torch.optim.SGD(
             parameters, settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
         )
 
-    def apply(self, gradients: Mapping[str, Tensor], *, rate: float) -> None:
-        """Move every parameter by its gradient; weights that are no longer finite raise a ModelError."""
+    def apply(self, gradients: Mapping[str, Tensor], *, step: int, steps: int) -> None:
+        """Move every parameter by the gradient of step `step` of `steps`.
+
+        Weights that are no longer finite raise a ModelError.
+        """
+        rate = self.settings.rate(step, steps)
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name].to(device=parameter.device, dtype=parameter.dtype)
         for group in self._optimiser.param_groups:
@@ -79,6 +114,24 @@ class Learner:
                 "training diverged: the weights, or what the model makes of them, are no longer finite",
                 hint="lower the learning rate, or compute in float32; the last checkpoint is intact",
             )
+
+        self._take_into_average(self.settings.share_of_average(step, steps))
+
+    @torch.no_grad()
+    def _take_into_average(self, share: float) -> None:
+        if share == 0.0:
+            return
+        for name, parameter in self.parameters.items():
+            if share == 1.0 or name not in self._average:  # the first, or the first since steps were lost
+                self._average[name] = parameter.detach().clone()
+            else:
+                self._average[name].lerp_(parameter.detach(), share)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Put the average in the place of the weights; where nothing was averaged they stay as they are."""
+        for name, mean in self._average.items():
+            self.parameters[name].copy_(mean)
 
     @torch.no_grad()
     def is_finite(self) -> bool:
@@ -98,14 +151,16 @@ class Learner:
         return {name: _whole(parameter.detach()).cpu().contiguous() for name, parameter in self.parameters.items()}
 
     def optimiser_state(self) -> dict[str, Tensor]:
-        """The optimiser's state as named tensors; empty before the first step."""
+        """The optimiser's state and the average as named tensors; empty before the first step."""
         state = self._optimiser.state
-        return {
+        kept = {
             f"{name}{_SEPARATOR}{key}": _whole(torch.as_tensor(value).detach()).cpu().contiguous()
             for name, parameter in self.parameters.items()
             for key, value in state.get(parameter, {}).items()
             if value is not None
         }
+        means = {f"{name}{_SEPARATOR}{_AVERAGE}": _whole(mean) for name, mean in self._average.items()}
+        return kept | {name: mean.cpu().contiguous() for name, mean in means.items()}
 
     @torch.no_grad()
     def restore(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor]) -> None:
@@ -119,10 +174,13 @@ class Learner:
             )
         for name, parameter in self.parameters.items():
             parameter.copy_(like_parameter(weights[name], parameter))
-        self._optimiser = self._new()
+        self._optimiser, self._average = self._new(), {}
         for name, value in optimiser.items():
             owner, _, key = name.partition(_SEPARATOR)
             parameter = self.parameters[owner]
+            if key == _AVERAGE:
+                self._average[owner] = like_parameter(value, parameter).to(parameter.device).clone()
+                continue
             place = torch.device("cpu") if key == "step" else parameter.device
             kept = value if key == "step" else like_parameter(value, parameter)
             self._optimiser.state[parameter][key] = kept.to(place).clone()

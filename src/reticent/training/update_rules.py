@@ -8,6 +8,7 @@ class Rule(StrEnum):
 
     ADAMW = "adamw"
     SGD = "sgd"
+    CORRECTED_ADAM = "corrected-adam"
 
 
 class Decay(StrEnum):

@@ -77,6 +77,7 @@ _SURNAME = re.compile(
 _DEMONYM = re.compile("(?:ish|ian|ians|ese|isch|ische|ischen|ischer|isches|ist|ists|ism|ic|ics)$")
 
 _TOKEN = re.compile(r"[^\W\d_]+(?:(?:[-‐‑][^\W\d_]+)|(?:['’](?!s\b)[^\W\d_]{2,}))*|\d+")
+_SHORTENED = re.compile(r"[ ]?['’][ ]?t\b")  # "don" of "don't" is no name
 _SENTENCE_END = frozenset('.!?:;•|\n\r\t"“”„»«()[]–—…*#>')
 _JOINABLE = re.compile(r"[ \u00a0]{1,2}|\.[ \u00a0]?|[-/&'’][ \u00a0]?|[ \u00a0]['’][ \u00a0]?")
 _PARTICLES_LIST = """
@@ -181,6 +182,8 @@ def candidates(text: str, language: str) -> Iterator[tuple[Token, list[Features]
     shouted = _is_shouted(tokens)
     for index, token in enumerate(tokens):
         if not is_candidate(token.text, language) or _is_role(text, token):
+            continue
+        if _SHORTENED.match(text, token.end) and not token.text[0].isupper():
             continue
         before = tokens[index - 1] if index else None
         after = tokens[index + 1] if index + 1 < len(tokens) else None

@@ -166,6 +166,7 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
             "sizes": asdict(sizes),
             "seed": settings.seed,
             "samples": settings.samples,
+            "lazy": [asdict(settings.sampler), settings.chance] if name == "lazy" else None,
             "rates": list(settings.rates),
             "confidence": settings.attack_confidence,
             "by_coin": settings.by_coin,

@@ -11,7 +11,7 @@ from typing import Final
 
 from reticent.audit.settings import Sizes
 from reticent.core.guarantee import Unit
-from reticent.runs.demo.extent import Extent
+from reticent.runs.demo.settings import Extent
 from reticent.runs.training.settings import (
     DataSection,
     Method,

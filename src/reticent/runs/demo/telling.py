@@ -16,6 +16,7 @@ from reticent.core.document import number_to_json, write_atomically
 from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee
+from reticent.models.embedded import EMBEDDED
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.reporting.markdown import render_markdown
@@ -26,7 +27,8 @@ from reticent.runs.audit.subject import find_model
 from reticent.runs.demo.answers import perplexities, private_answers
 from reticent.runs.demo.audits import OF_PUBLIC, Auditor
 from reticent.runs.demo.corpora import Corpora, write_corpora
-from reticent.runs.demo.scale import EPSILON, SMALL_EPSILON, TARGETS, Recipes, Scale
+from reticent.runs.demo.scale import EPSILON, SMALL_EPSILON, TARGETS, Recipes
+from reticent.runs.demo.settings import DemoSettings
 from reticent.runs.demo.story import Story, Told, allowed_hit_rate
 from reticent.runs.directory import RunDirectory
 from reticent.runs.ensemble.loading import load_ensemble
@@ -55,8 +57,9 @@ class Watch:
     audit: Callable[[str], AuditObserver]
 
 
-def tell(folder: Path, *, source: str, seed: int, scale: Scale, watch: Watch) -> Story:
-    """Tell the story in `folder` on the public model `source`."""
+def tell(settings: DemoSettings, *, watch: Watch) -> Story:
+    """Tell the story: write the corpora, train, attack, and write the report."""
+    folder, source, seed, scale = settings.folder, settings.model or EMBEDDED, settings.seed, settings.sizes
     watch.stage("writing dialogues")
     corpora = write_corpora(folder, seed=seed, scale=scale)
     recipes = Recipes(folder, source, scale, owners=len(corpora.train.owners), seed=seed)

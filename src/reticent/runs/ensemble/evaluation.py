@@ -6,10 +6,10 @@ are Student's over repeats; they speak of the text, not of another training of t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reticent.core.document import number_to_json
+from reticent.core.document import number_to_json, require_writable, write_document
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Unit
@@ -20,8 +20,12 @@ from reticent.prediction.evaluation import Score, Spread, evaluate, over_seeds, 
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.prediction.planner import Plan, plan
+from reticent.runs.ensemble.loading import load_ensemble
+from reticent.runs.ensemble.prediction import check_unit
+from reticent.runs.ensemble.settings import EvaluateSettings
 
 HALVED = (Kind.SUBMIX, Kind.SUBMIX_PER_PART)
+_NGRAM = 8  # tokens that MemFree never lets through twice
 _NO_TARGET = (Kind.PUBLIC, Kind.NON_PRIVATE, Kind.MEMFREE)  # the same at every ε
 
 
@@ -146,3 +150,62 @@ def _set_up(kind: Kind, epsilon: float | None, settings: EvaluationSettings, ens
         unit=settings.unit,
     )
     return set_up(kind, target, Layout(ensemble.rows), options=Options(index=settings.index))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationResult:
+    """What was compared: mechanisms (`lines`), or settings of SubMix-F at every ε (`plans`)."""
+
+    settings: EvaluateSettings
+    parts: int
+    lines: list[Line] = field(default_factory=list)
+    plans: list[tuple[float, Plan]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        asked = self.settings
+        facts: dict[str, Any] = {
+            "schema_version": 1,
+            "run": str(asked.run),
+            "parts": self.parts,
+            "queries": asked.queries,
+            "delta": asked.delta,
+            "unit": asked.unit.value,
+        }
+        if asked.compare_settings:
+            return facts | {"settings": [{"epsilon": at} | each.to_json() for at, each in self.plans]}
+        return facts | {"lines": [line.to_json() for line in self.lines]}
+
+
+def evaluate_ensemble(
+    settings: EvaluateSettings, *, observe: Callable[[int], None] = lambda _: None
+) -> EvaluationResult:
+    """Compare mechanisms, or settings of SubMix-F, on held-out text. Nothing is charged; numbers are private."""
+    corpus, epsilons = settings.corpus(settings.data), settings.epsilons
+    if settings.out is not None:
+        require_writable(settings.out)
+    held_out = corpus.load()
+    check_unit(settings.run, settings.unit)
+    ensemble = load_ensemble(settings.run)
+    index = None
+    if settings.train is not None:
+        index = NGramIndex(ensemble.public.encode(settings.corpus(settings.train).load().texts), _NGRAM)
+    comparison = EvaluationSettings(
+        mechanisms=mechanisms_for(settings.mechanisms, ensemble, has_index=index is not None),
+        epsilons=epsilons,
+        delta=settings.delta,
+        answers=settings.queries,
+        repeats=settings.repeats,
+        unit=settings.unit,
+        index=index,
+    )
+    texts = [tokens[: settings.max_length] for tokens in ensemble.public.encode(held_out.texts)]
+    result = EvaluationResult(settings=settings, parts=len(ensemble.parts))
+    if settings.compare_settings:
+        result = replace(result, plans=compare_settings(ensemble, texts, comparison))
+    else:
+        lines = compare_mechanisms(ensemble, texts, comparison, randomness=settings.randomness, observe=observe)
+        result = replace(result, lines=lines)
+    if settings.out is not None:
+        write_document(settings.out, result.to_json(), mode=0o600)
+    return result

@@ -37,12 +37,13 @@ from reticent.runs.ancestry import ANCESTRY, Ancestry, ancestry_of, answers_toge
 from reticent.runs.corpus_ledger import CorpusLedger
 from reticent.runs.directory import RunDirectory
 from reticent.runs.ensemble.manifest import MANIFEST, Manifest
+from reticent.runs.ensemble.settings import PredictSettings
 from reticent.runs.ledger_place import LedgerPlace
 
 SCHEMA_VERSION: Final = 1
 SETTINGS: Final = "prediction.json"
 HORIZON: Final = 1024
-# What may answer in earnest: the rest is for experiments, since it protects nothing or is no ensemble.
+# What may serve answers: the rest is for experiments, since it protects nothing or is no ensemble.
 SERVED: Final = tuple(kind for kind in Kind if kind not in (Kind.NON_PRIVATE, Kind.MEMFREE, Kind.DP_SGD))
 
 
@@ -61,7 +62,7 @@ class PredictionSettings:
     def __post_init__(self) -> None:
         if self.mechanism not in SERVED:
             raise ConfigError(
-                f"{self.mechanism.value} protects nothing and does not answer in earnest",
+                f"{self.mechanism.value} protects nothing, so it does not serve answers",
                 expected=", ".join(kind.value for kind in SERVED),
                 hint="compare it with `reticent evaluate`",
             )
@@ -121,6 +122,43 @@ def check_unit(run: Path, unit: Unit) -> None:
             f"{run}: the ensemble was trained on records that name no owner, so owners cannot be protected",
             hint="--unit part, or train again on a corpus with owners",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A private continuation of a prompt: its text, its tokens, and what all answers of the ensemble prove."""
+
+    text: str
+    tokens: int
+    mechanism: Kind
+    guarantee: Guarantee | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "text": self.text,
+            "tokens": self.tokens,
+            "mechanism": self.mechanism.value,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+        }
+
+
+def predict(settings: PredictSettings, prompt: str) -> Answer:
+    """Continue a prompt; each token is charged to the ensemble's ledger before it is drawn."""
+    Manifest.read(settings.run)
+    fixed = settings.of_run(settings.run)
+    shaping = Shaping(settings.temperature, settings.top_k, settings.top_p)
+    exhausted = Exhausted.REFUSE if settings.refuse else Exhausted.PUBLIC
+    place = LedgerPlace(settings.ledger)
+    with answering(settings.run, fixed, shaping=shaping, exhausted=exhausted, place=place) as opened:
+        public = opened.predictor.ensemble.public
+        (context,) = public.encode([prompt])
+        most, length = settings.max_tokens, public.context_length
+        room = most if length is None else length - 1 - len(context)
+        made = opened.predictor.generate(context, min(most, max(1, room)))
+        (text,) = public.decode([made])
+    return Answer(text, len(made), fixed.mechanism, opened.guarantee)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 from reticent.accounting.bounds.ceiling import is_comparable
 from reticent.accounting.bounds.leakage import leakage_of_guarantee
 from reticent.audit.attacks.lazy.emission import log_chance_in_samples
+from reticent.audit.attacks.lazy.risk_map import GENERATED
 from reticent.audit.metrics.intervals import shared_confidence
 from reticent.core.document import number_from_json
 from reticent.core.guarantee import Guarantee, Notion
@@ -50,20 +51,21 @@ def _thinned(count: int) -> list[int]:
 
 
 def extraction_curves(document: dict[str, Any], *, confidence: float) -> tuple[Series, ...]:
-    """Share of the risk map's records that appear with chance 1/2 or more in so many samples, with intervals.
+    """Share of the risk map's distinct texts that appear with chance 1/2 or more in so many samples.
 
     The intervals of all drawn points of one curve hold together (Bonferroni).
     """
     curves = []
     each = shared_confidence(confidence, len(_SAMPLES))
     for group in document["groups"]:
-        if not group["ids"]:
+        if not group["ids"] or group["name"] == GENERATED:  # what the model said by itself was emitted
             continue
-        emission = np.array([number_from_json(value) for value in group["emission"]])
+        first = np.unique(group["rank"], return_index=True)[1]  # records of one text share its rank
+        emission = np.array([number_from_json(value) for value in group["emission"]])[first]
+        owners = np.array(group["owners"])[first].tolist()
         n = len(emission)
         shares = [
-            Share.of((log_chance_in_samples(emission, draws) >= np.log(0.5)).tolist(), group["owners"])
-            for draws in _SAMPLES
+            Share.of((log_chance_in_samples(emission, draws) >= np.log(0.5)).tolist(), owners) for draws in _SAMPLES
         ]
         ends = [share.interval(confidence=each) for share in shares]
         curves.append(

@@ -57,6 +57,7 @@ class Option:
     in_file: bool = True  # whether the TOML file of a run may set it
     environment: str | None = None
     hidden: bool = False
+    range: Range | None = None
     last: bool = False  # help lists it after the options of the verb itself
 
 
@@ -79,7 +80,7 @@ def option(
         bounds |= {"ge": within.low, "le": within.high}
         if not (isinstance(within.low, int) and isinstance(within.high, int)):
             bounds["allow_inf_nan"] = False
-    about = Option(help=help, methods=frozenset(methods), in_file=in_file, **declared)
+    about = Option(help=help, methods=frozenset(methods), in_file=in_file, range=within, **declared)
     # What the file may not set is no part of the record of a run either.
     return Field(default, description=help, exclude=not in_file, json_schema_extra={"option": about}, **bounds)  # type: ignore[dict-item]
 

@@ -7,13 +7,14 @@ import difflib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from reticent.core.errors import ConfigError
 from reticent.runs.settings.declaration import Declared, Settings, declared_in, spelled, table_type
 
+_OUT_OF_RANGE: Final = ("greater_than_equal", "less_than_equal", "finite_number")
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
@@ -85,6 +86,8 @@ def _problem(kind: type[BaseModel], details: dict[str, Any], known: dict[tuple[s
     shown = f"'{name}'" if option is None or parents else option.flag
     if details["type"] == "missing":
         return f"{shown} is missing" + (f" ({option.flag})" if option is not None and parents else "")
+    if details["type"] in _OUT_OF_RANGE and option is not None and option.option.range is not None:
+        return f"{shown} is out of range: found {details['input']}, expected {option.option.range}"
     if details["type"] in ("enum", "literal_error") and option is not None:
         return f"{shown}: should be one of {', '.join(option.choices)}"
     return f"{shown}: {details['msg'][0].lower()}{details['msg'][1:]}"

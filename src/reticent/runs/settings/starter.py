@@ -7,9 +7,13 @@ Settings of other methods are left out. A test reads every file back as `reticen
 import json
 import textwrap
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
-from reticent.runs.settings.declaration import Declared, declared_in, spelled
+from reticent.core.document import write_atomically
+from reticent.core.errors import ConfigError
+from reticent.runs.settings.declaration import Declared, declared_in, option, spelled
+from reticent.runs.settings.shared import Shown
 from reticent.runs.training.settings import Method, TrainSettings
 
 _COLUMN: Final = 32  # where comments start
@@ -69,6 +73,24 @@ _JOURNEYS: Final[dict[Journey, tuple[str, Method, dict[str, Any]]]] = {
         {"parts": 8, "lora_rank": 8},
     ),
 }
+
+
+class InitSettings(Shown):
+    """Everything that `reticent init` can be asked for."""
+
+    journey: Journey = option("What you want to do.", default=Journey.RECORDS, positional=True)
+    out: Path = option("File to write.", default=Path("reticent.toml"), metavar="FILE")
+    force: bool = option("Overwrite an existing file.", default=False)
+
+
+def write_config(settings: InitSettings) -> None:
+    """Write the file for a journey; one that is there is replaced only if asked."""
+    out = settings.out
+    if out.exists() and not (settings.force and out.is_file()):
+        raise ConfigError(
+            f"{out}: there is something here", hint="choose another --out, or replace it with --force"
+        )
+    write_atomically(out, config_text(settings.journey, name=str(out)).encode("utf8"))
 
 
 def config_text(journey: Journey, *, name: str) -> str:

@@ -11,15 +11,21 @@ and a run whose policies would give something else now is refused: its ledger ha
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
+from torch import nn
+
+from reticent.core.canary_trace import CanaryKey, TraceFile
 from reticent.core.corpus import Corpus, Policy
+from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
 from reticent.core.ledger import Budget, Ledger
 from reticent.core.randomness import Randomness
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.training.batches import Units, encode_texts
 from reticent.training.distributed.ranked import RankedGradients, RankedLedger
+from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import Computation, GradientSource, PlainGradients, PrivateGradients
@@ -55,6 +61,7 @@ class Means:
     randomness: Randomness
     computation: Computation
     shards: bool = False
+    folder: Path | None = None  # with the key of gradient canaries, where the plan has any
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +259,8 @@ class SelectiveCourse:
 def _private(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -> PrivateGradients:
     module, ledger = model.module, means.ledger
     randomness, computation = means.randomness, means.computation
+    if isinstance(ledger, RankedLedger) and plan.canaries:
+        raise ConfigError("--audit measures a run of one process", hint="start it without torchrun")
     if isinstance(ledger, RankedLedger) and means.shards:
         from reticent.training.distributed.sharded import ShardedGradients, shard  # loads FSDP
 
@@ -262,7 +271,25 @@ def _private(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -
     if isinstance(ledger, RankedLedger):
         return RankedGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
     assert ledger is not None
-    return PrivateGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
+    return PrivateGradients(
+        module,
+        units,
+        plan,
+        ledger=ledger,
+        randomness=randomness,
+        computation=computation,
+        canaries=_canaries(module, plan, means.folder),
+    )
+
+
+def _canaries(module: nn.Module, plan: DpSgd, folder: Path | None) -> GradientCanaries | None:
+    """The run's canaries, by the key in its folder; what their steps show is appended beside it."""
+    if not plan.canaries:
+        return None
+    assert folder is not None
+    key = CanaryKey.read(folder)
+    append = TraceFile(folder, len(key)).append
+    return GradientCanaries(module, key, clip_norm=plan.clip_norm, observe=append)
 
 
 def _refuse_layers(model: HuggingFaceModel, clip_norm: float) -> None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from reticent.core.canary_trace import CanaryKey
 from reticent.core.certificate import Certificate
 from reticent.core.document import check_schema, number_to_json, read_document, write_document
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.guarantee import Unit
 from reticent.core.ledger import Ledger
+from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.runs.ancestry import Ancestry, together
@@ -24,6 +26,7 @@ from reticent.runs.certificates import RELEASES, beside, proved_of
 from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.runs.directory import RunDirectory, staged
 from reticent.runs.training.course import Course, Means, Prepared, Proof
+from reticent.runs.training.measuring import measure_run
 from reticent.runs.training.planning import course_again, plan_course
 from reticent.runs.training.result import Observer, Preview, TrainedRun
 from reticent.runs.training.run import Given
@@ -38,7 +41,7 @@ from reticent.training.gradients.source import ACCOUNT, GradientSource
 from reticent.training.loop import train
 from reticent.training.methods.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
-from reticent.training.plans.plan import DpSgd, PlainPlan
+from reticent.training.plans.plan import DpSgd, PlainPlan, plan_from_json
 from reticent.training.release import release_model
 from reticent.training.starting_model import starting_model
 
@@ -92,6 +95,7 @@ class ModelKind:
         """What a finished run says of itself."""
         run = RunDirectory(path)
         guarantee, steps = proved_of(run.model), results["steps"]
+        plan = read_document(path / TRAINING)["plan"]
         return TrainedRun(
             path=path,
             step=steps,
@@ -100,6 +104,7 @@ class ModelKind:
             guarantee=guarantee,
             beside=beside(read_document(path / TRAINING)["guarantees"], guarantee, where=TRAINING),
             evaluation=None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"]),
+            measured=measure_run(path, plan_from_json(plan)) if plan.get("canaries") else None,
         )
 
 
@@ -143,6 +148,8 @@ class PreparedModel:
             }
             write_document(staging / TRAINING, document)
             lineage.write(staging)
+            if isinstance(course.plan, DpSgd) and course.plan.canaries:
+                CanaryKey.toss(course.plan.canaries, Randomness.system()).write(staging)
             budget = proof.budget(course.charged_steps)
             if budget is not None:
                 Certificate(budget.guarantee).write(staging)
@@ -175,9 +182,13 @@ class PreparedModel:
             randomness=self.given.randomness,
             computation=computation,
             shards=settings.model.shard_weights and ledger is not None,
+            folder=run.path,
         )
         source: GradientSource = self.parts.source(means)
-        learner = Learner(self.parts.model.module, settings.training.optimiser_settings())  # after sharding
+        plan = self.course.plan
+        noise = plan.gradient_noise if isinstance(plan, DpSgd) else 0.0
+        optimiser = settings.training.optimiser_settings(gradient_noise=noise)
+        learner = Learner(self.parts.model.module, optimiser)  # after sharding
         meter, folder = self.course.meter(proof), run.path / "checkpoints"
         outcome = train(
             learner,
@@ -200,6 +211,7 @@ class PreparedModel:
             guarantee=proof.headline,
             beside=proof.beside,
             evaluation=evaluation,
+            measured=measure_run(run.path, self.course.plan) if outcome.is_finished else None,
             shortened=self.parts.shortened,
         )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reticent.audit.attacks.one_run.gradient_canaries import MeasuredEpsilon
     from reticent.core.guarantee import Guarantee
     from reticent.runs.ensemble.manifest import Manifest
     from reticent.training.evaluation import Evaluation
@@ -36,7 +37,8 @@ class Preview:
 class TrainedRun:
     """What a run did: the steps it took, what they prove, and how good the model is.
 
-    `guarantee` is the headline; `beside` holds what else is proved of the same run, by name. `shortened` counts
+    `guarantee` is the headline; `beside` holds what else is proved of the same run, by name. `measured` is what its
+    gradient canaries found, where it has any. `shortened` counts
     texts of which only the first tokens were read. `manifest` lists the members of an ensemble, whose `steps` are
     those of all members together.
     """
@@ -48,6 +50,7 @@ class TrainedRun:
     guarantee: "Guarantee | None" = None
     beside: "dict[str, Guarantee]" = field(default_factory=dict)
     evaluation: "Evaluation | None" = None
+    measured: "MeasuredEpsilon | None" = None
     shortened: int = 0
     manifest: "Manifest | None" = None
 

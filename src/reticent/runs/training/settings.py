@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, STEPS, Range
+from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, SHARE, STEPS, Range
 from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
 from reticent.runs.settings.shared import CORPUS, AddedOrReplaced, CorpusOptions, EngineOptions, Seeded, Shown
 from reticent.training.gradients.rounding_bound import Rounding
+from reticent.training.plans.sampler import SamplerName
 from reticent.training.update_rules import Decay, Rule
 
 if TYPE_CHECKING:
+    from reticent.accounting.risk_target import RiskTarget
     from reticent.training.gradients.source import Computation
     from reticent.training.loop import Schedule
     from reticent.training.optimiser import OptimiserSettings
@@ -50,7 +52,6 @@ _POLICIES: Final = "Policies"
 _ENSEMBLE: Final = "Ensemble"
 _MODEL: Final = "Model"
 _STEPS: Final = "Optimisation"
-_SHARE: Final = Range(0.0, 1.0)
 _PARTS: Final = 8
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
 # Why a method refuses the options of the others, and what to do instead.
@@ -174,7 +175,11 @@ class TrainingSection(Settings):
         shown="as --batch",
         methods=[Method.CRT],
     )
-    optimiser: Rule = option("Optimiser.", default=Rule.ADAMW, panel=_STEPS)
+    optimiser: Rule = option(
+        "Optimiser. corrected-adam takes the known noise out of Adam's second moment (dp-sgd alone).",
+        default=Rule.ADAMW,
+        panel=_STEPS,
+    )
     learning_rate: float = option("Learning rate.", default=1e-3, within=LEARNING_RATE, panel=_STEPS)
     weight_decay: float = option("Weight decay.", default=0.0, within=Range(0.0, LEARNING_RATE.high), panel=_STEPS)
     momentum: float = option("Momentum of SGD.", default=0.0, limits={"ge": 0, "lt": 1}, panel=_STEPS)
@@ -186,8 +191,40 @@ class TrainingSection(Settings):
         metavar="N",
     )
     decay: Decay = option("Learning-rate decay after the warm-up.", default=Decay.CONSTANT, panel=_STEPS)
+    average_tail: float = option(
+        "Release the mean of the weights over this last share of the steps. Costs no ε.",
+        default=0.0,
+        within=SHARE,
+        panel=_STEPS,
+    )
+    ema: float = option(
+        "Release the moving average of the weights with this decay. Costs no ε.",
+        default=0.0,
+        limits={"ge": 0, "lt": 1},
+        panel=_STEPS,
+    )
     target_epsilon: float | None = option(
         "Calibrate the noise to reach this ε.", default=None, within=EPSILON, panel=_PRIVACY, methods=PRIVATE
+    )
+    target_tpr: str | None = option(
+        "Calibrate the noise: no membership test finds more than this share of members at these false alarms.",
+        default=None,
+        panel=_PRIVACY,
+        metavar="TPR@FPR",
+        methods=[Method.DP_SGD],
+    )
+    target_bits: str | None = option(
+        "Calibrate the noise so that at most so many bits of a secret of so many leak.",
+        default=None,
+        panel=_PRIVACY,
+        metavar="LEAKED:SECRET",
+        methods=[Method.DP_SGD],
+    )
+    target_advantage: float | None = option(
+        "Calibrate the noise so that no membership test has a greater advantage (TPR − FPR).",
+        default=None,
+        panel=_PRIVACY,
+        methods=[Method.DP_SGD],
     )
     noise_multiplier: float | None = option(
         "Noise standard deviation, as a multiple of the clip norm.", default=None, panel=_PRIVACY, methods=PRIVATE
@@ -197,6 +234,13 @@ class TrainingSection(Settings):
         default=None,
         panel=_PRIVACY,
         methods=PRIVATE,
+    )
+    sampler: SamplerName = option(
+        "How the units of a step are drawn: each by chance (poisson), or each in exactly one step an epoch "
+        "(allocation), which needs less noise unless units are replaced.",
+        default=SamplerName.POISSON,
+        panel=_PRIVACY,
+        methods=[Method.DP_SGD],
     )
     clip_norm: float | None = option(
         "Clip the gradient of each unit to this norm.", default=None, panel=_PRIVACY, shown="1", methods=PRIVATE
@@ -222,6 +266,14 @@ class TrainingSection(Settings):
         panel=_PRIVACY,
         metavar="N",
         shown="4",
+        methods=[Method.DP_SGD],
+    )
+    audit: int | None = option(
+        "Measure ε inside the run by N gradient canaries.",
+        default=None,
+        within=Range(20, 1_000_000),
+        panel=_PRIVACY,
+        metavar="N",
         methods=[Method.DP_SGD],
     )
     rounding: Rounding | None = option(
@@ -256,7 +308,7 @@ class TrainingSection(Settings):
     miss_rate: float | None = option(
         "Fraction of secrets that the policy misses.",
         default=None,
-        within=_SHARE,
+        within=SHARE,
         panel=_POLICIES,
         shown="1",
         methods=REDACTING,
@@ -264,7 +316,7 @@ class TrainingSection(Settings):
     conservative_miss_rate: float | None = option(
         "Fraction of secrets that both policies miss.",
         default=None,
-        within=_SHARE,
+        within=SHARE,
         panel=_POLICIES,
         methods=[Method.CRT],
     )
@@ -314,8 +366,19 @@ class TrainingSection(Settings):
         """What one promise protects; a record unless something else was asked for."""
         return self.unit or Unit.RECORD
 
-    def optimiser_settings(self) -> "OptimiserSettings":
-        """How far a gradient moves the weights."""
+    @property
+    def risk(self) -> "RiskTarget | None":
+        """The risk that the noise is calibrated to, where one was given."""
+        from reticent.accounting.risk_target import RiskTarget
+
+        if self.target_tpr is not None:
+            return RiskTarget.true_positive_rate(self.target_tpr)
+        if self.target_bits is not None:
+            return RiskTarget.leaked_bits(self.target_bits)
+        return None if self.target_advantage is None else RiskTarget.advantage(self.target_advantage)
+
+    def optimiser_settings(self, *, gradient_noise: float = 0.0) -> "OptimiserSettings":
+        """How far a gradient moves the weights, whose entries have noise of this standard deviation."""
         from reticent.training.optimiser import OptimiserSettings
 
         return OptimiserSettings(
@@ -325,6 +388,9 @@ class TrainingSection(Settings):
             momentum=self.momentum,
             warmup=self.warmup,
             decay=self.decay,
+            tail=self.average_tail,
+            ema=self.ema,
+            noise_variance=gradient_noise**2,
         )
 
     def schedule(self) -> "Schedule":
@@ -346,16 +412,24 @@ class TrainingSection(Settings):
                 f"{', '.join(foreign)} does not belong to method '{name}'" + (f": {what}" if what else ""),
                 hint=hint,
             )
+        if self.optimiser is Rule.CORRECTED_ADAM and self.method is not Method.DP_SGD:
+            raise ConfigError(f"corrected-adam needs noise in every step; method '{name}' has steps without")
+        if self.average_tail and self.ema:
+            raise ConfigError("--average-tail and --ema are two ways to average: give one")
         if self.method not in PRIVATE:
             return
-        if (self.target_epsilon is None) == (self.noise_multiplier is None):
+        targets = (self.target_epsilon, self.target_tpr, self.target_bits, self.target_advantage)
+        given = sum(each is not None for each in (*targets, self.noise_multiplier))
+        if given != 1:
             raise ConfigError(
                 f"method '{name}' needs either a target or a noise multiplier",
-                found="neither" if self.target_epsilon is None else "both",
+                found="both" if given > 1 else "neither",
                 hint="--target-epsilon 8 lets the noise be calibrated; --noise-multiplier 1.0 fixes it",
             )
         if self.delta is None:
             raise ConfigError(f"method '{name}' needs a delta", hint="--delta, well below 1 / number of records")
+        if self.audit is not None and self.neighbours is Neighbours.REPLACE:
+            raise ConfigError("--audit measures added or removed units", found="--neighbours replace")
         if self.texts_per_owner is not None and self.unit is not Unit.OWNER:
             raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
         if self.method is not Method.DP_SGD:
@@ -397,23 +471,31 @@ class TrainingSection(Settings):
 
     def _private_plan(self, units: int) -> "DpSgd":
         from reticent.training.plans.plan import DpSgd
-        from reticent.training.plans.sampler import PoissonSampler
+        from reticent.training.plans.sampler import audited_sampler, sampler_of
 
         assert self.delta is not None
+        sampler = sampler_of(self.sampler, units, self.batch)
+        if self.audit is not None:
+            sampler = audited_sampler(sampler, self.audit)
         protects: dict[str, Any] = {
             "clip_norm": 1.0 if self.clip_norm is None else self.clip_norm,
             "delta": self.delta,
             "unit": self.protected,
             "neighbours": self.neighbours or Neighbours.ADD_REMOVE,
             "texts_per_unit": (self.texts_per_owner or 4) if self.protected is Unit.OWNER else 1,
+            "canaries": self.audit or 0,
             "rounding": self.rounding or Rounding.TESTED,
         }
-        if self.target_epsilon is not None:
+        if self.noise_multiplier is None:
             return DpSgd.for_target(
-                epsilon=self.target_epsilon, units=units, batch=self.batch, epochs=self.epochs, **protects
+                epsilon=self.target_epsilon,
+                risk=self.risk,
+                units=sampler.units,
+                batch=sampler.batch,
+                epochs=self.epochs,
+                sampler=self.sampler,
+                **protects,
             )
-        assert self.noise_multiplier is not None
-        sampler = PoissonSampler(units, self.batch)
         steps = sampler.steps(self.epochs)
         return DpSgd(sampler=sampler, noise_multiplier=self.noise_multiplier, steps=steps, **protects)
 

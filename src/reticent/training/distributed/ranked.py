@@ -125,7 +125,8 @@ class RankedGradients(PrivateGradients):
         super().__enter__()
         return self
 
-    def _sample(self) -> list[list[TokenArray]]:
+    def draw(self) -> list[list[TokenArray]]:
+        """The texts of this rank's share of the sample."""
         # Places and no text travel: every rank holds the corpus.
         drawn = self._units.texts_at(self._ranks.tell(lambda: PrivateGradients._draw(self)))
         self._tokens = sum(len(text) for group in drawn for text in group)

@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from reticent.core.errors import UsageError
 from reticent.training.gradients.clipping import ClippedSum, clip_factors
+from reticent.training.gradients.contribution import Contribution, GramCache, ParameterGradient
 from reticent.training.gradients.record_loss import TokenBatch, record_losses
 from reticent.training.gradients.self_check import CHECKED_RECORDS, Unclipped, compare_with_plain_autograd
-from reticent.training.gradients.tape import Tape
+from reticent.training.gradients.tape import Tape, exact_products
 
 Losses = Callable[[nn.Module, TokenBatch], Tensor]
 
@@ -92,6 +93,23 @@ class PerRecordGradients:
         finally:
             tape.reset()
         norms = _norms(squares, losses)
+        self._norms.append(norms)
+        return norms
+
+    def accumulate_given(self, name: str, uses: Sequence[Contribution]) -> Tensor:
+        """Add units whose gradients are given, as uses of one parameter, to the running sum; their norms [B].
+
+        Guarantee: each moves the running sum by at most `clip_norm`: norms, factors and sums are those of records.
+        """
+        parameter = self._attached().parameters[name]
+        gradient = ParameterGradient(parameter.shape)
+        with exact_products(parameter.device):
+            for use in uses:
+                gradient.add(use)
+            gradient.arrange()
+            norms = gradient.squared_norms(GramCache()).sqrt().float()
+            summed = gradient.clipped_sum(clip_factors(norms, self._clip_norm)).to(parameter.device)
+        self._sums[name] = self._sums[name].double().add_(summed) if name in self._sums else summed
         self._norms.append(norms)
         return norms
 

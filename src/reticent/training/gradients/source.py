@@ -28,13 +28,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
 from reticent.core.ledger import Ledger, Receipt
 from reticent.core.randomness import Randomness
 from reticent.training.batches import TokenArray, Units, micro_batches, own_size_batches
+from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.clipping import NonFiniteGradient, add_noise
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.receipts import receipt_state, restored_receipt
@@ -193,15 +196,20 @@ class PrivateGradients:
         ledger: Ledger,
         randomness: Randomness,
         computation: Computation,
+        canaries: GradientCanaries | None = None,
     ) -> None:
-        _check_units(units, plan.sampler.units)
+        """`canaries` are the plan's last units: drawn, clipped, summed and noised like records."""
+        _check_units(units, plan.records)
         _check_ledger(ledger, plan, randomness)
+        _check_canaries(canaries, plan.canaries)
         self._module = module
         self._units = units
         self._plan = plan
         self._ledger = ledger
         self._randomness = randomness
         self._computation = computation
+        self._canaries = canaries
+        self._drawn_canaries: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._receipt: Receipt | None = None
         # The steps of a round are drawn together and kept here alone: a run that ends loses them.
         self._round: tuple[Indices, ...] = ()
@@ -231,10 +239,16 @@ class PrivateGradients:
 
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
-        groups = self._sample()
-        total = self._total(self._clipped_sum(groups))
-        values = self._as_weights(self._release(total, self._charged()))
+        groups = self.draw()
+        values = self.release(self.clipped_sum(groups))
         return Gradient(values, self._meter.mean(), sum(len(text) for group in groups for text in group))
+
+    def release(self, total: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The noisy mean of a step, from its clipped sum.
+
+        Guarantee: no noise exists before its charge is on disk.
+        """
+        return self._as_weights(self._release(self._total(total), self._charged()))
 
     def _charged(self) -> Receipt:
         """The receipt of the round that this step belongs to, which its first step charges whole."""
@@ -247,7 +261,7 @@ class PrivateGradients:
         assert self._receipt is not None
         return self._receipt
 
-    def _clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
+    def clipped_sum(self, groups: list[list[TokenArray]]) -> dict[str, Tensor]:
         """The clipped sum of these units.
 
         Guarantee: one unit more moves it by at most the clip norm × (1 + ROUNDING_ROOM): as far as rounding behaves
@@ -259,9 +273,11 @@ class PrivateGradients:
         self._meter.clear()
         for batch in self._batches(groups):
             self._accumulate(batch)
+        if self._canaries is not None:
+            self._canaries.add(self._engine, self._drawn_canaries)
         return self._engine.take().gradients
 
-    def _sample(self) -> list[list[TokenArray]]:
+    def draw(self) -> list[list[TokenArray]]:
         """The texts of the units that take part in this step."""
         return self._units.texts_at(self._draw())
 
@@ -270,7 +286,9 @@ class PrivateGradients:
         source = self._randomness.child(f"sample {self.position}")
         if self._left == 0:
             self._round = self._plan.sampler.draw_round(source)
-        return self._units.choose(self._round[-self._left].tolist(), source)
+        drawn = self._round[-self._left]
+        self._drawn_canaries = drawn[drawn >= len(self._units)] - len(self._units)
+        return self._units.choose(drawn[drawn < len(self._units)].tolist(), source)
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         """The sample in micro-batches in which no record rounds another one differently."""
@@ -308,6 +326,8 @@ class PrivateGradients:
         """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
         fresh = self._randomness.child(f"noise {receipt.sequence}" + (f" {self._place}" if self._place else ""))
         noisy = add_noise(total, self._plan.noise_deviation, fresh)
+        if self._canaries is not None:
+            self._canaries.read(noisy)
         return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
 
     def _as_weights(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -386,6 +406,16 @@ def _check_units(units: Units, planned: int) -> None:
             found=f"{len(units)} units",
             expected=f"{planned}",
             hint="make the plan from the number of records or owners of this corpus",
+        )
+
+
+def _check_canaries(canaries: GradientCanaries | None, planned: int) -> None:
+    if (0 if canaries is None else len(canaries)) != planned:
+        raise UsageError(
+            "the plan was made for another number of canaries",
+            found=0 if canaries is None else len(canaries),
+            expected=f"{planned}",
+            hint="make the plan with `plan.audited(canaries)`",
         )
 
 

@@ -25,10 +25,12 @@ from typing import Any, Final
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
 from reticent.accounting.calibration import Target, least_noise
-from reticent.accounting.guarantees import dp_sgd_guarantee
+from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of
+from reticent.accounting.prices.best_of_runs import rate_for
+from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
-from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
+from reticent.core.event import BestOfRuns, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
@@ -39,6 +41,7 @@ from reticent.training.plans.sampler import (
     PrivateSampler,
     SamplerName,
     ShuffledEpochs,
+    audited_sampler,
     name_of,
     sampler_of,
 )
@@ -49,6 +52,11 @@ MEASURE: Final = "steps"
 
 PUBLIC_MAKING: Final = f"the tokenizer and the initial model were {UNSEEN}"
 NO_TUNING: Final = "hyper-parameters were not chosen by looking at the private text"
+TUNED: Final = (
+    "the number of runs was drawn from the stated distribution, it and every run but the best stay secret, and the "
+    "best was chosen by its released weights and public text alone"
+)
+TUNING_SHAPE: Final = 0.0  # the logarithmic distribution: a good price for few runs
 # What rounding may add to the clip norm: far above what is measured (1e-5 to 1e-4), for 0.8 % more noise.
 ROUNDING_ROOM: Final = 2.0**-7
 ROUNDING: Final = (
@@ -113,9 +121,16 @@ class DpSgd:
     unit: Unit = Unit.RECORD
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     texts_per_unit: int = 1
+    canaries: int = 0  # of the sampler's units, how many are gradient canaries (`gradients.canaries`)
     rounding: Rounding = Rounding.TESTED
 
     def __post_init__(self) -> None:
+        if not 0 <= self.canaries < self.sampler.units:
+            raise ConfigError("canaries are units beside records", found=self.canaries)
+        if self.canaries and self.rounding is not Rounding.TESTED:
+            raise ConfigError("canaries are added where rounding is tested", found=self.rounding.value)
+        if self.canaries and type(self.sampler) is not PoissonSampler:
+            raise ConfigError("canaries measure Poisson samples", found=type(self.sampler).__name__)
         if type(self.sampler) not in (PoissonSampler, AllocationSampler):
             raise ConfigError(
                 "the accountants price Poisson sampling and random allocation alone",
@@ -152,7 +167,8 @@ class DpSgd:
     def for_target(
         cls,
         *,
-        epsilon: float,
+        epsilon: float | None = None,
+        risk: RiskTarget | None = None,
         delta: float,
         units: int,
         batch: int,
@@ -162,30 +178,55 @@ class DpSgd:
         unit: Unit = Unit.RECORD,
         neighbours: Neighbours = Neighbours.ADD_REMOVE,
         texts_per_unit: int = 1,
+        canaries: int = 0,
         rounding: Rounding = Rounding.TESTED,
     ) -> "DpSgd":
-        """The plan with the least noise whose ε over `epochs` expected epochs is at most `epsilon`.
+        """The plan with the least noise that meets a target over `epochs` expected epochs: an ε, or a risk.
 
-        Guarantee: `guarantee().epsilon` of the returned plan is at most `epsilon`.
+        `units` and `batch` count canaries too.
+
+        Guarantee: `guarantee().epsilon` of the returned plan is at most `epsilon`; the ceiling of what it proves at
+        most that of `risk`.
         """
+        if (epsilon is None) == (risk is None):
+            raise ConfigError("a plan is made for one target", expected="an epsilon or a risk")
         _check_delta(delta, units, unit)
         drawn = sampler_of(sampler, units, batch)
         batches = drawn.steps_per_round if isinstance(drawn, AllocationSampler) else None
+        steps = drawn.steps(epochs)
         target = Target(
-            epsilon=epsilon, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
+            epsilon=epsilon or 1.0, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
         )
-        found = least_noise(target, steps=drawn.steps(epochs))
+        if risk is None:
+            noise = least_noise(target, steps=steps).noise_multiplier
+        else:
+            noise = noise_for_risk(risk, lambda each: target.event(each, steps), delta=delta, neighbours=neighbours)
         return cls(
             sampler=drawn,
             clip_norm=clip_norm,
-            noise_multiplier=found.noise_multiplier,
-            steps=found.steps,
+            noise_multiplier=noise,
+            steps=steps,
             delta=delta,
             unit=unit,
             neighbours=neighbours,
             texts_per_unit=texts_per_unit,
+            canaries=canaries,
             rounding=rounding,
         )
+
+    def audited(self, canaries: int) -> "DpSgd":
+        """The same plan with so many gradient canaries among its units.
+
+        The batch grows with the units, so that a record takes part as often as before, up to rounding upwards.
+
+        Guarantee: canaries are units, and the returned plan proves for each of its units what its own rate gives.
+        """
+        return replace(self, sampler=audited_sampler(self.sampler, canaries), canaries=self.canaries + canaries)
+
+    @property
+    def records(self) -> int:
+        """Units that are records or owners."""
+        return self.sampler.units - self.canaries
 
     @property
     def round_event(self) -> SampledGaussian | RandomAllocation:
@@ -201,13 +242,18 @@ class DpSgd:
 
     @property
     def normaliser(self) -> float:
-        """What a noisy sum is divided by: the expected batch size, whatever was drawn."""
-        return self.sampler.expected_batch
+        """What a noisy sum is divided by: the records expected in a batch, whatever was drawn."""
+        return self.sampler.rate * self.records if self.canaries else self.sampler.expected_batch
 
     @property
     def noise_deviation(self) -> float:
         """Standard deviation of the noise on every entry of the clipped sum."""
         return noise_deviation(self.noise_multiplier, self.clip_norm)
+
+    @property
+    def gradient_noise(self) -> float:
+        """Standard deviation of the noise on every entry of the normalised gradient."""
+        return self.noise_deviation / self.normaliser
 
     def guarantee(self, *, is_seeded: bool = False) -> Guarantee:
         """What the run proves for its final weights and for every weight on the way.
@@ -228,6 +274,27 @@ class DpSgd:
             assumes.append(SEEDED)
         found = dp_sgd_guarantee(
             self.event, delta=self.delta, unit=self.unit, neighbours=self.neighbours, assumes=tuple(assumes)
+        )
+        return self.stated(found)
+
+    def tuned_guarantee(self, runs: float, *, is_seeded: bool = False) -> Guarantee:
+        """What the best of a random number of such runs proves, `runs` of them on average, of several settings.
+
+        The number is drawn from the logarithmic distribution and kept secret with all runs but the best, which is
+        chosen by its own output or by public text. For hyper-parameters that change no sampler, noise or step.
+
+        Guarantee: (ε, δ)-differential privacy of the kept run for one unit (Papernot and Steinke 2022).
+        """
+        alone = self.guarantee(is_seeded=is_seeded)
+        event = BestOfRuns(self.event, TUNING_SHAPE, rate_for(runs, TUNING_SHAPE))
+        others = tuple(each for each in alone.assumes if each != NO_TUNING)
+        found = guarantee_of(
+            event,
+            delta=self.delta,
+            unit=self.unit,
+            neighbours=self.neighbours,
+            mechanism="DP-SGD, tuned",
+            assumes=(*others, TUNED),
         )
         return self.stated(found)
 
@@ -283,6 +350,7 @@ class DpSgd:
             "unit": self.unit.value,
             "neighbours": self.neighbours.value,
             "texts_per_unit": self.texts_per_unit,
+            **({"canaries": self.canaries} if self.canaries else {}),
             **({} if self.rounding is Rounding.TESTED else {"rounding": self.rounding.value}),
         }
 

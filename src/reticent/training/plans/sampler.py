@@ -126,6 +126,14 @@ _SAMPLERS: Final[dict[str, type[PoissonSampler] | type[AllocationSampler]]] = {
 }
 
 
+def audited_sampler(sampler: PrivateSampler, canaries: int) -> PoissonSampler:
+    """The sampler with so many units more, at the same rate: the batch grows with the units, rounded upwards."""
+    if not isinstance(sampler, PoissonSampler):
+        raise ConfigError("gradient canaries measure Poisson samples", found=type(sampler).__name__)
+    units = sampler.units + canaries
+    return PoissonSampler(units, min(units, math.ceil(sampler.rate * units - 1e-9)))
+
+
 def sampler_of(name: str, units: int, batch: int) -> PrivateSampler:
     """The sampler of this name; an unknown one is refused."""
     if name not in _SAMPLERS:

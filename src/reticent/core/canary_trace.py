@@ -1,0 +1,110 @@
+"""Gradient canaries of a private run: who is a member, and what every released sum shows along each of them.
+
+    canaries.json    a secret seed that directions are made from, and one fair coin for each canary
+    canaries.f32     projections [T, N]: ⟨direction, released noisy sum⟩ / clip norm, one row a released step
+
+A member that takes part in a step adds 1 to its projection; the noise on it has the plan's noise multiplier as
+standard deviation. Whoever holds the key sees as much of a step as the strongest adversary of differential privacy.
+Both files are the operator's (mode 0600): coins are as private as records are.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.core.document import check_schema, read_document, write_document
+from reticent.core.errors import ConfigError
+from reticent.core.randomness import Randomness
+
+SCHEMA_VERSION: Final = 1
+KEY: Final = "canaries.json"
+TRACE: Final = "canaries.f32"
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CanaryKey:
+    """The seed of the directions, and the coins [N]. `repr` shows neither."""
+
+    seed: int
+    is_member: Flags
+
+    def __repr__(self) -> str:
+        return f"CanaryKey({len(self)} canaries)"
+
+    def __len__(self) -> int:
+        return len(self.is_member)
+
+    @classmethod
+    def toss(cls, canaries: int, randomness: Randomness) -> "CanaryKey":
+        """A fair coin for each of so many canaries."""
+        if canaries < 1:
+            raise ConfigError("an audit needs canaries", found=canaries, expected="1 or more")
+        return cls(randomness.fresh_seed(), randomness.uniform(canaries) < 0.5)
+
+    def write(self, folder: Path) -> None:
+        """The key file, readable by its owner alone."""
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "measures": "gradient canaries: membership of one unit, seen at every released step",
+            "seed": self.seed,
+            "is_member": [int(coin) for coin in self.is_member],
+        }
+        write_document(folder / KEY, document, mode=0o600)
+
+    @classmethod
+    def read(cls, folder: Path) -> "CanaryKey":
+        """The key that `write` wrote."""
+        document: dict[str, Any] = read_document(folder / KEY)
+        check_schema(document, SCHEMA_VERSION, kind="canary key")
+        return cls(int(document["seed"]), np.asarray(document["is_member"], dtype=np.bool_))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CanaryTrace:
+    """Projections [T, N] of T released steps on N canaries, and their coins [N]."""
+
+    projections: Floats
+    is_member: Flags
+
+    def __post_init__(self) -> None:
+        if self.projections.ndim != 2 or self.projections.shape[1] != len(self.is_member):
+            raise ValueError("a trace has a row for each step and a column for each canary")
+        if not np.isfinite(self.projections).all():
+            raise ValueError("a trace holds finite numbers")
+
+    def __repr__(self) -> str:
+        return f"CanaryTrace({self.projections.shape[0]} steps, {len(self.is_member)} canaries)"
+
+    @classmethod
+    def read(cls, folder: Path) -> "CanaryTrace":
+        """The trace of a run, from its key and what its steps left."""
+        key = CanaryKey.read(folder)
+        path = folder / TRACE
+        content = path.read_bytes() if path.is_file() else b""
+        rows = len(content) // (4 * len(key))  # a row that a crash cut short is left out
+        values = np.frombuffer(content[: 4 * rows * len(key)], dtype="<f4").reshape(rows, len(key))
+        return cls(values.astype(np.float64), key.is_member)
+
+
+class TraceFile:
+    """Appends the projections of each released step; only its owner may read it."""
+
+    def __init__(self, folder: Path, canaries: int) -> None:
+        self._path, self._row = folder / TRACE, 4 * canaries
+
+    def append(self, projections: Floats) -> None:
+        """One more row [N], on disk when this returns."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            whole = os.fstat(descriptor).st_size // self._row * self._row
+            os.ftruncate(descriptor, whole)  # what a crash left of a row
+            os.pwrite(descriptor, np.asarray(projections, dtype="<f4").tobytes(), whole)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,102 @@
+"""`reticent audit` as a call: options in; plan, attacks, gate and run directory out."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reticent.audit.settings import AuditSettings, Sizes
+from reticent.audit.subject import Subject, make_subject
+from reticent.core.errors import ConfigError
+from reticent.data.canaries import read_key
+from reticent.runs.audit.gate import GateResult, check_gate, check_known
+from reticent.runs.audit.options import AuditOptions
+from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error
+from reticent.runs.audit.run import (
+    Audit,
+    Observer,
+    audit_to_json,
+    is_cacheable,
+    run_audit,
+    score_key,
+    start_run,
+    write_audit,
+)
+from reticent.runs.audit.score_cache import ScoreCache, default_folder
+from reticent.runs.audit.shards import sharded_subject
+from reticent.runs.audit.subject import open_models
+
+# Shown the plan before the work; what it returns watches the attacks while it is open.
+Watch = Callable[[AuditPlan, Subject], AbstractContextManager[Observer]]
+
+
+def unwatched(_plan: AuditPlan, _subject: Subject) -> AbstractContextManager[Observer]:
+    """No observer is attached."""
+    return nullcontext(lambda _, __: None)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """What an audit found, how the gate decided, and where everything is written."""
+
+    audit: Audit
+    gate: tuple[GateResult, ...]
+    subject: Subject
+    settings: AuditSettings
+    path: Path
+
+    @property
+    def fails(self) -> bool:
+        """Whether a guarantee was refuted or the gate stays closed."""
+        return bool(self.audit.refuted) or any(result.fails for result in self.gate)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of findings.json, the place of the run and what came from the cache."""
+        document = audit_to_json(self.audit, subject=self.subject, settings=self.settings, gate=self.gate)
+        return document | {"run": str(self.path), "cached": list(self.audit.cached)}
+
+
+def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
+    """Plan the attacks, run them, set what they find beside what was proved, and write the run directory."""
+    options.look_around()
+    limits, subject = options.limits(), _subject(options)
+    settings = share_error(subject, options.settings())
+    scores = None
+    if not options.no_cache and not settings.reveal and is_cacheable(subject):
+        scores = ScoreCache(default_folder() if options.cache is None else options.cache)
+
+    def is_cached(name: str, sizes: Sizes) -> bool:
+        return scores is not None and scores.has(score_key(name, subject, settings, sizes=sizes))
+
+    plan = plan_audit(subject, settings, measure_speed(subject), is_cached=is_cached)
+    with watch(plan, subject) as observe:
+        if not plan.running:
+            raise ConfigError("no attack can run here", found="; ".join(line.skipped for line in plan.attacks))
+        check_known(limits, plan.metrics)
+        config = options.recorded(None if subject.base is None else subject.base.name)
+        run = start_run(options.out, subject=subject, settings=settings, config=config)
+        with sharded_subject(subject, settings.engine) as shared:
+            found = run_audit(shared, plan, settings=settings, cache=scores, observe=observe)
+    try:
+        gate = tuple(check_gate(limits, found.findings, missing=found.why_missing))
+    except ConfigError:
+        write_audit(run, found, subject=subject, settings=settings)
+        raise
+    write_audit(run, found, subject=subject, settings=settings, gate=gate)
+    return AuditResult(found, gate, subject, settings, options.out)
+
+
+def _subject(options: AuditOptions) -> Subject:
+    """Everything the audit looks at; files first, since they fail sooner than models."""
+    training, held_out = (options.corpus(path).load() for path in (options.train, options.holdout))
+    planted = () if options.canaries is None else read_key(options.canaries)
+    opened = open_models(options.model, options.base, options.remote())
+    return make_subject(
+        opened.model,
+        opened.base,
+        training=training,
+        held_out=held_out,
+        canaries=planted,
+        place=opened.place,
+    )

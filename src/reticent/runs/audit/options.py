@@ -1,0 +1,185 @@
+"""The options of `reticent audit`, and what they ask of attacks (`AuditSettings`), of the gate and of the cache."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from reticent.core.errors import ConfigError
+from reticent.core.ranges import COUNT, SEED, Range
+from reticent.runs.directory import RunDirectory
+from reticent.runs.policies import POLICY_HELP
+from reticent.runs.settings.declaration import option
+from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
+
+if TYPE_CHECKING:
+    from reticent.audit.settings import AuditSettings
+    from reticent.runs.audit.gate import Limit
+    from reticent.runs.audit.remote import RemoteAccess
+
+_ATTACKS: Final = "Attacks"
+_GATE: Final = "Gate"
+_SERVED: Final = "Served models"
+# What the record of a run holds of the options; the rest is about this machine or about how the result is shown.
+_RECORDED: Final = ("records", "samples", "by_coin", "budget", "shadow_models", "policy", "reveal")
+
+
+class AuditOptions(CorpusOptions, EngineOptions, Shown):
+    """Everything that `reticent audit` can be asked for."""
+
+    model: str = option(
+        "Model to audit: a directory, hub id, run directory, 'embedded', or http://host:port#name of a server.",
+        positional=True,
+        metavar="MODEL",
+    )
+    train: Path = option("Corpus that the model was trained on.", metavar="FILE")
+    holdout: Path = option("Corpus of the same kind that the model never saw.", metavar="FILE")
+    out: Path = option("Run directory to write.", metavar="DIR")
+    base: str | None = option(
+        "Model that training started from.", default=None, metavar="MODEL", shown="as the run directory says"
+    )
+    canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
+    attacks: str = option(
+        "Attacks to run, comma-separated. all: exposure, codes, membership, lazy, extraction, generation. "
+        "Only if named: neighbourhood, shadow, novelty, divergence, pii.",
+        default="all",
+        metavar="NAMES",
+        panel=_ATTACKS,
+    )
+    records: int = option(
+        "Attack at most N members and N non-members, sampled at random.",
+        default=1000,
+        within=Range(2, int(COUNT.high)),
+        metavar="N",
+        panel=_ATTACKS,
+    )
+    samples: int = option(
+        "Number of samples that the lazy attacker draws.",
+        default=1_000_000,
+        within=COUNT,
+        metavar="N",
+        panel=_ATTACKS,
+    )
+    by_coin: bool = option(
+        "Each record was trained on or held out by its own fair coin: derive a lower bound on ε.",
+        default=False,
+        panel=_ATTACKS,
+    )
+    budget: str | None = option(
+        "Time limit for the attacks: 90s, 10m, 2h.", default=None, metavar="TIME", panel=_ATTACKS
+    )
+    shadow_models: int = option(
+        "Number of shadow models to train for the attack 'shadow'.",
+        default=8,
+        within=Range(2, int(COUNT.high)),
+        metavar="N",
+        panel=_ATTACKS,
+    )
+    policy: str = option(
+        f"Policy that finds personal data for the attack 'pii': {POLICY_HELP}",
+        default="patterns",
+        metavar="NAME",
+        panel=_ATTACKS,
+    )
+    require: tuple[str, ...] = option(
+        'Release gate: exit with 1 unless the whole interval satisfies "METRIC<=NUMBER". Repeatable.',
+        default=(),
+        metavar="LIMIT",
+        panel=_GATE,
+    )
+    fail_if: tuple[str, ...] = option(
+        'Alarm: exit with 1 if the whole interval satisfies "METRIC>NUMBER". Repeatable.',
+        default=(),
+        metavar="LIMIT",
+        panel=_GATE,
+    )
+    cache: Path | None = option(
+        "Folder that keeps scores between runs.", default=None, metavar="DIR", shown="the user's cache folder"
+    )
+    no_cache: bool = option("Measure everything again, and keep nothing.", default=False)
+    tokenizer: Path | None = option(
+        "Directory with the tokenizer of a served model, if its server has none.",
+        default=None,
+        metavar="DIR",
+        panel=_SERVED,
+    )
+    journal: Path | None = option(
+        "File that keeps the scores of a served model as they come, so that an interrupted audit can continue.",
+        default=None,
+        metavar="FILE",
+        panel=_SERVED,
+    )
+    reveal: bool = option("Write the texts and secrets that were found to revealed.json.", default=False)
+    seed: int = option("Random seed of samples.", default=0, within=SEED, metavar="N", last=True)
+
+    def check(self) -> None:
+        """Refuse limits, attacks and times that mean nothing, before anything is read."""
+        self.limits()
+        self.settings()
+        if self.no_cache and self.cache is not None:
+            raise ConfigError("--cache and --no-cache contradict each other")
+
+    def limits(self) -> "list[Limit]":
+        """The limits of the gate."""
+        from reticent.runs.audit.gate import parse_limits
+
+        return list(parse_limits(self.require, self.fail_if))
+
+    def settings(self) -> "AuditSettings":
+        """What is asked of the attacks."""
+        from reticent.audit.settings import AuditSettings, Sizes, parse_budget
+        from reticent.runs.audit.gate import asked_rates
+        from reticent.runs.audit.registry import parse_attacks
+
+        usual = AuditSettings()
+        return AuditSettings(
+            attacks=parse_attacks(self.attacks),
+            sizes=Sizes(
+                records=self.records,
+                extraction_records=min(self.records, usual.sizes.extraction_records),
+                texts=min(self.records, usual.sizes.texts),
+            ),
+            samples=self.samples,
+            rates=tuple(dict.fromkeys((*usual.rates, *asked_rates(self.limits())))),
+            budget=None if self.budget is None else parse_budget(self.budget),
+            seed=self.seed,
+            by_coin=self.by_coin,
+            shadow_models=self.shadow_models,
+            policy=self.policy,
+            reveal=self.reveal,
+            engine=self.engine_settings,
+        )
+
+    def remote(self) -> "RemoteAccess | None":
+        """What a served model needs beside its address."""
+        from reticent.runs.audit.remote import RemoteAccess
+
+        if self.tokenizer is None and self.journal is None:
+            return None
+        return RemoteAccess(tokenizer=self.tokenizer, journal=self.journal)
+
+    def recorded(self, base: str | None) -> dict[str, Any]:
+        """What the record of the run says of the options; `base` is the base model that was used."""
+        return {
+            "model": self.model,
+            "base": base,
+            "train": str(self.train),
+            "holdout": str(self.holdout),
+            "canaries": None if self.canaries is None else str(self.canaries),
+            "attacks": list(self.settings().attacks or ()),
+            **{name: getattr(self, name) for name in _RECORDED},
+            "require": list(self.require),
+            "fail_if": list(self.fail_if),
+        }
+
+    def look_around(self) -> None:
+        """Files and models are there and the folder is free: said before torch is loaded."""
+        from reticent.models.huggingface.location import locate
+        from reticent.runs.audit.remote import is_remote
+        from reticent.runs.audit.subject import find_model
+
+        RunDirectory.create(self.out)
+        find_model(self.model)
+        for path in (self.train, self.holdout):
+            self.corpus(path)
+        for name in (self.model, self.base):
+            if name is not None and not is_remote(name):
+                locate(name)

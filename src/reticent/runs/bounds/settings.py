@@ -1,0 +1,164 @@
+"""The settings of `reticent bound`: DP-SGD, redacted training and private prediction by their parameters alone."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.core.errors import ConfigError
+from reticent.core.extras import require
+from reticent.core.guarantee import Neighbours
+from reticent.core.ranges import COUNT, EPOCHS, EPSILON, NOISE_MULTIPLIER, ORDER, SHARE, STEPS, Range
+from reticent.runs.settings.declaration import Settings, option
+from reticent.runs.settings.shared import AddedOrReplaced, Shown
+
+if TYPE_CHECKING:
+    from reticent.runs.bounds.document import Training
+
+
+class RunBoundSettings(Shown):
+    """What is asked of `reticent bound RUN`."""
+
+    run: Path = option("Run directory, model folder or guarantee.json.", positional=True, metavar="RUN")
+
+
+class _Delta(Settings):
+    delta: float = option("δ at which ε is stated. Choose it well below 1 / number of records.", default=1e-5)
+
+
+class _NoisySteps(_Delta):
+    """DP-SGD by its noise, sampling rate and steps."""
+
+    noise_multiplier: float | None = option(
+        "Noise standard deviation, as a multiple of the clip norm.", default=None, within=NOISE_MULTIPLIER
+    )
+    sampling_rate: float | None = option("Probability that a record is in a batch.", default=None)
+    steps: int | None = option("Number of noisy steps.", default=None, within=STEPS, metavar="N")
+
+    def training(
+        self, *, rate: float | None, steps: int | None, target: float | None, neighbours: Neighbours
+    ) -> "Training":
+        """The training that the options describe; its noise given, or calibrated to a target."""
+        from reticent.runs.bounds.document import Training, calibrated
+
+        noise = self.noise_multiplier
+        if (noise is None) == (target is None):
+            raise ConfigError(
+                "give one of --noise-multiplier and --target-epsilon", found="both" if noise else "neither"
+            )
+        if rate is None or steps is None:
+            raise ConfigError("--sampling-rate and --steps are both needed")
+        require_chance("--sampling-rate", rate)
+        require_chance("--delta", self.delta)
+        STEPS.require("--steps", steps, hint="no training takes more")
+        if noise is None:
+            assert target is not None
+            return calibrated(target, delta=self.delta, sampling_rate=rate, steps=steps, neighbours=neighbours)
+        return Training(
+            noise_multiplier=noise, sampling_rate=rate, steps=steps, delta=self.delta, neighbours=neighbours
+        )
+
+
+class DpSgdBoundSettings(_NoisySteps, Shown):
+    """What is asked of `reticent bound dp-sgd`."""
+
+    target_epsilon: float | None = option(
+        "Find the least noise that reaches this ε, instead of --noise-multiplier.", default=None, within=EPSILON
+    )
+    records: int | None = option(
+        "Number of records. With --batch and --epochs, instead of --sampling-rate and --steps.",
+        default=None,
+        metavar="N",
+    )
+    batch: int | None = option("Expected number of records in a batch.", default=None, metavar="N")
+    epochs: float | None = option("Expected passes over the records.", default=None, within=EPOCHS)
+    neighbours: AddedOrReplaced = option(
+        "Neighbouring corpora: one record added or removed, or one record replaced.", default=Neighbours.ADD_REMOVE
+    )
+    secret_bits: str | None = option(
+        "Sizes of secrets in bits, comma-separated.", default=None, metavar="LIST", shown="20,40,60"
+    )
+    secret: str | None = option(
+        'Size of a secret in words: "16 digits", "1 of 5000".', default=None, metavar="SIZE"
+    )
+    copies: int = option("Number of records that contain the secret.", default=1, within=COUNT, metavar="N")
+    plot: Path | None = option("Draw the bounds into a .png, .svg or .pdf file.", default=None, metavar="FILE")
+
+    def check(self) -> None:
+        """Refuse a figure that cannot be drawn before minutes are spent on computing it."""
+        self.described()
+        path = self.plot
+        if path is None:
+            return
+        if path.suffix not in (".png", ".svg", ".pdf"):
+            raise ConfigError("--plot draws .png, .svg or .pdf", found=repr(path.suffix))
+        if not path.parent.is_dir():
+            raise ConfigError(f"{path.parent}: no such directory", hint="make it first")
+        require("matplotlib", purpose="--plot")
+
+    @property
+    def bits(self) -> list[float]:
+        """Sizes of the secrets in bits."""
+        from reticent.runs.bounds.secret_size import bits_of, parse_bits
+
+        listed = [] if self.secret_bits is None else parse_bits(self.secret_bits)
+        listed += [] if self.secret is None else [bits_of(self.secret)]
+        return listed or [20.0, 40.0, 60.0]
+
+    def described(self) -> tuple[float, int]:
+        """Sampling rate and steps, given as such or by records, batch and epochs."""
+        direct, derived = (self.sampling_rate, self.steps), (self.records, self.batch, self.epochs)
+        if all(v is not None for v in direct) and all(v is None for v in derived):
+            assert self.sampling_rate is not None
+            assert self.steps is not None
+            return self.sampling_rate, self.steps
+        if all(v is None for v in direct) and all(v is not None for v in derived):
+            assert self.records is not None
+            assert self.batch is not None
+            assert self.epochs is not None
+            if not 1 <= self.batch <= self.records:
+                raise ConfigError("--batch must be between 1 and --records", found=self.batch)
+            return self.batch / self.records, max(1, round(self.epochs * self.records / self.batch))
+        raise ConfigError("give --sampling-rate and --steps, or --records, --batch and --epochs")
+
+
+class ConfidentialityBoundSettings(_NoisySteps, Shown):
+    """What is asked of `reticent bound confidentiality`."""
+
+    epsilon: float | None = option(
+        "ε of the private training for replacing one record.", default=None, within=Range(0.0, 1e6)
+    )
+    miss_rate: float = option("Fraction of secrets that the policy misses (γ).", default=0.1, within=SHARE)
+    conservative_miss_rate: float = option(
+        "Fraction of secrets that the conservative policy misses too.", default=0.0, within=SHARE
+    )
+    group: int = option("Number of secrets masked together.", default=10, within=COUNT, metavar="N")
+
+    def check(self) -> None:
+        """Refuse rates that contradict each other, and a training that is described twice or by half."""
+        if self.conservative_miss_rate > self.miss_rate:
+            raise ConfigError("the conservative policy must not miss more than the policy")
+        given = [value is not None for value in (self.noise_multiplier, self.sampling_rate, self.steps)]
+        if (self.epsilon is not None) == any(given) or (any(given) and not all(given)):
+            raise ConfigError(
+                "give either --epsilon, or --noise-multiplier with --sampling-rate and --steps",
+                hint="ε must be for replacing one record, not for adding or removing one",
+            )
+        require_chance("--delta", self.delta, zero=True)
+
+
+class ExtractionBoundSettings(_Delta, Shown):
+    """What is asked of `reticent bound extraction`."""
+
+    order: float = option("Rényi order of the guarantee.", within=ORDER)
+    epsilon: float = option("Rényi ε at that order, for one part.", within=Range(0.0, 1e6))
+    candidates: int = option("Number of equally likely secrets.", within=COUNT, metavar="N")
+    copies: int = option("Number of parts that contain the secret.", default=1, within=COUNT, metavar="N")
+
+    def check(self) -> None:
+        """Refuse a δ that is no chance."""
+        require_chance("--delta", self.delta)
+
+
+def require_chance(name: str, value: float, *, zero: bool = False) -> None:
+    """Refuse what is no probability; 0 is one where `zero` allows it."""
+    if not (0.0 <= value <= 1.0 if zero else 0.0 < value <= 1.0):
+        raise ConfigError(f"{name} is a chance", found=value, expected="0 to 1" if zero else "above 0, at most 1")

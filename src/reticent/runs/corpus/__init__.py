@@ -1,0 +1,1 @@
+"""What is done with a corpus before training: scan, scrub, dedup, plant."""

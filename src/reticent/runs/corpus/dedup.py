@@ -1,0 +1,100 @@
+"""A corpus without texts that repeat, exactly or nearly, an earlier one."""
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from reticent.core.errors import ConfigError, DataError
+from reticent.runs.settings.declaration import option
+from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
+from reticent.runs.tracking import Track, untracked
+
+if TYPE_CHECKING:
+    from reticent.data.duplicates.repeats import Marks
+    from reticent.data.reading.corpus_file import CorpusFile
+
+SCHEMA_VERSION: Final = 1
+
+
+class DedupSettings(CorpusOptions, EngineOptions, Shown):
+    """Everything that `reticent dedup` can be asked for."""
+
+    file: Path = option("Corpus to deduplicate. It is not changed.", positional=True, metavar="FILE")
+    out: Path = option("Deduplicated corpus to write.", metavar="FILE")
+    near: float | None = option(
+        "Also drop near duplicates: texts of at least this similarity to an earlier one, such as 0.8.",
+        default=None,
+        metavar="SHARE",
+    )
+
+    def check(self) -> None:
+        """Refuse a similarity that is none."""
+        if self.near is not None and not 0.0 < self.near <= 1.0:
+            expected = "a number above 0, at most 1"
+            raise ConfigError("--near is a share of shingles", found=self.near, expected=expected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deduplicated:
+    """How many records were kept, and why the others were dropped."""
+
+    corpus: Path
+    records: int
+    kept: int
+    repeated: int
+    near: float | None
+
+    @property
+    def nearly_repeated(self) -> int:
+        """Records that were dropped though no earlier text equals theirs."""
+        return self.records - self.kept - self.repeated
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "corpus": str(self.corpus),
+            "records": self.records,
+            "kept": self.kept,
+            "repeated": self.repeated,
+            "near": self.near,
+            "nearly_repeated": self.nearly_repeated,
+        }
+
+
+def dedup(settings: DedupSettings, *, track: Track = untracked) -> Deduplicated:
+    """Write the corpus with the first of equal texts; with `near`, of similar ones too."""
+    from reticent.data.duplicates.repeats import unmarked
+    from reticent.data.writing import write_corpus
+
+    out = settings.out
+    if out.exists():
+        raise DataError("already exists", path=out, hint="choose another name, or remove it first")
+    if not out.parent.is_dir():
+        raise DataError("no such folder", path=out.parent)
+    corpus = settings.corpus(settings.file)
+    # Digests and signatures stand beside the result, where there is room for a corpus, readable by nobody else.
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        marks, exact = _marks(corpus, Path(folder), settings=settings, track=track)
+    kept = write_corpus(unmarked(track(corpus, "writing", len(marks)), marks), out)
+    return Deduplicated(corpus=out, records=len(marks), kept=kept, repeated=exact, near=settings.near)
+
+
+def _marks(corpus: "CorpusFile", folder: Path, *, settings: DedupSettings, track: Track) -> "tuple[Marks, int]":
+    """Which records go, and how many of them are exact repeats."""
+    from reticent.data.duplicates.near import near_repeats
+    from reticent.data.duplicates.repeats import repeated_texts, unmarked
+    from reticent.engine.signatures import signed_by
+    from reticent.engine.work import open_engine
+
+    marks = repeated_texts(track(corpus, "reading"), folder)
+    exact, engine = int(marks.sum()), settings.engine_settings
+    if settings.near is not None:
+        with ExitStack() as stack:
+            opened = None if engine is None else stack.enter_context(open_engine(engine))
+            left = unmarked(track(corpus, "comparing", len(marks)), marks)
+            alike = near_repeats(left, folder, threshold=settings.near, sign=signed_by(opened))
+        marks[~marks] = alike  # [records that were left]
+    return marks, exact

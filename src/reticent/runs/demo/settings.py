@@ -1,0 +1,66 @@
+"""The settings of `reticent demo`."""
+
+import tempfile
+from dataclasses import replace
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reticent.core.ranges import SEED
+from reticent.runs.settings.declaration import option
+from reticent.runs.settings.shared import Shown
+
+if TYPE_CHECKING:
+    from reticent.runs.demo.scale import Scale
+
+
+class Extent(StrEnum):
+    """How large a demo is."""
+
+    QUICK = "quick"
+    NORMAL = "normal"
+    LARGE = "large"
+
+
+class DemoSettings(Shown):
+    """Everything that `reticent demo` can be asked for."""
+
+    out: Path | None = option(
+        "Folder to write.", default=None, metavar="DIR", shown="a new temporary one, which is kept"
+    )
+    model: str | None = option(
+        "Public model to start from: a directory or a hub id.",
+        default=None,
+        metavar="MODEL",
+        shown="the embedded one",
+    )
+    scale: Extent = option("quick takes a minute, normal minutes, large an hour or more.", default=Extent.NORMAL)
+    seed: int = option("Random seed of the corpus and of training.", default=7, within=SEED, metavar="N")
+
+    @cached_property
+    def folder(self) -> Path:
+        """Where the story is written."""
+        return Path(tempfile.mkdtemp(prefix="reticent-demo-")) if self.out is None else self.out
+
+    @property
+    def sizes(self) -> "Scale":
+        """How large corpora, trainings and attacks are."""
+        from reticent.runs.demo.scale import Scale
+
+        sizes = Scale.of(self.scale)
+        if self.model is not None:
+            sizes = replace(
+                sizes, learning_rate=sizes.learning_rate / 4.0
+            )  # larger models are moved with more care
+        return sizes
+
+    def look_around(self) -> None:
+        """The folder is free and the model is there: said before torch is loaded."""
+        from reticent.models.huggingface.location import locate
+        from reticent.runs.directory import RunDirectory
+
+        if self.out is not None:
+            RunDirectory.create(self.out)
+        if self.model is not None:
+            locate(self.model)

@@ -1,0 +1,134 @@
+"""Options of private prediction: the budget of an ensemble, `predict` and `evaluate`.
+
+**Query budget** (`--queries`): the number of tokens that one (ε, δ) is spread over. It is `horizon` in the file of
+a server and in the record of an ensemble.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Unit
+from reticent.core.ranges import ANSWERS, EPSILON, Range
+from reticent.runs.settings.declaration import Settings, option
+from reticent.runs.settings.shared import CorpusOptions, Seeded, Shown
+
+if TYPE_CHECKING:
+    from reticent.runs.ensemble.prediction import PredictionSettings
+
+PRIVACY = "Privacy (fixed by the first use of an ensemble)"
+_LENGTH = Range(1, 1_000_000)
+
+
+class PredictionOptions(Settings):
+    """What is asked of an ensemble; the first use fixes it, and later uses may leave it out."""
+
+    mechanism: str | None = option(
+        "Prediction mechanism.", default=None, panel=PRIVACY, metavar="NAME", shown="submix-f"
+    )
+    epsilon: float | None = option("ε of all answers together.", default=None, panel=PRIVACY)
+    delta: float | None = option("δ of all answers together.", default=None, panel=PRIVACY)
+    horizon: int | None = option(
+        "Query budget: the number of tokens that ε is spread over.",
+        default=None,
+        flag="--queries",
+        panel=PRIVACY,
+        metavar="N",
+        shown="1024",
+    )
+    unit: Literal[Unit.PART, Unit.OWNER] | None = option(
+        "Unit of privacy: a part, or one owner in it.", default=None, panel=PRIVACY, shown="part"
+    )
+    order: float | None = option("Rényi order of the accounting.", default=None, panel=PRIVACY)
+    weight_limit: float | None = option(
+        "Maximum mixing weight of a part (λmax, submix-f).", default=None, panel=PRIVACY
+    )
+
+    def asked(self) -> dict[str, Any]:
+        """What is asked of the ensemble, None where nothing is."""
+        from reticent.prediction.budgets import Kind
+
+        if self.mechanism is not None and self.mechanism not in list(Kind):
+            raise ConfigError("no such mechanism", found=self.mechanism, expected=", ".join(Kind))
+        values = {name: getattr(self, name) for name in PredictionOptions.model_fields}
+        return values | {"mechanism": None if self.mechanism is None else Kind(self.mechanism)}
+
+    def of_run(self, run: Path) -> "PredictionSettings":
+        """The settings of an ensemble: those of its first use, which these options must not contradict."""
+        from reticent.runs.ensemble.prediction import settings_of
+
+        return settings_of(run, self.asked())
+
+
+class LedgerOptions(Settings):
+    """Where charges are written."""
+
+    ledger: str | None = option(
+        "postgresql://… address of a ledger that servers share.",
+        default=None,
+        metavar="ADDRESS",
+        environment="RETICENT_LEDGER",
+        shown="ledger.db in the run",
+        in_file=False,
+    )
+
+
+class PredictSettings(PredictionOptions, LedgerOptions, Shown):
+    """Everything that `reticent predict` can be asked for."""
+
+    run: Path = option("Run directory of `train --method submix`.", positional=True, metavar="RUN")
+    prompt: str | None = option("Text to continue. '-' reads it from standard input.", default=None, metavar="TEXT")
+    max_tokens: int = option("Maximum number of tokens to generate.", default=64, within=_LENGTH, metavar="N")
+    temperature: float = option("Sampling temperature. It is part of the accounting.", default=1.0)
+    top_k: int | None = option("Sample from the k likeliest tokens of the public model.", default=None, metavar="K")
+    top_p: float | None = option(
+        "Sample from the likeliest tokens of the public model with this total probability.",
+        default=None,
+        metavar="P",
+    )
+    refuse: bool = option(
+        "Stop with exit code 3 once the budget is spent, instead of answering with the public model.", default=False
+    )
+
+    def check(self) -> None:
+        """Refuse an empty request."""
+        if self.prompt is None:
+            raise ConfigError("--prompt is missing", hint="--prompt TEXT, or --prompt - to read standard input")
+
+
+class EvaluateSettings(CorpusOptions, Seeded, Shown):
+    """Everything that `reticent evaluate` can be asked for."""
+
+    run: Path = option("Run directory of `train --method submix`.", positional=True, metavar="RUN")
+    data: Path = option("Held-out corpus.", metavar="FILE")
+    mechanisms: str = option("Mechanisms to compare, comma-separated, or all.", default="all", metavar="NAMES")
+    epsilon: str = option("ε, or several, comma-separated.", default="8", metavar="LIST")
+    delta: float = option("δ of every mechanism that has one.", default=1e-5)
+    queries: int = option(
+        "Query budget: the number of tokens that ε is spread over.", default=1024, within=ANSWERS, metavar="N"
+    )
+    repeats: int = option(
+        "Number of random orders of the held-out text; intervals are over them.",
+        default=3,
+        within=Range(1, 1000),
+        metavar="N",
+    )
+    compare_settings: bool = option(
+        "Compare orders and weight limits of submix-f instead, on a public ensemble and public text.", default=False
+    )
+    unit: Literal[Unit.PART, Unit.OWNER] = option("Unit of privacy: a part, or one owner in it.", default=Unit.PART)
+    train: Path | None = option("Training corpus, which MemFree needs.", default=None, metavar="FILE")
+    max_length: int = option("Truncate texts to N tokens.", default=128, within=_LENGTH, metavar="N")
+    out: Path | None = option("File to write the JSON document to.", default=None, metavar="FILE")
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """The ε to compare at."""
+        try:
+            found = tuple(dict.fromkeys(float(part) for part in self.epsilon.split(",")))
+        except ValueError:
+            found = ()
+        if not found or not all(EPSILON.low <= value <= EPSILON.high for value in found):
+            expected = f"8, or 2,8: each {EPSILON}"
+            raise ConfigError("--epsilon needs positive numbers", found=self.epsilon, expected=expected)
+        return found

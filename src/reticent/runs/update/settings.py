@@ -1,0 +1,123 @@
+"""The settings of `reticent diff`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from reticent.core.ranges import SEED, Range
+from reticent.runs.directory import RunDirectory
+from reticent.runs.settings.declaration import option
+from reticent.runs.settings.shared import CorpusOptions, Shown
+
+if TYPE_CHECKING:
+    from reticent.runs.update.run import DiffSettings
+
+_COUNT: Final = Range(1, 1_000_000)  # phrases, or tokens of one
+_SEARCH: Final = "Search"
+
+
+class UpdateSettings(CorpusOptions, Shown):
+    """Everything that `reticent diff` can be asked for."""
+
+    before: str = option(
+        "Snapshot before the update: a directory, adapter, hub id, run directory or 'embedded'.",
+        positional=True,
+        metavar="BEFORE",
+    )
+    after: str = option("Snapshot after the update.", positional=True, metavar="AFTER")
+    out: Path = option("Run directory to write.", metavar="DIR")
+    data: Path | None = option(
+        "Records of the update, to see which of them are exposed.", default=None, metavar="FILE"
+    )
+    untouched: Path | None = option(
+        "Text that was not in the update, for comparison.", default=None, metavar="FILE"
+    )
+    null: tuple[str, ...] = option(
+        "Null snapshot: made from BEFORE like AFTER, with another seed and without the text of the update. "
+        "Repeatable: a verdict needs 19, or 24 with --data and --untouched.",
+        default=(),
+        metavar="MODEL",
+    )
+    then: tuple[str, ...] = option("A further snapshot, in order of time. Repeatable.", default=(), metavar="MODEL")
+    length: int = option("Tokens in a phrase.", default=5, within=_COUNT, metavar="N", panel=_SEARCH)
+    width: int | None = option(
+        "Use a beam of fixed width: keep N phrases at each step.",
+        default=None,
+        within=_COUNT,
+        metavar="N",
+        panel=_SEARCH,
+    )
+    groups: int = option(
+        "Split the vocabulary into N groups and search each.", default=1, within=_COUNT, metavar="N", panel=_SEARCH
+    )
+    halving: bool = option(
+        "Use the beam of the paper: as wide as the vocabulary, halved at each step.", default=False, panel=_SEARCH
+    )
+    prefix: str = option(
+        "Search for continuations of this text, which the adversary knows.",
+        default="",
+        metavar="TEXT",
+        panel=_SEARCH,
+    )
+    relative: bool = option(
+        "Search by the relative score, which shows rare beginnings better.", default=False, panel=_SEARCH
+    )
+    removed: bool = option(
+        "Search for what the update removed: the snapshots in swapped roles.", default=False, panel=_SEARCH
+    )
+    top: int = option(
+        "Report the N best phrases of each group.", default=10, within=_COUNT, metavar="N", panel=_SEARCH
+    )
+    reveal: bool = option("Show and write the phrases themselves.", default=False)
+    seed: int = option("Random seed of null samples.", default=0, within=SEED, metavar="N", last=True)
+
+    @property
+    def snapshots(self) -> tuple[str, ...]:
+        """The models in order of time."""
+        return (self.before, self.after, *self.then)
+
+    def search(self) -> "DiffSettings":
+        """How phrases are searched."""
+        from reticent.audit.attacks.update.score import Score
+        from reticent.runs.update.run import DiffSettings
+
+        return DiffSettings(
+            length=self.length,
+            width=self.width,
+            groups=self.groups,
+            score=Score.RELATIVE if self.relative else Score.ABSOLUTE,
+            prefix=self.prefix,
+            top=self.top,
+            removed=self.removed,
+            halving=self.halving,
+            seed=self.seed,
+        )
+
+    def recorded(self) -> dict[str, Any]:
+        """What the record of the run says of the settings. A prefix may be private: only that there was one."""
+        return {
+            "snapshots": list(self.snapshots),
+            "data": None if self.data is None else str(self.data),
+            "untouched": None if self.untouched is None else str(self.untouched),
+            "null": list(self.null),
+            "length": self.length,
+            "width": self.width,
+            "groups": self.groups,
+            "prefix_given": bool(self.prefix),
+            "score": self.search().score.value,
+            "halving": self.halving,
+            "removed": self.removed,
+            "top": self.top,
+            "reveal": self.reveal,
+        }
+
+    def look_around(self) -> None:
+        """Files and models are there and the folder is free: said before torch is loaded."""
+        from reticent.models.huggingface.location import locate
+        from reticent.runs.audit.subject import find_model
+
+        RunDirectory.create(self.out)
+        for path in (self.data, self.untouched):
+            if path is not None:
+                self.corpus(path)
+        for name in (*self.snapshots, *self.null):
+            locate(find_model(name).source)

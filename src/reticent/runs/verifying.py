@@ -1,0 +1,99 @@
+"""Does a private step do what its plan says? One call for a pipeline that is not ours.
+
+    found = verify(step, plan)            "at least ε = 6.4, claimed 8.00: consistent"
+
+`step` takes records and returns a noisy sum. Records are rows [n, d] of a tensor. The gradient of a record in the
+tiny module `CanaryModule(d)` is the record itself: whatever clips, sums and adds noise per record can be driven, an
+Opacus optimiser or a loop of one's own (`examples/opacus_audit.py`). Each row is one canary, longer than the clip
+norm and orthogonal to all others; half of them are members, by fair coins of the system's generator.
+
+Who samples is part of what is verified. With `samples_itself` the step is given all members every time and draws on
+its own; else it is given a Poisson sample at the plan's rate, and its sampler stays untested.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from reticent.audit.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
+from reticent.core.canary_trace import CanaryKey, CanaryTrace, Floats
+from reticent.core.errors import UsageError
+from reticent.core.guarantee import Neighbours
+from reticent.core.randomness import Randomness
+from reticent.runs.training.measuring import measure_plan
+from reticent.training.plans.plan import DpSgd
+from reticent.training.private_step import PrivateStep
+
+Step = Callable[[Tensor], Tensor]
+_LENGTH = 8.0  # of a record, in clip norms: a step that does not clip is found out
+
+
+class CanaryModule(nn.Module):
+    """A weight vector [d] whose loss on a record is their inner product: the gradient is the record."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(dimension, 1, bias=False)
+        nn.init.zeros_(self.layer.weight)
+
+    def forward(self, records: Tensor) -> Tensor:
+        """One loss per record [n] of records [n, d]."""
+        losses: Tensor = self.layer(records).squeeze(-1)
+        return losses
+
+
+def verify(
+    step: Step | PrivateStep,
+    plan: DpSgd,
+    *,
+    canaries: int = 1000,
+    samples_itself: bool = False,
+    confidence: float = 0.95,
+    randomness: Randomness | None = None,
+) -> MeasuredEpsilon:
+    """ε from below of a step that claims to be one of `plan`, from `plan.steps` calls of it.
+
+    `step` maps records [n, d], of none too, to a noisy sum [d]: not divided by anything. A `PrivateStep` that ran
+    with `audit=N` is measured by what it released.
+
+    Guarantee: a step that is the plan's is called refuted with chance at most 0.001.
+    """
+    if plan.neighbours is not Neighbours.ADD_REMOVE:
+        raise UsageError("canaries are added or removed", found=f"a plan for neighbours '{plan.neighbours.value}'")
+    if isinstance(step, PrivateStep):
+        return measure_plan(step.trace, plan, confidence=confidence)
+    source = randomness or Randomness.system()
+    key = CanaryKey.toss(canaries, source.child("coins"))
+    records = torch.eye(canaries) * (_LENGTH * plan.clip_norm)  # [N, d], d = N
+    members = torch.from_numpy(np.flatnonzero(key.is_member))
+    rows: list[Floats] = []
+    for number in range(plan.steps):
+        drawn = members
+        if not samples_itself:
+            sampled = source.child(f"sample {number}").uniform(len(members)) < plan.sampler.rate
+            drawn = members[torch.from_numpy(sampled)]
+        rows.append(_noisy_sum(step(records[drawn]), canaries) / plan.clip_norm)
+    trace = CanaryTrace(np.array(rows), key.is_member)
+    return measure_trace(
+        trace, plan.event, deviation=plan.noise_multiplier, delta=plan.delta, confidence=confidence
+    )
+
+
+def noisy_sum_of_update(before: Tensor, after: Tensor, *, learning_rate: float, normaliser: float) -> Tensor:
+    """The noisy sum by which plain SGD without momentum moved weights [d]: (before − after) / rate × normaliser."""
+    if not learning_rate > 0.0 or not normaliser > 0.0:
+        raise ValueError("the learning rate and what the sum was divided by must be positive")
+    return (before - after).detach().flatten() * (normaliser / learning_rate)
+
+
+def _noisy_sum(released: Tensor, dimension: int) -> Floats:
+    values = released.detach().flatten()
+    if values.shape != (dimension,) or not bool(torch.isfinite(values).all()):
+        raise UsageError(
+            "the step must return a finite noisy sum, one number for each weight",
+            found=f"{tuple(released.shape)}",
+            expected=f"({dimension},)",
+        )
+    return np.asarray(values.double().cpu().numpy())

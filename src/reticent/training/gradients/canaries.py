@@ -1,0 +1,179 @@
+"""Gradient canaries: made-up units whose gradients are known, to measure what a private step gives away.
+
+A canary is a unit like any other. It has a direction of unit length in the space of trainable weights; if it is a
+member, and the plan's sampler draws it, its gradient enters the step through the engine that records pass through:
+norm, clip factor, sum, noise. Its gradient is longer than the clip norm, so it adds exactly the clip norm times its
+direction, and a step that does not clip is found out. A canary that is not a member adds nothing.
+
+A direction is a piece of one row of one weight matrix, of equal entries with random signs. No two canaries share an
+entry: their directions are orthogonal. Signs are made from the secret seed whenever they are needed. Half of the
+canaries lie in tied weights, if there are any, as both of their uses: a norm that forgets the term between
+the two uses is found out as well.
+
+    of a released sum S:   projection_j = ⟨v_j, S⟩ / C                                       `core.canary_trace`
+
+Units of an audited plan are records and canaries, members or not: the rate and the guarantee are those of any unit.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from reticent.core.canary_trace import CanaryKey, Floats
+from reticent.core.errors import ConfigError
+from reticent.core.randomness import Randomness
+from reticent.training.gradients.contribution import Contribution, Outer, Rows
+from reticent.training.gradients.engine import PerRecordGradients
+
+Observe = Callable[[Floats], None]
+_WIDEST: Final = 64  # entries of a direction, where the weights have room for that
+_LENGTH: Final = 8.0  # of a canary's gradient before it is clipped, in clip norms
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """A weight matrix with pieces of rows for canaries. A tied one is an embedding and an output layer."""
+
+    name: str
+    rows: int
+    columns: int
+    is_tied: bool
+
+    def pieces(self, width: int) -> int:
+        """How many pieces of this width there are."""
+        return self.rows * (self.columns // width)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Placed:
+    """The canaries of one matrix: their numbers, rows and first columns, all [n]."""
+
+    room: _Room
+    numbers: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+
+
+class GradientCanaries:
+    """The canaries of one run: adds drawn members to a step, and reads every released sum along all of them."""
+
+    def __init__(self, module: nn.Module, key: CanaryKey, *, clip_norm: float, observe: Observe) -> None:
+        """`observe` is given the projections [N] of each released sum."""
+        self.key = key
+        self._clip_norm = clip_norm
+        self._observe = observe
+        self._width, self._placed = _places(_rooms(module), len(key), Randomness.seeded(key.seed).child("places"))
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def add(self, engine: PerRecordGradients, drawn: NDArray[np.int64]) -> None:
+        """Add the members among the drawn canaries to the engine's running sum.
+
+        Guarantee: each moves the sum by at most the clip norm, by the code that bounds every record.
+        """
+        members = drawn[self.key.is_member[drawn]]
+        for placed in self._placed:
+            chosen = np.flatnonzero(np.isin(placed.numbers, members))
+            if len(chosen):
+                engine.accumulate_given(placed.room.name, self._gradients(placed, chosen))
+
+    def read(self, released: Mapping[str, Tensor]) -> None:
+        """Hand on what a noisy sum, by parameter, shows along every canary."""
+        found = np.zeros(len(self))
+        for placed in self._placed:
+            matrix = released[placed.room.name].detach().reshape(placed.room.rows, -1)  # [rows, columns]
+            device = matrix.device
+            columns = torch.as_tensor(placed.columns, device=device)[:, None] + torch.arange(
+                self._width, device=device
+            )
+            entries = matrix[torch.as_tensor(placed.rows, device=device)[:, None], columns]  # [n, width]
+            direction = self._signs(placed.numbers) / np.sqrt(self._width)
+            found[placed.numbers] = (entries.cpu().double().numpy() * direction).sum(1)
+        self._observe(found / self._clip_norm)
+
+    def _gradients(self, placed: _Placed, chosen: NDArray[np.int64]) -> list[Contribution]:
+        """Per-unit gradients of the chosen canaries [B], in the factored form of the layer that owns the matrix."""
+        room, width = placed.room, self._width
+        length = _LENGTH * self._clip_norm / np.sqrt(width) / (2.0 if room.is_tied else 1.0)
+        values = torch.zeros(len(chosen), 1, room.columns)  # [B, 1, columns]
+        columns = torch.as_tensor(placed.columns[chosen])[:, None] + torch.arange(width)
+        signs = torch.from_numpy(self._signs(placed.numbers[chosen]) * length)
+        values[torch.arange(len(chosen))[:, None], 0, columns] = signs.to(values.dtype)
+        ids = torch.as_tensor(placed.rows[chosen])[:, None]  # [B, 1]
+        if not room.is_tied:
+            return [Rows(ids, values)]
+        left = torch.nn.functional.one_hot(ids, room.rows).to(values.dtype)  # [B, 1, rows]
+        return [Rows(ids, values), Outer(left, values)]
+
+    def _signs(self, numbers: NDArray[np.int64]) -> Floats:
+        """±1 [n, width] of canaries, always the same for one key."""
+        bits = Randomness.seeded(self.key.seed).child("signs").generator().integers(0, 2, (len(self), self._width))
+        return np.asarray(2.0 * bits[numbers] - 1.0)
+
+
+def _rooms(module: nn.Module) -> list[_Room]:
+    """The trainable matrices; one that an embedding and another layer share is tied."""
+    owners: dict[int, set[type[nn.Module]]] = {}
+    for layer in module.modules():
+        for parameter in layer._parameters.values():
+            if parameter is not None:
+                owners.setdefault(id(parameter), set()).add(type(layer))
+    return [
+        _Room(name, p.shape[0], p.shape[1], nn.Embedding in owners[id(p)] and len(owners[id(p)]) > 1)
+        for name, p in module.named_parameters()
+        if p.requires_grad and p.dim() == 2
+    ]
+
+
+def _places(rooms: list[_Room], canaries: int, source: Randomness) -> tuple[int, list[_Placed]]:
+    """The width of a direction, and a place of its own for each canary; half of them in tied weights."""
+    tied = [room for room in rooms if room.is_tied]
+    others = [room for room in rooms if not room.is_tied]
+    groups = [(tied, canaries - canaries // 2), (others, canaries // 2)] if tied and others else [(rooms, canaries)]
+    width = _WIDEST
+    while any(sum(room.pieces(width) for room in group) < count for group, count in groups):
+        width //= 2
+        if not width:
+            raise ConfigError(
+                "the trainable weights have no room for so many canaries",
+                found=f"{canaries} canaries",
+                expected=f"at most {sum(room.pieces(1) for room in rooms)}",
+                hint="ask for fewer with --audit",
+            )
+    order, start, placed = source.permutation(canaries), 0, []
+    for group, count in groups:
+        numbers, start = order[start : start + count], start + count
+        placed += _place(group, numbers, width, source)
+    return width, placed
+
+
+def _place(rooms: list[_Room], numbers: NDArray[np.int64], width: int, source: Randomness) -> list[_Placed]:
+    """Pieces of these matrices, all equally likely and no two alike, for the canaries of these numbers."""
+    ends = np.cumsum([room.pieces(width) for room in rooms])
+    pieces = _distinct(int(ends[-1]), len(numbers), source)
+    owner = np.searchsorted(ends, pieces, side="right")  # [n]
+    placed = []
+    for index, room in enumerate(rooms):
+        mine = owner == index
+        if mine.any():
+            within = pieces[mine] - (ends[index] - room.pieces(width))
+            row, block = np.divmod(within, room.columns // width)
+            placed.append(_Placed(room, numbers[mine], row, block * width))
+    return placed
+
+
+def _distinct(high: int, count: int, source: Randomness) -> NDArray[np.int64]:
+    """`count` different numbers below `high`, in random order."""
+    if high <= 4 * count:
+        return source.permutation(high)[:count]
+    drawn = np.zeros(0, dtype=np.int64)
+    while len(drawn) < count:
+        more = np.concatenate([drawn, source.integers(high, count - len(drawn))])
+        drawn = more[np.sort(np.unique(more, return_index=True)[1])]
+    return drawn

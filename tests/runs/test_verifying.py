@@ -1,0 +1,83 @@
+"""`verify` on steps of other hands: a sound one is consistent, broken ones are refuted."""
+
+import math
+
+import pytest
+import torch
+
+from reticent.core.errors import UsageError
+from reticent.core.guarantee import Neighbours
+from reticent.core.randomness import Randomness
+from reticent.runs.verifying import CanaryModule, noisy_sum_of_update, verify
+from reticent.training.plans.plan import DpSgd
+from reticent.training.plans.sampler import PoissonSampler
+
+PLAN = DpSgd(sampler=PoissonSampler(1000, 50), clip_norm=2.0, noise_multiplier=0.65, steps=60, delta=1e-5)
+
+
+def home_made(*, noise=1.0, clips=True, seed=1):
+    """Clip each row, sum, add noise: what a careful person writes by hand, and twins that forget something."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def step(records):
+        norms = records.norm(dim=1, keepdim=True)
+        clipped = records * (PLAN.clip_norm / norms.clamp_min(PLAN.clip_norm)) if clips else records
+        deviation = noise * PLAN.noise_multiplier * PLAN.clip_norm
+        return clipped.sum(0) + deviation * torch.randn(records.shape[1], generator=generator)
+
+    return step
+
+
+def verdict(step, **more):
+    return verify(step, PLAN, randomness=Randomness.seeded(2), **more)
+
+
+def test_a_sound_step_is_consistent_and_measured_near_its_claim():
+    found = verdict(home_made())
+    assert found.verdict == "consistent"
+    assert 0.5 * found.claimed < found.epsilon <= found.claimed
+
+
+@pytest.mark.parametrize("twin", [{"noise": 0.5}, {"clips": False}], ids=["half the noise", "no clipping"])
+def test_a_broken_step_is_refuted(twin):
+    found = verdict(home_made(**twin))
+    assert found.verdict == "refuted"
+    assert "refuted" in str(found)
+
+
+def test_a_step_that_samples_itself_is_given_all_members_and_its_sampler_is_verified():
+    sound, generator = home_made(), torch.Generator().manual_seed(3)
+
+    def drawn(rate):
+        return lambda records: sound(records[torch.rand(len(records), generator=generator) < rate])
+
+    assert verdict(drawn(0.05), samples_itself=True).verdict == "consistent"
+    assert verdict(drawn(0.1), samples_itself=True).verdict == "refuted"
+
+
+def test_the_gradient_of_a_record_in_the_tiny_module_is_the_record():
+    module, record = CanaryModule(5), torch.arange(5.0)[None]
+    module(record).sum().backward()
+    assert torch.equal(module.layer.weight.grad, record)
+
+
+def test_the_noisy_sum_is_read_from_updated_weights():
+    total, before = torch.tensor([1.0, -2.0]), torch.tensor([3.0, 4.0])
+    after = before - 0.1 * total / 8
+    found = noisy_sum_of_update(before, after, learning_rate=0.1, normaliser=8)
+    assert found.tolist() == pytest.approx(total.tolist(), rel=1e-5)
+
+
+def test_what_is_no_sum_and_plans_for_replaced_units_are_refused():
+    with pytest.raises(UsageError, match="finite noisy sum"):
+        verdict(lambda records: torch.full((records.shape[1],), math.nan))
+    replaced = DpSgd(
+        sampler=PLAN.sampler,
+        clip_norm=1.0,
+        noise_multiplier=1.0,
+        steps=5,
+        delta=1e-5,
+        neighbours=Neighbours.REPLACE,
+    )
+    with pytest.raises(UsageError, match="added or removed"):
+        verify(home_made(), replaced)
