@@ -1,7 +1,7 @@
 """Training shadow models by the recipe of the audited run: one after the other here, or as pieces of an engine.
 
 Their training text stands in a private temporary folder meanwhile. What they are for is said in
-`audit.attacks.membership.shadow_models`.
+`auditing.attacks.membership.shadow_models`.
 """
 
 import tempfile
