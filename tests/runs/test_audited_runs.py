@@ -35,7 +35,7 @@ def corpus(tmp_path_factory):
     return folder
 
 
-def settings(corpus, out, *, canaries=CANARIES, batch=BATCH, epochs=epochs, noise=NOISE) -> TrainSettings:
+def settings(corpus, out, *, canaries=CANARIES, batch=BATCH, epochs=EPOCHS, noise=NOISE) -> TrainSettings:
     return TrainSettings(
         data=DataSection(file=str(corpus / "train.jsonl"), max_length=8),
         model=ModelSection(source="embedded"),
