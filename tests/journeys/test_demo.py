@@ -5,7 +5,6 @@ import json
 import math
 
 import pytest
-from reticent.runs.demo.extent import Extent
 
 from reticent.accounting.bounds.ceiling import compare
 from reticent.cli import main as cli
