@@ -1,6 +1,6 @@
 """What an attack of an audit is: a line of the plan before the work, and a measurement after it.
 
-Each family of `audit.attacks` keeps its attacks beside their methods, nulls and findings. An attack says what it
+Each family of `auditing.attacks` keeps its attacks beside their methods, nulls and findings. An attack says what it
 needs and costs, chooses targets, calls its method, and says in which unit its findings are stated. All intervals of
 one attack hold together at `AuditSettings.attack_confidence` (Bonferroni). Artefacts hold ids and numbers, never
 text or secrets.
