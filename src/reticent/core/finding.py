@@ -25,6 +25,12 @@ class Finding:
     `p_value` is the chance of such a value without leakage, where that is known exactly: then it decides whether
     the finding beats its null, and not the interval. `could_pass` is False where not even a perfect score of so few
     targets would have beaten the null.
+
+    >>> import json
+    >>> with open("audit/findings.json") as file:
+    ...     first = reticent.Finding.from_json(json.load(file)["findings"][0])
+    >>> first.low <= first.value <= first.high
+    True
     """
 
     attack: str
@@ -163,6 +169,15 @@ class Comparison:
         if self.verdict is not Verdict.NOT_COMPARABLE:
             return ""
         return "the finding is void" if self.finding.void else self.reason or "no ceiling is known"
+
+    def to_json(self) -> dict[str, Any]:
+        """For findings.json, where the finding and the guarantee stand beside it."""
+        return {
+            "ceiling": number_to_json(self.ceiling),
+            "greatest": number_to_json(self.greatest),
+            "verdict": self.verdict.value,
+            "reason": self.why_not,
+        }
 
     @property
     def verdict(self) -> Verdict:
