@@ -28,6 +28,12 @@ class Finding:
 
     `proved_low` is a low end whose confidence is proved, where that of `low` is only conjectured: what refutes a
     guarantee rests on it (`refuting_low`).
+
+    >>> import json
+    >>> with open("audit/findings.json") as file:
+    ...     first = reticent.Finding.from_json(json.load(file)["findings"][0])
+    >>> first.low <= first.value <= first.high
+    True
     """
 
     attack: str
