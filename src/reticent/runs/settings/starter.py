@@ -97,7 +97,13 @@ def config_text(journey: Journey, *, name: str) -> str:
     """The file for a journey; `name` is what it will be called."""
     what, method, own = _JOURNEYS[journey]
     values = _SHARED | own | {"method": method.value}
-    lines = [_HEAD.format(what=what, name=name)]
+    return settings_text(_HEAD.format(what=what, name=name), values)
+
+
+def settings_text(head: str, values: dict[str, Any]) -> str:
+    """A file of `reticent train` with these values by key; every other setting of the method has its default."""
+    method = Method(values["method"])
+    lines = [head]
     table: tuple[str, ...] = ()
     options = [each for each in declared_in(TrainSettings) if each.option.in_file]
     for each in sorted(options, key=lambda each: len(each.path)):  # keys of the file itself before its tables
