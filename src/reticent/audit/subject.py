@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
+from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import Access, LanguageModel, TextModel
 from reticent.core.secret import Canary
@@ -31,6 +32,7 @@ class ModelPlace:
     started_from: str | None = None
     beside: dict[str, Guarantee] = field(default_factory=dict)
     recipe: dict[str, Any] | None = None
+    measured: tuple[Finding, ...] = ()  # by the training of itself
 
     @property
     def is_remote(self) -> bool:
@@ -45,7 +47,7 @@ class Subject:
     `planted` is the most units of a kind that one canary stands in; `repeated` are ids of training records whose
     text another one has as well: a promise for one record says less of them; `twins` are ids of those whose text a
     held-out record had, which was left out. `beside` are further guarantees of the
-    same model by name, `recipe` the configuration that trained it.
+    same model by name, `recipe` the configuration that trained it, `measured` what the training found of itself.
     """
 
     model: TextModel
@@ -59,6 +61,7 @@ class Subject:
     guarantee: Guarantee | None = None
     beside: dict[str, Guarantee] = field(default_factory=dict)
     recipe: dict[str, Any] | None = field(default=None, repr=False)
+    measured: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -142,6 +145,7 @@ def make_subject(
         guarantee=known_of.guarantee,
         beside=known_of.beside,
         recipe=known_of.recipe,
+        measured=known_of.measured,
         notes=tuple(notes),
     )
 

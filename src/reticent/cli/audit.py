@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
 from reticent.core.errors import ConfigError
+from reticent.core.model import Access
 from reticent.runs.audit.options import AuditOptions
 
 if TYPE_CHECKING:
@@ -91,8 +92,11 @@ def _result_lines(
             void[finding.metric, finding.void] = void.get((finding.metric, finding.void), 0) + 1
     lines += [f"Void: {metric} of {count} attacks: {reason}." for (metric, reason), count in void.items()]
     lines.append(
-        f"All intervals hold together with {settings.confidence:.0%}. No finding proves that nothing leaks."
+        f"All intervals of the attacks hold together with {settings.confidence:.0%}. "
+        "No finding proves that nothing leaks."
     )
+    if any(finding.access is Access.STEPS for finding in found.findings):
+        lines.append("What the training measured of itself holds by itself, at the confidence that it states.")
     if found.cached:
         lines.append(f"From the cache: {', '.join(found.cached)}.")
     for one in found.refuted:

@@ -21,6 +21,8 @@ def train(settings: TrainSettings | Resumption, output: Output) -> int:
     """Train a model on a corpus.
 
     Private methods draw their noise and their samples from the system's random generator, whatever the seed.
+
+    Exit code 1 if --audit refutes the guarantee.
     """
     settings.look_around()
     from reticent.runs.training import run as course
@@ -88,7 +90,7 @@ def _show_result(result: "TrainedRun", output: Output) -> int:
         output.show(f"Stopped after step {result.step:,} of {result.steps:,} and saved. Continue with: {again}")
         return INTERRUPTED
     output.show(*(_model_lines(result) if result.manifest is None else _ensemble_lines(result)))
-    return 0
+    return int(result.measured is not None and result.measured.is_refuted)
 
 
 def _document(result: "TrainedRun") -> dict[str, Any]:

@@ -164,6 +164,15 @@ class Comparison:
             return ""
         return "the finding is void" if self.finding.void else self.reason or "no ceiling is known"
 
+    def to_json(self) -> dict[str, Any]:
+        """For findings.json, where the finding and the guarantee stand beside it."""
+        return {
+            "ceiling": number_to_json(self.ceiling),
+            "greatest": number_to_json(self.greatest),
+            "verdict": self.verdict.value,
+            "reason": self.why_not,
+        }
+
     @property
     def verdict(self) -> Verdict:
         """Refuted only when the whole interval lies above; never consistent with a vacuous ceiling."""

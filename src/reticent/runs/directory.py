@@ -69,6 +69,11 @@ class RunDirectory:
         """Where the charges stand."""
         return self.path / "ledger.db"
 
+    @property
+    def findings(self) -> Path:
+        """Where it stands what was measured."""
+        return self.path / "findings.json"
+
     def start(self, command: str, *, config: dict[str, Any], seed: int | None, corpora: dict[str, str]) -> None:
         """Write run.json: what is about to run, on which corpora (name → fingerprint), with which versions."""
         document = {

@@ -13,8 +13,8 @@ What it rests on beside fair coins: the gradients of the canaries are orthogonal
 of another's. It speaks of the family: a mechanism outside of it (noise that was drawn once for two steps, say) can
 be refuted as this plan, and then the printed ε is that of the family's member with as many right guesses.
 
-A bound at 95 % is too high once in twenty runs, and an honest plan must not be called refuted so often: a scale
-below 1 is reported only as far as it is refuted at `REFUTING`, else as 1.
+A bound at 95 % is too high once in twenty runs, and an honest plan must not be called refuted so often. The bound
+is reported as it was measured, above the plan's own ε too; the plan is called refuted at `REFUTING` alone.
 
 How many coins are guessed is chosen beforehand, from the plan alone: the number that would find most if all is as
 planned. No share of the error goes to other numbers.
@@ -126,7 +126,7 @@ def one_run_epsilon_by_family(
     `scores` are log-likelihood ratios: above 0 a coin is guessed "in", else "out", those farthest from 0 first.
 
     Guarantee: a plan of the family, with canaries as `assumes` says, exceeds its own ε here with chance at most
-    1 − confidence, over the coins and the training; `event` itself with chance at most 1 − refuting.
+    1 − confidence, over the coins and the training, and is called refuted with chance at most 1 − refuting.
     """
     if not 0.0 < confidence <= refuting < 1.0 or not 0.0 <= delta <= 1.0:
         raise ValueError("delta must be in [0, 1] and confidence in (0, 1)")
@@ -138,10 +138,7 @@ def one_run_epsilon_by_family(
     def p_value(scale: float) -> float:
         return family.p_value(scale, m, guesses=chosen, correct=correct)
 
-    is_refuted = p_value(1.0) <= 1.0 - refuting
-    scale = max(1.0, _least_refuted(lambda scale: p_value(scale) <= error))
-    if is_refuted:
-        scale = _least_refuted(lambda scale: p_value(scale) <= 1.0 - refuting)
+    scale = _least_refuted(lambda scale: p_value(scale) <= error)
     found = 0.0 if scale == np.inf else max(0.0, family.member(scale)[0].epsilon(delta) - _GRID)
     bound = EpsilonBound(
         epsilon=found, delta=delta, confidence=confidence, n=m, method="one run, plan", assumes=ORTHOGONAL
@@ -152,7 +149,7 @@ def one_run_epsilon_by_family(
         scale=scale,
         guesses=chosen,
         correct=correct,
-        refutes_plan=is_refuted,
+        refutes_plan=p_value(1.0) <= 1.0 - refuting,
     )
 
 

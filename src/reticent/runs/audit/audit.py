@@ -73,7 +73,7 @@ def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
     with watch(plan, subject) as observe:
         if not plan.running:
             raise ConfigError("no attack can run here", found="; ".join(line.skipped for line in plan.attacks))
-        check_known(limits, plan.metrics)
+        check_known(limits, (*plan.metrics, *(one.metric for one in subject.measured)))
         config = options.recorded(None if subject.base is None else subject.base.name)
         run = start_run(options.out, subject=subject, settings=settings, config=config)
         with sharded_subject(subject, settings.engine) as shared:

@@ -19,14 +19,24 @@ from typing import Any, Final
 import numpy as np
 
 from reticent.accounting.pld import pld_epsilon
+from reticent.audit.attacks.membership.metrics import MembershipSetting, epsilon_finding
 from reticent.audit.metrics.one_run import EpsilonBound, one_run_epsilon
 from reticent.audit.metrics.one_run_curve import one_run_epsilon_by_curve
-from reticent.audit.metrics.one_run_family import REFUTING, FamilyBound, one_run_epsilon_by_family, plan_family
+from reticent.audit.metrics.one_run_family import (
+    ORTHOGONAL,
+    REFUTING,
+    FamilyBound,
+    one_run_epsilon_by_family,
+    plan_family,
+)
 from reticent.core.canary_trace import CanaryTrace, Floats
 from reticent.core.document import number_to_json
 from reticent.core.errors import UsageError
 from reticent.core.event import Gaussian, Repeated, SampledGaussian
-from reticent.core.guarantee import Neighbours
+from reticent.core.finding import Finding
+from reticent.core.guarantee import Neighbours, Unit
+from reticent.core.model import Access
+from reticent.core.numbers import per_cent, shown
 from reticent.core.randomness import Randomness
 
 _SHARE: Final = {"likelihood": 0.8, "differences": 0.2}  # of the error
@@ -57,8 +67,35 @@ class MeasuredEpsilon:
 
     @property
     def verdict(self) -> str:
-        """One word for the comparison; a finding never confirms."""
-        return "refuted" if self.is_refuted else "consistent"
+        """The comparison in a word or two; a finding never confirms.
+
+        Between the confidence of the bound and that of a refutation it is "above the claim": an honest run lies
+        there about once in twenty times.
+        """
+        if self.is_refuted:
+            return "refuted"
+        return "above the claim" if self.epsilon > self.claimed else "consistent"
+
+    def finding(self, unit: Unit) -> Finding:
+        """The lower bound as a finding: its adversary sees every released step."""
+        worst = min(found.p_value for found in self.by_score.values())
+        bound = EpsilonBound(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            confidence=self.confidence,
+            n=self.canaries,
+            method="one run, plan",
+            assumes=ORTHOGONAL,
+        )
+        said = f"chance of so many right guesses under the plan as claimed: p = {worst:.2g}"
+        setting = MembershipSetting(
+            attack="gradient canaries",
+            access=Access.STEPS,
+            unit=unit,
+            confidence=self.confidence,
+            notes=(said, f"called refuted at {per_cent(REFUTING)} confidence: {self.verdict}"),
+        )
+        return epsilon_finding(bound, setting=setting)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -77,9 +114,11 @@ class MeasuredEpsilon:
         }
 
     def __str__(self) -> str:
+        least, claimed = shown(self.epsilon, side="down"), shown(self.claimed, side="up")
+        doubt = f", not refuted at {per_cent(REFUTING)}" if self.verdict == "above the claim" else ""
         return (
-            f"at least ε = {self.epsilon:.2f}, claimed {self.claimed:.2f}: {self.verdict} (δ = {self.delta:g}, "
-            f"{self.confidence:.0%} confidence, {self.canaries} canaries, {self.steps} steps)"
+            f"at least ε = {least}, claimed {claimed}: {self.verdict}{doubt} (δ = {self.delta:g}, "
+            f"{per_cent(self.confidence)} confidence, {self.canaries} canaries, {self.steps} steps)"
         )
 
 
@@ -134,11 +173,8 @@ def measure_trace(
         return estimate(likelihoods, trace.is_member, delta=delta, confidence=confidence, randomness=randomness)
 
     claimed = pld_epsilon(event, delta=delta, neighbours=Neighbours.ADD_REMOVE)
-    epsilon = max(one.bound.epsilon for one in found.values())
-    if not any(one.refutes_plan for one in found.values()):
-        epsilon = min(epsilon, claimed)  # the family's grid is coarser than the claim's
     return MeasuredEpsilon(
-        epsilon=epsilon,
+        epsilon=max(one.bound.epsilon for one in found.values()),
         claimed=claimed,
         delta=delta,
         confidence=confidence,
