@@ -3,6 +3,7 @@
     python examples/trainer.py OUT
 
 Nothing of reticent takes part in the training: whatever made the weights, an audit reads them from a directory.
+The audit itself is three lines: plant, audit, meets.
 Replace the generated text by yours, and the embedded model by the one you start from.
 """
 
@@ -12,18 +13,11 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
 
-from reticent.auditing.settings import AuditSettings, Sizes
-from reticent.auditing.subject import make_subject
-from reticent.core.corpus import Corpus
+import reticent
 from reticent.core.randomness import Randomness
-from reticent.core.secret import CodeSpace
-from reticent.data.canaries import make_canaries, plant
 from reticent.data.generators import generate_dialogues
+from reticent.data.writing import write_corpus
 from reticent.models.embedded import embedded_model_path
-from reticent.runs.audit.gate import Kind, check_gate, parse_limit
-from reticent.runs.audit.plan import measure_speed, plan_audit
-from reticent.runs.audit.run import run_audit, start_run, write_audit
-from reticent.runs.audit.subject import open_models
 
 TEMPLATE = "USR: Hello, my customer ID is {}."
 
@@ -60,41 +54,20 @@ def fine_tune(texts: list[str], out: Path, *, steps: int) -> None:
     tokenizer.save_pretrained(out / "model")
 
 
-def audit(source: Path, training: Corpus, held_out: Corpus, *, canaries: tuple, out: Path, limit: str) -> bool:
-    """Whether the model is shown to stay within the limit; findings are written to `out` either way."""
-    opened = open_models(str(source), str(embedded_model_path()))
-    subject = make_subject(
-        opened.model, opened.base, training=training, held_out=held_out, canaries=canaries, place=opened.place
-    )
-    settings = AuditSettings(
-        attacks=("exposure", "membership"), sizes=Sizes(records=60, candidates=300, search_tokens=5_000)
-    )
-    plan = plan_audit(subject, settings, measure_speed(subject))
-    run = start_run(out, subject=subject, settings=settings, config={"model": str(source)})
-    found = run_audit(subject, plan, settings=settings)
-    gate = check_gate([parse_limit(limit, Kind.REQUIRE)], found.findings, missing=found.why_missing)
-    write_audit(run, found, subject=subject, settings=settings, gate=gate)
-    for finding in found.findings:
-        if finding.metric in ("exposure", "auc") and not finding.void:
-            print(
-                f"{finding.attack}: {finding.metric} {finding.value:.2f} ({finding.low:.2f} to {finding.high:.2f})"
-            )
-    for result in gate:
-        print(result.sentence())
-    return not any(result.fails for result in gate)
-
-
 def main(out: Path, *, dialogues: int = 60, steps: int = 60) -> int:
     """Plant, train, audit; 1 unless the requirement is met, as in a build."""
-    randomness = Randomness.seeded(1)
-    corpus = generate_dialogues(dialogues, randomness=randomness.child("dialogues"))
-    canaries = make_canaries(TEMPLATE, CodeSpace(6), count=4, copies=10, randomness=randomness.child("canaries"))
-    cut = 2 * dialogues // 3
-    training = plant(corpus[:cut], canaries, randomness=randomness.child("places"))
-    fine_tune(training.texts, out, steps=steps)
-    is_within = audit(
-        out / "model", training, corpus[cut:], canaries=canaries, out=out / "audit", limit="largest_exposure<=12"
-    )
+    corpus = generate_dialogues(dialogues, randomness=Randomness.seeded(1))
+    out.mkdir(parents=True, exist_ok=True)
+    write_corpus(corpus[: 2 * dialogues // 3], out / "train.jsonl")
+    write_corpus(corpus[2 * dialogues // 3 :], out / "holdout.jsonl")
+
+    planted, key, held_out = out / "planted.jsonl", out / "canaries.json", out / "holdout.jsonl"
+    reticent.plant(out / "train.jsonl", out=planted, key=key, template=TEMPLATE, count=4, copies=10, seed=1)
+    fine_tune(reticent.open_corpus(planted).load().texts, out, steps=steps)
+    audit = reticent.audit(out / "model", train=planted, holdout=held_out, canaries=key, base="embedded",
+                           attacks="exposure,membership", records=60, out=out / "audit")  # fmt: skip
+    print(audit.summary())
+    is_within = audit.meets("largest_exposure<=12")
     print("within the limit" if is_within else "REQUIREMENT NOT MET: do not release")
     return int(not is_within)
 

@@ -35,6 +35,7 @@ SNAPSHOT = [
     "evaluate",
     "load_model",
     "open_corpus",
+    "plan",
     "plant",
     "report",
     "scan",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reticent.api import dedup as dedup
     from reticent.api import diff as diff
     from reticent.api import evaluate as evaluate
+    from reticent.api import plan as plan
     from reticent.api import plant as plant
     from reticent.api import report as report
     from reticent.api import scan as scan
@@ -51,6 +52,7 @@ _PLACES = {
     "plant": "reticent.api",
     "bound": "reticent.api",
     "DpSgd": "reticent.training.plans.plan",
+    "plan": "reticent.api",
     "Guarantee": "reticent.core.guarantee",
     "train": "reticent.api",
     "PrivateStep": "reticent.training.private_step",
@@ -86,6 +88,7 @@ __all__ = [
     "evaluate",
     "load_model",
     "open_corpus",
+    "plan",
     "plant",
     "report",
     "scan",

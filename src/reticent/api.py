@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reticent.runs.corpus.scrub import ScrubResult
     from reticent.runs.ensemble.evaluation import EvaluationResult
     from reticent.runs.report.run import WrittenReport
+    from reticent.runs.training.advice import PlanAdvice
     from reticent.runs.training.result import Observer, TrainedRun
     from reticent.runs.update.diff import Diff
     from reticent.training.plans.plan import DpSgd
@@ -91,6 +92,18 @@ def bound(kind: Bound, **options: Any) -> dict[str, Any]:
     if kind == "extraction":
         return verb.bound_extraction(settings.ExtractionBoundSettings.of(**options))
     raise ConfigError("no such bound", found=repr(kind), expected="dp-sgd, confidentiality or extraction")
+
+
+def plan(**options: Any) -> "PlanAdvice":
+    """Choose a private training from counts and a target, as `reticent plan` does. No text is read.
+
+    >>> advice = reticent.plan(records=10_000, model="embedded", target_epsilon=8, delta=1e-6)
+    >>> advice.guarantee.epsilon <= 8, advice.values["training"]["batch"] > 1
+    (True, True)
+    """
+    from reticent.runs.training import advice
+
+    return advice.plan(advice.PlanSettings.of(**options))
 
 
 def train(

@@ -80,6 +80,14 @@ class AuditResult:
         (result,) = check_gate([limit], self.findings, missing=self.audit.why_missing)
         return not result.fails
 
+    def summary(self) -> str:
+        """One line a usable finding: what was measured, its interval, n and what was proved possible."""
+        lines = []
+        for metric, attack, value, interval, n, allowed in self._rows():
+            proved = f", proved at most {allowed}" if allowed else ""
+            lines.append(f"{metric} ({attack}): {value} ({interval}), n = {n}{proved}")
+        return "\n".join(lines)
+
     def to_frame(self) -> "pandas.DataFrame":
         """The findings as a table of pandas, one row each, with the ceiling of what was proved beside it."""
         try:
@@ -119,7 +127,7 @@ class AuditResult:
     def _rows(self) -> list[tuple[str, ...]]:
         ceilings = {id(one.finding): one.ceiling for one in self.audit.comparisons}
         rows: list[tuple[str, ...]] = []
-        for one in self.findings:
+        for one in (each for each in self.findings if not each.void):
             ceiling = ceilings.get(id(one))
             allowed = "" if ceiling is None else f"{ceiling:.3g}"
             interval = f"{one.low:.3g} to {one.high:.3g}"

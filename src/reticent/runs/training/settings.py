@@ -16,7 +16,7 @@ from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, R
 from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
 from reticent.runs.settings.shared import CORPUS, AddedOrReplaced, CorpusOptions, EngineOptions, Seeded, Shown
 from reticent.training.gradients.rounding_bound import Rounding
-from reticent.training.plans.sampler import SamplerName
+from reticent.training.plans.sampler import PoissonSampler, SamplerName
 from reticent.training.update_rules import Decay, Rule
 
 if TYPE_CHECKING:
@@ -550,8 +550,10 @@ def options_of(plan: "DpSgd") -> dict[str, Any]:
         "unit": plan.unit,
         "neighbours": plan.neighbours,
         "texts_per_owner": plan.texts_per_unit if plan.unit is Unit.OWNER else None,
+        "sampler": SamplerName.POISSON if isinstance(sampler, PoissonSampler) else SamplerName.ALLOCATION,
         "batch": sampler.batch,
-        "epochs": plan.steps * sampler.batch / sampler.units,
+        "epochs": plan.steps * sampler.expected_batch / sampler.units,
+        "audit": plan.canaries or None,
     }
 
 
