@@ -5,10 +5,10 @@ same corpus, same plan but for the canaries. Printed are the measured ε (95 %) 
 et al. 2023 and by Mahloujifar et al. 2024 on the same scores, and the held-out perplexity of both runs. Sampling,
 noise and coins come from the system's generator; the seed draws the corpus.
 
-Ends with 1 if a run measures more than was proved, less than half of it at ε = 4 or 8 or a third at ε = 1 in the
+Ends with 1 if a run is refuted or measures less than half of it at ε = 4 or 8 or a third at ε = 1 in the
 mean over seeds, or if the mean perplexity with canaries lies more than 2 % above that without.
 
-    python -m bench.auditing [--model embedded] [--lora-rank 0] [--canaries 1000] [--seeds 5] [--epsilons 1 4 8]
+    python -m bench.auditing [--model embedded] [--lora-rank 0] [--canaries 4000] [--seeds 5] [--epsilons 1 4 8]
 """
 
 import argparse
@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--lora-rank", type=int, default=0)
     parser.add_argument("--learning-rate", type=float, default=5e-4)
-    parser.add_argument("--canaries", type=int, default=1000)
+    parser.add_argument("--canaries", type=int, default=4000)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0, 8.0])
     arguments = parser.parse_args()
@@ -96,8 +96,8 @@ def main() -> int:
                 f"{plain.evaluation.perplexity:.3f} = {ratio:.4f}; {seconds:.0f} s / {without:.0f} s",
                 flush=True,
             )
-            if measured.is_refuted or measured.epsilon > measured.claimed:
-                faults.append(f"ε {epsilon:g} seed {seed}: measured above proved")
+            if measured.is_refuted:
+                faults.append(f"ε {epsilon:g} seed {seed}: refuted")
         share, cost = np.mean(found) / epsilon, np.mean(ratios)
         least, most = min(found), max(found)
         print(f"ε {epsilon:g}: mean {np.mean(found):.2f} ({least:.2f} to {most:.2f}), perplexity × {cost:.4f}")

@@ -19,8 +19,8 @@ from reticent.data.canaries import read_key
 from reticent.data.generators import generate_dialogues
 from reticent.runs.demo.answers import PrivateAnswers
 from reticent.runs.demo.corpora import messages, split_customers, write_corpora
-from reticent.runs.demo.extent import Extent
 from reticent.runs.demo.scale import CUSTOMERS, DELTA, EPSILON, KEY, SMALL_EPSILON, Scale
+from reticent.runs.demo.settings import Extent
 from reticent.runs.demo.story import CODES, Story, Told, allowed_hit_rate, table_rows
 from reticent.runs.demo.telling import STAGES, Watch, tell
 from reticent.runs.policies import policy_named

@@ -88,8 +88,8 @@ def test_a_longer_record_that_joins_does_not_round_the_others_differently_in_bfl
         with source_of(llama(), 24, dtype=HALF, kind=kind) as source:
             moved[kind] = movement(source, others, joined)[1]
     assert moved[PrivateGradients] < 1e-5
-    if moved[ClosePacking] == 0.0:
-        pytest.skip("this processor rounds all widths alike")
+    if moved[ClosePacking] < 1e-5:
+        pytest.skip("these kernels round all widths alike")
     assert moved[ClosePacking] > 100 * moved[PrivateGradients]  # the mistake
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
 from reticent.core.errors import ConfigError
+from reticent.core.model import Access
 from reticent.runs.audit.options import AuditOptions
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from reticent.audit.attack import PlannedAttack
-    from reticent.audit.settings import AuditSettings
-    from reticent.audit.subject import Subject
+    from reticent.auditing.attack import PlannedAttack
+    from reticent.auditing.settings import AuditSettings
+    from reticent.auditing.subject import Subject
     from reticent.core.finding import Comparison, Finding
     from reticent.runs.audit.gate import GateResult
     from reticent.runs.audit.plan import AuditPlan
@@ -91,14 +92,17 @@ def _result_lines(
             void[finding.metric, finding.void] = void.get((finding.metric, finding.void), 0) + 1
     lines += [f"Void: {metric} of {count} attacks: {reason}." for (metric, reason), count in void.items()]
     lines.append(
-        f"All intervals hold together with {settings.confidence:.0%}. No finding proves that nothing leaks."
+        f"All intervals of the attacks hold together with {settings.confidence:.0%}. "
+        "No finding proves that nothing leaks."
     )
+    if any(finding.access is Access.STEPS for finding in found.findings):
+        lines.append("What the training measured of itself holds by itself, at the confidence that it states.")
     if found.cached:
         lines.append(f"From the cache: {', '.join(found.cached)}.")
     for one in found.refuted:
         lines.append(
-            f"REFUTED: {one.finding.attack} measured {one.finding.metric} of at least {one.finding.low:.3g}, "
-            f"where the guarantee allows {one.ceiling:.3g}."
+            f"REFUTED: {one.finding.attack} measured {one.finding.metric} of at least "
+            f"{one.finding.refuting_low:.3g}, where the guarantee allows {one.ceiling:.3g}."
         )
     if found.comparisons:
         lines.append(comparison_sentences(found.comparisons))
@@ -117,7 +121,7 @@ def _beside_lines(found: "Audit") -> list[str]:
 
     return [
         f"Above the guarantee '{name}': {one.finding.attack} measured {one.finding.metric} of at least "
-        f"{one.finding.low:.3g}, where it allows {one.ceiling:.3g} for {one.guarantee.covers}. "
+        f"{one.finding.refuting_low:.3g}, where it allows {one.ceiling:.3g} for {one.guarantee.covers}. "
         "Either it does not hold, or the target is none of these."
         for name, one in found.beside
         if one.verdict is Verdict.REFUTED

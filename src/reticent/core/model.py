@@ -32,11 +32,15 @@ def common_length(first: Tokens, second: Tokens) -> int:
 
 
 class Access(IntEnum):
-    """How much an adversary sees of a model; each level includes those below it."""
+    """How much an adversary sees of a model; each level includes those below it.
+
+    STEPS is every released step of its training: what no finished model grants.
+    """
 
     TEXT = 1
     LOGPROBS = 2
     WEIGHTS = 3
+    STEPS = 4
 
 
 @runtime_checkable

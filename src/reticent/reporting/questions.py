@@ -31,6 +31,7 @@ _WHO: Final = {
     Access.TEXT: "somebody who sees the model's answers",
     Access.LOGPROBS: "somebody who sees log-probabilities",
     Access.WEIGHTS: "somebody who has the weights",
+    Access.STEPS: "somebody who sees every step of the training",
 }
 
 

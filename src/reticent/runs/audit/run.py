@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.accounting.bounds.ceiling import compare
-from reticent.audit.attack import Measurement, NothingToAttack, PlannedAttack
-from reticent.audit.attacks.personal_data.attack import policy_identity
-from reticent.audit.progress import watched_subject
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import Subject
-from reticent.core.document import number_to_json, write_document
+from reticent.auditing.attack import Measurement, NothingToAttack, PlannedAttack
+from reticent.auditing.attacks.personal_data.attack import policy_identity
+from reticent.auditing.progress import watched_subject
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import Subject
+from reticent.core.document import write_document
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee
 from reticent.core.metric import EXPOSURE, INFERENCE_ACCURACY
@@ -77,8 +77,10 @@ def run_audit(
     """Run the plan. An attack that the time budget leaves no room for is skipped, and says so."""
     settings = share_error(subject, settings)
     started = time.monotonic()
-    findings: list[Finding] = []
+    findings = list(subject.measured)
     comparisons: list[Comparison] = []
+    if subject.guarantee is not None:
+        comparisons += [compare(finding, subject.guarantee) for finding in findings]
     beside: list[tuple[str, Comparison]] = []
     artefacts: dict[str, dict[str, Any]] = {}
     lines, cached, revealed = list[PlannedAttack](), list[str](), list[dict[str, Any]]()
@@ -234,13 +236,7 @@ def audit_to_json(
 
 
 def _comparison_to_json(one: Comparison, audit: Audit) -> dict[str, Any]:
-    return {
-        "finding": audit.findings.index(one.finding),
-        "ceiling": number_to_json(one.ceiling),
-        "greatest": number_to_json(one.greatest),
-        "verdict": one.verdict.value,
-        "reason": one.why_not,
-    }
+    return {"finding": audit.findings.index(one.finding), **one.to_json()}
 
 
 def start_run(out: Path, *, subject: Subject, settings: AuditSettings, config: dict[str, Any]) -> RunDirectory:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reticent.audit.subject import ModelPlace
-from reticent.core.document import read_document
+from reticent.auditing.subject import ModelPlace
+from reticent.core.document import check_schema, read_document
 from reticent.core.errors import ConfigError
+from reticent.core.finding import SCHEMA_VERSION as FINDINGS_VERSION
+from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee
 from reticent.core.model import LanguageModel, TextModel
 from reticent.models.embedded import EMBEDDED, embedded_model_path
@@ -56,6 +58,7 @@ def find_model(source: str) -> ModelPlace:
         _start_of(information),
         _beside(run, guarantee) if is_training else {},
         information["config"] if is_training else None,
+        _measured_by(RunDirectory(run)) if is_training else (),
     )
 
 
@@ -65,6 +68,15 @@ def _beside(run: Path, headline: Guarantee | None) -> dict[str, Guarantee]:
     if not stored_in.is_file():
         return {}
     return beside(read_document(stored_in).get("guarantees", {}), headline, where=str(stored_in))
+
+
+def _measured_by(run: RunDirectory) -> tuple[Finding, ...]:
+    """What a training measured of itself by gradient canaries; nothing where it had none."""
+    if not run.findings.is_file():
+        return ()
+    document = read_document(run.findings)
+    check_schema(document, FINDINGS_VERSION, kind="findings")
+    return tuple(Finding.from_json(entry) for entry in document["findings"])
 
 
 def _start_of(information: dict[str, Any]) -> str | None:

@@ -1,11 +1,18 @@
 """What the gradient canaries of a private run measured, from the files that it left."""
 
 from pathlib import Path
+from typing import Final
 
-from reticent.audit.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
+from reticent.accounting.bounds.ceiling import compare
+from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
 from reticent.core.canary_trace import CanaryTrace
+from reticent.core.document import write_document
+from reticent.core.guarantee import Guarantee
+from reticent.runs.directory import RunDirectory
 from reticent.runs.training.course import AnyPlan
 from reticent.training.plans.plan import DpSgd, noise_deviation
+
+SCHEMA_VERSION: Final = 1
 
 
 def measure_run(run: Path, plan: AnyPlan, *, confidence: float = 0.95) -> MeasuredEpsilon | None:
@@ -13,6 +20,23 @@ def measure_run(run: Path, plan: AnyPlan, *, confidence: float = 0.95) -> Measur
     if not isinstance(plan, DpSgd) or not plan.canaries:
         return None
     return measure_plan(CanaryTrace.read(run), plan, confidence=confidence)
+
+
+def record_measured(run: Path, plan: AnyPlan, guarantee: Guarantee | None) -> MeasuredEpsilon | None:
+    """Measure the run and write what was found, beside what was proved, to its findings.json."""
+    measured = measure_run(run, plan)
+    if measured is None or guarantee is None:
+        return measured
+    finding = measured.finding(guarantee.unit)
+    beside = compare(finding, guarantee)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "confidence": measured.confidence,
+        "findings": [finding.to_json()],
+        "comparisons": [{"finding": 0, **beside.to_json()}],
+    }
+    write_document(RunDirectory(run).findings, document)
+    return measured
 
 
 def measure_plan(trace: CanaryTrace, plan: DpSgd, *, confidence: float = 0.95) -> MeasuredEpsilon:

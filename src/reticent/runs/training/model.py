@@ -26,7 +26,7 @@ from reticent.runs.certificates import RELEASES, beside, proved_of
 from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.runs.directory import RunDirectory, staged
 from reticent.runs.training.course import Course, Means, Prepared, Proof
-from reticent.runs.training.measuring import measure_run
+from reticent.runs.training.measuring import record_measured
 from reticent.runs.training.planning import course_again, plan_course
 from reticent.runs.training.result import Observer, Preview, TrainedRun
 from reticent.runs.training.run import Given
@@ -104,7 +104,7 @@ class ModelKind:
             guarantee=guarantee,
             beside=beside(read_document(path / TRAINING)["guarantees"], guarantee, where=TRAINING),
             evaluation=None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"]),
-            measured=measure_run(path, plan_from_json(plan)) if plan.get("canaries") else None,
+            measured=record_measured(path, plan_from_json(plan), guarantee) if plan.get("canaries") else None,
         )
 
 
@@ -211,7 +211,7 @@ class PreparedModel:
             guarantee=proof.headline,
             beside=proof.beside,
             evaluation=evaluation,
-            measured=measure_run(run.path, self.course.plan) if outcome.is_finished else None,
+            measured=record_measured(run.path, self.course.plan, proof.headline) if outcome.is_finished else None,
             shortened=self.parts.shortened,
         )
 

@@ -1,0 +1,72 @@
+"""Pieces of a private step that are broken on purpose, put in the place of the real ones by monkeypatch."""
+
+import numpy as np
+import torch
+
+from reticent.core.randomness import Randomness
+from reticent.training.gradients import clipping, contribution, engine, source
+from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
+
+
+def half_the_noise(patch):
+    patch.setattr(source, "add_noise", lambda total, size, fresh: clipping.add_noise(total, size / 2.0, fresh))
+
+
+def no_clipping(patch):
+    patch.setattr(engine, "clip_factors", lambda norms, _: torch.ones_like(norms))
+
+
+def noise_of_pairs(patch):
+    """Every second step gets the noise of the step before."""
+    calls, first = iter(range(1_000_000)), Randomness.system().fresh_seed()
+
+    def reused(total, size, _):
+        return clipping.add_noise(total, size, Randomness.seeded(first).child(f"pair {next(calls) // 2}"))
+
+    patch.setattr(source, "add_noise", reused)
+
+
+def one_noise_for_micro_batches(patch):
+    """One Poisson sample is cut into two micro-batches, and both are released under the same noise."""
+    noise_of_pairs(patch)
+    waiting = []
+
+    def halves(sampler, randomness):
+        if not waiting:
+            drawn = randomness.bernoulli(sampler.rate, sampler.units)
+            first = randomness.child("halves").uniform(len(drawn)) < 0.5
+            waiting.extend([drawn[first], drawn[~first]])
+        return waiting.pop(0)
+
+    patch.setattr(PoissonSampler, "draw", halves)
+
+
+def twice_as_often(patch):
+    patch.setattr(PoissonSampler, "draw", lambda own, randomness: randomness.bernoulli(2.0 * own.rate, own.units))
+
+
+def no_cross_term(patch):
+    patch.setattr(contribution.ParameterGradient, "_cross", lambda _: 0.0)
+    # The comparison with plain autograd at the start of every run sees it at once: here it shall not look.
+    patch.setattr(engine.PerRecordGradients, "_check", lambda own, _: setattr(own, "_awaits_check", False))
+
+
+def shuffled(patch):
+    """Batches of one size from a shuffled order: what nearly every loader does."""
+    calls, seed = iter(range(1_000_000)), Randomness.system().fresh_seed()
+
+    def batch(sampler, _):
+        return np.sort(ShuffledEpochs(sampler.units, sampler.batch, seed).batch_at(next(calls)))
+
+    patch.setattr(PoissonSampler, "draw", batch)
+
+
+TWINS = {
+    "half the noise": half_the_noise,
+    "no clipping": no_clipping,
+    "noise used for two steps": noise_of_pairs,
+    "one noise for two micro-batches": one_noise_for_micro_batches,
+    "members drawn twice as often": twice_as_often,
+    "no cross term of a tied weight": no_cross_term,
+    "shuffled, priced as Poisson": shuffled,
+}
