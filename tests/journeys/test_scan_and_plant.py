@@ -199,6 +199,8 @@ def test_canaries_for_an_audit_are_planted_by_coins_and_named_by_a_private_key(t
     source, out, key = tmp_path / "in.txt", tmp_path / "out.jsonl", tmp_path / "key.json"
     source.write_text("one\ntwo\nthree\n")
     arguments = ["plant", str(source), "--out", str(out), "--key", str(key), "--audit", "40", "--length", "6"]
+    from reticent.cli import main as cli
+
     assert cli.run([*arguments, "--copies", "2"]) == 2
     assert "--owner canary" in capsys.readouterr().err
     assert cli.run([*arguments, "--copies", "2", "--owner", "canary"]) == 0
