@@ -109,6 +109,48 @@ def test_first_use_fixes_the_budget_and_every_token_is_charged(run, capsys):
     assert (code, "fixed before" in complaint) == (2, True)
 
 
+def public_text(tmp_path, name="public.jsonl", *, owner="p", first=900):
+    """Public text of the same kind, of other owners, and its path."""
+    rows = [{"id": f"q{i}", "owner": f"{owner}{i % 16}", "text": f"order {first + i} is late."} for i in range(48)]
+    path = tmp_path / name
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_public_text_calibrates_the_public_model_once(run, tmp_path, capsys):
+    public = public_text(tmp_path)
+    first = ("predict", run, "--prompt", "order ", "--max-tokens", 3)
+    code, document, _ = ask(capsys, *first, "--epsilon", 8, "--delta", 1e-5, "--public", public)
+    assert code == 0
+    assert any("calibrated on is public" in line for line in document["guarantee"]["assumes"])
+    stored = json.loads((run / "prediction.json").read_text())["calibration"]
+    assert stored["temperature"] != 1.0
+    assert ask(capsys, *first)[0] == 0
+    assert ask(capsys, *first, "--public", public)[0] == 0
+    code, _, complaint = ask(capsys, *first, "--public", public_text(tmp_path, "other.jsonl", first=800))
+    assert (code, "fixed by the first use" in complaint) == (2, True)
+    file = run / "prediction.json"
+    changed = json.loads(file.read_text())
+    changed["calibration"]["temperature"] *= 1.1
+    file.write_text(json.dumps(changed))
+    with pytest.raises(LedgerError), answering(run, settings_of(run, {})):
+        pass
+
+
+@pytest.mark.parametrize(("owner", "first"), [("p", 20), ("o", 900)], ids=["texts", "owners"])
+def test_calibrating_on_text_that_the_parts_have_seen_is_refused(run, tmp_path, owner, first):
+    seen = public_text(tmp_path, owner=owner, first=first)
+    with pytest.raises(ConfigError, match="trained on"):
+        settings_of(run, ASKED | {"public": seen})
+    assert not (run / "prediction.json").exists()
+
+
+def test_public_text_that_cannot_be_compared_is_refused(run, tmp_path):
+    (run / "ancestry.json").unlink()
+    with pytest.raises(ConfigError, match="cannot be compared"):
+        settings_of(run, ASKED | {"public": public_text(tmp_path)})
+
+
 def test_a_ledger_of_another_ensemble_is_refused(corpus, run, tmp_path):
     with answering(run, settings_of(run, ASKED)):
         pass

@@ -32,6 +32,18 @@ class FixedTable:
         return self.log_pmfs
 
 
+class CalibratedTable:
+    """Look-ups of another table with the public row calibrated, as `CalibratedEnsemble` has them."""
+
+    def __init__(self, table, calibration):
+        self.table, self.calibration = table, calibration
+
+    def __call__(self, text):
+        rows = self.table(text).copy()
+        rows[0] = self.calibration.log_pmf(rows[0], text)
+        return rows
+
+
 class TableStreams:
     def __init__(self, table, calls):
         self.table, self.calls, self.texts, self.next = table, calls, {}, 0

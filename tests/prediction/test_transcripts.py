@@ -17,10 +17,11 @@ from reticent.core.event import FilteredCharge
 from reticent.core.guarantee import Notion
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Kind, Options, Target, set_up
+from reticent.prediction.calibration import Calibration
 from reticent.prediction.mechanisms.mechanism import Layout, Moment, Release
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.submix import SubMix, SubMixF
-from tests.prediction.tables import FixedTable, RandomTable
+from tests.prediction.tables import CalibratedTable, FixedTable, RandomTable
 
 SEED = Randomness.seeded(0)
 
@@ -80,6 +81,39 @@ def test_submix_f_never_passes_its_budget(parts, vocabulary, horizon, order, lim
         mechanism = SubMixF(Layout.single(parts), order, limit, shaping)
         ratio = worst_ratio(mechanism, table, budget=0.4 + seed, horizon=horizon, order=order)
         assert ratio <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("shaping", [Shaping(), Shaping(0.6), Shaping(1.4, top_k=2)], ids=str)
+@pytest.mark.parametrize(
+    ("parts", "vocabulary", "horizon", "order"), [(2, 2, 5, 2.0), (3, 3, 3, 4.0), (2, 3, 4, 2.5)]
+)
+def test_a_calibrated_public_model_never_passes_the_budget(parts, vocabulary, horizon, order, shaping):
+    calibration = Calibration(temperature=1.7, recent=0.1, repeated=0.2)
+    for seed in range(2):
+        plain = RandomTable(seed, rows=parts, vocabulary=vocabulary, scale=3.0)
+        mechanism = SubMixF(Layout.single(parts), order, 0.8, shaping)
+        table = CalibratedTable(plain, calibration)
+        ratio = worst_ratio(mechanism, table, budget=0.4 + seed, horizon=horizon, order=order)
+        assert ratio <= 1.0 + 1e-9
+
+
+class CalibratesOnPrivateText(SubMixF):
+    """Tempers the public row by how far the parts are from it: what private text would choose."""
+
+    __slots__ = ()
+
+    def release(self, rows, moment, *, randomness):
+        chosen = rows.copy()
+        is_sure = rows[1:].max() > rows[0].max() + 0.1
+        chosen[0] = Calibration(temperature=0.3 if is_sure else 1.0).log_pmf(rows[0], moment.context)
+        return SubMixF.release(self, chosen, moment, randomness=randomness)
+
+
+def test_a_calibration_that_follows_the_private_parts_is_caught():
+    table = FixedTable([[0.7, 0.3], [0.95, 0.05]])
+    setting = {"budget": 0.3, "horizon": 5, "order": 2.0}
+    assert worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9), table, **setting) <= 1.0
+    assert worst_ratio(CalibratesOnPrivateText(Layout.single(1), 2.0, 0.9), table, **setting) > 1.5
 
 
 @pytest.mark.parametrize("order", [2.0, 16.0, 17.0, 2.5, 20.5, 64.0])

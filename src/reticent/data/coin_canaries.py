@@ -1,6 +1,6 @@
 """Canaries made for an audit: texts that were each planted or left out by a fair coin.
 
-Whoever guesses the coins from the finished model shows a lower bound on ε (`audit.attacks.one_run.coins`). A design
+Whoever guesses the coins from the finished model shows a lower bound on ε (`auditing.attacks.one_run.coins`). A design
 says what the texts look like; the coins come from the system's generator. The key file holds texts and coins in
 clear, so only its owner may read it (mode 0600).
 

@@ -30,6 +30,7 @@ from reticent.core.ledger import Budget
 from reticent.ledger.chain import Row
 from reticent.ledger.durable import DurableLedger
 from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
+from reticent.prediction.calibration import CalibratedEnsemble, Calibration
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import Exhausted, Predictor
@@ -37,7 +38,7 @@ from reticent.runs.ancestry import ANCESTRY, Ancestry, ancestry_of, answers_toge
 from reticent.runs.corpus_ledger import CorpusLedger
 from reticent.runs.directory import RunDirectory
 from reticent.runs.ensemble.manifest import MANIFEST, Manifest
-from reticent.runs.ensemble.settings import PredictSettings
+from reticent.runs.ensemble.public_text import calibrate, require_same_text
 from reticent.runs.ledger_place import LedgerPlace
 
 SCHEMA_VERSION: Final = 1
@@ -58,6 +59,7 @@ class PredictionSettings:
     unit: Unit = Unit.PART
     order: float | None = None
     weight_limit: float | None = None
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         if self.mechanism not in SERVED:
@@ -71,12 +73,23 @@ class PredictionSettings:
         """The mechanism and its budget."""
         target = Target(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
         options = Options(shaping=shaping or Shaping(), order=self.order, weight_limit=self.weight_limit)
-        return set_up(self.mechanism, target, Layout(ensemble.rows), options=options)
+        found = set_up(self.mechanism, target, Layout(ensemble.rows), options=options)
+        if found.budget is None or self.calibration is None:
+            return found
+        promise = found.budget.guarantee
+        promise = replace(promise, assumes=(*promise.assumes, self.calibration.assumption))
+        return replace(found, budget=replace(found.budget, guarantee=promise))
+
+    def calibrated(self, ensemble: Ensemble) -> Ensemble:
+        """The ensemble with the public model as these settings have it."""
+        return ensemble if self.calibration is None else CalibratedEnsemble(ensemble, self.calibration)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
         values = asdict(self) | {"mechanism": self.mechanism.value, "unit": self.unit.value}
         values["order"] = number_to_json(self.order)
+        if self.calibration is None:
+            del values["calibration"]  # as before there were calibrations, so that older ledgers are found again
         return {"schema_version": SCHEMA_VERSION, **values}
 
     @classmethod
@@ -86,14 +99,18 @@ class PredictionSettings:
         values = {name: value for name, value in document.items() if name != "schema_version"}
         order = None if values["order"] is None else number_from_json(values["order"])
         kinds = {"mechanism": Kind(values["mechanism"]), "unit": Unit(values["unit"]), "order": order}
-        return cls(**values | kinds)
+        calibration = Calibration(**values["calibration"]) if "calibration" in values else None
+        return cls(**values | kinds | {"calibration": calibration})
 
 
 def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
     """The settings of a run: those of its first use, which `asked` (None: not asked for) must not contradict."""
     given = {name: value for name, value in asked.items() if value is not None}
+    public: Path | None = given.pop("public", None)
     if (run / SETTINGS).is_file():
         stored = PredictionSettings.from_json(read_document(run / SETTINGS))
+        if public is not None:
+            require_same_text(stored.calibration, public)
         other = [name for name, value in given.items() if getattr(stored, name) != value]
         if other:
             raise ConfigError(
@@ -106,7 +123,8 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
     missing = [name for name in ("epsilon", "delta") if name not in given]
     if missing:
         raise ConfigError(f"--{missing[0]} is missing", hint="the first use of an ensemble fixes its budget")
-    return _for_this_corpus(run, PredictionSettings(**{"mechanism": Kind.SUBMIX_F} | given))
+    first = _for_this_corpus(run, PredictionSettings(**{"mechanism": Kind.SUBMIX_F} | given))
+    return first if public is None else replace(first, calibration=calibrate(run, public))
 
 
 def _for_this_corpus(run: Path, settings: PredictionSettings) -> PredictionSettings:
@@ -144,23 +162,6 @@ class Answer:
         }
 
 
-def predict(settings: PredictSettings, prompt: str) -> Answer:
-    """Continue a prompt; each token is charged to the ensemble's ledger before it is drawn."""
-    Manifest.read(settings.run)
-    fixed = settings.of_run(settings.run)
-    shaping = Shaping(settings.temperature, settings.top_k, settings.top_p)
-    exhausted = Exhausted.REFUSE if settings.refuse else Exhausted.PUBLIC
-    place = LedgerPlace(settings.ledger)
-    with answering(settings.run, fixed, shaping=shaping, exhausted=exhausted, place=place) as opened:
-        public = opened.predictor.ensemble.public
-        (context,) = public.encode([prompt])
-        most, length = settings.max_tokens, public.context_length
-        room = most if length is None else length - 1 - len(context)
-        made = opened.predictor.generate(context, min(most, max(1, room)))
-        (text,) = public.decode([made])
-    return Answer(text, len(made), fixed.mechanism, opened.guarantee)
-
-
 @dataclass(frozen=True, slots=True)
 class Answering:
     """An open ensemble: the predictor, its settings and what its answers prove (None: the public model alone)."""
@@ -181,7 +182,7 @@ def answering(
     place: LedgerPlace | None = None,
 ) -> Iterator[Answering]:
     """A predictor on a run's ensemble and ledger, which is made at the first use; `place` is ledger.db if None."""
-    loaded = ensemble or _loaded(run)
+    loaded = settings.calibrated(ensemble or _loaded(run))
     alone = settings.set_up(loaded, shaping)
     setup = with_base(run, alone)
     if setup.budget is None:

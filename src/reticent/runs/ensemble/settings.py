@@ -43,6 +43,12 @@ class PredictionOptions(Settings):
     weight_limit: float | None = option(
         "Maximum mixing weight of a part (λmax, submix-f).", default=None, panel=PRIVACY
     )
+    public: Path | None = option(
+        "Public corpus of the same kind of text, to calibrate the public model on.",
+        default=None,
+        panel=PRIVACY,
+        metavar="FILE",
+    )
 
     def asked(self) -> dict[str, Any]:
         """What is asked of the ensemble, None where nothing is."""
