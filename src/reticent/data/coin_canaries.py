@@ -1,8 +1,8 @@
 """Canaries made for an audit: texts that were each planted or left out by a fair coin.
 
-Whoever guesses the coins from the finished model shows a lower bound on ε (`auditing.attacks.one_run.coins`). A design
-says what the texts look like; the coins come from the system's generator. The key file holds texts and coins in
-clear, so only its owner may read it (mode 0600).
+Whoever guesses the coins from the finished model shows a lower bound on ε (`auditing.attacks.one_run.coins`). The
+design says what the texts look like; the coins come from the system's generator. The key file holds texts and coins
+in clear, so only its owner may read it (mode 0600).
 
     random tokens    tokens of the vocabulary, all equally likely: nothing else in the corpus resembles them
     corpus style     what the public model says at a temperature of at least 0.8: as hard to tell as real records
