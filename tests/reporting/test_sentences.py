@@ -103,6 +103,7 @@ BOTH_NULLS = report(
 
 # What is said, a report of which it is true, one of which it is not.
 NO_NULL_LEAK = with_finding()
+NO_UPDATE = report(bare_run(absent={"update": "one snapshot"}))
 NO_SCAN = report(bare_run(absent={"policies": "no scan"}))
 TOO_FEW = with_finding(low=0.3, n=4, could_pass=False)
 SAID = [
@@ -126,6 +127,7 @@ SAID = [
     ("Policy recall: no scan. Measured by: reticent scan FILE --labels --out RUN.", NO_SCAN, FULL),
     ("The attack “codes”, which needs canaries: no key.", SKIPPED, EVERYTHING_RAN),
     ("1 void measurement: words alone tell members apart.", VOID, CONSISTENT),
+    ("What an update gives away: one snapshot. Measured by: reticent diff.", NO_UPDATE, FULL),
     ("Do not rely on the guarantee", REFUTED, CONSISTENT),
     ("Deduplicate the training text: 1 of the texts", OUTSTANDING, COMMONPLACE),
     ("Retrain with a guarantee: --method dp-sgd, or crt where secrets are known.", NO_NULL_LEAK, CONSISTENT),

@@ -60,7 +60,7 @@ def test_an_attack_that_ran_is_not_told_as_missing(tmp_path):
     documents = {"membership.json": SCORES, "exposure.json": EXPOSURES}
     made = read_report([audit(tmp_path / "run", attacks={"membership": "", "exposure": ""}, documents=documents)])
     assert not {"roc", "exposure"} & set(made.runs[0].absent)
-    assert "Planted secrets: " not in said(made)
+    assert "reticent audit --canaries FILE" not in said(made)
     assert "Risk of each record: the attack “lazy” was not asked for." in said(made)
 
 
