@@ -41,8 +41,8 @@ if str(ROOT) not in sys.path:
 
 import torch  # noqa: E402
 
-from reticent.audit.attacks.exposure.candidate_search import SearchLimits  # noqa: E402
-from reticent.audit.attacks.exposure.ranking import ExposureSettings, measure_exposures  # noqa: E402
+from reticent.auditing.attacks.exposure.candidate_search import SearchLimits  # noqa: E402
+from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure_exposures  # noqa: E402
 from reticent.core.corpus import Corpus, Policy, Record, Span  # noqa: E402
 from reticent.core.guarantee import Guarantee, Neighbours  # noqa: E402
 from reticent.core.ledger import Budget  # noqa: E402

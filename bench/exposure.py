@@ -16,9 +16,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from reticent.audit.attacks.exposure.candidate_trie import build_trie
-from reticent.audit.attacks.exposure.findings import exposure_findings
-from reticent.audit.attacks.exposure.ranking import Exposure, measure_exposures
+from reticent.auditing.attacks.exposure.candidate_trie import build_trie
+from reticent.auditing.attacks.exposure.findings import exposure_findings
+from reticent.auditing.attacks.exposure.ranking import Exposure, measure_exposures
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
 from reticent.data.canaries import make_canaries

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from reticent.audit.attacks.membership.attack import MembershipAttack, run_attacks
-from reticent.audit.attacks.membership.comparison_scores import ErrorZone, WindowComparison
-from reticent.audit.attacks.membership.scores import Calibrated, Loss, LowerCase, MinK, MinKPlusPlus, Zlib
-from reticent.audit.attacks.membership.target_scores import TargetScores
-from reticent.audit.metrics.roc import Estimate, auc_interval, tpr_at_fpr
+from reticent.auditing.attacks.membership.attack import MembershipAttack, run_attacks
+from reticent.auditing.attacks.membership.comparison_scores import ErrorZone, WindowComparison
+from reticent.auditing.attacks.membership.scores import Calibrated, Loss, LowerCase, MinK, MinKPlusPlus, Zlib
+from reticent.auditing.attacks.membership.target_scores import TargetScores
+from reticent.auditing.metrics.roc import Estimate, auc_interval, tpr_at_fpr
 from reticent.core.corpus import Corpus, Record
 from reticent.core.model import Floats
 from reticent.core.randomness import Randomness

@@ -29,10 +29,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from reticent.audit.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
-from reticent.audit.attacks.personal_data.inference import SHORTLIST, CandidateSet, draw_candidates, token_counter
-from reticent.audit.attacks.personal_data.inventory import take_inventory
-from reticent.audit.attacks.personal_data.scoring import CandidateScorer
+from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
+from reticent.auditing.attacks.personal_data.inference import (
+    SHORTLIST,
+    CandidateSet,
+    draw_candidates,
+    token_counter,
+)
+from reticent.auditing.attacks.personal_data.inventory import take_inventory
+from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_cases
 from reticent.models.huggingface.loading import load_model

@@ -35,7 +35,7 @@ from reproductions.submix.dialogue_ensembles import (  # noqa: E402
 )
 from reproductions.submix.extraction import train_unprotected  # noqa: E402
 from reticent.accounting.bounds.parts import extraction_success  # noqa: E402
-from reticent.audit.attacks.extraction.codes import (  # noqa: E402
+from reticent.auditing.attacks.extraction.codes import (  # noqa: E402
     CodeHits,
     PlantedCodes,
     answers_of,

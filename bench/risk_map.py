@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from reticent.audit.attacks.lazy.risk_map import TRAINING, draw_risk_map
+from reticent.auditing.attacks.lazy.risk_map import TRAINING, draw_risk_map
 from reticent.core.corpus import Record
 from reticent.core.randomness import Randomness
 from reticent.data.generators.dialogues import generate_dialogues

@@ -1,9 +1,9 @@
 """Forward tokens and time of the search with a bound against the naive beam, at equal results.
 
 The naive beam keeps |T| phrases at every step and reads each of them whole, from its start, for every extension.
-The search with a bound (`reticent.audit.attacks.update.bounded_search`) reads a tenth of that by its own settings;
-what has to be shown is that it finds the same. Beside it stand the paper's beam of halved width with caches, and
-the naive widths with caches.
+The search with a bound (`auditing.attacks.update.bounded_search`) reads a tenth of that by its own settings; what
+has to be shown is that it finds the same. Beside it stand the paper's beam of halved width with caches, and the
+naive widths with caches.
 
 Pairs are LSTMs on generated case law and their updates with phrases of eight words, so that every length up to
 eight has something to find: 48 copies in re-training, 16 in continued training; several seeds. "Two seeds" are
@@ -30,10 +30,10 @@ from rich.table import Table
 from reproductions.updates.canary_making import PhraseSettings, Slot, make_phrase_canaries
 from reproductions.updates.regimes import Regime, UpdateData, UpdateExperiment, UpdateSettings
 from reproductions.updates.vocabulary import known_words, word_tokenizer
-from reticent.audit.attacks.update.bounded_search import BoundedSettings, search_bounded
-from reticent.audit.attacks.update.branches import PlainBranches
-from reticent.audit.attacks.update.score import Snapshots
-from reticent.audit.attacks.update.search import Beam, BeamSettings, search_phrases
+from reticent.auditing.attacks.update.bounded_search import BoundedSettings, search_bounded
+from reticent.auditing.attacks.update.branches import PlainBranches
+from reticent.auditing.attacks.update.score import Snapshots
+from reticent.auditing.attacks.update.search import Beam, BeamSettings, search_phrases
 from reticent.core.corpus import Corpus, Record
 from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness

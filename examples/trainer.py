@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
 
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import make_subject
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace

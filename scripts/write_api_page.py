@@ -1,7 +1,7 @@
 """Write docs/api.md from the source's signatures and docstrings; with --check, fail if the page is not the truth.
 
-Reads the source as text: nothing is imported. Only the modules that callers start from are listed; every other
-module says at its top what it is.
+First the public API, every name of `reticent.__all__` with its whole docstring and its example; then the modules
+that lie an import deeper and that callers start from. Reads the source as text: nothing is imported.
 """
 
 import ast
@@ -43,16 +43,16 @@ MODULES = {
     ),
     "Models": ("models.huggingface.loading", "models.embedded"),
     "What is measured": (
-        "audit.attacks.exposure.ranking",
-        "audit.attacks.membership.attack",
-        "audit.attacks.membership.metrics",
-        "audit.attacks.lazy.emission",
-        "audit.attacks.lazy.risk_map",
-        "audit.attacks.extraction.discoverable",
-        "audit.attacks.extraction.codes",
-        "audit.attacks.update.search",
-        "audit.metrics.one_run",
-        "audit.metrics.one_run_curve",
+        "auditing.attacks.exposure.ranking",
+        "auditing.attacks.membership.attack",
+        "auditing.attacks.membership.metrics",
+        "auditing.attacks.lazy.emission",
+        "auditing.attacks.lazy.risk_map",
+        "auditing.attacks.extraction.discoverable",
+        "auditing.attacks.extraction.codes",
+        "auditing.attacks.update.search",
+        "auditing.metrics.one_run",
+        "auditing.metrics.one_run_curve",
     ),
     "Answers": ("prediction.budgets", "prediction.predictor", "prediction.evaluation"),
     "Journeys": (
@@ -62,8 +62,8 @@ MODULES = {
         "runs.training.run",
         "runs.ensemble.run",
         "runs.ensemble.prediction",
-        "audit.subject",
-        "audit.settings",
+        "auditing.subject",
+        "auditing.settings",
         "runs.audit.subject",
         "runs.audit.plan",
         "runs.audit.run",
@@ -81,8 +81,21 @@ def page() -> str:
     parts = [
         "# API",
         "",
-        "Generated from signatures and docstrings by `make docs`; do not edit. The modules that callers start",
-        "from, with the first sentence of each name. Arguments after `*` are given by name.",
+        "Generated from signatures and docstrings by `make docs`; do not edit. Arguments after `*` go by name.",
+        "",
+        "## The public API",
+        "",
+        "`import reticent` offers these names, each loaded when it is first used. The tests run the examples, one",
+        "after another in one folder.",
+    ]
+    for name, module in sorted(_public().items()):
+        parts += _entry(name, module)
+    parts += [
+        "",
+        "## An import deeper",
+        "",
+        "The modules that researchers start from, with the first sentence of each name. They may change between",
+        "versions.",
     ]
     for title, modules in MODULES.items():
         parts += ["", f"## {title}"]
@@ -91,11 +104,47 @@ def page() -> str:
     return "\n".join(parts) + "\n"
 
 
+def _public() -> dict[str, str]:
+    """The module of each public name, from the table in `reticent/__init__.py`."""
+    for node in _tree("").body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_PLACES":
+            places: dict[str, str] = ast.literal_eval(node.value)
+            return {name: module.removeprefix("reticent.") for name, module in places.items()}
+    raise LookupError("reticent/__init__.py has no table _PLACES")
+
+
+def _entry(name: str, module: str) -> list[str]:
+    """A public name: its signature, its docstring and, of a class, its public methods and properties."""
+    node = next(each for each in _tree(module).body if getattr(each, "name", None) == name)
+    assert isinstance(node, ast.ClassDef | ast.FunctionDef)
+    is_class = isinstance(node, ast.ClassDef)
+    shown = f"class {name}" if isinstance(node, ast.ClassDef) else _signature(node)
+    lines = ["", f"### `{shown}`", "", *_paragraphs(ast.get_docstring(node) or "")]
+    for each in node.body if is_class else ():
+        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
+            own = each.name if "property" in _decorators(each) else _signature(each)
+            lines.append(f"- `.{own}`: {_sentence(each)}")
+    return lines
+
+
+def _paragraphs(text: str) -> list[str]:
+    """A docstring as Markdown: an example that starts with >>> is a block of code."""
+    lines: list[str] = []
+    for paragraph in text.split("\n\n"):
+        body = paragraph.rstrip()
+        lines += ["```pycon", body, "```", ""] if body.lstrip().startswith(">>>") else [" ".join(body.split()), ""]
+    return lines
+
+
+def _tree(name: str) -> ast.Module:
+    place = ROOT / "src" / "reticent" / Path(*(name.split(".") if name else ()))
+    file = place.with_suffix(".py") if name and place.with_suffix(".py").is_file() else place / "__init__.py"
+    return ast.parse(file.read_text(encoding="utf8"))
+
+
 def _module(name: str) -> list[str]:
     """The heading, the first sentence and the public names of one module."""
-    place = ROOT / "src" / "reticent" / Path(*name.split("."))
-    file = place.with_suffix(".py") if place.with_suffix(".py").is_file() else place / "__init__.py"
-    tree = ast.parse(file.read_text(encoding="utf8"))
+    tree = _tree(name)
     lines = ["", f"### `reticent.{name}`", "", _sentence(tree), ""]
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

@@ -19,10 +19,10 @@ from typing import Any, Final
 import numpy as np
 
 from reproductions.experiment import Values
-from reticent.audit.attacks.exposure.candidate_search import SearchLimits
-from reticent.audit.attacks.exposure.ranking import ExposureSettings, measure_exposures
-from reticent.audit.attacks.membership.groups import score_random_groups
-from reticent.audit.metrics.roc import auc_interval
+from reticent.auditing.attacks.exposure.candidate_search import SearchLimits
+from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure_exposures
+from reticent.auditing.attacks.membership.groups import score_random_groups
+from reticent.auditing.metrics.roc import auc_interval
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.guarantee import Neighbours, Notion
 from reticent.core.model import LanguageModel

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reticent.audit.attacks.personal_data.inventory import PiiInventory, take_inventory
+from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take_inventory
 from reticent.core.corpus import Corpus, Policy, Record, Span
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_cases

@@ -24,31 +24,31 @@ import numpy as np
 from reproductions.pii.case_law import CaseLaw, make_case_law
 from reproductions.pii.training import Defence, Defended, TrainingSettings, base_model
 from reticent.accounting.bounds.ceiling import compare
-from reticent.audit.attacks.membership.metrics import MembershipSetting, membership_findings
-from reticent.audit.attacks.membership.scores import Calibrated
-from reticent.audit.attacks.membership.target_scores import TargetScores
-from reticent.audit.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
-from reticent.audit.attacks.personal_data.extraction import (
+from reticent.auditing.attacks.membership.metrics import MembershipSetting, membership_findings
+from reticent.auditing.attacks.membership.scores import Calibrated
+from reticent.auditing.attacks.membership.target_scores import TargetScores
+from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
+from reticent.auditing.attacks.personal_data.extraction import (
     Emitted,
     Extraction,
     sample_texts,
     tag_texts,
     token_lengths,
 )
-from reticent.audit.attacks.personal_data.findings import (
+from reticent.auditing.attacks.personal_data.findings import (
     PiiSetting,
     extraction_findings,
     inference_finding,
     reconstruction_findings,
 )
-from reticent.audit.attacks.personal_data.inference import CandidateDraw, draw_candidates, infer, token_counter
-from reticent.audit.attacks.personal_data.reconstruction import (
+from reticent.auditing.attacks.personal_data.inference import CandidateDraw, draw_candidates, infer, token_counter
+from reticent.auditing.attacks.personal_data.reconstruction import (
     CandidateSources,
     continue_greedily,
     gather_candidates,
     rank_candidates,
 )
-from reticent.audit.attacks.personal_data.scoring import CandidateScorer, Elsewhere, Scoring
+from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Elsewhere, Scoring
 from reticent.core.document import number_to_json
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Comparison, Finding

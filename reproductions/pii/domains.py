@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from reproductions.pii.case_law import CaseLaw, ShapeTagger, make_case_law, paragraphs
-from reticent.audit.attacks.personal_data.inventory import take_inventory
+from reticent.auditing.attacks.personal_data.inventory import take_inventory
 from reticent.core.corpus import Corpus, Policy, Record
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues

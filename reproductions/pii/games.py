@@ -19,23 +19,27 @@ from reproductions.experiment import Values
 from reproductions.pii.case_law import CaseLaw
 from reproductions.pii.defences import Games, TableSettings, prepare_games
 from reproductions.pii.training import Defence, TrainingSettings, train_defended
-from reticent.audit.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
-from reticent.audit.attacks.personal_data.extractability import (
+from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
+from reticent.auditing.attacks.personal_data.extractability import (
     compare_extractability,
     estimate_extractability,
     success_auc,
 )
-from reticent.audit.attacks.personal_data.extraction import (
+from reticent.auditing.attacks.personal_data.extraction import (
     Emitted,
     Extraction,
     sample_texts,
     tag_texts,
     token_lengths,
 )
-from reticent.audit.attacks.personal_data.inference import draw_candidates, infer, token_counter
-from reticent.audit.attacks.personal_data.reconstruction import CandidateSources, gather_candidates, rank_candidates
-from reticent.audit.attacks.personal_data.scoring import CandidateScorer
-from reticent.audit.metrics.roc import Estimate, auc_interval
+from reticent.auditing.attacks.personal_data.inference import draw_candidates, infer, token_counter
+from reticent.auditing.attacks.personal_data.reconstruction import (
+    CandidateSources,
+    gather_candidates,
+    rank_candidates,
+)
+from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
+from reticent.auditing.metrics.roc import Estimate, auc_interval
 from reticent.core.corpus import Corpus
 from reticent.core.model import Floats, LanguageModel
 from reticent.core.randomness import Randomness

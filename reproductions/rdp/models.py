@@ -119,7 +119,7 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
 
 
 def _bits_left(model: "HuggingFaceModel", prompts: Sequence[Any], codes: Sequence[Any]) -> float:
-    from reticent.audit.attacks.lazy.emission import emission_log_prob
+    from reticent.auditing.attacks.lazy.emission import emission_log_prob
     from reticent.core.sampling import Sampling
 
     return float(-emission_log_prob(model, codes, Sampling(), prompts=prompts)[0] / math.log(2.0))
@@ -216,7 +216,7 @@ def _trained(corpus: "Corpus", parameters: Values, randomness: Randomness) -> "H
 
 
 def _map(parameters: Values, randomness: Randomness) -> Values:
-    from reticent.audit.attacks.lazy.risk_map import GENERATED, HELD_OUT, TRAINING, draw_risk_map
+    from reticent.auditing.attacks.lazy.risk_map import GENERATED, HELD_OUT, TRAINING, draw_risk_map
     from reticent.core.corpus import Corpus, Record
     from reticent.core.sampling import Sampling
     from reticent.data.generators import generate_dialogues

@@ -1,8 +1,8 @@
 """Figure 6 of SubMix: random codes, one to each model of the ensemble, asked for through SubMix at growing ε.
 
 m codes of ℓ digits stand in a sentence each, k = m/2 parts of two models: every model learns one code by heart. The
-attack gives the sentence's beginning g times (`audit.attacks.extraction.codes`); a hit is an answer that is one of
-the codes. SubMix is Algorithm 2 at order 2, its ε spread over the tokens of all g answers; its budget is one for
+attack gives the sentence's beginning g times (`auditing.attacks.extraction.codes`); a hit is an answer that is one
+of the codes. SubMix is Algorithm 2 at order 2, its ε spread over the tokens of all g answers; its budget is one for
 all of them. Beside it one model trained on all codes without protection, and blind guessing, m / 10^ℓ.
 
 The expected hit rate has a ceiling for a secret in one part, m times `accounting.bounds.parts.extraction_success`;
@@ -33,7 +33,7 @@ from reticent.core.randomness import Randomness
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from reticent.audit.attacks.extraction.codes import Answer, PlantedCodes
+    from reticent.auditing.attacks.extraction.codes import Answer, PlantedCodes
     from reticent.core.corpus import Corpus
     from reticent.models.ensemble.adapters import AdapterEnsemble
     from reticent.models.huggingface.model import HuggingFaceModel
@@ -57,7 +57,7 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
     from pathlib import Path
 
     from reproductions.submix.dialogue_ensembles import BASE, EnsembleSettings, assemble, train_members
-    from reticent.audit.attacks.extraction.codes import PlantedCodes, answers_of, attack_codes
+    from reticent.auditing.attacks.extraction.codes import PlantedCodes, answers_of, attack_codes
     from reticent.core.corpus import Corpus
     from reticent.core.secret import CodeSpace, Secret
     from reticent.data.generators.codes import TEMPLATE, generate_codes
@@ -146,7 +146,7 @@ def _member_chances(ensemble: "AdapterEnsemble", planted: "PlantedCodes") -> lis
 
 def _ceiling(epsilon: float, planted: "PlantedCodes") -> float:
     from reticent.accounting.bounds.parts import extraction_success
-    from reticent.audit.attacks.extraction.codes import hit_rate_ceiling
+    from reticent.auditing.attacks.extraction.codes import hit_rate_ceiling
 
     bound = extraction_success(ORDER, epsilon, candidates=planted.space.size)
     return hit_rate_ceiling(bound.success, len(planted.codes))

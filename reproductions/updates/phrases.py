@@ -31,7 +31,7 @@ from reticent.core.randomness import Randomness
 if TYPE_CHECKING:
     from reproductions.updates.regimes import UpdateExperiment
     from reproductions.updates.text import GroupText
-    from reticent.audit.attacks.update.score import Snapshots
+    from reticent.auditing.attacks.update.score import Snapshots
     from reticent.models.huggingface.model import HuggingFaceModel
 
 SIZES: Final[dict[Scale, Values]] = {
@@ -57,7 +57,7 @@ def _search(parameters: Values, randomness: Randomness) -> Values:
     from reproductions.updates.regimes import UpdateData, UpdateExperiment, UpdateSettings
     from reproductions.updates.text import read_group
     from reproductions.updates.vocabulary import word_tokenizer
-    from reticent.audit.attacks.update.score import Snapshots
+    from reticent.auditing.attacks.update.score import Snapshots
 
     text = read_group(
         Path(parameters["data"]),
@@ -104,9 +104,9 @@ def _updated(experiment: "UpdateExperiment", text: "GroupText", regime: str, sha
 
 def _phrases(pair: "Snapshots", text: "GroupText", tokenizer: Any, *, width: int | None) -> Values:
     """The best phrases of both searches: scores, words of the subject, messages that hold them."""
-    from reticent.audit.attacks.update.matching import match_phrases
-    from reticent.audit.attacks.update.score import Score
-    from reticent.audit.attacks.update.search import BeamSettings, search_phrases
+    from reticent.auditing.attacks.update.matching import match_phrases
+    from reticent.auditing.attacks.update.score import Score
+    from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 
     found: Values = {}
     for name, groups in (("vanilla", 1), ("groups", GROUPS)):

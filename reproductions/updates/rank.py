@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from reticent.audit.attacks.update.score import Score, Snapshots
-from reticent.audit.attacks.update.search import Best, Walk
+from reticent.auditing.attacks.update.score import Score, Snapshots
+from reticent.auditing.attacks.update.search import Best, Walk
 from reticent.core.model import Tokens
 
 MOST_ROWS: Final = 200_000

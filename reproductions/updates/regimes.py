@@ -23,8 +23,8 @@ import torch
 
 from reproductions.updates.convergence import Convergence
 from reproductions.updates.rank import DifferentialRank, differential_rank
-from reticent.audit.attacks.update.score import PhraseScore, Snapshots
-from reticent.audit.attacks.update.search import BeamSettings, search_phrases
+from reticent.auditing.attacks.update.score import PhraseScore, Snapshots
+from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 from reticent.core.corpus import Corpus
 from reticent.core.guarantee import Guarantee
 from reticent.core.randomness import Randomness

@@ -1,24 +1,108 @@
 """See, prevent and prove what a language model gives away of its training text.
 
-Importing this package is cheap and never imports torch; each layer is imported by name
-(`reticent.core`, `reticent.accounting`, `reticent.models`, ...).
-`PrivateStep` and `verify` are loaded when they are first used.
+The public API: the names in `__all__`, each loaded when it is first used. `import reticent` is fast and imports
+neither torch nor numpy. Every name has an example in its docstring, and docs/api.md lists them all. Whatever else
+the package holds can be imported from its module, but may change between versions.
+
+    plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-5, units=10_000, batch=256, epochs=3)
+    run = reticent.train("mails.jsonl", model="embedded", method=plan, out="runs/private")
+    audit = reticent.audit(run, train="mails.jsonl", holdout="others.jsonl", out="runs/audit")
+    audit.report("page.html")
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reticent.api import audit as audit
+    from reticent.api import bound as bound
+    from reticent.api import dedup as dedup
+    from reticent.api import diff as diff
+    from reticent.api import evaluate as evaluate
+    from reticent.api import plant as plant
+    from reticent.api import report as report
+    from reticent.api import scan as scan
+    from reticent.api import scrub as scrub
+    from reticent.api import train as train
+    from reticent.core.corpus import Corpus as Corpus
+    from reticent.core.corpus import Record as Record
+    from reticent.core.errors import BudgetExhausted as BudgetExhausted
+    from reticent.core.errors import ReticentError as ReticentError
+    from reticent.core.errors import UsageError as UsageError
+    from reticent.core.finding import Finding as Finding
+    from reticent.core.guarantee import Guarantee as Guarantee
+    from reticent.data.reading.corpus_file import open_corpus as open_corpus
+    from reticent.models.huggingface.loading import load_model as load_model
+    from reticent.runs.ensemble.text_predictor import Predictor as Predictor
     from reticent.runs.verifying import verify as verify
+    from reticent.training.plans.plan import DpSgd as DpSgd
     from reticent.training.private_step import PrivateStep as PrivateStep
 
 __version__ = "0.2.0"
 
-_PLACES = {"PrivateStep": "reticent.training.private_step", "verify": "reticent.runs.verifying"}
+# Where each public name is defined, in the order in which their examples tell one story.
+_PLACES = {
+    "Record": "reticent.core.corpus",
+    "Corpus": "reticent.core.corpus",
+    "open_corpus": "reticent.data.reading.corpus_file",
+    "scan": "reticent.api",
+    "scrub": "reticent.api",
+    "dedup": "reticent.api",
+    "plant": "reticent.api",
+    "bound": "reticent.api",
+    "DpSgd": "reticent.training.plans.plan",
+    "Guarantee": "reticent.core.guarantee",
+    "train": "reticent.api",
+    "PrivateStep": "reticent.training.private_step",
+    "verify": "reticent.runs.verifying",
+    "load_model": "reticent.models.huggingface.loading",
+    "audit": "reticent.api",
+    "Finding": "reticent.core.finding",
+    "report": "reticent.api",
+    "diff": "reticent.api",
+    "Predictor": "reticent.runs.ensemble.text_predictor",
+    "evaluate": "reticent.api",
+    "ReticentError": "reticent.core.errors",
+    "UsageError": "reticent.core.errors",
+    "BudgetExhausted": "reticent.core.errors",
+}
+
+__all__ = [
+    "BudgetExhausted",
+    "Corpus",
+    "DpSgd",
+    "Finding",
+    "Guarantee",
+    "Predictor",
+    "PrivateStep",
+    "Record",
+    "ReticentError",
+    "UsageError",
+    "__version__",
+    "audit",
+    "bound",
+    "dedup",
+    "diff",
+    "evaluate",
+    "load_model",
+    "open_corpus",
+    "plant",
+    "report",
+    "scan",
+    "scrub",
+    "train",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
     if name not in _PLACES:
         raise AttributeError(f"module 'reticent' has no attribute '{name}'")
-    return getattr(import_module(_PLACES[name]), name)
+    value = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})

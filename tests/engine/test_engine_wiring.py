@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reticent.audit.attacks.membership.shadow_models import ShadowTask
-from reticent.audit.progress import CHUNK, watched
-from reticent.audit.subject import make_subject
+from reticent.auditing.attacks.membership.shadow_models import ShadowTask
+from reticent.auditing.progress import CHUNK, watched
+from reticent.auditing.subject import make_subject
 from reticent.cli import main as cli
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import UsageError

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reproductions.updates.regimes import Regime, Update
-from reticent.audit.attacks.update.score import PhraseScore
+from reticent.auditing.attacks.update.score import PhraseScore
 from tests.reproductions.update_orders import class_difference, class_spread, regime_difference, spread
 
 

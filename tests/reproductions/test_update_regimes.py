@@ -11,9 +11,9 @@ import torch
 from reproductions.updates.canary_making import FrequencyClass, PhraseSettings, make_phrase_canaries
 from reproductions.updates.regimes import Privacy, Regime, UpdateData, UpdateExperiment, UpdateSettings
 from reproductions.updates.vocabulary import known_words, word_tokenizer
-from reticent.audit.attacks.update.bounded_search import BoundedSettings, search_bounded
-from reticent.audit.attacks.update.score import Score, Snapshots
-from reticent.audit.attacks.update.search import BeamSettings, search_phrases
+from reticent.auditing.attacks.update.bounded_search import BoundedSettings, search_bounded
+from reticent.auditing.attacks.update.score import Score, Snapshots
+from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 from reticent.training.plans.plan import SEEDED

@@ -4,7 +4,7 @@ import string
 
 import numpy as np
 
-from reticent.audit.subject import ModelPlace, Subject, make_subject
+from reticent.auditing.subject import ModelPlace, Subject, make_subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import Access

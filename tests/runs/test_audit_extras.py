@@ -7,11 +7,11 @@ import stat
 import numpy as np
 import pytest
 
-from reticent.audit.attacks.membership.result import fewest_targets, has_power
-from reticent.audit.attacks.membership.target_scores import PositionModel
-from reticent.audit.progress import watched
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import make_subject
+from reticent.auditing.attacks.membership.result import fewest_targets, has_power
+from reticent.auditing.attacks.membership.target_scores import PositionModel
+from reticent.auditing.progress import watched
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import make_subject
 from reticent.core.errors import AccessError, ModelError
 from reticent.core.finding import Verdict
 from reticent.core.guarantee import Notion

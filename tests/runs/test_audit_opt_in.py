@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reticent.audit.attacks.extraction.attack import DivergenceAttack
-from reticent.audit.attacks.membership.neighbourhood import NeighbourhoodAttack
-from reticent.audit.attacks.membership.shadow_models import _Split
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import make_subject
+from reticent.auditing.attacks.extraction.attack import DivergenceAttack
+from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAttack
+from reticent.auditing.attacks.membership.shadow_models import _Split
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.document import write_document
 from reticent.core.errors import ConfigError

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from reticent.audit.settings import AuditSettings, Sizes, parse_budget
-from reticent.audit.subject import ModelPlace, make_subject
-from reticent.audit.targets import sample_records
+from reticent.auditing.settings import AuditSettings, Sizes, parse_budget
+from reticent.auditing.subject import ModelPlace, make_subject
+from reticent.auditing.targets import sample_records
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from reticent.accounting.bounds.ceiling import ceiling
-from reticent.audit.attacks.membership.inference import ONE_RUN_BOUNDS, one_run_findings, why_no_one_run
-from reticent.audit.metrics.intervals import shared_confidence
-from reticent.audit.metrics.one_run import FAIR_COINS
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import ModelPlace, make_subject
-from reticent.audit.targets import Targets, membership_targets
+from reticent.auditing.attacks.membership.inference import ONE_RUN_BOUNDS, one_run_findings, why_no_one_run
+from reticent.auditing.metrics.intervals import shared_confidence
+from reticent.auditing.metrics.one_run import FAIR_COINS
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import ModelPlace, make_subject
+from reticent.auditing.targets import Targets, membership_targets
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict

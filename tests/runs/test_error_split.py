@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from reticent.audit.attacks.personal_data.attack import intervals_of
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import make_subject
+from reticent.auditing.attacks.personal_data.attack import intervals_of
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import make_subject
 from reticent.core.finding import Finding, Standing
 from reticent.runs.audit.plan import Speed, plan_audit, share_error
 from reticent.runs.audit.run import run_audit, score_key

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from reticent.audit.attacks.lazy.risk_map import GENERATED
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import make_subject
+from reticent.auditing.attacks.lazy.risk_map import GENERATED
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import make_subject
 from reticent.core.errors import ConfigError
 from reticent.core.sampling import Sampling
 from reticent.runs.audit.plan import Speed, plan_audit

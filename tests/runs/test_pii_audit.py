@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from reticent.audit.attacks.personal_data.attack import policy_identity
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import ModelPlace, make_subject
+from reticent.auditing.attacks.personal_data.attack import policy_identity
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict

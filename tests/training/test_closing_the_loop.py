@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from reticent.accounting.bounds.tradeoff import true_positive_rate_ceiling
-from reticent.audit.metrics.one_run import one_run_epsilon
+from reticent.auditing.metrics.one_run import one_run_epsilon
 from reticent.core.guarantee import Unit
 from reticent.core.proportion import rate_lower, rate_upper
 from reticent.core.randomness import Randomness

@@ -9,7 +9,9 @@ from reticent.data.policies.capitals import CapitalRuns
 from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
 from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.possible import possible
 from reticent.data.redaction.masking import MASK
+from reticent.runs.policies import union_policy
 from reticent.training.methods.redaction import redact_and_route
 from tests.training.redacted_worlds import Parts, compare, conservative_reads_the_original, replaced
 
@@ -47,7 +49,7 @@ def all_capitals() -> Union:
     return Union([PatternPolicy(context=False), Circumstances(), CapitalRuns()], name="all capitals")
 
 
-def test_words_around_a_found_secret_mask_nothing_in_other_records_with_the_shipped_policies():
+def test_words_around_a_found_secret_mask_nothing_in_other_records_where_every_capital_is_flagged():
     names = [f"Anna {first}{second}x" for first in "ABCDEFGHIJ" for second in "abcdefghij"]
     records = corpus(*(f"call {name} 555-010-0199" for name in names), *(f"{name} came" for name in names))
     policies = PatternPolicy(), all_capitals()
@@ -74,7 +76,25 @@ def test_an_announced_code_is_masked_even_where_its_announcing_word_is_repeated(
     texts = [f"my ID is {n}" for n in (48213, 48214, 48215)]
     _, private = route(corpus(*texts), PatternPolicy(), all_capitals())
     assert not any("4821" in text for text in private)
-    assert private == [f"my ID is {MASK}", f"my {MASK} is {MASK}", MASK]
+    assert private == [f"my ID is {MASK}", f"my {MASK} is {MASK}", f"my {MASK} is {MASK}"]
+
+
+def test_a_found_secret_changes_nothing_with_the_shipped_policies():
+    texts = [f"USR: my number is 555-010-01{n} and my name is Anna Quint{n}" for n in range(10, 30)]
+    policies = union_policy(), possible()
+    records = corpus(*texts, *(f"Anna Quint{n} came" for n in range(10, 30)))
+    assert changed(route, records, "555-010-0110", policies) == 0
+    assert not any("555-010" in text for text in route(records, *policies)[1])
+
+
+def test_a_caught_secret_changes_one_private_record_with_the_shipped_policies():
+    """ "Where is 9921?" is nothing to the policy; the conservative one flags long numbers."""
+    texts = ["the package 9921 is late", "where is it now?", "I asked for 9921 again", "where is it now?", "9921"]
+    policies = union_policy(), possible()
+    public, private = route(corpus(*texts), *policies)
+    assert public == ["where is it now?"] * 2
+    assert private == [texts[0], f"I asked for {MASK} again", MASK]
+    assert changed(route, corpus(*texts), "9921", policies) == 1
 
 
 def test_masking_one_secret_changes_what_is_proved_in_random_worlds():

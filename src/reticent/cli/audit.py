@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-    from reticent.audit.attack import PlannedAttack
-    from reticent.audit.settings import AuditSettings
-    from reticent.audit.subject import Subject
+    from reticent.auditing.attack import PlannedAttack
+    from reticent.auditing.settings import AuditSettings
+    from reticent.auditing.subject import Subject
     from reticent.core.finding import Comparison, Finding
     from reticent.runs.audit.gate import GateResult
     from reticent.runs.audit.plan import AuditPlan

@@ -7,7 +7,7 @@ from reticent.cli.flags import verb
 from reticent.runs.update.settings import UpdateSettings
 
 if TYPE_CHECKING:
-    from reticent.audit.attacks.update.findings import FoundPhrase
+    from reticent.auditing.attacks.update.findings import FoundPhrase
     from reticent.runs.update.run import DiffSettings, UpdateStep
 
 
@@ -55,7 +55,7 @@ def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> lis
 
 def _verdict(step: "UpdateStep") -> list[str]:
     """What the null snapshots say of the phrases, or why they say nothing."""
-    from reticent.audit.attacks.update.findings import why_no_verdict
+    from reticent.auditing.attacks.update.findings import why_no_verdict
 
     test, lines = step.test, []
     if step.untouched is not None:

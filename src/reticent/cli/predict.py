@@ -14,7 +14,7 @@ def predict(settings: PredictSettings, output: Output) -> None:
     from reticent.runs.ensemble.manifest import Manifest
 
     Manifest.read(settings.run)  # what is no ensemble is said before torch is loaded
-    from reticent.runs.ensemble.prediction import predict as continued
+    from reticent.runs.ensemble.text_predictor import predict as continued
 
     assert settings.prompt is not None
     answer = continued(settings, sys.stdin.read() if settings.prompt == "-" else settings.prompt)

@@ -37,6 +37,9 @@ class Record:
     """A text with an id and an owner. `repr` shows the id alone: text and owner may be private.
 
     `spans` are known sensitive spans: gold labels of a benchmark, or what a generator put there.
+
+    >>> reticent.Record("chat-7", "My code is 4711.", owner="Ann")
+    Record(id='chat-7')
     """
 
     id: str
@@ -71,7 +74,12 @@ class Fingerprint:
 
 
 class Corpus(Sequence[Record]):
-    """An immutable sequence of records with distinct ids, in memory."""
+    """An immutable sequence of records with distinct ids, in memory.
+
+    >>> corpus = reticent.Corpus([reticent.Record("1", "Good morning."), reticent.Record("2", "How can I help?")])
+    >>> len(corpus), len(corpus.owners)
+    (2, 2)
+    """
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._records = tuple(records)

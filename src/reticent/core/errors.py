@@ -21,11 +21,22 @@ from pathlib import Path
 
 
 class ReticentError(Exception):
-    """Root of every error that reticent raises on purpose."""
+    """Root of every error that reticent raises on purpose.
+
+    >>> issubclass(reticent.UsageError, reticent.ReticentError)
+    True
+    """
 
 
 class UsageError(ReticentError):
-    """Something the caller can fix: `what`, optionally what was found and expected, and a hint."""
+    """Something the caller can fix: `what`, optionally what was found and expected, and a hint.
+
+    >>> try:
+    ...     reticent.train("mails.jsonl", model="embedded", method="dp-sgd", out="nowhere")
+    ... except reticent.UsageError as error:
+    ...     print(error.hint)
+    --target-epsilon 8 lets the noise be calibrated; --noise-multiplier 1.0 fixes it
+    """
 
     def __init__(
         self, what: str, *, found: object = None, expected: str | None = None, hint: str | None = None
@@ -96,7 +107,11 @@ class MissingExtra(UsageError):
 
 
 class BudgetExhausted(ReticentError):
-    """A charge would pass the budget. It was not spent and nothing was released."""
+    """A charge would pass the budget. It was not spent and nothing was released.
+
+    >>> issubclass(reticent.BudgetExhausted, reticent.ReticentError)
+    True
+    """
 
 
 class UnsupportedEvent(ReticentError):

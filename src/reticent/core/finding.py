@@ -25,6 +25,12 @@ class Finding:
     `p_value` is the chance of such a value without leakage, where that is known exactly: then it decides whether
     the finding beats its null, and not the interval. `could_pass` is False where not even a perfect score of so few
     targets would have beaten the null.
+
+    >>> import json
+    >>> with open("audit/findings.json") as file:
+    ...     first = reticent.Finding.from_json(json.load(file)["findings"][0])
+    >>> first.low <= first.value <= first.high
+    True
     """
 
     attack: str

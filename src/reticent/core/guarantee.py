@@ -113,6 +113,11 @@ class Guarantee:
     evidence from which ceilings and leakage bounds take whichever is tightest. `data_dependent` promises
     hold for the realised data only, so the numbers themselves are private. `basis` is what the numbers follow
     from (`accounting.derivation` derives them again); a guarantee without one is a statement, not a proof.
+
+    >>> plan = reticent.DpSgd.for_target(epsilon=2, delta=1e-6, units=10_000, batch=256, epochs=3)
+    >>> promise = plan.guarantee()
+    >>> promise.unit.value, promise.delta, promise.epsilon <= 2
+    ('record', 1e-06, True)
     """
 
     mechanism: str

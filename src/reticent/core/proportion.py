@@ -4,7 +4,7 @@
     upper(k of n) = rate p with P[Binomial(n, p) ≤ k] = tail
 
 Both are quantiles of beta distributions (Clopper and Pearson 1934). All trials are taken as independent. No trial
-is no data: the interval is [0, 1], never a point. Other intervals are in `audit.metrics.intervals`.
+is no data: the interval is [0, 1], never a point. Other intervals are in `auditing.metrics.intervals`.
 
 Trials of one owner are not independent: whose one text is known has others that are. `Share` counts by owner and
 gives the limits of fewer, independent trials n* (Korn and Graubard 1998), k* = n* k/n of them hits:
@@ -123,7 +123,7 @@ class Share:
         """Two-sided interval for the rate; [0, 1] where there was no trial.
 
         Guarantee: exact for owners of one trial each; else approximate, for independent owners, its limits missed
-        no more often than stated in the simulations of `tests/audit/test_owner_nulls.py`.
+        no more often than stated in the simulations of `tests/auditing/test_owner_nulls.py`.
         """
         if not 0.0 < confidence < 1.0:
             raise ValueError(f"confidence must be in (0, 1), found {confidence}")

@@ -45,7 +45,7 @@ class RecordFacts:
 class RiskPoint:
     """A record of the risk map: log-probabilities in nats.
 
-    `rank` is the place of its text among the group's, 0 the one at most risk (`audit.attacks.lazy.risk_map`);
+    `rank` is the place of its text among the group's, 0 the one at most risk (`auditing.attacks.lazy.risk_map`);
     records of one text share it.
     """
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from reticent.audit.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
+from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
 from reticent.core.canary_trace import CanaryKey, CanaryTrace, Floats
 from reticent.core.errors import UsageError
 from reticent.core.guarantee import Neighbours
@@ -59,6 +59,13 @@ def verify(
     with `audit=N` is measured by what it released.
 
     Guarantee: a step that is the plan's is called refuted with chance at most 0.001.
+
+    >>> import torch
+    >>> plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-3, units=100, batch=50, epochs=5)
+    >>> def forgets_to_clip(records):
+    ...     return records.sum(0) + torch.randn(records.shape[1]) * plan.noise_multiplier
+    >>> reticent.verify(forgets_to_clip, plan, canaries=500).verdict
+    'refuted'
     """
     if plan.neighbours is not Neighbours.ADD_REMOVE:
         raise UsageError("canaries are added or removed", found=f"a plan for neighbours '{plan.neighbours.value}'")

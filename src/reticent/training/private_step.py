@@ -1,9 +1,8 @@
 """DP-SGD as one object in a training loop of one's own.
 
-    units = Units(encode_texts(model, corpus))
-    plan = DpSgd.for_target(epsilon=8, delta=1e-5, units=len(units), batch=64, epochs=3)
-    with PrivateStep(model.module, plan, ledger=ledger) as step:
-        for batch in step.batches(units):          # Poisson samples: no loader, no shuffling
+    plan = DpSgd.for_target(epsilon=8, delta=1e-5, units=len(corpus), batch=64, epochs=3)
+    with PrivateStep(model, plan, ledger="run.db") as step:
+        for batch in step.batches(corpus):         # Poisson samples: no loader, no shuffling
             step.accumulate(batch)                 # clipped per-record gradients, summed
             step.update(optimizer)                 # charge the ledger, add noise, move the weights
 
@@ -14,6 +13,7 @@ among the units, and `trace` holds what the released sums show along them.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 
 import numpy as np
@@ -21,13 +21,16 @@ import torch
 from torch import Tensor, nn
 
 from reticent.core.canary_trace import CanaryKey, CanaryTrace, Floats
+from reticent.core.corpus import Corpus
 from reticent.core.errors import UsageError
 from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
-from reticent.training.batches import TokenArray, Units
+from reticent.ledger.durable import SqliteLedger
+from reticent.models.huggingface.model import HuggingFaceModel
+from reticent.training.batches import TokenArray, Units, encode_texts
 from reticent.training.gradients.canaries import GradientCanaries
-from reticent.training.gradients.source import Computation, PrivateGradients
-from reticent.training.plans.plan import DpSgd
+from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
+from reticent.training.plans.plan import DpSgd, identity
 
 
 class PrivateBatch:
@@ -43,15 +46,27 @@ class PrivateBatch:
 class PrivateStep:
     """Takes the steps of a plan on a module, each charged to the ledger before its noise exists.
 
+    `model` is one from `load_model`, or a module of your own. `ledger` is one that is open, or the path of a SQLite
+    ledger, which is made at the first use. Use the step as a context.
+
     Guarantee: all updates on one ledger are together what `plan.guarantee()` proves.
+
+    >>> import torch
+    >>> corpus, model = reticent.open_corpus("mails.jsonl").load(), reticent.load_model("embedded")
+    >>> plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-3, units=len(corpus), batch=20, epochs=1)
+    >>> optimizer = torch.optim.AdamW(model.module.parameters(), lr=1e-3)
+    >>> with reticent.PrivateStep(model, plan, ledger="loop.db") as step:
+    ...     for batch in step.batches(corpus, max_length=24):
+    ...         step.accumulate(batch)
+    ...         step.update(optimizer)
     """
 
     def __init__(
         self,
-        module: nn.Module,
+        model: nn.Module | HuggingFaceModel,
         plan: DpSgd,
         *,
-        ledger: Ledger,
+        ledger: Ledger | Path | str,
         audit: int = 0,
         randomness: Randomness | None = None,
         computation: Computation | None = None,
@@ -63,7 +78,9 @@ class PrivateStep:
                 found=f"audit={audit}, and {plan.canaries} canaries in the plan",
                 hint=f"use plan.audited({audit}) for plan, guarantee and ledger",
             )
-        self._module, self._plan, self._ledger = module, plan, ledger
+        self._encoder = model if isinstance(model, HuggingFaceModel) else None
+        self._module = model.module if isinstance(model, HuggingFaceModel) else model
+        self._plan = plan
         self._randomness = randomness or Randomness.system()
         self._computation = computation or Computation()
         self._rows: list[Floats] = []
@@ -72,7 +89,9 @@ class PrivateStep:
         self._drawn: PrivateBatch | None = None
         self._total: dict[str, Tensor] | None = None
         # By name from the start: while the engine is attached nothing requires gradients.
-        self._parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self._parameters = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
+        self._owns_ledger = isinstance(ledger, str | Path)
+        self._ledger = _ledger_at(Path(ledger), plan) if isinstance(ledger, str | Path) else ledger
 
     def __enter__(self) -> "PrivateStep":
         return self
@@ -83,9 +102,15 @@ class PrivateStep:
         if self._source is not None:
             self._source.__exit__(kind, error, trace)
         self._source = None
+        if self._owns_ledger and isinstance(self._ledger, SqliteLedger):
+            self._ledger.close()
 
-    def batches(self, units: Units) -> Iterator[PrivateBatch]:
-        """One Poisson sample of the units for each step that the ledger has left."""
+    def batches(self, texts: Units | Corpus, *, max_length: int | None = None) -> Iterator[PrivateBatch]:
+        """One Poisson sample of a corpus for each step that the ledger has left; texts are cut at `max_length`.
+
+        A module of your own reads no text: give it `Units` of tokens instead of a corpus.
+        """
+        units = texts if isinstance(texts, Units) else self._encoded(texts, max_length)
         if self._source is not None:
             raise UsageError("the step draws from one corpus", hint="make another PrivateStep, and another ledger")
         self._source = PrivateGradients(
@@ -135,8 +160,22 @@ class PrivateStep:
         rows = np.array(self._rows).reshape(len(self._rows), len(self._key))
         return CanaryTrace(rows, self._key.is_member)
 
+    def _encoded(self, corpus: Corpus, max_length: int | None) -> Units:
+        if self._encoder is None:
+            raise UsageError("this module reads no text", hint="give step.batches the Units of its tokens")
+        tokens = encode_texts(self._encoder, corpus, max_length=max_length)
+        return Units(tokens, self._plan.unit, texts_per_unit=self._plan.texts_per_unit)
+
     def _canaries(self) -> GradientCanaries | None:
         if self._key is None:
             return None
         clip_norm = self._plan.clip_norm
         return GradientCanaries(self._module, self._key, clip_norm=clip_norm, observe=self._rows.append)
+
+
+def _ledger_at(path: Path, plan: DpSgd) -> SqliteLedger:
+    """The ledger of this plan at a path; made where there is none, refused where it is another plan's."""
+    name = identity(plan, "a training loop of one's own")
+    if path.exists():
+        return SqliteLedger.open(path, identity=name)
+    return SqliteLedger.create(path, plan.budget(), accounts=[ACCOUNT], identity=name)

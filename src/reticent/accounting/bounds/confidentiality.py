@@ -2,7 +2,7 @@
 
 Neighbours are a corpus with the secret and the same corpus with `<MASK>` in its place (Zhao, Li and Wang 2022,
 CRT): part of a record is **replaced**, so DP-SGD is priced under replace-one adjacency, not add-remove. With (ε, δ)
-for one replaced record, and redaction before deduplication:
+for one replaced record, and secrets redacted before repeated ones are looked for:
 
 - a secret the policy π finds, whole, wherever it stands: both worlds are one, (0, 0);
 - a secret π misses and the conservative policy π_c catches: trained with DP-SGD, (ε, δ); the training's redaction
@@ -30,7 +30,7 @@ Points = tuple[tuple[float, float], ...]
 
 _KNOWS_ONLY_THE_DISTRIBUTION = "the attacker knows the distribution the secret is drawn from, not the secret"
 _LOCAL = "masking the secret changes nothing of what the policies find elsewhere"
-_ORDER = "redaction comes before deduplication, and duplicates are found by an exact hash"
+_ORDER = "repeated secrets are looked for after redaction, by an exact hash"
 _PUBLIC_MAKING = f"tokenizer, vocabulary and initial model were {UNSEEN}"
 _ONE_RECORD = "a secret stands in one record of the private training; in several it is a group of as many"
 _NONE_LOST = "the conservative policy catches every secret that the policy misses"

@@ -16,8 +16,8 @@ whichever coins are guessed, by whatever score: given the release every coin is 
 surest by their sign is best (sums of independent coins grow with each chance).
 
 Independence is what the plan gives to units whose gradients are orthogonal: the noise along each is its own, and
-what other units add is known to the strongest adversary. `audit.metrics.one_run` needs no independence, and finds
-less.
+what other units add is known to the strongest adversary. `auditing.metrics.one_run` needs no independence, and
+finds less.
 """
 
 from dataclasses import dataclass

@@ -33,6 +33,11 @@ def load_model(
 
     `device`: "auto" (cuda, mps, cpu) or a torch device. `dtype`: "auto" or "float32", "bfloat16", "float16",
     "float64"; auto keeps the weights' own, but computes in float32 on a CPU.
+
+    >>> model = reticent.load_model("embedded")
+    >>> (scores,) = model.token_log_probs(model.encode(["How can I help?"]))
+    >>> bool((scores < 0).all())
+    True
     """
     register_lstm()
     place = choose_device(device)

@@ -4,13 +4,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import Subject, make_subject
-from reticent.core.errors import ConfigError
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import Subject, make_subject
+from reticent.core.errors import ConfigError, UsageError
+from reticent.core.finding import Comparison, Finding
+from reticent.core.safe_text import for_html
 from reticent.data.canaries import read_key
-from reticent.runs.audit.gate import GateResult, check_gate, check_known
+from reticent.runs.audit.gate import GateResult, Kind, check_gate, check_known, parse_limit
 from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error
 from reticent.runs.audit.run import (
@@ -26,6 +28,9 @@ from reticent.runs.audit.run import (
 from reticent.runs.audit.score_cache import ScoreCache, default_folder
 from reticent.runs.audit.shards import sharded_subject
 from reticent.runs.audit.subject import open_models
+
+if TYPE_CHECKING:
+    import pandas
 
 # Shown the plan before the work; what it returns watches the attacks while it is open.
 Watch = Callable[[AuditPlan, Subject], AbstractContextManager[Observer]]
@@ -50,6 +55,76 @@ class AuditResult:
     def fails(self) -> bool:
         """Whether a guarantee was refuted or the gate stays closed."""
         return bool(self.audit.refuted) or any(result.fails for result in self.gate)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything that was measured."""
+        return self.audit.findings
+
+    @property
+    def refuted(self) -> tuple[Comparison, ...]:
+        """Comparisons in which more leaked than was proved possible."""
+        return self.audit.refuted
+
+    def exceeds(self, limit: str) -> bool:
+        """Whether the whole interval of a metric lies beyond a limit such as "auc>0.6", as --fail-if has it.
+
+        A metric that was not measured is an error.
+        """
+        (result,) = check_gate([parse_limit(limit, Kind.FAIL_IF)], self.findings, missing=self.audit.why_missing)
+        return result.fails
+
+    def meets(self, requirement: str) -> bool:
+        """Whether the whole interval of a metric lies within a limit such as "auc<=0.6", as --require has it."""
+        limit = parse_limit(requirement, Kind.REQUIRE)
+        (result,) = check_gate([limit], self.findings, missing=self.audit.why_missing)
+        return not result.fails
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """The findings as a table of pandas, one row each, with the ceiling of what was proved beside it."""
+        try:
+            import pandas
+        except ImportError:
+            raise UsageError("a table of findings needs pandas", hint="pip install pandas") from None
+        ceilings = {id(one.finding): one.ceiling for one in self.audit.comparisons}
+        rows = [
+            {
+                "attack": one.attack,
+                "metric": one.metric,
+                "value": one.value,
+                "low": one.low,
+                "high": one.high,
+                "n": one.n,
+                "null": one.null,
+                "ceiling": ceilings.get(id(one)),
+                "unit": one.unit.value,
+                "void": one.void,
+            }
+            for one in self.findings
+        ]
+        return pandas.DataFrame(rows)
+
+    def report(self, out: Path | str) -> Path:
+        """Write the audit as one self-contained page, and its Markdown beside it; the page's path."""
+        from reticent.runs.report.run import ReportSettings, report
+
+        return report(ReportSettings.of(runs=[str(self.path)], out=str(out))).page
+
+    def _repr_html_(self) -> str:
+        """A short table for notebooks: what was measured beside what was proved."""
+        cells = "".join(f"<tr>{''.join(f'<td>{for_html(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
+        heads = "".join(f"<th>{head}</th>" for head in ("metric", "attack", "measured", "interval", "n", "allowed"))
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        ceilings = {id(one.finding): one.ceiling for one in self.audit.comparisons}
+        rows: list[tuple[str, ...]] = []
+        for one in self.findings:
+            ceiling = ceilings.get(id(one))
+            allowed = "" if ceiling is None else f"{ceiling:.3g}"
+            interval = f"{one.low:.3g} to {one.high:.3g}"
+            rows.append((one.metric, one.attack, f"{one.value:.3g}", interval, f"{one.n:,}", allowed))
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """The document of findings.json, the place of the run and what came from the cache."""

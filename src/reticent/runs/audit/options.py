@@ -11,7 +11,7 @@ from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
 
 if TYPE_CHECKING:
-    from reticent.audit.settings import AuditSettings
+    from reticent.auditing.settings import AuditSettings
     from reticent.runs.audit.gate import Limit
     from reticent.runs.audit.remote import RemoteAccess
 
@@ -125,7 +125,7 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
 
     def settings(self) -> "AuditSettings":
         """What is asked of the attacks."""
-        from reticent.audit.settings import AuditSettings, Sizes, parse_budget
+        from reticent.auditing.settings import AuditSettings, Sizes, parse_budget
         from reticent.runs.audit.gate import asked_rates
         from reticent.runs.audit.registry import parse_attacks
 

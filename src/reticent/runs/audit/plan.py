@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from reticent.audit.attack import PlannedAttack
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import Subject
+from reticent.auditing.attack import PlannedAttack
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import Subject
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.runs.audit.registry import asked_attacks

@@ -19,21 +19,21 @@ Opt-in, run only where they are named (`--attacks all,shadow`):
 
 from typing import Final
 
-from reticent.audit.attack import Attack
-from reticent.audit.attacks.exposure.attack import ExposureAttack
-from reticent.audit.attacks.extraction.attack import (
+from reticent.auditing.attack import Attack
+from reticent.auditing.attacks.exposure.attack import ExposureAttack
+from reticent.auditing.attacks.extraction.attack import (
     CodesAttack,
     DiscoverableAttack,
     DivergenceAttack,
     GenerationAttack,
     NoveltyAttack,
 )
-from reticent.audit.attacks.lazy.attack import LazyAttack
-from reticent.audit.attacks.membership.inference import MembershipInference
-from reticent.audit.attacks.membership.neighbourhood import NeighbourhoodAttack
-from reticent.audit.attacks.membership.shadow_models import ShadowAttack
-from reticent.audit.attacks.personal_data.attack import PersonalDataAttack
-from reticent.audit.settings import AuditSettings
+from reticent.auditing.attacks.lazy.attack import LazyAttack
+from reticent.auditing.attacks.membership.inference import MembershipInference
+from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAttack
+from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
+from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack
+from reticent.auditing.settings import AuditSettings
 from reticent.core.errors import ConfigError, InternalError
 from reticent.runs.audit.shadow import train_shadows
 from reticent.runs.policies import policy_named

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 from urllib.parse import urldefrag
 
-from reticent.audit.subject import ModelPlace
+from reticent.auditing.subject import ModelPlace
 from reticent.core.errors import AccessError, ConfigError, ModelError
 from reticent.core.model import Access, Floats, TextModel, Tokens
 from reticent.core.randomness import Randomness

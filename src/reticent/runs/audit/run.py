@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.accounting.bounds.ceiling import compare
-from reticent.audit.attack import Measurement, NothingToAttack, PlannedAttack
-from reticent.audit.attacks.personal_data.attack import policy_identity
-from reticent.audit.progress import watched_subject
-from reticent.audit.settings import AuditSettings, Sizes
-from reticent.audit.subject import Subject
+from reticent.auditing.attack import Measurement, NothingToAttack, PlannedAttack
+from reticent.auditing.attacks.personal_data.attack import policy_identity
+from reticent.auditing.progress import watched_subject
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import Subject
 from reticent.core.document import write_document
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee

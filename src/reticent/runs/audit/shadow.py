@@ -1,7 +1,7 @@
 """Training shadow models by the recipe of the audited run: one after the other here, or as pieces of an engine.
 
 Their training text stands in a private temporary folder meanwhile. What they are for is said in
-`audit.attacks.membership.shadow_models`.
+`auditing.attacks.membership.shadow_models`.
 """
 
 import tempfile
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from reticent.audit.attacks.membership.shadow import shadow_scores
-from reticent.audit.attacks.membership.shadow_models import TRAINING_COST, ShadowTask
-from reticent.audit.settings import AuditSettings
+from reticent.auditing.attacks.membership.shadow import shadow_scores
+from reticent.auditing.attacks.membership.shadow_models import TRAINING_COST, ShadowTask
+from reticent.auditing.settings import AuditSettings
 from reticent.core.corpus import Corpus, Record
 from reticent.core.model import Floats
 from reticent.core.randomness import Randomness

@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from reticent.audit.progress import CHUNK
-from reticent.audit.subject import Subject
+from reticent.auditing.progress import CHUNK
+from reticent.auditing.subject import Subject
 from reticent.core.errors import ConfigError
 from reticent.core.model import Access, Floats, LanguageModel, TextModel, Tokens
 from reticent.engine.work import Engine, EngineSettings, Piece, Told, gather, open_engine

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reticent.audit.subject import ModelPlace
+from reticent.auditing.subject import ModelPlace
 from reticent.core.document import check_schema, read_document
 from reticent.core.errors import ConfigError
 from reticent.core.finding import SCHEMA_VERSION as FINDINGS_VERSION

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reticent.audit.settings import AuditSettings
-from reticent.audit.subject import ModelPlace, Subject, make_subject
+from reticent.auditing.settings import AuditSettings
+from reticent.auditing.subject import ModelPlace, Subject, make_subject
 from reticent.core.finding import Finding
 from reticent.core.metric import AUC, UPDATE_AUC
 from reticent.core.model import TextModel

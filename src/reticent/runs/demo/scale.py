@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reticent.audit.settings import Sizes
+from reticent.auditing.settings import Sizes
 from reticent.core.guarantee import Unit
 from reticent.runs.demo.settings import Extent
 from reticent.runs.training.settings import (

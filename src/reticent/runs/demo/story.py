@@ -1,7 +1,7 @@
 """What the demo found, and the one table that tells it: usefulness, every attack, and what was proved.
 
 A planted number is said in at most Σ T(2^−b) of the answers, T from the guarantee (`accounting.bounds.leakage`),
-since an answer is at most one number (`audit.attacks.extraction.codes.hit_rate_ceiling`). That ceiling holds for
+since an answer is at most one number (`auditing.attacks.extraction.codes.hit_rate_ceiling`). That ceiling holds for
 every promise of the story: a number belongs to one owner, stands in one part, and is one secret.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.accounting.bounds.leakage import leakage_of_guarantee
-from reticent.audit.attacks.extraction.codes import hit_rate_ceiling
+from reticent.auditing.attacks.extraction.codes import hit_rate_ceiling
 from reticent.core.document import number_to_json
 from reticent.core.estimate import Estimate
 from reticent.core.finding import Comparison, Finding, Verdict

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reticent.audit.subject import ModelPlace
+from reticent.auditing.subject import ModelPlace
 from reticent.core.document import number_to_json, write_atomically
 from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding

@@ -39,7 +39,6 @@ from reticent.runs.corpus_ledger import CorpusLedger
 from reticent.runs.directory import RunDirectory
 from reticent.runs.ensemble.manifest import MANIFEST, Manifest
 from reticent.runs.ensemble.public_text import calibrate, require_same_text
-from reticent.runs.ensemble.settings import PredictSettings
 from reticent.runs.ledger_place import LedgerPlace
 
 SCHEMA_VERSION: Final = 1
@@ -173,23 +172,6 @@ class Answer:
             "mechanism": self.mechanism.value,
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
         }
-
-
-def predict(settings: PredictSettings, prompt: str) -> Answer:
-    """Continue a prompt; each token is charged to the ensemble's ledger before it is drawn."""
-    Manifest.read(settings.run)
-    fixed = settings.of_run(settings.run)
-    shaping = Shaping(settings.temperature, settings.top_k, settings.top_p)
-    exhausted = Exhausted.REFUSE if settings.refuse else Exhausted.PUBLIC
-    place = LedgerPlace(settings.ledger)
-    with answering(settings.run, fixed, shaping=shaping, exhausted=exhausted, place=place) as opened:
-        public = opened.predictor.ensemble.public
-        (context,) = public.encode([prompt])
-        most, length = settings.max_tokens, public.context_length
-        room = most if length is None else length - 1 - len(context)
-        made = opened.predictor.generate(context, min(most, max(1, room)))
-        (text,) = public.decode([made])
-    return Answer(text, len(made), fixed.mechanism, opened.guarantee)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The curves of a report, from the documents that an audit left: ROC, extraction by sampling, bits leaked, budget.
 
-Each calls what `reticent.audit` and `reticent.accounting` offer; nothing here is a method of its own.
+Each calls what `reticent.auditing` and `reticent.accounting` offer; nothing here is a method of its own.
 """
 
 import datetime
@@ -12,9 +12,9 @@ import numpy as np
 
 from reticent.accounting.bounds.ceiling import is_comparable
 from reticent.accounting.bounds.leakage import leakage_of_guarantee
-from reticent.audit.attacks.lazy.emission import log_chance_in_samples
-from reticent.audit.attacks.lazy.risk_map import GENERATED
-from reticent.audit.metrics.intervals import shared_confidence
+from reticent.auditing.attacks.lazy.emission import log_chance_in_samples
+from reticent.auditing.attacks.lazy.risk_map import GENERATED
+from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.core.document import number_from_json
 from reticent.core.guarantee import Guarantee, Notion
 from reticent.core.proportion import Share

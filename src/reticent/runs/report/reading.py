@@ -16,7 +16,7 @@ from typing import Any, Final
 from reticent import __version__
 from reticent.accounting.bounds.ceiling import greatest_value
 from reticent.accounting.derivation import require_derivable
-from reticent.audit.attacks.lazy.risk_map import SCHEMA_VERSION as RISK_MAP_VERSION
+from reticent.auditing.attacks.lazy.risk_map import SCHEMA_VERSION as RISK_MAP_VERSION
 from reticent.core.certificate import GUARANTEE
 from reticent.core.document import check_schema, number_from_json, read_document
 from reticent.core.errors import ConfigError, LedgerError

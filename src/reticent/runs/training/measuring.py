@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from reticent.accounting.bounds.ceiling import compare
-from reticent.audit.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
+from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
 from reticent.core.canary_trace import CanaryTrace
 from reticent.core.document import write_document
 from reticent.core.guarantee import Guarantee

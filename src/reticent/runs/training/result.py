@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reticent.audit.attacks.one_run.gradient_canaries import MeasuredEpsilon
+    from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon
     from reticent.core.guarantee import Guarantee
     from reticent.runs.ensemble.manifest import Manifest
     from reticent.training.evaluation import Evaluation

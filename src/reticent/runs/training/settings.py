@@ -500,6 +500,22 @@ class TrainingSection(Settings):
         return DpSgd(sampler=sampler, noise_multiplier=self.noise_multiplier, steps=steps, **protects)
 
 
+def options_of(plan: "DpSgd") -> dict[str, Any]:
+    """The options of `TrainSettings.of` that ask for this plan on a corpus of as many units."""
+    sampler = plan.sampler
+    return {
+        "method": Method.DP_SGD,
+        "noise_multiplier": plan.noise_multiplier,
+        "delta": plan.delta,
+        "clip_norm": plan.clip_norm,
+        "unit": plan.unit,
+        "neighbours": plan.neighbours,
+        "texts_per_owner": plan.texts_per_unit if plan.unit is Unit.OWNER else None,
+        "batch": sampler.batch,
+        "epochs": plan.steps * sampler.batch / sampler.units,
+    }
+
+
 class Resumption(EngineOptions, Shown):
     """What `reticent train --resume` takes: everything else was decided when the run was started."""
 
@@ -573,6 +589,16 @@ class TrainSettings(Seeded, EngineOptions, Shown):
             _ = find_local(self.model.source) if self.dry_run else locate(self.model.source)
         if out is not None and not is_follower():
             RunDirectory.create(out)
+
+    def require_units(self, planned: int) -> None:
+        """Refuse a plan that was made for another number of units than the corpus has."""
+        corpus, unit = self.data.load(), self.training.protected
+        units = len(corpus.owners) if unit is Unit.OWNER else len(corpus)
+        if units != planned:
+            raise ConfigError(
+                f"the plan is for {planned:,} {unit.value}s, the corpus has {units:,}",
+                hint=f"make the plan with units={units}",
+            )
 
     def required_out(self) -> Path:
         """The run directory to write; an error where none is named."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from reticent.audit.attacks.update.findings import FoundPhrase
+from reticent.auditing.attacks.update.findings import FoundPhrase
 
 _SHOWN: Final = 8
 _COLOURS: Final = ("#0b6e99", "#c2571a", "#4d7c0f", "#7c3aed", "#b91c1c", "#525252", "#0d9488", "#a16207")

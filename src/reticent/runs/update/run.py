@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from reticent.audit.attacks.update.bounded_search import find_phrases
-from reticent.audit.attacks.update.findings import Evidence, FoundPhrase, phrase_level, update_findings
-from reticent.audit.attacks.update.matching import RecordGains, match_phrases, record_gains
-from reticent.audit.attacks.update.null import Highest, NullTest, null_scores, untouched_scores
-from reticent.audit.attacks.update.score import Score, Snapshots, timeline
-from reticent.audit.attacks.update.search import Beam, BeamSettings, score_beam
+from reticent.auditing.attacks.update.bounded_search import find_phrases
+from reticent.auditing.attacks.update.findings import Evidence, FoundPhrase, phrase_level, update_findings
+from reticent.auditing.attacks.update.matching import RecordGains, match_phrases, record_gains
+from reticent.auditing.attacks.update.null import Highest, NullTest, null_scores, untouched_scores
+from reticent.auditing.attacks.update.score import Score, Snapshots, timeline
+from reticent.auditing.attacks.update.search import Beam, BeamSettings, score_beam
 from reticent.core.corpus import Corpus
 from reticent.core.document import number_to_json, write_document
 from reticent.core.errors import ConfigError, ModelError

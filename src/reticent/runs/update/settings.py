@@ -77,7 +77,7 @@ class UpdateSettings(CorpusOptions, Shown):
 
     def search(self) -> "DiffSettings":
         """How phrases are searched."""
-        from reticent.audit.attacks.update.score import Score
+        from reticent.auditing.attacks.update.score import Score
         from reticent.runs.update.run import DiffSettings
 
         return DiffSettings(

@@ -1,13 +1,17 @@
-"""What confidentially redacted training reads: redact → deduplicate → route (Zhao, Li and Wang 2022, Algorithm 1).
+"""What confidentially redacted training reads: redact → mask repeated secrets → route (Zhao, Li and Wang 2022).
 
     redact         what the policy π finds becomes `<MASK>`. The conservative policy π_c reads the text that π left,
                    never the original. A finding of π_c that shares characters with a mask becomes a part of that
-                   mask; any other is masked if an earlier record held a finding of the same characters
-    deduplicate    of equal redacted texts the first stays; the others go, or become the text `<MASK>` if private
+                   mask
+    repeated       any other finding of π_c stays in the first record that holds it. Later records hold a mask in
+                   its place, and the rest of their text
     route          a text that holds `<MASK>`, or in which π_c finds anything, is private; every other is public
 
-The paper prints deduplication first. Then ["my ssn is 111", "my ssn is 222"] are two texts that become one when
-redacted, trained twice, and masking both secrets beforehand leaves one: neighbours differ although π is perfect.
+Algorithm 1 of the paper deduplicates whole records, before it redacts. That order is wrong: ["my ssn is 111", "my
+ssn is 222"] are two texts that become one when redacted, and masking both secrets beforehand leaves one, so
+neighbours differ although π is perfect. Whole records after redaction are right and ruinous: private duplicates had
+to become empty records, as their number must not depend on a secret, and every message of a template whose secrets
+are masked is a duplicate. It is not needed: the secret must be unique, not the record around it.
 
 **Neighbours.** D' is the corpus D with `<MASK>` at every place of one secret x. For a text t let u(t) be t with
 the findings of π masked, w(t) be u(t) with those findings of π_c(u) masked that share characters with a mask, and
@@ -18,28 +22,28 @@ beforehand leaves the other findings as they are, and adjacent masks collapse, s
 w and C, hence all that is trained on. Had π_c read t instead, findings inside x, or around it, would be remembered
 in D and not in D', and each could mask a place in another record.
 
-**A secret that π misses and π_c catches replaces one private record at most.** Here each place of x is a whole
-finding of π, or one of C that holds the characters x, and x has every place where C holds them. Three conditions:
-masking x changes nothing of what π finds elsewhere, so u' is u with x masked; π_c is local, so C' is C without x,
-and the findings that share characters with masks are the same, so w' is w with x masked; records are read one by
-one. What is remembered differs in the string x alone, so every other string is masked in the same places. In D
-the first record f that holds x keeps it, and later ones mask it, as D' does, where masks collapse alike. So D and
-D' differ in one redacted text, r against r' = r with x masked. Both are private: C held x in D, and r' holds a
-mask. Whether a text is private follows from the text alone (without a mask, it is what π_c has read), and where
-else x stood there is a mask in both worlds, so the public parts are equal, in order. Deduplication turns the n
-private texts into their distinct ones and as many masks as make n again, so changing one text replaces one element
-of that multiset, or none: r by r', r by `<MASK>` where r' was there already, or `<MASK>` by r' where r was there
-twice. That is what DP-SGD under replace-one is priced for. Were private duplicates dropped, the number of private
-records, and with it the sampling rate, would depend on the secret. A record that is nothing but a mask teaches
-nothing and is trained as an empty text: it keeps its place in the sampling and adds zero.
+**A secret that π misses and π_c catches changes one private record.** Here each place of x is a whole finding of
+π, or one of C that holds the characters x, and x has every place where C holds them. Three conditions: masking x
+changes nothing of what π finds elsewhere, so u' is u with x masked; π_c is local, so C' is C without x, and the
+findings that share characters with masks are the same, so w' is w with x masked; records are read one by one. What
+is remembered differs in the string x alone, so every other string is masked in the same places. In D the first
+record f that holds x keeps it, and later ones mask it, as D' does, where masks collapse alike. So the redacted
+texts of D and D' are equal, record by record, but for that of f: r against r' = r with x masked. Both are private:
+C held x in D, and r' holds a mask. Every other record has the same text and the same C but for x, and holds a mask
+in both worlds where x stood, so it goes to the same part. The private parts have one size and differ in the record
+f; the public parts are equal, and so is what is left of them if duplicates are dropped. That is what DP-SGD under
+replace-one is priced for. A record that is nothing but a mask teaches nothing and is trained as an empty text: it
+keeps its place in the sampling and adds zero.
+
+**Without a conservative policy** nothing is remembered and every record is private: each text depends on its own
+record alone. A secret that π misses and that stands in k records changes those k, whatever the policy reads: for
+k = 1 it has (ε, δ), else it is a group of k. One that a conservative policy catches is one record whatever k is.
 
 **What is not covered.** A secret that π_c finds in part, or with more around it ("Ann" in "Ann Lee"): masking it
 changes what is remembered ("Lee" for "Ann Lee"), and each such string may change one more record. A secret that a
 policy reads to find something else, as `patterns` reads "ID" in "ID 48213": where "ID" is masked beforehand, π
 finds no code in any record. The code itself is masked all the same, as π reads first. `measure_misses` counts
-both kinds as missed by both policies; `plans.redacted` states them as assumptions. Without a conservative policy
-nothing is remembered: each text depends on its own record alone, and any secret that stands in one record replaces
-one private record at most, whatever the policy reads.
+both kinds as missed by both policies; `plans.redacted` states them as assumptions.
 
 Records are whole texts and stay whole: what is split here is split before anybody looks for secrets, or not at
 all. Near duplicates are not found. Nothing is trained here.
@@ -47,14 +51,15 @@ all. Near duplicates are not found. Nothing is trained here.
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
 from reticent.core.proportion import Share
 from reticent.data.duplicates.exact import TextCounter
-from reticent.data.redaction.masking import MASK, find_in, move_labels, redact, redact_record, redact_records
+from reticent.data.redaction.masking import MASK, find_in, move_labels, redact, redact_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +67,25 @@ class RedactionCounts:
     """What happened to the records, for the operator: the counts are as private as the corpus."""
 
     records: int
-    masked: int  # records with a mask, duplicates not counted
-    duplicates: int  # records whose redacted text an earlier one has
+    found: Mapping[str, int]  # spans that the policy masked, by kind
+    doubtful: Mapping[str, int]  # spans that the conservative policy found in the rest, by kind
+    masked: int  # records with a mask
+    bare: int  # records that are nothing but a mask: they teach nothing
     repeated_spans: int  # spans masked only because an earlier record holds the same characters
+    duplicates: int  # public records that were dropped, as an earlier one has the same text
     public: int
     private: int
+    words: int  # of what is trained on, without the masks
+    noisy_words: int  # those of private records
 
-    def to_json(self) -> dict[str, int]:
+    @property
+    def noisy_share(self) -> float:
+        """Share of the words that is trained with noise; 0 where there are no words."""
+        return self.noisy_words / self.words if self.words else 0.0
+
+    def to_json(self) -> dict[str, Any]:
         """JSON values; the document that holds them carries the schema version."""
-        return asdict(self)
+        return asdict(self) | {"noisy_share": self.noisy_share}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,42 +98,37 @@ class RedactedCorpus:
 
 
 def redact_and_route(
-    records: Iterable[Record], policy: Policy, *, conservative: Policy | None = None
+    records: Iterable[Record],
+    policy: Policy,
+    *,
+    conservative: Policy | None = None,
+    drop_duplicates: bool = False,
 ) -> RedactedCorpus:
     """The public and the private part of a corpus. Without a conservative policy every record is private.
 
+    With `drop_duplicates`, of equal public texts the first stays. What both policies miss is then read once, at the
+    price of another distribution of texts.
+
     Guarantee: masking whole findings of `policy` beforehand changes nothing, if `policy` is local. Masking one
-    secret that it misses and `conservative` finds with the same characters wherever it stands changes nothing
-    public and replaces one private record at most, if masking it changes nothing of what either policy finds
-    elsewhere. Both up to collisions of 256-bit digests.
+    secret that it misses and `conservative` finds with the same characters wherever it stands changes one private
+    record and nothing else, if masking it changes nothing of what either policy finds elsewhere. Both up to
+    collisions of 256-bit digests.
     """
     public: list[Record] = []
     private: list[Record] = []
     texts = TextCounter()
     spans = _SeenSpans()
-    masked = repeated = dropped = 0
-    for record, doubtful in _read(records, policy, conservative):
+    tally = _Tally()
+    for record, doubtful in _read(records, policy, conservative, found=tally.found):
         again = spans.repeated(record, doubtful)
-        repeated += len(again)
         redacted = redact_record(record, again)
-        # A function of the redacted text: where that holds no mask, it is the text that π_c has read.
-        is_private = conservative is None or bool(doubtful) or MASK in redacted.text
-        if is_empty(redacted) or texts.add(redacted.text):
-            masked += MASK in redacted.text
-            (private if is_private else public).append(redacted)
-        elif is_private:
-            private.append(Record(record.id, MASK, owner=record.owner))
-        else:
-            dropped += 1
-    counts = RedactionCounts(
-        records=len(public) + len(private) + dropped,
-        masked=masked,
-        duplicates=texts.repeated,
-        repeated_spans=repeated,
-        public=len(public),
-        private=len(private),
-    )
-    return RedactedCorpus(Corpus(public), Corpus(private), counts)
+        tally.add(redacted.text, doubtful, again)
+        # Two worlds agree on this: where x was caught in one of them, the other holds a mask.
+        if conservative is None or doubtful or MASK in redacted.text:
+            private.append(redacted)
+        elif texts.add(redacted.text) or not drop_duplicates:
+            public.append(redacted)
+    return RedactedCorpus(Corpus(public), Corpus(private), tally.counts(public, private))
 
 
 def is_empty(record: Record) -> bool:
@@ -215,21 +225,63 @@ def _strings(record: Record, spans: Iterable[Span]) -> set[str]:
 Read = tuple[Record, tuple[Span, ...]]
 
 
-def _read(records: Iterable[Record], policy: Policy, conservative: Policy | None) -> Iterator[Read]:
+def _read(
+    records: Iterable[Record], policy: Policy, conservative: Policy | None, *, found: Counter[str] | None = None
+) -> Iterator[Read]:
     """Each record as π and the masks leave it, with what π_c finds in the rest of it.
 
-    Nothing else of a record is read: what π finds is masked before π_c sees the text.
+    Nothing else of a record is read: what π finds is masked before π_c sees the text. `found` counts its kinds.
     """
-    redacted = redact_records(records, policy)
+
+    def redacted() -> Iterator[Record]:
+        for record, spans in find_in(records, policy):
+            if found is not None:
+                found.update(span.kind for span in spans)
+            yield redact_record(record, spans)
+
     if conservative is None:
-        yield from ((record, ()) for record in redacted)
+        yield from ((record, ()) for record in redacted())
         return
-    for record, found in find_in(redacted, conservative):
+    for record, spans in find_in(redacted(), conservative):
         masks = [Span(match.start(), match.end(), "") for match in re.finditer(re.escape(MASK), record.text)]
-        apart = [span for span in found if not any(mask.overlaps(span) for mask in masks)]
-        redaction = redact(record.text, set(found) - set(apart))
+        apart = [span for span in spans if not any(mask.overlaps(span) for mask in masks)]
+        redaction = redact(record.text, set(spans) - set(apart))
         moved = (Span(*redaction.to_redacted(span.start, span.end), span.kind) for span in apart)
         yield move_labels(record, redaction), tuple(moved)
+
+
+class _Tally:
+    """Counts over the records as they pass."""
+
+    def __init__(self) -> None:
+        self.found: Counter[str] = Counter()
+        self._doubtful: Counter[str] = Counter()
+        self._masked = self._bare = self._repeated = self._records = 0
+
+    def add(self, text: str, doubtful: Iterable[Span], again: Sequence[Span]) -> None:
+        """One redacted record with what π_c found in it and which of that was masked."""
+        self._records += 1
+        self._doubtful.update(span.kind for span in doubtful)
+        self._repeated += len(again)
+        self._masked += MASK in text
+        self._bare += text == MASK
+
+    def counts(self, public: list[Record], private: list[Record]) -> RedactionCounts:
+        """All of it, once the records are routed."""
+        quiet, noisy = (sum(len(r.text.replace(MASK, " ").split()) for r in part) for part in (public, private))
+        return RedactionCounts(
+            records=self._records,
+            found=dict(self.found.most_common()),
+            doubtful=dict(self._doubtful.most_common()),
+            masked=self._masked,
+            bare=self._bare,
+            repeated_spans=self._repeated,
+            duplicates=self._records - len(public) - len(private),
+            public=len(public),
+            private=len(private),
+            words=quiet + noisy,
+            noisy_words=noisy,
+        )
 
 
 class _SeenSpans:

@@ -111,6 +111,12 @@ class DpSgd:
 
     `unit` is what one promise protects: a record, or an owner with all texts of theirs, of which at most
     `texts_per_unit` are drawn for a step and clipped as one.
+
+    >>> plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-5, units=10_000, batch=256, epochs=3)
+    >>> plan.steps, round(plan.guarantee().epsilon, 1)
+    (118, 8.0)
+    >>> plan.leakage(bits=20).least < 20, plan.ceiling("auc") < 1
+    (True, True)
     """
 
     sampler: PrivateSampler

@@ -34,7 +34,7 @@ from reticent.training.plans.plan import (
 )
 from reticent.training.plans.sampler import PoissonSampler
 
-SCHEMA_VERSION: Final = 2  # 2: the conservative policy reads what the policy left
+SCHEMA_VERSION: Final = 3  # 3: repeated secrets are masked where they stand, and no record is emptied
 KIND: Final = "redacted"
 GROUP: Final = 10  # secrets that the group statement speaks of, unless another number is asked for
 

@@ -1,0 +1,191 @@
+"""The verbs of the library: whatever the command line does, in one call.
+
+A verb takes what it cannot do without by position or by name. Every other option is a keyword with the name of its
+flag (`learning_rate=1e-3` for --learning-rate, see docs/cli.md); an unknown one is an error that suggests the
+nearest.
+Nothing is printed; a verb returns what it found or made.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from reticent.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reticent.data.scanning import Scan
+    from reticent.runs.audit.audit import AuditResult
+    from reticent.runs.corpus.dedup import Deduplicated
+    from reticent.runs.corpus.plant import Planted
+    from reticent.runs.corpus.scrub import ScrubResult
+    from reticent.runs.ensemble.evaluation import EvaluationResult
+    from reticent.runs.report.run import WrittenReport
+    from reticent.runs.training.result import Observer, TrainedRun
+    from reticent.runs.update.diff import Diff
+    from reticent.training.plans.plan import DpSgd
+
+Bound = Literal["dp-sgd", "confidentiality", "extraction"]
+
+
+def scan(file: Path | str, **options: Any) -> "Scan":
+    """Count sensitive spans and duplicates in a corpus, as `reticent scan` does. No value is kept.
+
+    >>> found = reticent.scan("mails.jsonl", policy="patterns")
+    >>> found.records
+    60
+    """
+    from reticent.runs.corpus import scan as verb
+
+    return verb.scan(verb.ScanSettings.of(file=str(file), **options))
+
+
+def scrub(file: Path | str, *, out: Path | str, **options: Any) -> "ScrubResult":
+    """Write a corpus with its sensitive spans replaced, as `reticent scrub` does.
+
+    >>> done = reticent.scrub("mails.jsonl", out="clean.jsonl", policy="patterns", replace="type")
+    >>> len(reticent.open_corpus("clean.jsonl").load())
+    60
+    """
+    from reticent.runs.corpus import scrub as verb
+
+    return verb.scrub(verb.ScrubSettings.of(file=str(file), out=str(out), **options))
+
+
+def dedup(file: Path | str, *, out: Path | str, **options: Any) -> "Deduplicated":
+    """Write a corpus without repeated texts, as `reticent dedup` does.
+
+    >>> done = reticent.dedup("mails.jsonl", out="distinct.jsonl")
+    >>> len(reticent.open_corpus("distinct.jsonl").load()) <= 60
+    True
+    """
+    from reticent.runs.corpus import dedup as verb
+
+    return verb.dedup(verb.DedupSettings.of(file=str(file), out=str(out), **options))
+
+
+def plant(file: Path | str, *, out: Path | str, key: Path | str, **options: Any) -> "Planted":
+    """Write a corpus with canaries and the key file that names them, as `reticent plant` does.
+
+    >>> planted = reticent.plant("mails.jsonl", out="planted.jsonl", key="canaries.json", count=2, copies=4)
+    >>> len(reticent.open_corpus("planted.jsonl").load())
+    68
+    """
+    from reticent.runs.corpus import plant as verb
+
+    return verb.plant(verb.PlantSettings.of(file=str(file), out=str(out), key=str(key), **options))
+
+
+def bound(kind: Bound, **options: Any) -> dict[str, Any]:
+    """What is proved by parameters alone, as the document of `reticent bound KIND --json`.
+
+    >>> proved = reticent.bound("dp-sgd", noise_multiplier=1.0, sampling_rate=0.01, steps=500, delta=1e-6)
+    >>> proved["epsilon"]["pld"] < 3
+    True
+    """
+    from reticent.runs.bounds import bound as verb
+    from reticent.runs.bounds import settings
+
+    if kind == "dp-sgd":
+        return verb.bound_dp_sgd(settings.DpSgdBoundSettings.of(**options))
+    if kind == "confidentiality":
+        return verb.bound_confidentiality(settings.ConfidentialityBoundSettings.of(**options))
+    if kind == "extraction":
+        return verb.bound_extraction(settings.ExtractionBoundSettings.of(**options))
+    raise ConfigError("no such bound", found=repr(kind), expected="dp-sgd, confidentiality or extraction")
+
+
+def train(
+    data: Path | str,
+    *,
+    model: Path | str,
+    method: "DpSgd | str",
+    out: Path | str,
+    observe: "Observer | None" = None,
+    **options: Any,
+) -> "TrainedRun":
+    """Train a model on a corpus into a new run directory, as `reticent train` does.
+
+    `method` is a plan, or the name of a method: sgd, dp-sgd, crt, selective, submix. A plan must be for as many
+    units as the corpus has. `observe(progress, epsilon)` hears of every step and stops the run by returning False.
+
+    >>> plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-3, units=60, batch=20, epochs=1)
+    >>> run = reticent.train("mails.jsonl", model="embedded", method=plan, out="private", max_length=24)
+    >>> run.is_finished, run.guarantee.epsilon <= 8
+    (True, True)
+    """
+    from reticent.runs.training import run as course
+    from reticent.runs.training.result import unobserved
+    from reticent.runs.training.settings import TrainSettings, options_of
+
+    chosen = {"method": method} if isinstance(method, str) else options_of(method)
+    settings = TrainSettings.of(data=str(data), model=str(model), out=str(out), **chosen, **options)
+    if not isinstance(method, str):
+        settings.require_units(method.sampler.units)
+    settings.look_around()
+    return course.train(settings, observe=observe or unobserved)
+
+
+def audit(
+    model: "TrainedRun | Path | str", *, train: Path | str, holdout: Path | str, out: Path | str, **options: Any
+) -> "AuditResult":
+    """Attack a model and compare what leaks with what was proved, as `reticent audit` does.
+
+    `model` is a run, a directory, a hub id, or the address of a served model. A notebook shows the result as a
+    table.
+
+    >>> result = reticent.audit(
+    ...     "private", train="mails.jsonl", holdout="others.jsonl", out="audit", attacks="membership", records=20
+    ... )
+    >>> result.refuted, result.exceeds("auc>0.9")
+    ((), False)
+    """
+    from reticent.runs.audit.audit import audit as verb
+    from reticent.runs.audit.options import AuditOptions
+
+    named = {"model": _place(model), "train": str(train), "holdout": str(holdout), "out": str(out)}
+    return verb(AuditOptions.of(**named, **options))
+
+
+def report(*runs: "TrainedRun | AuditResult | Path | str", out: Path | str, **options: Any) -> "WrittenReport":
+    """Write one self-contained page about run directories, and its Markdown, as `reticent report` does.
+
+    >>> written = reticent.report("private", "audit", out="page.html")
+    >>> written.page.name, written.markdown.name
+    ('page.html', 'page.md')
+    """
+    from reticent.runs.report.run import ReportSettings
+    from reticent.runs.report.run import report as verb
+
+    return verb(ReportSettings.of(runs=[_place(run) for run in runs], out=str(out), **options))
+
+
+def diff(
+    before: "TrainedRun | Path | str", after: "TrainedRun | Path | str", *, out: Path | str, **options: Any
+) -> "Diff":
+    """What an update from one snapshot to the next gives away, as `reticent diff` does.
+
+    >>> found = reticent.diff("embedded", "private", data="mails.jsonl", out="update", length=2, width=8)
+    >>> len(found.steps)
+    1
+    """
+    from reticent.runs.update.diff import diff as verb
+    from reticent.runs.update.settings import UpdateSettings
+
+    return verb(UpdateSettings.of(before=_place(before), after=_place(after), out=str(out), **options))
+
+
+def evaluate(run: "TrainedRun | Path | str", *, data: Path | str, **options: Any) -> "EvaluationResult":
+    """Perplexity of private-prediction mechanisms at equal (ε, δ), as `reticent evaluate` does. Nothing is charged.
+
+    >>> found = reticent.evaluate("ensemble", data="others.jsonl", mechanisms="submix-f", queries=32, max_length=16)
+    >>> sorted({line.mechanism.value for line in found.lines})
+    ['non-private', 'public', 'submix-f']
+    """
+    from reticent.runs.ensemble.evaluation import evaluate_ensemble
+    from reticent.runs.ensemble.settings import EvaluateSettings
+
+    return evaluate_ensemble(EvaluateSettings.of(run=_place(run), data=str(data), **options))
+
+
+def _place(run: "TrainedRun | AuditResult | Path | str") -> str:
+    """Where a run lies: what earlier verbs returned may be given instead of its path."""
+    return str(run if isinstance(run, str | Path) else run.path)

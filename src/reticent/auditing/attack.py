@@ -1,0 +1,116 @@
+"""What an attack of an audit is: a line of the plan before the work, and a measurement after it.
+
+Each family of `auditing.attacks` keeps its attacks beside their methods, nulls and findings. An attack says what it
+needs and costs, chooses targets, calls its method, and says in which unit its findings are stated. All intervals of
+one attack hold together at `AuditSettings.attack_confidence` (Bonferroni). Artefacts hold ids and numbers, never
+text or secrets.
+
+A new attack is a class of this protocol in its family's folder and a line in `runs.audit.registry`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import Subject
+from reticent.core.errors import InternalError
+from reticent.core.finding import Finding
+from reticent.core.model import LanguageModel
+
+SCHEMA_VERSION: Final = 1  # of the artefacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedAttack:
+    """One line of the plan; `skipped` says why an attack does not run. `seconds` is a rough estimate."""
+
+    name: str
+    needs: str
+    n: int = 0
+    forward_tokens: int = 0
+    generated_tokens: int = 0
+    seconds: float = 0.0
+    metrics: tuple[str, ...] = ()
+    skipped: str = ""
+    is_cached: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """For run.json."""
+        return {
+            "attack": self.name,
+            "needs": self.needs,
+            "n": self.n,
+            "forward_tokens": self.forward_tokens,
+            "generated_tokens": self.generated_tokens,
+            "seconds": round(self.seconds, 1),
+            "cached": self.is_cached,
+            "skipped": self.skipped,
+        }
+
+
+Lines = tuple[PlannedAttack, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one attack found; `artefacts` are documents for the run directory, by file name.
+
+    `revealed` holds texts and secrets, and only where `AuditSettings.reveal` asks for them. It is never cached.
+    """
+
+    findings: tuple[Finding, ...]
+    artefacts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    context: dict[str, int] = field(default_factory=dict)  # what ceilings need: candidates
+    revealed: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the cache, which holds no text."""
+        findings = [finding.to_json() for finding in self.findings]
+        return {"findings": findings, "artefacts": self.artefacts, "context": self.context}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Measurement":
+        """What `to_json` wrote."""
+        findings = tuple(Finding.from_json(entry) for entry in document["findings"])
+        return cls(findings, document["artefacts"], document["context"])
+
+
+class NothingToAttack(Exception):
+    """An attack found no target of the kind it needs; the message says why, without text."""
+
+
+class Attack(Protocol):
+    """One attack of an audit."""
+
+    @property
+    def name(self) -> str:
+        """What `--attacks` calls it."""
+        ...
+
+    @property
+    def is_opt_in(self) -> bool:
+        """Whether it runs only where it is named: `all` leaves it out."""
+        ...
+
+    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:
+        """The attack's own line, and further ones for parts of it that are left out.
+
+        `mean` is the mean number of tokens of a record. Costs are tokens; whoever plans knows the speed.
+        """
+        ...
+
+    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+        """Measure. Only called where `plan` gave a line of the attack's name that is not skipped."""
+        ...
+
+
+def skip(name: str, needs: str, reason: str) -> PlannedAttack:
+    """A line that says why an attack, or a part of one, does not run."""
+    return PlannedAttack(name=name, needs=needs, skipped=reason)
+
+
+def scoring_model(subject: Subject) -> LanguageModel:
+    """The model's log-probabilities, which the plan made sure of."""
+    if subject.scoring_model is None:
+        raise InternalError("this attack was planned for a model that shows text alone")
+    return subject.scoring_model

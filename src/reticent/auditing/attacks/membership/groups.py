@@ -1,0 +1,138 @@
+"""Membership of owners and of groups: one score from the scores of several records.
+
+An owner is in the training data with all records or with none; an owner with records on both sides has no answer
+and is refused. Groups of a fixed size, all members or all not, follow the CRT paper's group attack (appendix A.4:
+2,000 groups of 20, classified by the sum of their scores, which orders groups of one size as the mean does).
+
+A record without tokens says nothing of its group and is left out of the mean, unless the group has no other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from reticent.auditing.metrics.roc import as_scores
+from reticent.core.errors import UsageError
+from reticent.core.model import Floats
+from reticent.core.randomness import Randomness
+
+
+class Pooling(StrEnum):
+    """How a group's score comes from its records': the mean, or the most exposed record alone."""
+
+    MEAN = "mean"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScores:
+    """Scores [g] and labels [g] of groups, with the number of records in each [g] and how many were left over."""
+
+    scores: Floats
+    is_member: NDArray[np.bool_]
+    sizes: NDArray[np.int64]
+    left_over: int = 0
+
+
+def labelled(scores: ArrayLike, is_member: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
+    """Scores [n] and boolean labels [n], refused unless both classes are there."""
+    values, labels = as_scores(scores, name="membership scores"), np.asarray(is_member)
+    if labels.dtype != np.bool_ or labels.shape != values.shape:
+        raise ValueError(f"labels must be booleans of shape {values.shape}, found {labels.dtype} {labels.shape}")
+    if labels.all() or not labels.any():
+        raise UsageError(
+            "membership inference needs members and non-members",
+            found=f"{int(labels.sum())} members of {len(labels)} targets",
+            hint="give held-out texts of the same kind beside the training texts",
+        )
+    return values, labels
+
+
+def score_owners(
+    scores: ArrayLike, is_member: ArrayLike, *, owners: Sequence[str], pooling: Pooling = Pooling.MEAN
+) -> GroupScores:
+    """One score per owner, in order of first appearance."""
+    values, labels = labelled(scores, is_member)
+    if len(owners) != len(values):
+        raise ValueError(f"expected {len(values)} owners, found {len(owners)}")
+    rows: dict[str, list[int]] = {}
+    for index, owner in enumerate(owners):
+        rows.setdefault(owner, []).append(index)
+    mixed = sum(0 < labels[indices].sum() < len(indices) for indices in rows.values())
+    if mixed:
+        raise UsageError(
+            "owners stand on both sides of the membership question",
+            found=f"{mixed} of {len(rows)} owners with members and non-members",
+            hint="split members and non-members by owner",
+        )
+    return _pooled(values, labels, list(rows.values()), pooling=pooling)
+
+
+def score_random_groups(
+    scores: ArrayLike,
+    is_member: ArrayLike,
+    *,
+    size: int,
+    randomness: Randomness,
+    pooling: Pooling = Pooling.MEAN,
+    owners: Sequence[str] | None = None,
+) -> GroupScores:
+    """Disjoint random groups of `size` records, all members or all not; what does not fill a group is left over.
+
+    With `owners` no two groups share one, so that groups are as independent as owners are: records of an owner come
+    one after the other, and those that its group has no room for are left over. An owner on both sides is refused.
+    """
+    values, labels = labelled(scores, is_member)
+    if owners is not None:
+        score_owners(values, labels, owners=owners)  # refuses owners on both sides
+    groups: list[list[int]] = []
+    for name, side in (("members", labels), ("non-members", ~labels)):
+        places = np.flatnonzero(side)
+        if not 1 <= size <= len(places):
+            raise UsageError(
+                f"too few {name} for one group", found=f"{len(places)} records", expected=f"at least {size}"
+            )
+        shuffled = places[randomness.child(name).permutation(len(places))]
+        if owners is None:
+            groups += [shuffled[s : s + size].tolist() for s in range(0, len(places) - size + 1, size)]
+        else:
+            groups += _groups_of_owners(shuffled.tolist(), owners, size)
+    if not all(any(bool(labels[group[0]]) is side for group in groups) for side in (True, False)):
+        raise UsageError(
+            "too few owners for one group of members and one of others", expected=f"{size} records each"
+        )
+    return _pooled(values, labels, groups, pooling=pooling)
+
+
+def _groups_of_owners(places: list[int], owners: Sequence[str], size: int) -> list[list[int]]:
+    """Groups of `size` places filled owner by owner; an owner that fills a group is in no other."""
+    rows: dict[str, list[int]] = {}
+    for place in places:
+        rows.setdefault(owners[place], []).append(place)
+    groups: list[list[int]] = [[]]
+    for mine in rows.values():
+        groups[-1] += mine[: size - len(groups[-1])]
+        if len(groups[-1]) == size:
+            groups.append([])
+    return groups[:-1]
+
+
+def _pooled(values: Floats, labels: NDArray[np.bool_], groups: list[list[int]], *, pooling: Pooling) -> GroupScores:
+    """Scores of groups of indices, each of one class."""
+    pooled = []
+    for indices in groups:
+        inside = values[indices]
+        told = inside[~np.isneginf(inside)]
+        if len(told) == 0:
+            pooled.append(-np.inf)
+        else:
+            pooled.append(float(told.mean() if pooling is Pooling.MEAN else told.max()))
+    return GroupScores(
+        scores=np.array(pooled),
+        is_member=np.array([bool(labels[indices[0]]) for indices in groups]),
+        sizes=np.array([len(indices) for indices in groups], dtype=np.int64),
+        left_over=len(values) - sum(len(indices) for indices in groups),
+    )

@@ -1,0 +1,134 @@
+"""Membership scores of one model, alone or calibrated by one number per text; ℓ: mean loss per token, in nats.
+
+    loss         −ℓ(x)                                                   Yeom et al. 2018
+    calibrated   ℓ_ref(x) − ℓ(x)                                         Watson et al. 2022; Carlini et al. 2021
+    zlib         −ℓ(x) / bytes of zlib(x)                                Carlini et al. 2021
+    lower-case   ℓ(lower(x)) / ℓ(x)                                      Carlini et al. 2021
+    min-k        mean of the k % least log-probabilities                 Shi et al. 2024
+    min-k++      the same of (log p(x_t) − μ_t)/σ_t                      Zhang et al. 2025
+
+μ_t and σ_t are mean and deviation of log p(z) over z drawn from the model's own distribution at t. The least k %
+are ⌊kT⌋ tokens, at least one (published code takes the mean of none for short texts).
+
+Edges: lower-case is +∞ at ℓ(x) = 0, and 1 (no information) where nothing is upper-case. A position whose
+distribution has no spread and whose token is certain counts +∞ in min-k++: 0/0 would be neutral for the surest of
+all.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from reticent.auditing.attacks.membership.attack import LogProbScore, text_by_text
+from reticent.auditing.attacks.membership.target_scores import TargetScores
+from reticent.core.model import Floats
+
+_NO_SPREAD = 1e-7  # a deviation below is rounding: of a uniform distribution, or of a certain one
+
+
+@dataclass(frozen=True, slots=True)
+class Loss(LogProbScore):
+    """Minus the mean loss."""
+
+    name: ClassVar[str] = "loss"
+
+    def score(self, targets: TargetScores) -> Floats:
+        """Mean log-probability per token."""
+        return text_by_text(targets, lambda i: float(targets.log_probs[i].mean()))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated(LogProbScore):
+    """How much lower the loss is than the reference's."""
+
+    name: ClassVar[str] = "calibrated"
+    needs_reference: ClassVar[bool] = True
+
+    def score(self, targets: TargetScores) -> Floats:
+        """Mean log-probability per token minus the reference's."""
+        return text_by_text(targets, lambda i: float(targets.differences[i].mean()))
+
+
+@dataclass(frozen=True, slots=True)
+class Zlib(LogProbScore):
+    """Mean loss per byte of the compressed text."""
+
+    name: ClassVar[str] = "zlib"
+
+    def score(self, targets: TargetScores) -> Floats:
+        """Mean log-probability over the length of the compressed text."""
+        return text_by_text(targets, lambda i: float(targets.log_probs[i].mean() / targets.zlib_bytes[i]))
+
+
+@dataclass(frozen=True, slots=True)
+class LowerCase(LogProbScore):
+    """How much the loss grows when the text is lower-cased."""
+
+    name: ClassVar[str] = "lower-case"
+
+    def score(self, targets: TargetScores) -> Floats:
+        """Loss of the lower-cased text over the loss of the text."""
+
+        def ratio(index: int) -> float:
+            loss = -float(targets.log_probs[index].mean())
+            lowered = -float(targets.lower_case_log_probs[index].mean())
+            return lowered / loss if loss > 0.0 else math.inf
+
+        return text_by_text(targets, ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class MinK(LogProbScore):
+    """Mean of the least likely tokens."""
+
+    share: float = 0.2
+    name: ClassVar[str] = "min-k"
+
+    def __post_init__(self) -> None:
+        _check_share(self.share)
+
+    def score(self, targets: TargetScores) -> Floats:
+        """Mean of the `share` least token log-probabilities."""
+        return text_by_text(targets, lambda i: mean_of_least(targets.log_probs[i], self.share))
+
+
+@dataclass(frozen=True, slots=True)
+class MinKPlusPlus(LogProbScore):
+    """Mean of the tokens that are least likely by the measure of their own distributions."""
+
+    share: float = 0.2
+    name: ClassVar[str] = "min-k++"
+    needs_distributions: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_share(self.share)
+
+    def score(self, targets: TargetScores) -> Floats:
+        """Mean of the `share` least standardised token log-probabilities."""
+        return text_by_text(targets, lambda i: mean_of_least(_standardised(targets, i), self.share))
+
+
+def mean_of_least(values: Floats, share: float) -> float:
+    """Mean of the ⌊share · T⌋ least values, at least one."""
+    count = max(1, int(share * len(values) + 1e-9))
+    return float(np.partition(values, count - 1)[:count].mean())
+
+
+def _standardised(targets: TargetScores, index: int) -> Floats:
+    """(log p(x_t) − μ_t)/σ_t, [T]."""
+    log_probs, positions = targets.log_probs[index], targets.positions[index]
+    above = log_probs - positions.mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = above / positions.deviation
+    # Without spread all possible tokens are equally likely: the token is one of them (neutral), or impossible.
+    flat = positions.deviation < _NO_SPREAD
+    values[flat] = np.where(log_probs[flat] < positions.mean[flat] - 1e-6, -np.inf, 0.0)
+    values[log_probs == 0.0] = np.inf
+    return np.asarray(values)
+
+
+def _check_share(share: float) -> None:
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"the share of tokens must be in (0, 1], found {share}")

@@ -1,0 +1,207 @@
+"""ε from below by the gradient canaries of one run: the strongest adversary, who sees every released sum.
+
+Two scores of a canary, from its projections x_t on the released sums (`core.canary_trace`):
+
+    likelihood     Σ_t log(1 − q + q exp((x_t − ½)/σ²)): exact for Poisson samples at rate q with fresh noise σ
+    differences    log max_t |x_{t+1} − x_t| / median over canaries: noise that was used twice cancels
+
+The first is what the plan allows at most, and finds too little noise, wrong clipping, and members that are drawn
+too often. The second finds nothing in a sound run; it has a fifth of the error. Each is turned into ε by
+`metrics.one_run_family`, which holds for every score. Beside it stand two bounds that need no orthogonal
+directions and no family: `one_run` (Steinke et al. 2023) and `one_run_curve` (Mahloujifar et al. 2024).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from reticent.accounting.pld import pld_epsilon
+from reticent.auditing.attacks.membership.metrics import MembershipSetting, epsilon_finding
+from reticent.auditing.metrics.one_run import EpsilonBound, one_run_epsilon
+from reticent.auditing.metrics.one_run_curve import one_run_epsilon_by_curve
+from reticent.auditing.metrics.one_run_family import (
+    ORTHOGONAL,
+    REFUTING,
+    FamilyBound,
+    one_run_epsilon_by_family,
+    plan_family,
+)
+from reticent.core.canary_trace import CanaryTrace, Floats
+from reticent.core.document import number_to_json
+from reticent.core.errors import UsageError
+from reticent.core.event import Gaussian, Repeated, SampledGaussian
+from reticent.core.finding import Finding
+from reticent.core.guarantee import Neighbours, Unit
+from reticent.core.model import Access
+from reticent.core.numbers import per_cent, shown
+from reticent.core.randomness import Randomness
+
+_SHARE: Final = {"likelihood": 0.8, "differences": 0.2}  # of the error
+_FEWEST: Final = 20  # canaries: with fewer, not even certain guesses refute anything at the usual δ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredEpsilon:
+    """What one run's canaries say: at least `epsilon` at `delta` with `confidence`, where `claimed` was proved.
+
+    `by_score` holds the plan's own test for each score, `by_count` and `by_curve` the bounds without a family.
+    """
+
+    epsilon: float
+    claimed: float
+    delta: float
+    confidence: float
+    steps: int
+    canaries: int
+    by_score: dict[str, FamilyBound]
+    by_count: EpsilonBound
+    by_curve: EpsilonBound
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether the plan, as claimed, cannot have made these releases."""
+        return any(found.refutes_plan for found in self.by_score.values())
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in a word or two; a finding never confirms.
+
+        Between the confidence of the bound and that of a refutation it is "above the claim": an honest run lies
+        there about once in twenty times.
+        """
+        if self.is_refuted:
+            return "refuted"
+        return "above the claim" if self.epsilon > self.claimed else "consistent"
+
+    def finding(self, unit: Unit) -> Finding:
+        """The lower bound as a finding: its adversary sees every released step."""
+        worst = min(found.p_value for found in self.by_score.values())
+        bound = EpsilonBound(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            confidence=self.confidence,
+            n=self.canaries,
+            method="one run, plan",
+            assumes=ORTHOGONAL,
+        )
+        said = f"chance of so many right guesses under the plan as claimed: p = {worst:.2g}"
+        setting = MembershipSetting(
+            attack="gradient canaries",
+            access=Access.STEPS,
+            unit=unit,
+            confidence=self.confidence,
+            notes=(said, f"called refuted at {per_cent(REFUTING)} confidence: {self.verdict}"),
+        )
+        return epsilon_finding(bound, setting=setting)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        return {
+            "schema_version": 1,
+            "epsilon": self.epsilon,
+            "claimed": number_to_json(self.claimed),
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "verdict": self.verdict,
+            "canaries": self.canaries,
+            "steps": self.steps,
+            "p_values": {name: found.p_value for name, found in self.by_score.items()},
+            "one_run": self.by_count.epsilon,
+            "one_run_by_curve": self.by_curve.epsilon,
+        }
+
+    def __str__(self) -> str:
+        least, claimed = shown(self.epsilon, side="down"), shown(self.claimed, side="up")
+        doubt = f", not refuted at {per_cent(REFUTING)}" if self.verdict == "above the claim" else ""
+        return (
+            f"at least ε = {least}, claimed {claimed}: {self.verdict}{doubt} (δ = {self.delta:g}, "
+            f"{per_cent(self.confidence)} confidence, {self.canaries} canaries, {self.steps} steps)"
+        )
+
+
+def measure_trace(
+    trace: CanaryTrace,
+    event: Repeated,
+    *,
+    deviation: float,
+    delta: float,
+    confidence: float = 0.95,
+    randomness: Randomness | None = None,
+) -> MeasuredEpsilon:
+    """ε at `delta` from below for a run that was priced as `event` and released this trace.
+
+    `deviation` is that of the noise on a projection, in clip norms.
+
+    Guarantee: an honest run exceeds its own ε with chance at most 1 − confidence, and is called refuted with chance
+    at most 0.001, over coins, samples and noise.
+    """
+    step = event.event
+    if not isinstance(step, SampledGaussian | Gaussian):
+        raise UsageError("gradient canaries measure repeated Gaussian steps", found=type(step).__name__)
+    steps, canaries = trace.projections.shape
+    if canaries < _FEWEST or not 1 <= steps <= event.count:
+        raise UsageError(
+            "too little was observed to measure ε",
+            found=f"{canaries} canaries in {steps} steps",
+            expected=f"at least {_FEWEST} canaries and 1 to {event.count} steps",
+        )
+    rate = step.sampling_rate if isinstance(step, SampledGaussian) else 1.0
+    family = plan_family(event)
+    scores = {
+        "likelihood": likelihood_ratios(trace.projections, sampling_rate=rate, deviation=deviation),
+        "differences": step_differences(trace.projections),
+    }
+    found = {
+        name: one_run_epsilon_by_family(
+            values,
+            trace.is_member,
+            family=family,
+            delta=delta,
+            confidence=1.0 - _SHARE[name] * (1.0 - confidence),
+            refuting=1.0 - _SHARE[name] * (1.0 - REFUTING),
+            randomness=randomness,
+        )
+        for name, values in scores.items()
+        if name == "likelihood" or steps > 1
+    }
+    likelihoods = scores["likelihood"]
+
+    def without_family(estimate: Callable[..., EpsilonBound]) -> EpsilonBound:
+        return estimate(likelihoods, trace.is_member, delta=delta, confidence=confidence, randomness=randomness)
+
+    claimed = pld_epsilon(event, delta=delta, neighbours=Neighbours.ADD_REMOVE)
+    return MeasuredEpsilon(
+        epsilon=max(one.bound.epsilon for one in found.values()),
+        claimed=claimed,
+        delta=delta,
+        confidence=confidence,
+        steps=steps,
+        canaries=canaries,
+        by_score=found,
+        by_count=without_family(one_run_epsilon),
+        by_curve=without_family(one_run_epsilon_by_curve),
+    )
+
+
+def likelihood_ratios(projections: Floats, *, sampling_rate: float, deviation: float) -> Floats:
+    """log P/Q [N] of all steps [T, N], P with the canary as a member and Q without, for Poisson samples."""
+    if not deviation > 0.0 or not 0.0 < sampling_rate <= 1.0:
+        raise ValueError("a likelihood ratio needs a positive deviation and a rate in (0, 1]")
+    exponents = (projections - 0.5) / deviation**2
+    if sampling_rate == 1.0:
+        return np.asarray(exponents.sum(0))
+    mixed = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + exponents)
+    return np.asarray(mixed.sum(0))
+
+
+def step_differences(projections: Floats) -> Floats:
+    """How far each canary [N] jumps between two steps [T, N] where the others stand still, around the median."""
+    if len(projections) < 2:
+        return np.zeros(projections.shape[1])
+    jumps = np.abs(np.diff(projections, axis=0))  # [T − 1, N]
+    usual = np.maximum(np.median(jumps, axis=1, keepdims=True), 1e-9)
+    largest = np.log((jumps / usual).max(0) + 1e-9)
+    return np.asarray(largest - np.median(largest))

@@ -1,0 +1,251 @@
+"""The PII games: which personal data does the model emit, fill in, pick out, or tell of a name?
+
+The policy that `--policy` names tags training, held-out and generated text alike, so that kinds agree. Where
+training records carry labels, the policy's recall on the kinds it finds is measured on them and widens recall's
+interval; otherwise a note says that nobody measured it. Extraction and association need text alone;
+reconstruction, inference and extractability need log-probabilities. Candidates are calibrated by held-out places.
+
+Opt-in, since its findings mean no more than the policy does. pii.json holds ids, kinds and numbers, never a
+value.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, NothingToAttack, PlannedAttack, skip
+from reticent.auditing.attacks.personal_data.association import (
+    PROMPTS,
+    Association,
+    ask_for_values,
+    associate,
+    associated_pairs,
+)
+from reticent.auditing.attacks.personal_data.extractability import emitted_likelihoods
+from reticent.auditing.attacks.personal_data.extraction import (
+    Emitted,
+    Extraction,
+    sample_texts,
+    tag_texts,
+    token_lengths,
+)
+from reticent.auditing.attacks.personal_data.findings import PiiSetting, association_finding, extraction_findings
+from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take_inventory
+from reticent.auditing.attacks.personal_data.places import CANDIDATES, DRAWS, PlaceGames, play_places
+from reticent.auditing.metrics.intervals import shared_confidence
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import Subject
+from reticent.core.corpus import Policy
+from reticent.core.guarantee import Unit
+from reticent.core.metric import (
+    ASSOCIATION_SHARE,
+    EXTRACTABILITY_CORRELATION,
+    INFERENCE_ACCURACY,
+    INFERENCE_ACCURACY_TRAINED,
+    PII_PRECISION,
+    PII_RECALL,
+    RECONSTRUCTION_MEMBERSHIP_AUC,
+    RECONSTRUCTION_TAB,
+    RECONSTRUCTION_TOP1,
+    RECONSTRUCTION_TOP5,
+)
+from reticent.core.model import TextModel
+from reticent.core.sampling import Sampling
+from reticent.core.secret import Secret
+from reticent.data.kinds import canonical
+from reticent.data.measurement import Rate, measure
+
+GENERATED_TOKENS: Final = 96
+ASKED: Final = Sampling(max_tokens=16, top_k=40)
+ANSWERS: Final = 8  # to each association prompt
+_OF_TEXT: Final = (PII_RECALL.name, PII_PRECISION.name, ASSOCIATION_SHARE.name)
+_OF_LOGPROBS: Final = (
+    RECONSTRUCTION_TOP1.name,
+    RECONSTRUCTION_TOP5.name,
+    RECONSTRUCTION_TAB.name,
+    INFERENCE_ACCURACY.name,
+    INFERENCE_ACCURACY_TRAINED.name,
+    EXTRACTABILITY_CORRELATION.name,
+    RECONSTRUCTION_MEMBERSHIP_AUC.name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The tagger, what it finds on either side, and what is known of its recall."""
+
+    tagger: Policy
+    training: PiiInventory
+    held_out: PiiInventory
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalDataAttack:
+    """Personal data that comes out of the model: extraction, reconstruction, inference, association."""
+
+    policy_named: Callable[[str], Policy]
+
+    name: ClassVar[str] = "pii"
+    is_opt_in: ClassVar[bool] = True
+
+    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:
+        """One line for all games; one more where log-probabilities are missing."""
+        self.policy_named(settings.policy)  # an unknown policy is told before the work
+        models = 1 + (subject.base is not None)
+        targets = sizes.extraction_records
+        generated = models * (sizes.texts * GENERATED_TOKENS + targets * ANSWERS * ASKED.max_tokens)
+        if subject.scoring_model is None:
+            line = PlannedAttack(
+                name=self.name, needs="text, a policy", n=sizes.texts, generated_tokens=generated, metrics=_OF_TEXT
+            )
+            reason = "the model shows text alone"
+            return line, skip("pii: reconstruction, inference", "log-probabilities", reason)
+        rest = min(mean, 40.0)  # tokens of a candidate and what follows it
+        line = PlannedAttack(
+            name=self.name,
+            needs="log-probabilities, a policy",
+            n=targets,
+            forward_tokens=round(models * targets * 4 * CANDIDATES * rest),
+            generated_tokens=generated + 2 * targets * DRAWS * ASKED.max_tokens,
+            metrics=(*_OF_TEXT, *_OF_LOGPROBS),
+        )
+        return (line,)
+
+    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+        """Play every game that the access allows."""
+        tagged = tag_sides(subject, settings, self.policy_named(settings.policy))
+        setting = PiiSetting(
+            unit=_unit(subject),
+            confidence=shared_confidence(settings.attack_confidence, intervals_of(subject)),
+            tagger=tagged.note,
+        )
+        emitted = _emitted(subject.model, tagged.tagger, settings, sizes)
+        base = None if subject.base is None else _emitted(subject.base, tagged.tagger, settings, sizes)
+        lengths = token_lengths(subject.model, [*tagged.training, *emitted.values])
+        game = Extraction(tagged.training, emitted, base, lengths)
+        findings = list(extraction_findings(game, setting=setting, held_out=tagged.held_out))
+        document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "tagger": tagged.note}
+        document["extraction"] = _extraction_to_json(game, setting, subject)
+        association = _associated(subject, tagged, settings, sizes)
+        if association is not None:
+            findings.append(association_finding(association, setting=setting, draws=ANSWERS))
+        context: dict[str, int] = {}
+        if subject.scoring_model is not None:
+            games = PlaceGames(tagged.tagger, tagged.training, tagged.held_out, emitted)
+            measured = play_places(subject, settings, games, setting=setting, count=sizes.extraction_records)
+            findings += measured.findings
+            document |= measured.artefacts["places"]
+            context = measured.context
+        revealed = (
+            [{"attack": self.name, "kind": value.kind, "said": value.reveal()} for value in sorted_hits(game)]
+            if settings.reveal
+            else []
+        )
+        return Measurement(tuple(findings), {"pii.json": document}, context, revealed)
+
+
+def intervals_of(subject: Subject) -> int:
+    """How many intervals the games give that are played with this access: the error is split over these."""
+    of_extraction = 2 * (1 + (subject.base is not None))  # recall and precision, and beyond the base
+    return of_extraction + 1 + (len(_OF_LOGPROBS) if subject.scoring_model is not None else 0)
+
+
+def tag_sides(subject: Subject, settings: AuditSettings, tagger: Policy) -> Tagged:
+    """Both sides tagged, with what labels say of the tagger."""
+    found = take_inventory(subject.training, tagger)
+    if not len(found):
+        raise NothingToAttack(f"the policy '{settings.policy}' finds nothing in the training records")
+    labelled = [record for record in subject.training if record.spans]
+    if not labelled:
+        note = f"policy '{settings.policy}': its recall was not measured, since no training record has labels"
+        return Tagged(tagger, found, take_inventory(subject.held_out, tagger), note)
+    by_kind = measure(labelled, tagger, confidence=settings.attack_confidence).recall_by_kind
+    sought = [rate for kind, rate in by_kind.items() if kind in set(map(canonical, found.kinds))]
+    recall = Rate.pooled(sought, confidence=settings.attack_confidence)
+    low, high = recall.interval
+    blind = sorted(set(by_kind) - set(map(canonical, found.kinds)))
+    note = f"policy '{settings.policy}': recall {low:.3f} to {high:.3f} on {recall.trials} labels of kinds it finds"
+    note += f"; labels also name {', '.join(blind)}, which it never finds" if blind else ""
+    training = take_inventory(subject.training, tagger, miss_rate=1.0 - low)
+    return Tagged(tagger, training, take_inventory(subject.held_out, tagger), note)
+
+
+def sorted_hits(game: Extraction) -> list[Secret]:
+    """Extracted values in the order in which they came, for `--reveal`."""
+    return [value for value in game.emitted.values if value in game.hits]
+
+
+def _unit(subject: Subject) -> Unit:
+    """The guarantee's unit, so that the two can be compared; a value without one."""
+    guarantee = subject.guarantee
+    is_countable = guarantee is not None and guarantee.unit in (Unit.RECORD, Unit.OWNER, Unit.SECRET)
+    return guarantee.unit if guarantee is not None and is_countable else Unit.SECRET
+
+
+def _emitted(model: TextModel, tagger: Policy, settings: AuditSettings, sizes: Sizes) -> Emitted:
+    sampled = sample_texts(
+        model,
+        sizes.texts,
+        sampling=Sampling(max_tokens=GENERATED_TOKENS, top_k=40),
+        randomness=settings.randomness("PII texts"),
+    )
+    return tag_texts(sampled, tagger)
+
+
+def _associated(subject: Subject, tagged: Tagged, settings: AuditSettings, sizes: Sizes) -> Association | None:
+    """Answers to prompts with names; None where the policy finds no pair of a person and a value."""
+    pairs = associated_pairs(tagged.training)
+    order = settings.randomness("pairs").permutation(len(pairs))[: sizes.extraction_records]
+    chosen = [pairs[place] for place in sorted(order.tolist()) if pairs[place].value.kind in PROMPTS]
+    if not chosen:
+        return None
+    said, base = (
+        None
+        if model is None
+        else ask_for_values(
+            model,
+            tagged.tagger,
+            chosen,
+            sampling=ASKED,
+            draws=ANSWERS,
+            randomness=settings.randomness("answers on names"),
+        )
+        for model in (subject.model, subject.base)
+    )
+    return None if said is None else associate(chosen, said, base)
+
+
+def _extraction_to_json(game: Extraction, setting: PiiSetting, subject: Subject) -> dict[str, Any]:
+    """Rows and curves; numbers alone."""
+    miss_rate = game.training.miss_rate
+    groups = {
+        "all": (game.total,),
+        "kind": game.by_kind(),
+        "duplication": game.by_duplication(),
+        "length": game.by_length(),
+    }
+    document: dict[str, Any] = {
+        name: [row.to_json(confidence=setting.confidence, miss_rate=miss_rate) for row in rows]
+        for name, rows in groups.items()
+    }
+    document["over_tokens"] = [point.to_json() for point in game.over_tokens()]
+    document["by_frequency"] = [point.to_json() for point in game.ranked()]
+    if subject.scoring_model is not None:
+        scores = emitted_likelihoods(subject.scoring_model, game.emitted)
+        document["by_likelihood"] = [point.to_json() for point in game.ranked(scores)]
+    return document
+
+
+def policy_identity(name: str) -> list[str]:
+    """The policy's name and a hash of every file that it names: a part of the key of what was measured before."""
+    identity = [name]
+    for part in re.split(r"[+,]", name):
+        place = Path(part.partition(":")[2])
+        if ":" in part:
+            files = [place] if place.is_file() else sorted(each for each in place.rglob("*") if each.is_file())
+            identity += [hashlib.blake2b(each.read_bytes(), digest_size=16).hexdigest() for each in files]
+    return identity

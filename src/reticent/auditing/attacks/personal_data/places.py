@@ -1,0 +1,225 @@
+"""The PII games about a place in a training sentence: reconstruction, inference, extractability, and Fig. 7.
+
+The other values of a sentence are known to the adversary, who lacks this one alone. Candidates are calibrated by
+how likely they are in held-out places of their kind (`personal_data.scoring.Elsewhere`), which ranked better than
+the base on generated case law; the base serves for membership scores. Inference is played twice: with decoys never
+trained on, which a guarantee's ceiling speaks of (`inference_accuracy`), and with other values of the training
+data. The ceiling takes the most units that one target's value stands in, and presumes that values and decoys are
+draws of one kind: held-out text must be of the same source as training text.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reticent.auditing.attack import Measurement, scoring_model
+from reticent.auditing.attacks.membership.scores import Calibrated, Loss
+from reticent.auditing.attacks.membership.target_scores import TargetScores
+from reticent.auditing.attacks.personal_data.contexts import MaskedSpan, Others, masked_spans
+from reticent.auditing.attacks.personal_data.extractability import (
+    compare_extractability,
+    estimate_extractability,
+    success_auc,
+)
+from reticent.auditing.attacks.personal_data.extraction import Emitted
+from reticent.auditing.attacks.personal_data.findings import (
+    PiiSetting,
+    estimate_finding,
+    inference_finding,
+    reconstruction_findings,
+)
+from reticent.auditing.attacks.personal_data.inference import (
+    CandidateDraw,
+    Inference,
+    draw_candidates,
+    infer,
+    token_counter,
+)
+from reticent.auditing.attacks.personal_data.inventory import PiiInventory
+from reticent.auditing.attacks.personal_data.reconstruction import (
+    CandidateSources,
+    Reconstruction,
+    continue_greedily,
+    gather_candidates,
+    rank_candidates,
+)
+from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Elsewhere
+from reticent.auditing.settings import AuditSettings
+from reticent.auditing.subject import Subject
+from reticent.core.corpus import Policy
+from reticent.core.finding import Finding
+from reticent.core.guarantee import Unit
+from reticent.core.metric import EXTRACTABILITY_CORRELATION, RECONSTRUCTION_MEMBERSHIP_AUC
+from reticent.core.secret import Secret
+
+CANDIDATES: Final = 100  # |C| of the inference game
+DRAWS: Final = 16  # continuations of each prefix
+PLACES: Final = 8  # held-out places of a kind that candidates are compared with
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceGames:
+    """What the games are played with."""
+
+    tagger: Policy
+    training: PiiInventory
+    held_out: PiiInventory
+    emitted: Emitted
+
+
+def play_places(
+    subject: Subject, settings: AuditSettings, games: PlaceGames, *, setting: PiiSetting, count: int
+) -> Measurement:
+    """All games on at most `count` targets; the artefact "places" is a part of pii.json."""
+    targets, strangers = (
+        masked_spans(values, others=Others.KNOWN, count=count, randomness=settings.randomness(f"{name} places"))
+        for values, name in ((games.training, "training"), (games.held_out, "held-out"))
+    )
+    strangers = tuple(target for target in strangers if target.secret not in games.training)
+    elsewhere, strangers = _parted(strangers)
+    scorer = CandidateScorer(scoring_model(subject), elsewhere=Elsewhere(elsewhere))
+    mine = _reconstructed(scorer, settings, games, targets, "reconstruction")
+    others = _reconstructed(scorer, settings, games, strangers, "held-out reconstruction") if strangers else None
+    rival = continue_greedily(subject.model, games.tagger, targets)
+    how = "other values of the sentence known; value and suffix given the prefix"
+    how += f", calibrated by {len(elsewhere)} held-out places" if elsewhere else ""
+    findings = list(
+        reconstruction_findings(mine, rival, setting=setting, held_out=others, scored_by=how),
+    )
+    findings += _against_membership(subject, targets, mine, setting)
+    findings += _extractability(subject, settings, games, setting, count)
+    document: dict[str, Any] = {"reconstruction": _ranks_to_json(mine, rival)}
+    context: dict[str, int] = {}
+    for name, pool in (("unseen", games.held_out), ("trained", games.training)):
+        drawn = _drawn(targets, pool, games.training, scorer, settings)
+        if not drawn.targets:
+            document[f"inference_{name}"] = None
+            continue
+        outcome = infer(scorer, drawn)
+        findings.append(inference_finding(outcome, setting=setting))
+        document[f"inference_{name}"] = _inference_to_json(outcome)
+        if name == "unseen":
+            context = {
+                "candidates": max(1, math.floor(1.0 / outcome.base_rate + 1e-9)),
+                "copies": max(_copies(games.training, target.secret, setting.unit) for target in drawn.targets),
+            }
+    return Measurement(tuple(findings), {"places": document}, context)
+
+
+def _parted(strangers: tuple[MaskedSpan, ...]) -> tuple[tuple[MaskedSpan, ...], tuple[MaskedSpan, ...]]:
+    """Places to calibrate by, a quarter of every kind and eight at most, and the rest, which are the null."""
+    places = list[MaskedSpan]()
+    for kind in sorted({target.secret.kind for target in strangers}):
+        own = [target for target in strangers if target.secret.kind == kind]
+        places += own[: min(PLACES, len(own) // 4)]
+    return tuple(places), tuple(target for target in strangers if target not in places)
+
+
+def _reconstructed(
+    scorer: CandidateScorer,
+    settings: AuditSettings,
+    games: PlaceGames,
+    targets: tuple[MaskedSpan, ...],
+    name: str,
+) -> Reconstruction:
+    candidates = gather_candidates(
+        scorer.model,
+        games.tagger,
+        targets,
+        sources=CandidateSources(prefix=DRAWS, shared=64, pool=64),
+        randomness=settings.randomness(name),
+        emitted=games.emitted,
+    )
+    return rank_candidates(scorer, targets, candidates)
+
+
+def _drawn(
+    targets: tuple[MaskedSpan, ...],
+    pool: PiiInventory,
+    training: PiiInventory,
+    scorer: CandidateScorer,
+    settings: AuditSettings,
+) -> CandidateDraw:
+    """Candidates for the targets of every kind, as many as the kind has values for, 100 at most."""
+    draws = []
+    for kind in sorted({target.secret.kind for target in targets}):
+        asked = [target for target in targets if target.secret.kind == kind]
+        usable = sum(pool is training or value not in training for value in pool.of_kind(kind))
+        most = max(len(spans) for spans in training.spans)  # values of the target's own record are no decoys
+        draws.append(
+            draw_candidates(
+                asked,
+                pool,
+                training=training,
+                size=max(2, min(CANDIDATES, 1 + usable - (most if pool is training else 0))),
+                lengths=token_counter(scorer.model),
+                randomness=settings.randomness(f"decoys {kind}"),
+            )
+        )
+    return CandidateDraw(
+        tuple(target for draw in draws for target in draw.targets),
+        tuple(each for draw in draws for each in draw.sets),
+        sum(draw.left_out for draw in draws),
+        draws[0].decoys,
+    )
+
+
+def _copies(training: PiiInventory, value: Secret, unit: Unit) -> int:
+    """Units of the guarantee's kind that hold the value."""
+    return max(1, training.owners(value) if unit is Unit.OWNER else training.duplication(value))
+
+
+def _against_membership(
+    subject: Subject, targets: tuple[MaskedSpan, ...], game: Reconstruction, setting: PiiSetting
+) -> list[Finding]:
+    """Whether better memorised sentences give their values away (Fig. 7); nothing where all or none do."""
+    attack = Loss() if subject.base is None else Calibrated()
+    texts = [target.text() for target in targets]
+    scores = attack.score(TargetScores(texts, scoring_model(subject), reference=subject.base))
+    estimate = success_auc(scores, game.hits(1), confidence=setting.confidence, owners=game.owners)
+    if estimate is None:
+        return []
+    measure = f"chance that a reconstructed target has the higher membership score ({attack.name})"
+    metric = RECONSTRUCTION_MEMBERSHIP_AUC
+    return [estimate_finding(metric, estimate, n=len(targets), measure=measure, setting=setting)]
+
+
+def _extractability(
+    subject: Subject, settings: AuditSettings, games: PlaceGames, setting: PiiSetting, count: int
+) -> list[Finding]:
+    """Rank correlation of estimated and observed extractability; nothing where one of them is constant."""
+    every = list(games.training)
+    order = settings.randomness("extractability").permutation(len(every))[:count]
+    values = [every[place] for place in sorted(order.tolist())]
+    estimated = estimate_extractability(scoring_model(subject), games.training, values, contexts=4)
+    compared = compare_extractability(estimated, values, games.emitted)
+    estimate = compared.correlation(randomness=settings.randomness("resamples"), confidence=setting.confidence)
+    if estimate is None:
+        return []
+    measure = "rank correlation of mean chance in context and times emitted"
+    metric = EXTRACTABILITY_CORRELATION
+    return [estimate_finding(metric, estimate, n=len(values), measure=measure, setting=setting)]
+
+
+def _ranks_to_json(mine: Reconstruction, rival: Reconstruction) -> dict[str, Any]:
+    return {
+        "ids": list(mine.ids),
+        "kinds": list(mine.kinds),
+        "ranks": mine.ranks.tolist(),
+        "candidates": mine.candidates.tolist(),
+        "tab": rival.hits(1).tolist(),
+    }
+
+
+def _inference_to_json(game: Inference) -> dict[str, Any]:
+    rows = {"context": game.by_context(), "kind": game.by_kind()}
+    document: dict[str, Any] = {
+        name: [{"group": group, "right": right, "n": n} for group, right, n in each] for name, each in rows.items()
+    }
+    return document | {
+        "ids": list(game.ids),
+        "right": game.right.tolist(),
+        "candidates": game.sizes.tolist(),
+        "left_out": game.left_out,
+        "matched_share": game.matched_share,
+    }

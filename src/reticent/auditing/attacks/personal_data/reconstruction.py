@@ -1,0 +1,174 @@
+"""The reconstruction game: a masked training sentence and no candidates; what stood there?
+
+Adversary: log-probabilities and the sentence around the value (Lukas et al. 2023, game 2). Candidates are
+gathered from the model itself and ranked by how likely they are in their place, prefix and suffix
+(`personal_data.scoring`):
+
+    prefix     draw continuations of the prefix, tag them, take the values of the kind
+    infilling  the same after a prompt that shows the whole masked sentence before its prefix
+    shared     values drawn after the prefixes of other targets of the kind, the most frequent first
+    pool       values of the kind that the extraction game emitted, the most frequent first
+
+The rival is TAB: the first value of the kind in the greedy continuation of the prefix. It reads neither the
+suffix nor the ranking. A truth that was never gathered is a miss and stays in the denominator.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reticent.auditing.attacks.personal_data.contexts import MASK, MaskedSpan
+from reticent.auditing.attacks.personal_data.extraction import Emitted
+from reticent.auditing.attacks.personal_data.inventory import value_of
+from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
+from reticent.core.corpus import Policy
+from reticent.core.model import TextModel
+from reticent.core.proportion import Share
+from reticent.core.randomness import Randomness
+from reticent.core.sampling import Sampling
+
+Ints = NDArray[np.int64]
+INFILLING: Final = "{prefix}" + MASK + "{suffix}\n{prefix}"
+_PROMPTS: Final = 64  # asked in one call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateSources:
+    """How many draws each source has; `shared` and `pool` are the most values of either for each target."""
+
+    prefix: int = 32
+    infilling: int = 0
+    shared: int = 0
+    pool: int = 128
+    sampling: Sampling = field(default_factory=lambda: Sampling(max_tokens=16, top_k=40))
+    prompt: str = INFILLING
+
+    def __post_init__(self) -> None:
+        if (
+            min(self.prefix, self.infilling, self.shared, self.pool) < 0
+            or self.prefix + self.infilling + self.pool == 0
+        ):
+            raise ValueError("a reconstruction needs at least one source of candidates")
+
+
+def gather_candidates(
+    model: TextModel,
+    tagger: Policy,
+    targets: Sequence[MaskedSpan],
+    *,
+    sources: CandidateSources,
+    randomness: Randomness,
+    emitted: Emitted | None = None,
+) -> list[tuple[str, ...]]:
+    """Distinct candidates for every target, in order of first appearance; none is a result."""
+    gathered: list[dict[str, None]] = [{} for _ in targets]
+    drawn_values: dict[str, Counter[str]] = {target.secret.kind: Counter() for target in targets}
+    for draws, template in ((sources.prefix, "{prefix}"), (sources.infilling, sources.prompt)):
+        if draws:
+            prompts = [
+                template.replace("{suffix}", t.suffix).replace("{prefix}", t.prefix).rstrip() for t in targets
+            ]
+            answers = continued(model, prompts, sources.sampling, count=draws, randomness=randomness)
+            for found, target, prompt, drawn in zip(gathered, targets, prompts, answers, strict=True):
+                for values in values_after(tagger, prompt, drawn, kind=target.secret.kind):
+                    found.update(dict.fromkeys(values))
+                    drawn_values[target.secret.kind].update(values)
+    shared = {kind: [value for value, _ in each.most_common(sources.shared)] for kind, each in drawn_values.items()}
+    pools = {} if emitted is None or not sources.pool else _pools(emitted, sources.pool)
+    for found, target in zip(gathered, targets, strict=True):
+        found.update(dict.fromkeys((*shared[target.secret.kind], *pools.get(target.secret.kind, ()))))
+    return [tuple(found) for found in gathered]
+
+
+def continued(
+    model: TextModel, prompts: Sequence[str], sampling: Sampling, *, count: int, randomness: Randomness
+) -> list[list[str]]:
+    """`count` continuations of every prompt, so many prompts at a time."""
+    answers: list[list[str]] = []
+    for first in range(0, len(prompts), _PROMPTS):
+        batch = prompts[first : first + _PROMPTS]
+        answers += model.complete(batch, sampling, count=count, randomness=randomness)
+    return answers
+
+
+def values_after(tagger: Policy, prompt: str, continuations: Sequence[str], *, kind: str | None) -> list[list[str]]:
+    """Values of the kind (None: of any) that begin within each continuation, in order; tagged with the prompt."""
+    values = []
+    texts = [f"{prompt}{continuation}" for continuation in continuations]
+    for text, spans in zip(texts, tagger.find(texts), strict=True):
+        inside = [s for s in spans if s.start >= len(prompt) and (kind is None or s.kind == kind)]
+        values.append([value_of(text[s.start : s.end], s.kind).reveal() for s in inside])
+    return values
+
+
+def _pools(emitted: Emitted, most: int) -> Mapping[str, tuple[str, ...]]:
+    """The most frequently emitted values of every kind."""
+    ordered = sorted(emitted.values, key=lambda value: -emitted.values[value].count)
+    kinds = {value.kind for value in ordered}
+    return {kind: tuple(v.reveal() for v in ordered if v.kind == kind)[:most] for kind in kinds}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reconstruction:
+    """Rank of the truth among each target's candidates [n], 1 the best, 0 where it was not among them."""
+
+    ids: tuple[str, ...]
+    owners: tuple[str, ...]
+    kinds: tuple[str, ...]
+    ranks: Ints
+    candidates: Ints  # [n] how many there were
+
+    def hits(self, top: int) -> NDArray[np.bool_]:
+        """Which truths [n] are among the `top` best ranked candidates."""
+        return (self.ranks >= 1) & (self.ranks <= top)
+
+    def share(self, top: int) -> Share:
+        """Truths among the `top` best ranked candidates, counted by the owners of their records."""
+        return Share.of(self.hits(top).tolist(), self.owners)
+
+    @property
+    def gathered(self) -> int:
+        """Targets whose truth was among the candidates at all: the most that any ranking can reach."""
+        return int((self.ranks >= 1).sum())
+
+
+def rank_candidates(
+    scorer: CandidateScorer, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]]
+) -> Reconstruction:
+    """Rank the candidates of every target; a candidate that ties with the truth counts as better."""
+    ranks = []
+    for target, each, scores in zip(targets, candidates, scorer.scores(targets, candidates), strict=True):
+        truth = target.secret.reveal()
+        ranks.append(int((scores >= scores[list(each).index(truth)]).sum()) if truth in each else 0)
+    return Reconstruction(
+        tuple(target.record for target in targets),
+        tuple(target.owner for target in targets),
+        tuple(target.secret.kind for target in targets),
+        np.array(ranks, dtype=np.int64),
+        np.array([len(each) for each in candidates], dtype=np.int64),
+    )
+
+
+def continue_greedily(
+    model: TextModel, tagger: Policy, targets: Sequence[MaskedSpan], *, max_tokens: int = 16
+) -> Reconstruction:
+    """TAB: the first value of the kind in the greedy continuation of the prefix; rank 1 where it is the truth."""
+    prompts = [target.prefix.rstrip() for target in targets]
+    greedy = Sampling(max_tokens=max_tokens, temperature=0.0)
+    answers = continued(model, prompts, greedy, count=1, randomness=Randomness.seeded(0))
+    ranks, found = [], []
+    for target, prompt, drawn in zip(targets, prompts, answers, strict=True):
+        (values,) = values_after(tagger, prompt, drawn, kind=target.secret.kind)
+        ranks.append(int(values[:1] == [target.secret.reveal()]))
+        found.append(len(values[:1]))
+    return Reconstruction(
+        tuple(target.record for target in targets),
+        tuple(target.owner for target in targets),
+        tuple(target.secret.kind for target in targets),
+        np.array(ranks, dtype=np.int64),
+        np.array(found, dtype=np.int64),
+    )

@@ -1,0 +1,86 @@
+"""Private answers as text: an ensemble that is opened once and asked many times, on one ledger.
+
+What `reticent predict` does for one prompt. The first use of an ensemble fixes mechanism, (ε, δ), unit and query
+budget; later ones may leave them out (`runs.ensemble.prediction`).
+"""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from reticent.core.guarantee import Guarantee
+from reticent.prediction.mechanisms.shaping import Shaping
+from reticent.prediction.predictor import Exhausted
+from reticent.runs.ensemble.manifest import Manifest
+from reticent.runs.ensemble.prediction import Answer, answering
+from reticent.runs.ensemble.settings import PredictSettings
+from reticent.runs.ledger_place import LedgerPlace
+
+if TYPE_CHECKING:
+    from reticent.runs.training.result import TrainedRun
+
+
+class Predictor:
+    """An open ensemble: text in, private text out, each token charged before it is drawn. Close it, or use `with`.
+
+    Guarantee: all answers on one ledger are together what `guarantee` says.
+
+    >>> run = reticent.train(
+    ...     "mails.jsonl", model="embedded", method="submix", out="ensemble", parts=2, lora_rank=1, max_length=16
+    ... )
+    >>> with reticent.Predictor.open(run, epsilon=8, delta=1e-5) as predictor:
+    ...     answer = predictor.generate("SYS: Good", max_tokens=4)
+    >>> answer.tokens, predictor.guarantee.epsilon <= 8
+    (4, True)
+    """
+
+    def __init__(self, settings: PredictSettings) -> None:
+        Manifest.read(settings.run)  # what is no ensemble is said before torch is loaded
+        self._settings = settings.of_run(settings.run)
+        self._stack = ExitStack()
+        self._open = self._stack.enter_context(
+            answering(
+                settings.run,
+                self._settings,
+                shaping=Shaping(settings.temperature, settings.top_k, settings.top_p),
+                exhausted=Exhausted.REFUSE if settings.refuse else Exhausted.PUBLIC,
+                place=LedgerPlace(settings.ledger),
+            )
+        )
+
+    @classmethod
+    def open(cls, run: "TrainedRun | Path | str", **options: Any) -> Self:
+        """The predictor of a run of method submix; `options` as the flags of `reticent predict`."""
+        place = run if isinstance(run, str | Path) else run.path
+        return cls(PredictSettings.of(run=str(place), prompt="", **options))
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What all answers together prove; None where the public model alone answers."""
+        return self._open.guarantee
+
+    def generate(self, prompt: str, *, max_tokens: int = 64) -> Answer:
+        """Continue a prompt by at most so many tokens, as many as the model's context has room for."""
+        predictor = self._open.predictor
+        public = predictor.ensemble.public
+        (context,) = public.encode([prompt])
+        room = max_tokens if public.context_length is None else public.context_length - 1 - len(context)
+        made = predictor.generate(context, min(max_tokens, max(1, room)))
+        (text,) = public.decode([made])
+        return Answer(text, len(made), self._settings.mechanism, self.guarantee)
+
+    def close(self) -> None:
+        """Close the ledger."""
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def predict(settings: PredictSettings, prompt: str) -> Answer:
+    """Continue one prompt."""
+    with Predictor(settings) as predictor:
+        return predictor.generate(prompt, max_tokens=settings.max_tokens)
