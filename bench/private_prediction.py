@@ -5,8 +5,8 @@
 The embedded public model, LoRA adapters of k parts on generated dialogues, split by owner; held-out dialogues of
 other owners, read in random order up to 1,024 tokens; every mechanism at (8, 1e-5) for one part. A seed changes the
 dialogues, the split, the training and the held-out text; intervals are Student's over seeds. "Of the gap" is how
-far a mechanism goes from a public model to the non-private ensemble, in log-perplexity: from the calibrated one, and
-from the public model as it was. Seeds differ in corpora more than mechanisms do, so SubMix-F and its rivals are
+far a mechanism goes from a public model to the non-private ensemble, in log-perplexity: from the calibrated one
+and from the public model as it was. Seeds differ in corpora more than mechanisms do, so SubMix-F and its rivals are
 compared by the ratio of their perplexities within each seed.
 
 The public model is calibrated on generated dialogues of another seed, which no part has seen; --plain leaves it as

@@ -150,7 +150,7 @@ def test_the_budget_is_never_passed_and_the_public_model_remains():
         made.step([handle])
     assert max(ledger.spent().values()) <= ledger.budget.limit
     assert ledger.remaining()["part 0"] < 1e-3 * ledger.budget.limit
-    assert made.answered == 120
+    assert made.answered == 200
 
 
 def test_spent_and_healthy_predictors_do_the_same_work(monkeypatch):

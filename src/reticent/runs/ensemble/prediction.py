@@ -89,8 +89,10 @@ class PredictionSettings:
         if self.mechanism not in ONE_ORDER:
             return self
         target = Target(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
-        limit = self.weight_limit or (DEFAULT_WEIGHT_LIMIT if self.mechanism is Kind.SUBMIX_F else None)
-        return replace(self, order=self.order or best_order(target), weight_limit=limit)
+        order, limit = self.order, self.weight_limit
+        if limit is None and self.mechanism is Kind.SUBMIX_F:
+            limit = DEFAULT_WEIGHT_LIMIT
+        return replace(self, order=best_order(target) if order is None else order, weight_limit=limit)
 
     def calibrated(self, ensemble: Ensemble) -> Ensemble:
         """The ensemble with the public model as these settings have it."""
