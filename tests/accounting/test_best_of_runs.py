@@ -1,4 +1,4 @@
-"""The best of a random number of runs: exact on a small mechanism, published figures, monotone, a broken twin."""
+"""The best of a random number of runs: exact on a small mechanism, figures held, monotone, a broken twin."""
 
 import math
 
@@ -58,8 +58,8 @@ def test_the_exact_divergence_of_the_best_run_never_passes_the_price_but_passes_
 
 
 @pytest.mark.parametrize(("noise", "tuned"), [(1.879, 1.927), (0.6553, 13.22)])
-def test_best_of_ten_on_average_costs_what_was_published(noise, tuned):
-    # Known for DP-SGD, ten on average: 1.00 → 1.93 and 7.99 → 13.1. Here one run costs 1.000 and 7.994.
+def test_best_of_ten_on_average_costs_less_than_twice_one_run(noise, tuned):
+    # No outside source: our own figures, held so that a change is noticed. One run costs 1.000 and 7.994.
     event = Repeated(SampledGaussian(noise, 0.02), 500)
     found = rdp_epsilon(RenyiCurve(BestOfRuns(event, 0.0, rate_for(10.0, 0.0)), ADD_REMOVE), delta=1e-5).value
     assert found == pytest.approx(tuned, rel=2e-3)

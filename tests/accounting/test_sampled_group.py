@@ -1,4 +1,4 @@
-"""Groups under Poisson sampling: exact against integration, published figures, and never looser than one by one."""
+"""Groups under Poisson sampling: exact by integration, figures of dp_accounting, never looser than one by one."""
 
 import math
 

@@ -1,5 +1,6 @@
 """Exposure of canaries: maximal where they were memorised, within the null where they were never shown."""
 
+import dataclasses
 import json
 import math
 
@@ -11,8 +12,8 @@ from reticent.auditing.attacks.exposure.findings import bounded_mean_limit, expo
 from reticent.auditing.attacks.exposure.null import null_sum_survival
 from reticent.auditing.attacks.exposure.ranking import Exposure, ExposureSettings, measure_exposures
 from reticent.auditing.metrics.intervals import shared_confidence
-from reticent.core.finding import Standing
-from reticent.core.guarantee import Unit
+from reticent.core.finding import Comparison, Finding, Standing, Verdict
+from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
@@ -222,3 +223,28 @@ def test_no_canary_is_not_a_finding() -> None:
     with pytest.raises(ValueError, match="no canary"):
         exposure_findings([])
     assert measure(random_model(0), ()) == []
+
+
+def test_a_guarantee_is_refuted_by_the_proved_low_end_alone() -> None:
+    """Gaffke's low end (3.5 bits) is a conjecture: between it and Hoeffding's (2.3 bits) nothing is refuted."""
+    exposures = [ranked(20.0, 1)] * 5 + [ranked(20.0, 2**20 * 2.0**-x) for x in (0.2, 0.7, 1.2, 1.9, 3.0)]
+    mean, _ = exposure_findings(exposures, confidence=0.99)
+    promise = Guarantee(
+        mechanism="DP-SGD",
+        notion=Notion.DIFFERENTIAL_PRIVACY,
+        unit=Unit.SECRET,
+        neighbours=Neighbours.ADD_REMOVE,
+        epsilon=1.0,
+        covers="one secret",
+    )
+    assert mean.proved_low is not None
+    proved = 20.0 * bounded_mean_limit(mean.value / 20.0, 10, alpha=0.005, upper=False)
+    assert mean.proved_low == pytest.approx(proved, rel=1e-12)
+    assert mean.proved_low + 0.5 < mean.low
+    between = 0.5 * (mean.proved_low + mean.low)
+    assert Comparison(mean, promise, between, 20.0).verdict is Verdict.CONSISTENT
+    assert Comparison(mean, promise, mean.proved_low - 0.01, 20.0).verdict is Verdict.REFUTED
+    again = Finding.from_json(mean.to_json())
+    assert again == mean
+    with pytest.raises(ValueError, match="proved_low"):
+        dataclasses.replace(mean, proved_low=mean.value + 1.0)

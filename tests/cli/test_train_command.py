@@ -59,6 +59,26 @@ def test_private_training_without_noise_or_target_is_an_error(refused):
     refused("clipping", *DP, "--clip-norm", "inf")
 
 
+@pytest.mark.parametrize(
+    ("message", "targets"),
+    [
+        ("both", ["--target-tpr", "0.05@0.01", "--target-epsilon", "8"]),
+        ("both", ["--target-bits", "10:20", "--target-advantage", "0.1"]),
+        ("both", ["--target-advantage", "0.1", "--noise-multiplier", "1"]),
+        ("what guessing gives", ["--target-tpr", "0.01@0.05"]),
+        ("LEAKED:SECRET", ["--target-bits", "20:10"]),
+        ("between 0 and 1", ["--target-advantage", "1.5"]),
+    ],
+)
+def test_a_risk_target_that_contradicts_another_or_promises_nothing_is_an_error(message, targets, refused):
+    refused(message, "--method", "dp-sgd", "--model", "embedded", "--delta", "1e-4", *targets)
+
+
+@pytest.mark.parametrize("method", ["sgd", "crt", "submix"])
+def test_a_risk_target_belongs_to_dp_sgd_alone(method, refused):
+    refused("does not belong", "--method", method, "--model", "embedded", "--target-tpr", "0.05@0.01")
+
+
 def test_a_delta_that_promises_nothing_is_an_error(refused):
     refused("no promise", "--method", "dp-sgd", "--model", "embedded", "--delta", "0.01", "--noise-multiplier", "1")
     # 20 owners, 100 records: δ is held against what is protected.

@@ -29,8 +29,10 @@ def test_the_default_policy_masks_the_identifiers_of_cases_it_was_not_chosen_on(
     direct, quasi = result.recall_by_identifier["direct"], result.recall_by_identifier["quasi"]
     assert direct.trials == 45
     assert direct.value >= 0.95
+    assert direct.interval[0] >= 0.80  # of applicants, not of mentions: few, so the interval is wide
     assert quasi.trials == 515
     assert quasi.value >= 0.80
+    assert quasi.interval[0] >= 0.50
     assert result.partial_recall.value > result.recall.value
     assert result.recall_by_kind["PERSON"].value >= 0.95
     # The price: four of ten hidden characters are harmless.

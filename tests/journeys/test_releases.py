@@ -13,7 +13,20 @@ from reticent.core.guarantee import Unit
 from reticent.runs.corpus_ledger import CorpusLedger
 
 CODES = {"Ann Dorn": 48213, "Bob Hale": 90121, "Cid Mann": 33817, "Dee Park": 72645, "Eve Ruth": 15590}
-DP = ["--method", "dp-sgd", "--target-epsilon", "2", "--delta", "1e-3", "--batch", "3", "--unit", "owner"]
+DP = [
+    "--method",
+    "dp-sgd",
+    "--target-epsilon",
+    "2",
+    "--delta",
+    "1e-3",
+    "--batch",
+    "3",
+    "--epochs",
+    "1",
+    "--unit",
+    "owner",
+]
 
 
 def run(*words):

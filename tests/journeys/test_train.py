@@ -157,7 +157,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tiny, tmp_path):
     assert f"reticent train --resume {run}" in said
     reached = max(path.name for path in folder.glob("step-*"))
     again = interrupt_after_a_checkpoint(begin("--resume", run), folder, {path.name for path in folder.iterdir()})
-    assert "Go on with" in again
+    assert "Continue with" in again
     assert max(path.name for path in folder.glob("step-*")) > reached
     assert not (run / "model").exists()
 

@@ -69,8 +69,8 @@ def test_the_errors_of_all_findings_of_an_audit_sum_to_its_error_at_most(attacks
 def test_an_audit_of_null_data_raises_an_alarm_no_more_often_than_stated():
     """40 audits of three attacks at 80 %, so that alarms are frequent enough to count.
 
-    Attacks without a base are skipped by the plan, and their shares go to the others. At a true rate of 20 %, more
-    than 17 audits with an alarm have chance 1e-3.
+    Exposure has no canaries here, so the plan skips it and its share goes to the others. At a true rate of 20 %,
+    more than 17 audits with an alarm have chance 1e-3.
     """
     settings = AuditSettings(attacks=("exposure", "membership", "lazy", "extraction"), sizes=SMALL, confidence=0.8)
     settings = dataclasses.replace(settings, rates=(0.1,))

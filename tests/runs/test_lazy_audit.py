@@ -1,6 +1,8 @@
 """The lazy attack of an audit: its sampler, its chance, generated texts in its map, and texts counted once."""
 
 import dataclasses
+import math
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.errors import ConfigError
 from reticent.core.sampling import Sampling
+from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, plan_audit
 from reticent.runs.audit.run import run_audit, score_key
 from reticent.runs.report.curves import extraction_curves
@@ -84,3 +87,21 @@ def test_a_text_in_many_copies_is_counted_once():
     assert finding.n == 23
     curve = next(one for one in extraction_curves(document, confidence=0.95) if one.name == "training")
     assert curve.n == 23
+
+
+def asked(**options) -> AuditOptions:
+    return AuditOptions(model="m", train=Path("t"), holdout=Path("h"), out=Path("o"), **options)
+
+
+def test_the_options_of_the_command_reach_the_attacker():
+    usual = asked().settings()
+    assert (usual.sampler, usual.chance) == (Sampling(), 0.5)
+    chosen = asked(temperature=(1.0, 0.0), top_k=40, chance=0.1).settings()
+    assert (chosen.sampler, chosen.chance) == (Sampling(temperature=(1.0, 0.0), top_k=40), 0.1)
+    assert asked(temperature=(0.7,)).settings().sampler == Sampling(temperature=0.7)
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": (-1.0,)}, {"temperature": (1.0, math.nan)}, {"chance": 0.0}])
+def test_options_without_a_meaning_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        asked(**wrong).settings()

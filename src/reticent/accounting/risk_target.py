@@ -64,6 +64,11 @@ class RiskTarget:
         """True-positive minus false-positive rate of any membership test."""
         return cls(ADVANTAGE.name, _share(str(limit), "--target-advantage", str(limit)))
 
+    @property
+    def name(self) -> str:
+        """What is limited, in words."""
+        return self.metric if self.secret_bits is None else f"bits that leak of a secret of {self.secret_bits:g}"
+
     def ceiling(self, guarantee: Guarantee) -> float:
         """What the guarantee allows of the metric.
 

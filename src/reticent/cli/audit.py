@@ -101,8 +101,8 @@ def _result_lines(
         lines.append(f"From the cache: {', '.join(found.cached)}.")
     for one in found.refuted:
         lines.append(
-            f"REFUTED: {one.finding.attack} measured {one.finding.metric} of at least {one.finding.low:.3g}, "
-            f"where the guarantee allows {one.ceiling:.3g}."
+            f"REFUTED: {one.finding.attack} measured {one.finding.metric} of at least "
+            f"{one.finding.refuting_low:.3g}, where the guarantee allows {one.ceiling:.3g}."
         )
     if found.comparisons:
         lines.append(comparison_sentences(found.comparisons))
@@ -121,7 +121,7 @@ def _beside_lines(found: "Audit") -> list[str]:
 
     return [
         f"Above the guarantee '{name}': {one.finding.attack} measured {one.finding.metric} of at least "
-        f"{one.finding.low:.3g}, where it allows {one.ceiling:.3g} for {one.guarantee.covers}. "
+        f"{one.finding.refuting_low:.3g}, where it allows {one.ceiling:.3g} for {one.guarantee.covers}. "
         "Either it does not hold, or the target is none of these."
         for name, one in found.beside
         if one.verdict is Verdict.REFUTED

@@ -24,6 +24,7 @@ from reticent.cli.flags import VerbCommand
 from reticent.cli.init import init
 from reticent.cli.keys import keys
 from reticent.cli.ledger import ledger
+from reticent.cli.plan import plan
 from reticent.cli.plant import plant
 from reticent.cli.predict import predict
 from reticent.cli.report import report
@@ -69,7 +70,7 @@ def _root(
     """See, prevent and prove what a language model gives away of the text it was trained on."""
 
 
-for _verb in (demo, scan, scrub, dedup, plant, train, predict, evaluate, serve):
+for _verb in (demo, scan, scrub, dedup, plant, plan, train, predict, evaluate, serve):
     app.command(_verb.__name__, cls=VerbCommand)(_verb)
 app.add_typer(ledger, name="ledger")
 app.add_typer(keys, name="keys")

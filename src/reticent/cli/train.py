@@ -10,6 +10,7 @@ from reticent.runs.rounding import at_most
 from reticent.runs.training.settings import Resumption, TrainSettings
 
 if TYPE_CHECKING:
+    from reticent.accounting.risk_target import RiskTarget
     from reticent.core.guarantee import Guarantee
     from reticent.runs.training.result import Preview, TrainedRun
 
@@ -28,10 +29,13 @@ def train(settings: TrainSettings | Resumption, output: Output) -> int:
     from reticent.runs.training import run as course
 
     if isinstance(settings, TrainSettings) and settings.dry_run:
-        return _show_preview(course.preview(settings), output)
+        return _show_preview(course.preview(settings), output, risk=settings.training.risk)
     with _Watch(output) as watch:
-        result = course.train(settings, observe=watch.observe)
-    return _show_result(result, output)
+        result = course.train(
+            settings, observe=watch.observe, announce=lambda chosen: output.show(*_chosen_lines(chosen))
+        )
+    risk = settings.training.risk if isinstance(settings, TrainSettings) else None
+    return _show_result(result, output, risk=risk)
 
 
 class _Watch:
@@ -59,7 +63,20 @@ class _Watch:
         return not self._is_asked()
 
 
-def _show_preview(found: "Preview", output: Output) -> int:
+def _risk_lines(risk: "RiskTarget | None", guarantee: "Guarantee | None") -> list[str]:
+    """The ceiling that was reached, beside the limit that was asked for."""
+    if risk is None or guarantee is None:
+        return []
+    return [f"Ceiling: {risk.name} at most {at_most(risk.ceiling(guarantee))}; asked for {risk.limit:g}."]
+
+
+def _chosen_lines(chosen: dict[str, float]) -> list[str]:
+    """What was chosen for options that were not given."""
+    flags = ", ".join(f"--{key.replace('_', '-')} {value:g}" for key, value in chosen.items())
+    return [f"Chosen from the number of units and the size of the model alone: {flags}."] if chosen else []
+
+
+def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None") -> int:
     """What a run would do and promise; the exit code."""
     document: dict[str, Any] = {"schema_version": 1, "dry_run": True, "guarantee": None}
     if found.plan is None:
@@ -73,16 +90,19 @@ def _show_preview(found: "Preview", output: Output) -> int:
     else:
         guarantee = None if found.guarantee is None else found.guarantee.to_json()
         beside = {name: each.to_json() for name, each in found.beside.items()}
-        output.document(document | {"plan": found.plan, "guarantee": guarantee, "guarantees": beside})
+        made = {"plan": found.plan, "chosen": found.chosen, "guarantee": guarantee, "guarantees": beside}
+        output.document(document | made)
+        output.show(*_chosen_lines(found.chosen))
         output.show(f"Would take {found.steps:,} steps.", *_promise(found.guarantee, found.beside, is_done=False))
         noisy = found.plan.get("private", found.plan)
         if "noise_multiplier" in noisy:
+            output.show(*_risk_lines(risk, found.guarantee))
             output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, clip norm {noisy['clip_norm']:g}.")
     output.show("Nothing was trained or written.")
     return 0
 
 
-def _show_result(result: "TrainedRun", output: Output) -> int:
+def _show_result(result: "TrainedRun", output: Output, *, risk: "RiskTarget | None") -> int:
     """What a run did; the exit code."""
     output.document(_document(result))
     if not result.is_finished:
@@ -90,6 +110,7 @@ def _show_result(result: "TrainedRun", output: Output) -> int:
         output.show(f"Stopped after step {result.step:,} of {result.steps:,} and saved. Continue with: {again}")
         return INTERRUPTED
     output.show(*(_model_lines(result) if result.manifest is None else _ensemble_lines(result)))
+    output.show(*_risk_lines(risk, result.guarantee))
     return int(result.measured is not None and result.measured.is_refuted)
 
 

@@ -26,6 +26,9 @@ class Finding:
     the finding beats its null, and not the interval. `could_pass` is False where not even a perfect score of so few
     targets would have beaten the null.
 
+    `proved_low` is a low end whose confidence is proved, where that of `low` is only conjectured: what refutes a
+    guarantee rests on it (`refuting_low`).
+
     >>> import json
     >>> with open("audit/findings.json") as file:
     ...     first = reticent.Finding.from_json(json.load(file)["findings"][0])
@@ -48,6 +51,7 @@ class Finding:
     notes: tuple[str, ...] = ()
     p_value: float | None = None
     could_pass: bool = True
+    proved_low: float | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.value) or not self.low <= self.value <= self.high:
@@ -58,6 +62,13 @@ class Finding:
             raise ValueError(f"{self.metric}: no data is not a finding")
         if self.p_value is not None and not 0.0 <= self.p_value <= 1.0:
             raise ValueError(f"{self.metric}: a p-value is in [0, 1]")
+        if self.proved_low is not None and not self.proved_low <= self.value:
+            raise ValueError(f"{self.metric}: need proved_low <= value")
+
+    @property
+    def refuting_low(self) -> float:
+        """The low end that stands against a ceiling: the proved one."""
+        return self.low if self.proved_low is None else self.proved_low
 
     @property
     def beats_null(self) -> bool:
@@ -94,13 +105,14 @@ class Finding:
             "notes": list(self.notes),
             "p_value": self.p_value,
             "could_pass": self.could_pass,
+            "proved_low": number_to_json(self.proved_low),
         }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Finding":
         """The finding that `to_json` wrote; an unknown schema version is refused."""
         check_schema(document, SCHEMA_VERSION, kind="finding")
-        null = document["null"]
+        null, proved = document["null"], document.get("proved_low")
         return cls(
             attack=document["attack"],
             metric=document["metric"],
@@ -117,6 +129,7 @@ class Finding:
             notes=tuple(document["notes"]),
             p_value=document.get("p_value"),
             could_pass=document.get("could_pass", True),
+            proved_low=None if proved is None else number_from_json(proved),
         )
 
 
@@ -181,9 +194,9 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Refuted only when the whole interval lies above; never consistent with a vacuous ceiling."""
+        """Refuted only when the whole proved interval lies above; never consistent with a vacuous ceiling."""
         if self.ceiling is None or self.finding.void:
             return Verdict.NOT_COMPARABLE
-        if self.finding.low > self.ceiling:
+        if self.finding.refuting_low > self.ceiling:
             return Verdict.REFUTED
         return Verdict.VACUOUS if self.is_vacuous else Verdict.CONSISTENT

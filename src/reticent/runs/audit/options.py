@@ -12,6 +12,7 @@ from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.auditing.settings import AuditSettings
+    from reticent.core.sampling import Sampling
     from reticent.runs.audit.gate import Limit
     from reticent.runs.audit.remote import RemoteAccess
 
@@ -19,7 +20,18 @@ _ATTACKS: Final = "Attacks"
 _GATE: Final = "Gate"
 _SERVED: Final = "Served models"
 # What the record of a run holds of the options; the rest is about this machine or about how the result is shown.
-_RECORDED: Final = ("records", "samples", "by_coin", "budget", "shadow_models", "policy", "reveal")
+_RECORDED: Final = (
+    "records",
+    "samples",
+    "temperature",
+    "top_k",
+    "chance",
+    "by_coin",
+    "budget",
+    "shadow_models",
+    "policy",
+    "reveal",
+)
 
 
 class AuditOptions(CorpusOptions, EngineOptions, Shown):
@@ -56,6 +68,27 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
         default=1_000_000,
         within=COUNT,
         metavar="N",
+        panel=_ATTACKS,
+    )
+    temperature: tuple[float, ...] = option(
+        "Temperature at which the lazy attacker samples; 0 is greedy. Repeatable: a schedule, one value for each "
+        "token, and the last one for the rest.",
+        default=(),
+        shown="1",
+        metavar="T",
+        panel=_ATTACKS,
+    )
+    top_k: int | None = option(
+        "The lazy attacker samples from the K likeliest tokens.",
+        default=None,
+        within=COUNT,
+        metavar="K",
+        panel=_ATTACKS,
+    )
+    chance: float = option(
+        "A text counts as emitted if it is among the lazy attacker's samples with at least this chance.",
+        default=0.5,
+        metavar="P",
         panel=_ATTACKS,
     )
     by_coin: bool = option(
@@ -138,6 +171,8 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
                 texts=min(self.records, usual.sizes.texts),
             ),
             samples=self.samples,
+            sampler=self.sampler(),
+            chance=self.chance,
             rates=tuple(dict.fromkeys((*usual.rates, *asked_rates(self.limits())))),
             budget=None if self.budget is None else parse_budget(self.budget),
             seed=self.seed,
@@ -147,6 +182,16 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
             reveal=self.reveal,
             engine=self.engine_settings,
         )
+
+    def sampler(self) -> "Sampling":
+        """How the lazy attacker draws."""
+        from reticent.core.sampling import Sampling
+
+        schedule = self.temperature or (1.0,)
+        try:
+            return Sampling(temperature=schedule if len(schedule) > 1 else schedule[0], top_k=self.top_k)
+        except ValueError as error:
+            raise ConfigError(str(error), found=", ".join(map(str, schedule))) from error
 
     def remote(self) -> "RemoteAccess | None":
         """What a served model needs beside its address."""

@@ -21,6 +21,14 @@ def unobserved(_progress: "Progress", _epsilon: float | None) -> bool:
     return True
 
 
+# Hears what was chosen for options that were not given, by key, before the run begins.
+Announce = Callable[[dict[str, float]], None]
+
+
+def unannounced(_chosen: dict[str, float]) -> None:
+    """Nobody listens."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """What a run would do and prove. An ensemble has the records of every member; one model has a plan."""
@@ -29,6 +37,7 @@ class Preview:
     plan: dict[str, Any] | None = None
     guarantee: "Guarantee | None" = None
     beside: "dict[str, Guarantee]" = field(default_factory=dict)
+    chosen: dict[str, float] = field(default_factory=dict)
     parts: int | None = None
     records: tuple[int, ...] = ()
 

@@ -7,7 +7,7 @@ The directory appears whole, with its ledger, or not at all; after that a run ca
 one model (`runs.training.model`) and an ensemble (`runs.ensemble.run`) do at each point is a `Kind`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from reticent.runs.ancestry import Ancestry, ancestry_of
 from reticent.runs.directory import RunDirectory
 from reticent.runs.settings.file import validate
 from reticent.runs.training.launch import launched
-from reticent.runs.training.result import Observer, Preview, TrainedRun, unobserved
+from reticent.runs.training.result import Announce, Observer, Preview, TrainedRun, unannounced, unobserved
 from reticent.runs.training.settings import Method, Resumption, TrainSettings
 from reticent.training.distributed.ranks import Ranks
 
@@ -77,18 +77,24 @@ def preview(settings: TrainSettings) -> Preview:
     kind = _kind(settings)
     settings = settings.resolved()
     corpus = settings.data.load()
+    settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
     seed = settings.seed or 0
     given = Given(settings=settings, corpus=corpus, seed=seed, ranks=Ranks(), randomness=Randomness.system())
-    return kind.preview(given)
+    return replace(kind.preview(given), chosen=chosen)
 
 
 def train(
-    settings: TrainSettings | Resumption, *, observe: Observer = unobserved, randomness: Randomness | None = None
+    settings: TrainSettings | Resumption,
+    *,
+    observe: Observer = unobserved,
+    randomness: Randomness | None = None,
+    announce: Announce = unannounced,
 ) -> TrainedRun:
     """Train into a new run directory (`settings.out`), or continue an interrupted run (`Resumption`).
 
     `observe` hears of every step and may stop the run. `randomness` other than the system's is for experiments, and
-    the guarantee says so.
+    the guarantee says so. `announce` hears, before anything is trained, what was chosen for options that were not
+    given.
     """
     with launched() as ranks:
         source = randomness or Randomness.system()
@@ -102,6 +108,8 @@ def train(
         corpus = settings.data.load()
         if settings.data.holdout is not None:
             settings.data.load(holdout=True)  # an error in it shall not wait until the end of the run
+        settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
+        announce(chosen)
         given = Given(settings=settings, corpus=corpus, seed=seed, ranks=ranks, randomness=source)
         prepared = kind.begin(given)
         ranks.first(lambda: prepared.create(out))

@@ -4,6 +4,7 @@ Privacy asked for in any way that the method cannot honour is an error, never si
 option with `sgd`, `dp-sgd` without noise or target, a δ that promises nothing.
 """
 
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -52,6 +53,7 @@ _POLICIES: Final = "Policies"
 _ENSEMBLE: Final = "Ensemble"
 _MODEL: Final = "Model"
 _STEPS: Final = "Optimisation"
+_CHOSEN: Final = "with dp-sgd and a target chosen from public facts"
 _PARTS: Final = 8
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
 # Why a method refuses the options of the others, and what to do instead.
@@ -135,6 +137,16 @@ class ModelSection(Settings):
     )
     device: str = option("Device: auto, cpu, cuda or mps.", default="auto", panel=_MODEL)
 
+    def trained_parameters(self) -> int | None:
+        """Weights that are trained, from the headers of the model's files; None where these do not say."""
+        from reticent.models.huggingface.location import find_local
+        from reticent.models.huggingface.size import stored_parameters
+
+        if self.lora_rank or self.source.startswith("lstm:"):
+            return None
+        folder = find_local(self.source)
+        return None if folder is None else stored_parameters(folder)
+
     def start(self) -> "Start":
         """The model that a run starts from."""
         from reticent.training.starting_model import Start
@@ -158,13 +170,16 @@ class TrainingSection(Settings):
         "Training method: plain SGD, DP-SGD, confidentially redacted training (CRT), selective DP-SGD, or an "
         "ensemble for private prediction (submix)."
     )
-    epochs: float = option("Passes over the corpus, on average.", default=1.0, within=EPOCHS, panel=_STEPS)
+    epochs: float = option(
+        "Passes over the corpus, on average.", default=1.0, within=EPOCHS, panel=_STEPS, shown=f"1; {_CHOSEN}"
+    )
     batch: int = option(
         "Records (or owners) per step; the expected number for private methods.",
         default=32,
         within=LENGTH,
         panel=_STEPS,
         metavar="N",
+        shown=f"32; {_CHOSEN}",
     )
     public_batch: int | None = option(
         "Records per step on the public part.",
@@ -180,7 +195,9 @@ class TrainingSection(Settings):
         default=Rule.ADAMW,
         panel=_STEPS,
     )
-    learning_rate: float = option("Learning rate.", default=1e-3, within=LEARNING_RATE, panel=_STEPS)
+    learning_rate: float = option(
+        "Learning rate.", default=1e-3, within=LEARNING_RATE, panel=_STEPS, shown=f"0.001; {_CHOSEN}"
+    )
     weight_decay: float = option("Weight decay.", default=0.0, within=Range(0.0, LEARNING_RATE.high), panel=_STEPS)
     momentum: float = option("Momentum of SGD.", default=0.0, limits={"ge": 0, "lt": 1}, panel=_STEPS)
     warmup: int = option(
@@ -196,6 +213,7 @@ class TrainingSection(Settings):
         default=0.0,
         within=SHARE,
         panel=_STEPS,
+        shown=f"0; {_CHOSEN}",
     )
     ema: float = option(
         "Release the moving average of the weights with this decay. Costs no ε.",
@@ -369,13 +387,23 @@ class TrainingSection(Settings):
     @property
     def risk(self) -> "RiskTarget | None":
         """The risk that the noise is calibrated to, where one was given."""
-        from reticent.accounting.risk_target import RiskTarget
+        return risk_of(tpr=self.target_tpr, bits=self.target_bits, advantage=self.target_advantage)
 
-        if self.target_tpr is not None:
-            return RiskTarget.true_positive_rate(self.target_tpr)
-        if self.target_bits is not None:
-            return RiskTarget.leaked_bits(self.target_bits)
-        return None if self.target_advantage is None else RiskTarget.advantage(self.target_advantage)
+    @property
+    def calibrates(self) -> bool:
+        """Whether DP-SGD chooses its noise for a target: then more steps cost noise, and never ε."""
+        return self.method is Method.DP_SGD and self.noise_multiplier is None
+
+    def chosen(self, units: int, *, parameters: int | None) -> dict[str, float]:
+        """What is chosen for so many units where it was not given, by key; nothing unless noise is calibrated."""
+        from reticent.training.plans.choice import choose
+
+        if not self.calibrates:
+            return {}
+        given = self.model_fields_set | ({"average_tail"} if self.ema else set())
+        return {
+            key: value for key, value in asdict(choose(units, parameters=parameters)).items() if key not in given
+        }
 
     def optimiser_settings(self, *, gradient_noise: float = 0.0) -> "OptimiserSettings":
         """How far a gradient moves the weights, whose entries have noise of this standard deviation."""
@@ -498,6 +526,17 @@ class TrainingSection(Settings):
             )
         steps = sampler.steps(self.epochs)
         return DpSgd(sampler=sampler, noise_multiplier=self.noise_multiplier, steps=steps, **protects)
+
+
+def risk_of(*, tpr: str | None, bits: str | None, advantage: float | None) -> "RiskTarget | None":
+    """The risk that one of these options names; None where none was given."""
+    from reticent.accounting.risk_target import RiskTarget
+
+    if tpr is not None:
+        return RiskTarget.true_positive_rate(tpr)
+    if bits is not None:
+        return RiskTarget.leaked_bits(bits)
+    return None if advantage is None else RiskTarget.advantage(advantage)
 
 
 def options_of(plan: "DpSgd") -> dict[str, Any]:
@@ -632,6 +671,12 @@ class TrainSettings(Seeded, EngineOptions, Shown):
         training = asked.model_copy(update={"parts": asked.parts or _PARTS, "halves": bool(asked.halves)})
         model = self.model.model_copy(update={"lora_rank": rank})
         return self.model_copy(update={"model": model, "training": training}).located()
+
+    def with_choices(self, *, records: int, owners: int) -> "tuple[TrainSettings, dict[str, float]]":
+        """The settings with what the operator left open chosen from public facts, and what was chosen."""
+        units = owners if self.training.protected is Unit.OWNER else records
+        chosen = self.training.chosen(units, parameters=self.model.trained_parameters())
+        return self.model_copy(update={"training": self.training.model_copy(update=chosen)}), chosen
 
     def located(self) -> "TrainSettings":
         """The same with absolute paths, so that a run can be resumed from anywhere."""

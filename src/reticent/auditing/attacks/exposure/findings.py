@@ -3,7 +3,8 @@
 - `exposure`: the mean in bits, whose null is 1.44 bits. Whether it beats the null is decided by the **exact**
   chance of such a sum without memorisation (a Gamma tail, `exposure.null`). The interval is that of the
   expectation over canaries: its low end by order statistics (Gaffke's, `intervals.mean_lower`), its high end by
-  Hoeffding's bound for values in [0, log2 |R|] (Kullback–Leibler form). A guarantee has a ceiling for this metric.
+  Hoeffding's bound for values in [0, log2 |R|] (Kullback–Leibler form). Gaffke's is conjectured for more than two
+  values, so a guarantee's ceiling is compared with Hoeffding's low end (`proved_low`).
 - `largest_exposure`: null is what the largest of n passes with chance 1 − confidence (7.6 bits for ten at 0.95);
   its expectation (4.22) stands in the notes.
 """
@@ -87,6 +88,7 @@ def _mean_finding(exposures: Sequence[Exposure], notes: tuple[str, ...], shared:
         metric=EXPOSURE.name,
         value=values,
         low=min(values, mean_lower([exposure.low for exposure in exposures], tail=alpha / 2.0)),
+        proved_low=min(values, most * bounded_mean_limit(lows / most, n, alpha=alpha / 2.0, upper=False)),
         high=max(values, most * bounded_mean_limit(highs / most, n, alpha=alpha / 2.0, upper=True)),
         measure=f"mean exposure of {n} canaries, in bits, of {most:.2f}",
         null=float(np.mean([null_mean(exposure.candidates) for exposure in exposures])),

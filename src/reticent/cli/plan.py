@@ -1,0 +1,33 @@
+"""`reticent plan`: how to train privately, chosen from counts and a target."""
+
+from reticent.cli.console import Output
+from reticent.cli.flags import verb
+from reticent.runs.rounding import at_most
+from reticent.runs.training import advice
+from reticent.runs.training.advice import PlanSettings
+
+
+@verb(PlanSettings)
+def plan(settings: PlanSettings, output: Output) -> None:
+    """Choose batch, epochs, sampler, rate and noise of a private training, and say why. Reads no text.
+
+    It knows the numbers that it is given and the model. Nothing of the private text enters the choice.
+    """
+    found = advice.plan(settings)
+    output.document(found.to_json())
+    values, proved = found.values, found.guarantee
+    output.show(
+        f"DP-SGD, {values['sampler']} sampling: batch {values['batch']:,}, {values['epochs']:g} epochs, "
+        f"{found.steps:,} steps, learning rate {values['learning_rate']:g}, clip norm {values['clip_norm']:g}, "
+        f"weights averaged over the last {values['average_tail']:.0%} of the steps.",
+        f"Noise multiplier {found.noise_multiplier:g}, or {found.gradient_noise:.2g} on an entry of the gradient.",
+        f"Would be proved: ({at_most(proved.epsilon)}, {at_most(proved.delta)})-{proved.notion.value} for one "
+        f"{proved.unit.value} ({proved.neighbours.value}).",
+        *(f"  {name} at most {at_most(value)}" for name, value in found.ceilings.items()),
+        "Why:",
+        *(f"  - {reason}" for reason in found.reasons),
+    )
+    if settings.out is None:
+        output.show("Nothing was written; --out FILE writes the settings for `reticent train --config`.")
+    else:
+        output.show(f"Written to {settings.out}. Next: reticent train --config {settings.out} --dry-run")

@@ -1,0 +1,317 @@
+"""`reticent plan`: how to train privately, chosen from counts and a target; no text is read.
+
+    batch, epochs, rate, average   the rules of `training.plans.choice`, within the compute that may be spent
+    sampler                        of Poisson samples and random allocation the one that needs less noise
+    noise                          the least that meets the target over the whole run
+    method                         DP-SGD; when redacted training or private prediction fits better, it says so
+
+What is chosen depends on public facts alone: the numbers of records, owners and tokens, the model, the target. How
+good the model will be is not predicted, since that depends on the text; the noise on a gradient entry is stated for
+this corpus and for ten times as many units.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from reticent.core.document import write_atomically
+from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Guarantee, Neighbours, Unit
+from reticent.core.metric import ADVANTAGE, AUC, TPR_AT_FPR
+from reticent.core.ranges import COUNT, EPOCHS, EPSILON, RANK
+from reticent.runs.settings.declaration import option
+from reticent.runs.settings.shared import AddedOrReplaced, Shown
+from reticent.runs.settings.starter import settings_text
+from reticent.runs.training.settings import Method, ModelSection, risk_of
+from reticent.training.plans.choice import choose
+from reticent.training.plans.sampler import SamplerName
+
+if TYPE_CHECKING:
+    from reticent.accounting.risk_target import RiskTarget
+    from reticent.training.plans.choice import Choice
+    from reticent.training.plans.plan import DpSgd
+
+SCHEMA_VERSION: Final = 1
+MORE_PEOPLE: Final = 10
+_FEW_UNITS: Final = 200
+_TEXTS_PER_OWNER: Final = 4
+_CEILINGS: Final = (TPR_AT_FPR.at(0.01), AUC.name, ADVANTAGE.name)
+_HEAD: Final = """\
+# DP-SGD for {units:,} {unit}s, chosen by `reticent plan` from counts alone.
+#
+#   reticent train --config {name} --dry-run      prints the guarantee that the run would have
+#   reticent train --config {name} --out runs/1
+#
+# The guarantee is stated for the number of {unit}s that the corpus then has.
+"""
+
+
+class PlanSettings(Shown):
+    """Everything that `reticent plan` can be asked for."""
+
+    records: int = option("Number of records of the corpus.", within=COUNT, metavar="N")
+    owners: int | None = option("Number of owners of the records.", default=None, within=COUNT, metavar="N")
+    tokens: int | None = option("Number of tokens of the whole corpus.", default=None, within=COUNT, metavar="N")
+    source: str = option(
+        "Model to start from: a directory, a hub id or 'embedded'.",
+        flag="--model",
+        default="embedded",
+        metavar="MODEL",
+    )
+    lora_rank: int = option("Rank of LoRA adapters. 0 trains all weights.", default=0, within=RANK, metavar="N")
+    target_epsilon: float | None = option("ε to reach.", default=None, within=EPSILON)
+    target_tpr: str | None = option(
+        "Greatest share of members that a membership test may find at these false alarms.",
+        default=None,
+        metavar="TPR@FPR",
+    )
+    target_bits: str | None = option(
+        "Greatest number of bits that may leak of a secret of so many.", default=None, metavar="LEAKED:SECRET"
+    )
+    target_advantage: float | None = option("Greatest advantage (TPR − FPR) of a membership test.", default=None)
+    delta: float | None = option(
+        "δ of the guarantee.", default=None, shown="a power of ten, at most a tenth of 1 / units"
+    )
+    unit: Literal[Unit.RECORD, Unit.OWNER] = option(
+        "Unit of privacy: one record, or all records of one owner.", default=Unit.RECORD
+    )
+    neighbours: AddedOrReplaced = option(
+        "Neighbouring corpora: one unit added or removed, or one unit replaced.", default=Neighbours.ADD_REMOVE
+    )
+    max_epochs: float | None = option("Most passes over the corpus.", default=None, within=EPOCHS)
+    max_tokens: int | None = option(
+        "Most tokens to train on in all. Needs --tokens.", default=None, within=COUNT, metavar="N"
+    )
+    answers_only: bool = option("Whether the weights stay with you and others see answers alone.", default=False)
+    secrets_known: bool = option(
+        "Whether a policy can find what must not leak (numbers, names), and the rest may be learnt.", default=False
+    )
+    data: str = option("Corpus to name in the written file. It is not read.", default="train.jsonl", metavar="FILE")
+    out: Path | None = option("TOML file to write for `reticent train --config`.", default=None, metavar="FILE")
+
+    @property
+    def units(self) -> int:
+        """Records or owners, whichever a promise protects."""
+        return self.records if self.unit is Unit.RECORD or self.owners is None else self.owners
+
+    @property
+    def risk(self) -> "RiskTarget | None":
+        """The risk that the noise is calibrated to, where one was given."""
+        return risk_of(tpr=self.target_tpr, bits=self.target_bits, advantage=self.target_advantage)
+
+    def check(self) -> None:
+        """Refuse targets and counts that contradict each other."""
+        targets = (self.target_epsilon, self.target_tpr, self.target_bits, self.target_advantage)
+        if sum(each is not None for each in targets) != 1:
+            raise ConfigError(
+                "a plan is made for one target",
+                expected="one of --target-epsilon, --target-tpr, --target-bits and --target-advantage",
+            )
+        if self.unit is Unit.OWNER and self.owners is None:
+            raise ConfigError("--unit owner needs the number of owners", hint="--owners N")
+        if self.owners is not None and self.owners > self.records:
+            raise ConfigError("there are more owners than records", found=f"{self.owners:,} of {self.records:,}")
+        if self.max_tokens is not None and self.tokens is None:
+            raise ConfigError("--max-tokens is a number of passes only if the corpus has a size", hint="--tokens N")
+        if self.max_tokens is not None and self.max_epochs is not None:
+            raise ConfigError("--max-tokens and --max-epochs are two ways to limit the compute: give one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAdvice:
+    """What to do, why, and what it proves. `values` are the settings of `reticent train` by key."""
+
+    values: dict[str, Any]
+    steps: int
+    noise_multiplier: float
+    gradient_noise: float
+    gradient_noise_with_more: float
+    guarantee: Guarantee
+    ceilings: dict[str, float]
+    reasons: tuple[str, ...]
+    config: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "settings": self.values,
+            "steps": self.steps,
+            "noise_multiplier": self.noise_multiplier,
+            "gradient_noise": self.gradient_noise,
+            "gradient_noise_with_ten_times_as_many": self.gradient_noise_with_more,
+            "guarantee": self.guarantee.to_json(),
+            "ceilings": self.ceilings,
+            "reasons": list(self.reasons),
+        }
+
+
+def plan(settings: PlanSettings) -> PlanAdvice:
+    """Choose a private training for counts and a target; writes the TOML file where one is named."""
+    settings.check()
+    if settings.out is not None and settings.out.exists():
+        raise ConfigError(f"{settings.out}: there is something here", hint="choose another --out, or remove it")
+    model = ModelSection(source=settings.source, lora_rank=settings.lora_rank)
+    choice = choose(settings.units, parameters=model.trained_parameters())
+    epochs = _affordable_epochs(settings, choice.epochs)
+    delta = _delta(settings)
+    plans = {
+        name: _plan(settings, choice, units=settings.units, epochs=epochs, delta=delta, sampler=name)
+        for name in _samplers(epochs)
+    }
+    sampler = min(plans, key=lambda name: plans[name].gradient_noise)
+    chosen = plans[sampler]
+    units = MORE_PEOPLE * settings.units
+    larger_choice = choose(units, parameters=model.trained_parameters())
+    less = delta / MORE_PEOPLE  # a δ that promises as little as before to each of more people
+    larger = _plan(settings, larger_choice, units=units, epochs=epochs, delta=less, sampler=sampler)
+    values = _values(settings, choice, epochs=epochs, delta=delta, sampler=sampler)
+    guarantee = chosen.guarantee()
+    name = "reticent.toml" if settings.out is None else str(settings.out)
+    text = settings_text(_HEAD.format(units=settings.units, unit=settings.unit.value, name=name), values)
+    if settings.out is not None:
+        write_atomically(settings.out, text.encode("utf8"))
+    return PlanAdvice(
+        values=values,
+        steps=chosen.steps,
+        noise_multiplier=chosen.noise_multiplier,
+        gradient_noise=chosen.gradient_noise,
+        gradient_noise_with_more=larger.gradient_noise,
+        guarantee=guarantee,
+        ceilings=_ceilings(guarantee),
+        reasons=tuple(_reasons(settings, plans, chosen, larger)),
+        config=text,
+    )
+
+
+def _affordable_epochs(settings: PlanSettings, wanted: float) -> float:
+    """Passes over the corpus within the compute; whole ones where possible, which allocation needs."""
+    most = settings.max_epochs
+    if settings.max_tokens is not None and settings.tokens is not None:
+        most = settings.max_tokens / settings.tokens
+    if most is None or most >= wanted:
+        return wanted
+    return float(math.floor(most)) if most >= 1.0 else most
+
+
+def _delta(settings: PlanSettings) -> float:
+    """What was given, or the power of ten that is at most a tenth of 1 / units, and at most 1e-5."""
+    if settings.delta is not None:
+        return settings.delta
+    exponent = math.floor(math.log10(0.1 / settings.units) + 1e-9)
+    return float(f"1e{min(exponent, -5)}")
+
+
+def _samplers(epochs: float) -> tuple[SamplerName, ...]:
+    """Those that can take so many epochs."""
+    return tuple(SamplerName) if epochs == round(epochs) else (SamplerName.POISSON,)
+
+
+def _plan(
+    settings: PlanSettings, choice: "Choice", *, units: int, epochs: float, delta: float, sampler: SamplerName
+) -> "DpSgd":
+    from reticent.training.plans.plan import DpSgd
+
+    return DpSgd.for_target(
+        epsilon=settings.target_epsilon,
+        risk=settings.risk,
+        delta=delta,
+        units=units,
+        batch=choice.batch,
+        epochs=epochs,
+        sampler=sampler,
+        unit=settings.unit,
+        neighbours=settings.neighbours,
+        texts_per_unit=_TEXTS_PER_OWNER if settings.unit is Unit.OWNER else 1,
+    )
+
+
+def _values(
+    settings: PlanSettings, choice: "Choice", *, epochs: float, delta: float, sampler: SamplerName
+) -> dict[str, Any]:
+    """The settings of `reticent train`, by key."""
+    targets = {
+        name: getattr(settings, name)
+        for name in ("target_epsilon", "target_tpr", "target_bits", "target_advantage")
+        if getattr(settings, name) is not None
+    }
+    owners = {"texts_per_owner": _TEXTS_PER_OWNER} if settings.unit is Unit.OWNER else {}
+    return {
+        "method": Method.DP_SGD.value,
+        "file": settings.data,
+        "source": settings.source,
+        "lora_rank": settings.lora_rank,
+        "batch": choice.batch,
+        "epochs": epochs,
+        "learning_rate": choice.learning_rate,
+        "average_tail": choice.average_tail,
+        "sampler": sampler.value,
+        "clip_norm": 1.0,
+        "delta": delta,
+        "unit": settings.unit.value,
+        "neighbours": settings.neighbours.word,
+        **owners,
+        **targets,
+    }
+
+
+def _ceilings(guarantee: Guarantee) -> dict[str, float]:
+    """What the guarantee allows attacks on membership to reach."""
+    from reticent.accounting.bounds.ceiling import ceiling
+
+    found = {name: ceiling(name, guarantee) for name in _CEILINGS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _reasons(
+    settings: PlanSettings, plans: "dict[SamplerName, DpSgd]", chosen: "DpSgd", larger: "DpSgd"
+) -> list[str]:
+    """Why, in sentences."""
+    unit, units = settings.unit.value, settings.units
+    said = [
+        f"Batch {chosen.sampler.batch:,}: the noise on a gradient shrinks with the batch, and "
+        f"{chosen.steps:,} steps are left to learn in.",
+        "The weights of the last half of the steps are averaged: it costs no ε and takes noise out.",
+    ]
+    if len(plans) > 1:
+        noises = {name: each.noise_multiplier for name, each in plans.items()}
+        said.append(
+            f"Noise multiplier {noises[SamplerName.ALLOCATION]:g} with random allocation, "
+            f"{noises[SamplerName.POISSON]:g} with Poisson samples: the lesser noise on a gradient was chosen."
+        )
+    else:
+        said.append("Poisson samples: random allocation takes whole epochs, and the compute allows none.")
+    share = larger.gradient_noise / chosen.gradient_noise
+    said.append(
+        f"With ten times as many {unit}s ({MORE_PEOPLE * units:,}) the noise on a gradient would be {share:.0%} of "
+        f"this, in {larger.steps:,} steps."
+    )
+    if settings.unit is Unit.RECORD and settings.owners is not None and settings.owners < settings.records:
+        said.append(
+            f"An owner has {settings.records / settings.owners:.1f} records on average, and the promise is for one "
+            "record: use --unit owner to protect people."
+        )
+    return said + _other_methods(settings)
+
+
+def _other_methods(settings: PlanSettings) -> list[str]:
+    """When another tool than DP-SGD is the right one."""
+    said = []
+    if settings.answers_only:
+        said.append(
+            "Others see answers alone: consider private prediction (SubMix-F): `reticent train --method submix`, "
+            "then `reticent serve` with ε and δ. The budget covers all answers for all time, so it fits few."
+        )
+    if settings.secrets_known:
+        said.append(
+            "A policy can find what must not leak: consider redacted training, `reticent train --method crt`. It "
+            "promises confidentiality of secrets, not of membership, and learns nothing of what it masks. On "
+            "CustomerSim it was the more useful one at ε = 1 and 2, and DP-SGD was at ε = 8."
+        )
+    if settings.units < _FEW_UNITS and not said:
+        said.append(
+            f"{settings.units:,} {settings.unit.value}s are few for DP-SGD: the public model may hardly improve. "
+            "If only answers are shown see --answers-only, if secrets can be found see --secrets-known."
+        )
+    return said

@@ -1,0 +1,93 @@
+"""`reticent plan`: what it writes is read by `train`, its sampler is the better one, and it reads no text."""
+
+import json
+import tomllib
+
+import pytest
+
+from reticent.cli import main as cli
+from reticent.core.errors import ConfigError
+from reticent.runs.settings.file import validate
+from reticent.runs.training.advice import PlanSettings, plan
+from reticent.runs.training.settings import TrainSettings
+
+SMALL = {"records": 100, "target_epsilon": 8.0, "delta": 1e-4}
+
+
+@pytest.fixture(scope="module")
+def small():
+    return plan(PlanSettings.of(**SMALL))
+
+
+def test_the_written_file_asks_train_for_the_plan_that_was_stated(small):
+    settings = validate(TrainSettings, tomllib.loads(small.config), where="plan")
+    settings.check()
+    assert settings.with_choices(records=100, owners=100)[1] == {}  # nothing is left open
+    made = settings.training.plan(records=100, owners=100, seed=0)
+    assert made.noise_multiplier == small.noise_multiplier
+    assert made.steps == small.steps
+    assert made.guarantee() == small.guarantee
+
+
+def test_the_target_is_met_and_every_ceiling_lies_above_chance(small):
+    assert small.guarantee.epsilon <= 8.0
+    assert small.ceilings["auc"] > 0.5
+    assert set(small.ceilings) == {"tpr_at_fpr_0.01", "auc", "advantage"}
+
+
+@pytest.mark.slow
+def test_allocation_is_chosen_where_it_needs_less_noise_and_not_where_units_are_replaced(small):
+    assert small.values["sampler"] == "allocation"
+    replaced = plan(PlanSettings.of(**SMALL, neighbours="replace"))
+    assert replaced.values["sampler"] == "poisson"
+
+
+def test_ten_times_as_many_units_have_less_noise(small):
+    assert small.gradient_noise_with_more < small.gradient_noise
+
+
+@pytest.mark.slow
+def test_compute_limits_the_passes():
+    few = plan(PlanSettings.of(**SMALL, tokens=1000, max_tokens=2500))
+    assert few.values["epochs"] == 2.0
+    part = plan(PlanSettings.of(**SMALL, max_epochs=0.6))
+    assert (part.values["epochs"], part.values["sampler"]) == (0.6, "poisson")
+
+
+@pytest.mark.slow
+def test_a_risk_target_is_kept_and_met():
+    found = plan(PlanSettings.of(records=60, target_advantage=0.3, delta=1e-4, max_epochs=1.0))
+    assert found.values["target_advantage"] == 0.3
+    assert found.ceilings["advantage"] <= 0.3
+
+
+@pytest.mark.slow
+def test_other_tools_are_named_where_they_fit():
+    said = " ".join(plan(PlanSettings.of(**SMALL, answers_only=True, secrets_known=True, max_epochs=1.0)).reasons)
+    assert "SubMix-F" in said
+    assert "--method crt" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"records": 60}, "one target"),
+        ({"records": 60, "target_epsilon": 1.0, "target_tpr": "0.05@0.01"}, "one target"),
+        ({"records": 60, "target_epsilon": 1.0, "unit": "owner"}, "number of owners"),
+        ({"records": 60, "target_epsilon": 1.0, "owners": 61}, "more owners"),
+        ({"records": 60, "target_epsilon": 1.0, "max_tokens": 5}, "--max-tokens"),
+        ({"records": 60, "target_epsilon": 1.0, "delta": 0.5}, "no promise"),
+    ],
+)
+def test_contradictions_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        plan(PlanSettings.of(**options))
+
+
+def test_the_verb_writes_once_and_never_opens_the_corpus(tmp_path, capsys):
+    out = tmp_path / "p.toml"
+    arguments = ["plan", "--records", "60", "--target-epsilon", "8", "--data", "nowhere.jsonl", "--out", str(out)]
+    assert cli.run([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["settings"]["file"] == "nowhere.jsonl"
+    assert cli.run(arguments) == 2
+    assert "there is something here" in capsys.readouterr().err

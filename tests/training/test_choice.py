@@ -1,0 +1,87 @@
+"""Batch, epochs, rate and averaging of private training: from public facts, where they were not given."""
+
+import json
+
+import pytest
+
+from reticent.core.randomness import Randomness
+from reticent.models.huggingface.location import find_local
+from reticent.models.huggingface.size import stored_parameters
+from reticent.runs.training.settings import TrainSettings
+from reticent.training.plans.choice import choose
+
+ASKED = {"data": "x.jsonl", "model": "embedded", "delta": 1e-4}
+
+
+def settings(**options):
+    return TrainSettings.of(**{**ASKED, "method": "dp-sgd", "target_epsilon": 8.0, **options})
+
+
+@pytest.mark.parametrize("units", [1, 5, 31, 32, 300, 10_000, 10**7])
+def test_the_batch_never_passes_the_units_and_grows_more_slowly_than_they_do(units):
+    assert 1 <= choose(units).batch <= units
+    assert choose(units).batch < choose(10_000 * units).batch < 10_000 * choose(units).batch
+
+
+def test_a_model_of_unknown_or_great_size_gets_the_careful_rate():
+    rates = [choose(300, parameters=size).learning_rate for size in (10**6, 10**8, None)]
+    assert rates[0] > rates[1] == rates[2]
+
+
+def test_what_was_given_stays_and_what_was_not_is_chosen():
+    given, chosen = settings(batch=7, epochs=2.0).with_choices(records=300, owners=300)
+    assert (given.training.batch, given.training.epochs) == (7, 2.0)
+    assert chosen.keys() == {"learning_rate", "average_tail"}
+    assert given.training.learning_rate == chosen["learning_rate"]
+
+
+def test_a_value_that_equals_the_old_default_was_given_all_the_same():
+    assert "batch" not in settings(batch=32).with_choices(records=300, owners=300)[1]
+
+
+def test_a_moving_average_is_not_joined_by_a_tail():
+    assert "average_tail" not in settings(ema=0.9).with_choices(records=300, owners=300)[1]
+
+
+def test_owners_are_counted_where_owners_are_protected():
+    found = settings(unit="owner").with_choices(records=5_000, owners=50)[0]
+    assert found.training.batch <= 50
+
+
+def test_nothing_is_chosen_where_more_steps_would_cost_more_epsilon():
+    fixed = TrainSettings.of(**ASKED, method="dp-sgd", noise_multiplier=1.0)
+    plain = TrainSettings.of(data="x.jsonl", model="embedded", method="sgd")
+    for each in (fixed, plain):
+        assert each.with_choices(records=300, owners=300) == (each, {})
+
+
+@pytest.mark.slow
+def test_the_choice_is_announced_and_recorded_before_the_run(tmp_path):
+    from reticent.runs.training.run import train
+
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_text("".join(json.dumps({"id": str(i), "text": f"hello {i}"}) + "\n" for i in range(40)))
+    heard = []
+    asked = settings(data=str(corpus), out=tmp_path / "run", epochs=1.0, target_epsilon=50.0)
+    train(asked, announce=heard.append, randomness=Randomness.seeded(1))
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())["config"]["training"]
+    assert heard[0].keys() == {"batch", "learning_rate", "average_tail"}
+    assert {key: recorded[key] for key in heard[0]} == heard[0]
+
+
+def test_the_size_of_a_model_is_read_from_its_header_and_a_damaged_one_says_nothing(tmp_path):
+    from safetensors import safe_open
+
+    folder = find_local("embedded")
+    with safe_open(folder / "model.safetensors", framework="np") as file:
+        slices = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    expected = 0
+    for shape in slices:
+        size = 1
+        for side in shape:
+            size *= side
+        expected += size
+    assert stored_parameters(folder) == expected
+    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 64)
+    assert stored_parameters(tmp_path) is None
+    assert stored_parameters(tmp_path / "nowhere") is None
