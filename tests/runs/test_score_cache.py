@@ -134,6 +134,7 @@ def test_a_folder_that_cannot_be_made_is_advice(tmp_path):
 
 def test_a_damaged_key_is_advice(tmp_path):
     (tmp_path / "key").write_bytes(b"short")
+    (tmp_path / "key").chmod(0o600)
     with pytest.raises(ConfigError, match="not a key"):
         ScoreCache(tmp_path)
 
@@ -141,3 +142,37 @@ def test_a_damaged_key_is_advice(tmp_path):
 def test_the_default_folder_is_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_folder() == tmp_path / "reticent" / "scores"
+
+
+def test_an_entry_that_somebody_else_wrote_or_edited_is_measured_again(tmp_path):
+    cache = ScoreCache(tmp_path / "cache")
+    cache.measured(KEY, lambda: {"exposure": 19.9})
+    path = tmp_path / "cache" / f"{cache.name(KEY)}.json"
+    stored = json.loads(path.read_text())
+    for forged in (
+        stored | {"content": {"exposure": 0.0}},
+        stored | {"content": {"exposure": 0.0}, "code": "0" * 64},
+        stored | {"content": {"exposure": 0.0}, "code": None},
+        {key: value for key, value in stored.items() if key != "code"} | {"content": {"exposure": 0.0}},
+    ):
+        path.write_text(json.dumps(forged))
+        assert cache.measured(KEY, lambda: {"exposure": 19.9}) == {"exposure": 19.9}
+    assert cache.has(KEY)
+
+
+def test_a_folder_or_key_of_another_user_or_open_to_others_is_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    ScoreCache(folder)
+    folder.chmod(0o777)
+    with pytest.raises(ConfigError, match="other users"):
+        ScoreCache(folder)
+    folder.chmod(0o700)
+    (folder / "key").chmod(0o644)
+    with pytest.raises(ConfigError, match="other users"):
+        ScoreCache(folder)
+    (folder / "key").chmod(0o600)
+    ScoreCache(folder)
+    mine = folder.stat().st_uid
+    monkeypatch.setattr("os.getuid", lambda: mine + 1)
+    with pytest.raises(ConfigError, match="other users"):
+        ScoreCache(folder)

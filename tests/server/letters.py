@@ -60,7 +60,7 @@ class LetterEnsemble(TableEnsemble):
 def make_run(folder: Path) -> Path:
     """A run directory that an ensemble can be served from."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps({"schema_version": 1}))
+    (folder / "run.json").write_text(json.dumps({"schema_version": 1, "command": "train"}))
     return folder
 
 
@@ -80,9 +80,9 @@ class Address:
 
 
 @contextmanager
-def listening(app):
+def listening(app, limits=None):
     """Any application on a free port, in a thread."""
-    web = uvicorn.Server(web_config(app, host="127.0.0.1", port=0))
+    web = uvicorn.Server(web_config(app, host="127.0.0.1", port=0, limits=limits))
     thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 60
@@ -102,7 +102,7 @@ def serving(run, *, ensemble=None, limits=None, keys=None, asked=ASKED, place=No
     """A server of letters."""
     with opened(run, ensemble=ensemble, asked=asked, place=place) as backend:
         service = Service(backend, limits or Limits(), keys=keys, quotas=Quotas(None))
-        with listening(create_app(service)) as port:
+        with listening(create_app(service), limits) as port:
             yield Address(port, service)
 
 

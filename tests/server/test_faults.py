@@ -146,6 +146,15 @@ def ask(address):
     return answer.status_code, answer.text
 
 
+def recovers(address):
+    """Whether the server finds out by itself that the ledger can be used again."""
+    deadline = time.monotonic() + 20
+    while ask(address)[0] != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return True
+
+
 def test_a_full_disk_refuses_and_releases_nothing(tmp_path):
     run = make_run(tmp_path / "run")
     with serving(run) as address:
@@ -164,7 +173,7 @@ def test_a_full_disk_refuses_and_releases_nothing(tmp_path):
         assert json.loads(text)["error"]["code"] == "unavailable"
         assert "ledger" not in text
         assert charged(run) - before <= 1  # what was being charged may count as spent; nothing was released
-        assert ask(address)[0] == 200  # and it recovers
+        assert recovers(address)
         assert httpx.get(address.url + "/readyz").status_code == 200
 
 
@@ -176,7 +185,7 @@ def test_a_ledger_that_cannot_be_written_or_was_replaced_refuses(tmp_path):
         ledger.rename(run / "away.db")
         assert ask(address)[0] == 503
         (run / "away.db").rename(ledger)
-        assert ask(address)[0] == 200
+        assert recovers(address)
         address.service.backend.predictor._ledger._store._connection.execute("PRAGMA query_only=ON")
         status, text = ask(address)
         assert (status, json.loads(text)["error"]["type"]) == (503, "server_error")

@@ -36,7 +36,7 @@ class Bench:
         self.predictor = Predictor(self.ensemble, self.mechanism, ledger=self.ledger, horizon=500)
         self.delivered = []
         self.scheduler = Scheduler(
-            self.predictor, self.delivered.extend, batch=batch, capacity=capacity, metrics=Metrics()
+            self.predictor, self.delivered.extend, limits=Limits(batch=batch, capacity=capacity), metrics=Metrics()
         )
 
     def job(self, key="k", *, count=1, max_tokens=5, deadline=60.0, stops=()):
@@ -50,7 +50,7 @@ class Bench:
     def turn(self):
         """One turn; whose continuations got a token."""
         before = len(self.delivered)
-        self.scheduler._turn(self.scheduler._queue.take(self.scheduler._batch))
+        self.scheduler._turn(self.scheduler._queue.take(self.scheduler._limits.batch))
         return [job.key for job, _ in self.delivered[before:]]
 
     @property

@@ -29,8 +29,8 @@ def serve(settings: ServeSettings, output: Output) -> int:
         return 0
     log_plainly()
     scheme = "https" if settings.tls_cert else "http"
-    output.show(f"'{serving.name}' on {scheme}://{settings.host}:{settings.port}/v1")
-    return answer(serving)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return answer(serving, lambda port: output.show(f"'{serving.name}' on {scheme}://{host}:{port}/v1"))
 
 
 def _show_promise(serving: "Serving", output: Output) -> None:

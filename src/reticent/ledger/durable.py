@@ -20,6 +20,7 @@ on a local file system.
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -53,6 +54,7 @@ class DurableLedger:
         self._timeout = timeout
         self._process = os.getpid()
         self._lock = threading.RLock()
+        self._busy_since: float | None = None
         with ExitStack() as undo:
             undo.callback(store.close)
             undo.callback(witness.close)
@@ -72,6 +74,24 @@ class DurableLedger:
     def budget(self) -> Budget:
         """What was fixed when the ledger was created."""
         return self._chain.header.budget
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the call that is under way has waited for the database or its lock; 0 where there is none.
+
+        For whoever must answer while the thread that charges hangs: reads no lock.
+        """
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """The time that `busy_seconds` counts; only under the lock."""
+        was, self._busy_since = self._busy_since, time.monotonic()
+        try:
+            yield
+        finally:
+            self._busy_since = was
 
     @property
     def accounts(self) -> tuple[str, ...]:
@@ -169,7 +189,7 @@ class DurableLedger:
 
     def _append(self, kind: RowKind, make: Callable[[], tuple[Mapping[str, int], str]]) -> Receipt:
         """The one way a row gets into the ledger. The order of these lines is the guarantee."""
-        with self._lock:
+        with self._lock, self._busy():
             self._require_own()
             with self._witness.locked(self._timeout):
                 self._require_in_place()
@@ -192,9 +212,10 @@ class DurableLedger:
     def _current(self) -> Iterator[None]:
         """Read what others appended, then hold still for this process's threads."""
         with self._lock:
-            self._require_own()
-            self._require_in_place()
-            catch_up(self._store, self._chain)
+            with self._busy():
+                self._require_own()
+                self._require_in_place()
+                catch_up(self._store, self._chain)
             yield
 
     def _require_own(self) -> None:

@@ -54,7 +54,9 @@ class SqliteStore:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
-        self._inode = path.stat().st_ino
+        self._seen: dict[Path, tuple[int, int]] = {}  # inode, size
+        if not self.is_in_place():
+            raise LedgerError(f"{path}: the ledger was replaced or removed while it was opened", hint=EDITED)
 
     @classmethod
     def create(cls, path: Path, header: str) -> None:
@@ -133,6 +135,8 @@ class SqliteStore:
             try:
                 yield
                 self._connection.execute("COMMIT")
+                if not self.is_in_place():  # also takes down how long the files are now
+                    raise LedgerError(f"{self.path}: the ledger was replaced or cut off in a charge", hint=EDITED)
             except BaseException:
                 if self._connection.in_transaction:
                     with suppress(sqlite3.Error):
@@ -152,11 +156,21 @@ class SqliteStore:
             raise LedgerError(f"{self.path}: the database is damaged", found=found, hint=EDITED)
 
     def is_in_place(self) -> bool:
-        """Whether the path still names the file that is open."""
-        try:
-            return self.path.stat().st_ino == self._inode
-        except OSError:
-            return False
+        """Whether database and write-ahead log are the files that are open, and none of them became shorter.
+
+        SQLite holds them open and reads what it has cached: a file that was deleted, replaced or cut off under it
+        would be noticed at the next start, when charges are gone. Neither shrinks while anybody has it open.
+        """
+        for path in (self.path, _beside(self.path, "-wal")):
+            try:
+                status = path.stat()
+            except OSError:
+                return False
+            inode, size = self._seen.get(path, (status.st_ino, 0))
+            if status.st_ino != inode or status.st_size < size:
+                return False
+            self._seen[path] = (inode, status.st_size)
+        return True
 
     def close(self) -> None:
         """Close the connection; twice is harmless."""

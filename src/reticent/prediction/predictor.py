@@ -93,6 +93,16 @@ class Predictor:
         """What is answered from."""
         return self._ensemble
 
+    @property
+    def waited(self) -> float:
+        """Seconds that the charge under way has waited for the ledger; 0 where none is under way."""
+        return float(getattr(self._ledger, "busy_seconds", 0.0))
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of memory that each token of each open text takes; 0 where the ensemble does not say."""
+        return int(getattr(self._streams, "token_bytes", 0))
+
     def open(self, context: Tokens, *, mechanism: Mechanism | None = None) -> int:
         """A new text that begins with `context`; its handle.
 

@@ -14,10 +14,11 @@ from reticent.core.errors import GuaranteeError, UnsupportedEvent
 from reticent.core.event import Composed
 from reticent.core.guarantee import Basis, Guarantee, Unit
 from reticent.ledger.durable import SqliteLedger
+from reticent.runs.schemas import read_valid
 
 LEDGER = "ledger.db"
 RELEASES = "all releases of the corpus"  # the one statement of a training that is about other runs too
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, RecursionError, UnsupportedEvent)
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, UnsupportedEvent)
 
 
 def proved_of(model: Path) -> Guarantee | None:
@@ -33,6 +34,7 @@ def proved_of(model: Path) -> Guarantee | None:
 
 def read_certificate(folder: Path) -> Certificate:
     """The certificate in a folder, well-formed but not checked."""
+    read_valid(folder / GUARANTEE)
     try:
         return Certificate.read(folder)
     except _MALFORMED as error:

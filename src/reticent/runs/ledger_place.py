@@ -17,7 +17,7 @@ from pathlib import Path
 
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.ledger import Budget, Receipt
-from reticent.ledger.durable import DurableLedger, witness_path
+from reticent.ledger.durable import TIMEOUT, DurableLedger, witness_path
 from reticent.ledger.location import create_ledger, join_ledger, open_ledger, reanchor_ledger
 from reticent.ledger.postgres.address import PostgresAddress
 from reticent.runs.directory import RunDirectory
@@ -25,10 +25,14 @@ from reticent.runs.directory import RunDirectory
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """Where a run's ledger is. `address` may hold a password and is never shown."""
+    """Where a run's ledger is. `address` may hold a password and is never shown.
+
+    `timeout` is how many seconds a call waits for the database and for other processes.
+    """
 
     address: str | None = field(default=None, repr=False)
     joins: bool = False
+    timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
         if self.address is not None:
@@ -59,7 +63,7 @@ class LedgerPlace:
                 f"{location}: the ledger is missing",
                 hint="restore it; where the budget is in PostgreSQL, give --ledger; never create it anew",
             )
-        return open_ledger(location, identity=identity, witness=self._witness(run))
+        return open_ledger(location, identity=identity, witness=self._witness(run), timeout=self.timeout)
 
     def reanchor(self, run: Path) -> Receipt:
         """Accept the rows that are there in place of what the witness saw; see `ledger.reanchor`."""

@@ -22,7 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from reticent import __version__
 from reticent.server.answers import ChatForm, CompletionForm, Form, events, whole_answer
 from reticent.server.asking import Asked, chat_asked, completion_asked
-from reticent.server.guard import Guard
+from reticent.server.connections import log_briefly
+from reticent.server.guard import HOSTS, Guard
 from reticent.server.jobs import Piece
 from reticent.server.keys import Key
 from reticent.server.protocol import ChatRequest, CompletionRequest, Drawing, ErrorDocument
@@ -40,6 +41,7 @@ def create_app(service: Service) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_exception_handler(log_briefly)
         service.start()
         yield
         await service.stop()
@@ -56,7 +58,8 @@ def create_app(service: Service) -> ASGIApp:
     _add_error_forms(app)
     _add_answers(app, service)
     _add_information(app, service)
-    return Guard(app, metrics=service.metrics, body_bytes=service.limits.body_bytes)
+    hosts = HOSTS if service.keys is None else None
+    return Guard(app, metrics=service.metrics, limits=service.limits, hosts=hosts)
 
 
 def _add_answers(app: FastAPI, service: Service) -> None:
@@ -69,8 +72,10 @@ def _add_answers(app: FastAPI, service: Service) -> None:
     ) -> Response:
         """Continue one or several prompts."""
         _require_model(service, body.model)
-        asked = await asyncio.to_thread(completion_asked, body, service.backend, service.limits)
-        return await _answer(service, CompletionForm(), asked, body=body, request=request, key=key)
+        reserved = service.reserve(body, key)
+        asked = await service.read(body, key, by=completion_asked, reserved=reserved)
+        pieces = service.pieces(asked, key, reserved=reserved)
+        return await _answer(service, CompletionForm(), asked, body=body, request=request, pieces=pieces)
 
     @app.post("/v1/chat/completions", response_model=None)
     async def chat_completions(
@@ -78,8 +83,10 @@ def _add_answers(app: FastAPI, service: Service) -> None:
     ) -> Response:
         """Continue a conversation."""
         _require_model(service, body.model)
-        asked = await asyncio.to_thread(chat_asked, body, service.backend, service.limits)
-        return await _answer(service, ChatForm(), asked, body=body, request=request, key=key)
+        reserved = service.reserve(body, key)
+        asked = await service.read(body, key, by=chat_asked, reserved=reserved)
+        pieces = service.pieces(asked, key, reserved=reserved)
+        return await _answer(service, ChatForm(), asked, body=body, request=request, pieces=pieces)
 
     @app.get("/v1/models", response_model=None, dependencies=[Depends(admitted)])
     async def models() -> dict[str, Any]:
@@ -130,10 +137,9 @@ def _admission(service: Service) -> Any:
 
 
 async def _answer(
-    service: Service, form: Form, asked: Asked, *, body: Drawing, request: Request, key: Key
+    service: Service, form: Form, asked: Asked, *, body: Drawing, request: Request, pieces: AsyncGenerator[Piece]
 ) -> Response:
     """Draw, and answer whole or as a stream. Whatever is refused at once is refused before a stream begins."""
-    pieces = service.pieces(asked, key)
     name = service.backend.name
     try:
         if not body.stream:
@@ -185,6 +191,8 @@ def _add_error_forms(app: FastAPI) -> None:
 
     async def http_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if isinstance(error.__cause__, Refusal):  # of the guard, while the body was read
+            return await refused(_, error.__cause__)
         words = {404: "no such page", 405: "this page does not take that method"}
         refusal = Refusal(error.status_code, words.get(error.status_code, "the request cannot be read"))
         return JSONResponse(refusal.document(), error.status_code, error.headers)
@@ -219,6 +227,7 @@ def _refusal_of(error: RequestValidationError) -> Refusal:
 _WORDS: Final = {
     "missing": "is missing",
     "string_type": "should be a string",
+    "string_unicode": "a lone surrogate is no text",
     "less_than_equal": "is too large",
     "greater_than_equal": "is too small",
     "greater_than": "is too small",

@@ -1,4 +1,9 @@
-"""From a request to what is drawn: contexts in tokens, shaping, lengths, stop strings, within the public limits."""
+"""From a request to what is drawn: contexts in tokens, shaping, lengths, stop strings, within the public limits.
+
+What costs nothing is looked at first (`tokens_asked`): counts, ranges, characters. Only a request that passes it,
+and whose key has the quota, is read in tokens (`completion_asked`, `chat_asked`), which takes time that grows with
+it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +16,7 @@ from reticent.server.refusal import Refusal, unsupported
 
 _COMPLETION_TOKENS = 16  # what OpenAI's completions give where nothing is said
 _CHAT_TOKENS = 256
+_MESSAGES = 1024  # of a conversation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +29,55 @@ class Asked:
     max_tokens: int
     shaping: Shaping
     stops: tuple[str, ...] = field(repr=False)
+
+
+def tokens_asked(request: CompletionRequest | ChatRequest, limits: Limits) -> int:
+    """The most tokens that a request may draw, without reading its prompts; Refusal where it asks for too much."""
+    texts, prompts = _texts(request, limits)
+    for text in (*texts, *_stops(request)):
+        if not _is_text(text):
+            where = "messages" if isinstance(request, ChatRequest) else "prompt"
+            raise Refusal(400, f"{where}: a lone surrogate is no text", param=where)
+    characters = sum(map(len, texts))
+    if characters > limits.prompt_characters:
+        raise _too_long(f"the prompt has {characters} characters, this server takes {limits.prompt_characters}")
+    _shaping(request, limits)
+    count = _choices(request, prompts, limits) * prompts
+    if isinstance(request, ChatRequest):
+        return count * _most(request.max_completion_tokens or request.max_tokens, _CHAT_TOKENS, limits)
+    return count * _most(request.max_tokens, _COMPLETION_TOKENS, limits)
+
+
+def _texts(request: CompletionRequest | ChatRequest, limits: Limits) -> tuple[list[str], int]:
+    """Every text of a request, and how many prompts it has; prompts in tokens are counted here."""
+    if isinstance(request, ChatRequest):
+        if len(request.messages) > _MESSAGES:
+            raise Refusal(400, f"messages: at most {_MESSAGES}", param="messages")
+        return [message.text for message in request.messages], 1
+    if isinstance(request.prompt, str):
+        return [request.prompt], 1
+    texts = [item for item in request.prompt if isinstance(item, str)]
+    lists = [item for item in request.prompt if isinstance(item, list)]
+    longest = max((len(item) for item in lists), default=0 if texts else len(request.prompt))
+    if longest > limits.prompt_tokens:
+        raise _too_long(f"the prompt has {longest} tokens, this server takes {limits.prompt_tokens}")
+    return texts, max(1, len(texts) + len(lists))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _most(asked: int | None, usual: int, limits: Limits) -> int:
+    """How many tokens an answer has at most; Refusal where more are asked for."""
+    if asked is not None and asked > limits.max_tokens:
+        what = f"max_tokens: this server gives at most {limits.max_tokens} tokens"
+        raise Refusal(400, what, param="max_tokens")
+    return asked or min(usual, limits.max_tokens)
 
 
 def completion_asked(request: CompletionRequest, backend: Backend, limits: Limits) -> Asked:
@@ -108,14 +163,12 @@ def _length(
     longest = max(map(len, prompts))
     if longest > limits.prompt_tokens:
         raise _too_long(f"the prompt has {longest} tokens, this server takes {limits.prompt_tokens}")
-    if asked is not None and asked > limits.max_tokens:
-        what = f"max_tokens: this server gives at most {limits.max_tokens} tokens"
-        raise Refusal(400, what, param="max_tokens")
+    most = _most(asked, usual, limits)
     context = backend.model.context_length
     room = limits.max_tokens if context is None else context - 1 - longest
     if room < (1 if asked is None else asked):
         raise _too_long(f"the prompt has {longest} tokens, of which with the answer the model takes {context}")
-    return asked or min(usual, room, limits.max_tokens)
+    return min(most, room)
 
 
 def _too_long(what: str) -> Refusal:

@@ -8,6 +8,7 @@ Temperature and top_p of a request become the shaping of the mechanism that its 
 inside the accounting.
 """
 
+import copy
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +52,9 @@ class Backend:
     chat: ChatFormat
     guarantee: Guarantee | None
     notes: tuple[str, ...] = ()
-    _codec: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _reading: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _writing: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _writer: list[LanguageModel] = field(default_factory=list, repr=False)
 
     @property
     def model(self) -> LanguageModel:
@@ -60,13 +63,25 @@ class Backend:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text. Tokenizers are not safe for threads, hence the lock."""
-        with self._codec:
+        with self._reading:
             return self.model.encode([text])[0]
 
     def decode(self, tokens: Tokens) -> str:
-        """The text of token ids."""
-        with self._codec:
-            return self.model.decode([list(tokens)])[0]
+        """The text of token ids, by a tokenizer of its own: no stream waits for somebody's long prompt."""
+        with self._writing:
+            if not self._writer:
+                self._writer.append(_with_own_tokenizer(self.model))
+            return self._writer[0].decode([list(tokens)])[0]
+
+
+def _with_own_tokenizer(model: LanguageModel) -> LanguageModel:
+    """The same model with a copy of its tokenizer, where it has one."""
+    tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is None:
+        return model
+    twin = copy.copy(model)
+    cast("Any", twin).tokenizer = copy.deepcopy(tokenizer)
+    return twin
 
 
 def is_ensemble(run: Path) -> bool:

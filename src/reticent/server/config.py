@@ -28,6 +28,10 @@ class LimitsSection(Settings):
     choices: int | None = None
     max_tokens: int | None = None
     prompt_tokens: int | None = None
+    prompt_characters: int | None = None
+    memory_bytes: int | None = None
+    connections: int | None = None
+    patience: float | None = None
     timeout: float | None = None
     least_temperature: float | None = None
     most_temperature: float | None = None

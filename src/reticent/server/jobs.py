@@ -34,6 +34,17 @@ class Continuation:
     handle: int | None = None
     drawn: int = 0
 
+    @property
+    def unread(self) -> int:
+        """Tokens of the prompt that its first turn reads; what another text of the job has read is copied."""
+        is_first = all(other.handle is None for other in self.job.continuations)
+        return len(self.context) if is_first else 0
+
+    @property
+    def length(self) -> int:
+        """Tokens that it may have in all: start, prompt, answer."""
+        return 1 + len(self.context) + self.job.max_tokens
+
     def accept(self, token: int, end_token: int | None) -> Piece:
         """The piece of a token that was charged and drawn. The end token is charged too and has no text."""
         self.drawn += 1

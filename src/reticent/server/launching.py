@@ -15,7 +15,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.context import SpawnProcess
@@ -30,11 +30,13 @@ from reticent.prediction.budgets import Kind
 from reticent.runs.ensemble.prediction import PredictionSettings
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.server.backend import Backend, open_ensemble
+from reticent.server.connections import connection_class
 from reticent.server.keys import KeyFile
 from reticent.server.limits import Limits
 from reticent.server.quotas import Quotas, usage_path
 
 LOG: Final = logging.getLogger("reticent.serve")
+LEDGER_SECONDS: Final = 5.0  # that a charge may take; then nothing is released and the lock is let go of
 _SETTLED: Final = 5.0  # seconds after which a worker that ends is started again
 
 
@@ -106,7 +108,8 @@ def is_loopback(host: str) -> bool:
 def open_backend(serving: Serving) -> Iterator[Backend]:
     """The model or ensemble of a server, its ledger checked from the first row to the last."""
     if serving.settings is not None:
-        with open_ensemble(serving.run, serving.settings, name=serving.name, place=serving.ledger) as backend:
+        place = replace(serving.ledger, timeout=LEDGER_SECONDS)
+        with open_ensemble(serving.run, serving.settings, name=serving.name, place=place) as backend:
             yield backend
         return
     from reticent.data.reading.corpus_file import open_corpus
@@ -120,8 +123,8 @@ def open_backend(serving: Serving) -> Iterator[Backend]:
         yield backend
 
 
-def serve(serving: Serving) -> int:
-    """Answer until told to stop; the exit code."""
+def serve(serving: Serving, announce: Callable[[int], None]) -> int:
+    """Answer until told to stop; the exit code. `announce` is called with the port once clients can connect."""
     serving.check()
     keys = None if serving.keys is None else KeyFile(serving.keys)
     if serving.operator_port is not None and (keys is None or not any(key.is_operator for key in keys.keys)):
@@ -132,10 +135,10 @@ def serve(serving: Serving) -> int:
             with open_backend(serving):  # refuses what must be refused, and makes the ledger, once for all workers
                 serving = replace(serving, ledger=replace(serving.ledger, joins=False))
             stack.enter_context(_operator_port(serving, keys))
-            return _workers(serving, port)
+            return _workers(serving, port, announce)
         backend = stack.enter_context(open_backend(serving))
         stack.enter_context(_operator_port(serving, keys))
-        _run(server(backend, serving), port)
+        _run(server(backend, serving), port, announce)
         return 0
 
 
@@ -143,8 +146,16 @@ class _Stopped(Exception):
     """A signal ended the server, which was shut down in good order."""
 
 
-def _run(web: uvicorn.Server, port: socket.socket) -> None:
+def _run(web: uvicorn.Server, port: socket.socket, announce: Callable[[int], None] | None = None) -> None:
     """Answer until a signal comes, then go on here, so that ledger and witness are closed."""
+    if announce is not None:
+        begin = web.startup
+
+        async def listen(sockets: list[socket.socket] | None = None) -> None:
+            await begin(sockets=sockets)
+            announce(port.getsockname()[1])
+
+        web.startup = listen  # type: ignore[method-assign]
 
     def stop(*_: object) -> None:
         raise _Stopped
@@ -182,13 +193,16 @@ def server(backend: Backend, serving: Serving) -> uvicorn.Server:
     tls: dict[str, Any] = {}
     if serving.tls_certificate is not None and serving.tls_key is not None:
         tls = {"ssl_certfile": str(serving.tls_certificate), "ssl_keyfile": str(serving.tls_key)}
-    return uvicorn.Server(web_config(create_app(service), host=serving.host, port=serving.port, **tls))
+    app = create_app(service)
+    return uvicorn.Server(web_config(app, host=serving.host, port=serving.port, limits=serving.limits, **tls))
 
 
-def web_config(app: ASGIApp, *, host: str, port: int, **tls: Any) -> uvicorn.Config:
-    """No access log, no header that names the software, no websockets."""
+def web_config(app: ASGIApp, *, host: str, port: int, limits: Limits | None = None, **tls: Any) -> uvicorn.Config:
+    """No access log, no header that names the software, no websockets; connections with limits."""
+    limits = limits or Limits()
     return uvicorn.Config(
         app,
+        http=connection_class(connections=limits.connections, patience=limits.patience),
         host=host,
         port=port,
         log_config=None,
@@ -196,7 +210,7 @@ def web_config(app: ASGIApp, *, host: str, port: int, **tls: Any) -> uvicorn.Con
         server_header=False,
         ws="none",
         lifespan="on",
-        timeout_keep_alive=15,
+        timeout_keep_alive=max(1, min(15, int(limits.patience))),
         timeout_graceful_shutdown=30,
         **tls,
     )
@@ -226,7 +240,7 @@ def _operator_port(serving: Serving, keys: KeyFile | None) -> Iterator[None]:
             thread.join(10.0)
 
 
-def _workers(serving: Serving, port: socket.socket) -> int:
+def _workers(serving: Serving, port: socket.socket, announce: Callable[[int], None]) -> int:
     """Look after the worker processes until a signal ends them all."""
     ending = threading.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -234,7 +248,11 @@ def _workers(serving: Serving, port: socket.socket) -> int:
     with tempfile.TemporaryDirectory(prefix="reticent-metrics-") as counts:
         workers = [_started(serving, port, counts) for _ in range(serving.workers)]
         code = 0
+        is_announced = False
         while not ending.wait(0.2):
+            if not is_announced and _is_listening(port):
+                is_announced = True
+                announce(port.getsockname()[1])
             for place, (worker, since) in enumerate(workers):
                 if worker.is_alive():
                     continue
@@ -250,6 +268,11 @@ def _workers(serving: Serving, port: socket.socket) -> int:
         for worker, _ in workers:
             worker.join(40.0)
         return code
+
+
+def _is_listening(port: socket.socket) -> bool:
+    """Whether a worker has begun to listen on the port that all of them share."""
+    return bool(port.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def _started(serving: Serving, port: socket.socket, counts: str) -> tuple[SpawnProcess, float]:

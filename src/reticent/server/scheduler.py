@@ -15,29 +15,41 @@ nothing was drawn.
 A turn ends on a grid of 2 ms from its beginning: writing down a charge of zero is some microseconds shorter than
 one of many digits, which many tokens would show to whoever times them.
 
-While charges fail, requests are refused (503) and the ledger is looked at every second, so that the server says by
-itself when it can answer again. No log line holds a text, a token or a cost; of an unexpected error it is type and
-place.
+**Shares.** A text is admitted only where its keys and values fit the memory that was set aside, by the longest text
+there was, and where its key then holds no more than is left free (dynamic thresholds, Choudhury and Hahne 1998):
+one key that floods gets half, two get a third each, and a newcomer always finds room.
+
+The ledger is looked at every second while nobody asks, and while charges fail requests are refused (503), so that
+the server says by itself when it cannot answer and when it can again. A charge that waits for longer than `STALL`
+makes the server unready although its thread hangs (`is_ready`). No log line holds a text, a token or a cost; of an
+unexpected error it is type and place.
 """
 
 import logging
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from reticent.core.errors import BudgetExhausted, LedgerError
+from reticent.core.safe_text import on_one_line
 from reticent.prediction.predictor import Predictor
 from reticent.server.fair_queue import FairQueue
 from reticent.server.jobs import Continuation, Item, Job
+from reticent.server.limits import Limits
 from reticent.server.metrics import Metrics
 from reticent.server.refusal import Refusal, broken, overloaded, timed_out, unavailable
 
 LOG: Final = logging.getLogger("reticent.serve")
 
 GRAIN: Final = 0.002  # seconds
-_RETRY: Final = 1.0  # seconds between two looks at a ledger that failed
+_LOOK: Final = 0.5  # seconds between two looks at the ledger while nobody asks
+STALL: Final = 2.0  # seconds that a charge may wait for the ledger before clients are told
+_SHARED: Final = 4  # while several keys wait, a turn has a fourth of the texts
+_UNREAD: Final = 256  # tokens of prompts that a turn reads while several keys wait
+_ROOM: Final = 1.25  # buffers of the cache over what texts need (`models.ensemble.key_value_cache`)
 
 Delivery = tuple[Job, Item]
 Deliver = Callable[[Sequence[Delivery]], None]
@@ -47,13 +59,16 @@ class Scheduler:
     """The thread that draws tokens. `deliver` is called in it, with the pieces of a turn."""
 
     def __init__(
-        self, predictor: Predictor, deliver: Deliver, *, batch: int, capacity: int, metrics: Metrics
+        self, predictor: Predictor, deliver: Deliver, *, limits: Limits, metrics: Metrics, is_shared: bool = False
     ) -> None:
+        """`is_shared`: keys are those of different clients, so that none of them may take all."""
         self._predictor = predictor
         self._deliver = deliver
-        self._batch = batch
-        self._capacity = capacity
+        self._limits = limits
+        self._is_shared = is_shared
         self._metrics = metrics
+        self._held: Counter[str] = Counter()  # by key
+        self._longest = 1  # tokens that the cache has columns for
         self._queue = FairQueue()
         self._load = 0  # continuations that are held, waiting or in the turn
         self._wake = threading.Condition()
@@ -69,7 +84,12 @@ class Scheduler:
     @property
     def is_ready(self) -> bool:
         """Whether answers can be given: the thread lives and the last charge reached the disk."""
-        return self._thread.is_alive() and self._can_charge and not self._is_stopping
+        return self._thread.is_alive() and self._can_charge and not self._is_stopping and not self.is_stalled
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether a charge has waited for so long that the ledger must be taken for hung."""
+        return self._predictor.waited > STALL
 
     def start(self) -> None:
         """Begin to take turns."""
@@ -86,16 +106,29 @@ class Scheduler:
     def submit(self, job: Job) -> None:
         """Take a job in, all of its continuations or none: 429 by load alone."""
         with self._wake:
-            if self._is_stopping:
+            if self._is_stopping or not self._can_charge or self.is_stalled:
                 raise unavailable()
-            if self._load + len(job.continuations) > self._capacity:
-                self._metrics.overloads.inc()
-                raise overloaded()
+            self._require_room(job)
             self._load += len(job.continuations)
+            self._held[job.key] += len(job.continuations)
             for continuation in job.continuations:
                 self._queue.put(continuation)
             self._metrics.load.set(self._load)
             self._wake.notify()
+
+    def _require_room(self, job: Job) -> None:
+        """Refuse a job that would pass the capacity, the memory, or its key's share of either."""
+        count = len(job.continuations)
+        longest = max(self._longest, *(1 << (each.length - 1).bit_length() for each in job.continuations))
+        each = _ROOM * longest * self._predictor.token_bytes
+        most = (
+            self._limits.capacity if not each else min(self._limits.capacity, int(self._limits.memory_bytes / each))
+        )
+        free = most - self._load - count
+        if free < 0 or (self._is_shared and self._held[job.key] + count > max(1, free + count)):
+            self._metrics.overloads.inc()
+            raise overloaded()
+        self._longest = longest
 
     def cancel(self, job: Job) -> None:
         """The client left: from the next turn on nothing is looked up or charged for it."""
@@ -118,21 +151,25 @@ class Scheduler:
         """The texts of the next turn; none where it is time to look at the ledger again."""
         with self._wake:
             while not len(self._queue) and not self._is_stopping:
-                if not self._wake.wait(None if self._can_charge else _RETRY):
+                if not self._wake.wait(_LOOK):
                     return []
             if self._is_stopping:
                 return self._queue.take(len(self._queue))
-            return self._queue.take(self._batch)
+            batch = self._limits.batch
+            return self._queue.take(batch, shared=max(1, batch // _SHARED), unread=_UNREAD)
 
     def _look_again(self) -> None:
-        """Whether the ledger can be used again, though nobody asks for anything."""
+        """Whether the ledger can be used, though nobody asks for anything."""
         try:
             self._predictor.check()
-        except LedgerError:
-            return
         except Exception as error:  # the thread goes on
-            LOG.error("the ledger could not be looked at: %s", place_of(error))
+            if self._can_charge:
+                why = str(error) if isinstance(error, LedgerError) else place_of(error)
+                LOG.error("the ledger cannot be used, requests are refused: %s", on_one_line(why))
+            self._can_charge = False
             return
+        if not self._can_charge:
+            LOG.warning("the ledger can be used again")
         self._can_charge = True
 
     def _turn(self, chosen: Sequence[Continuation]) -> None:
@@ -146,7 +183,7 @@ class Scheduler:
         except (LedgerError, BudgetExhausted) as error:
             self._can_charge = False
             why = str(error) if isinstance(error, LedgerError) else type(error).__name__
-            LOG.error("a charge was refused, nothing was released: %s", why)
+            LOG.error("a charge was refused, nothing was released: %s", on_one_line(why))
             self._refuse([continuation for continuation, _ in live], unavailable())
             return
         except Exception as error:
@@ -178,7 +215,7 @@ class Scheduler:
         with self._wake:
             for continuation in going_on:
                 self._queue.put(continuation)
-        self._uncount(len(finished))
+        self._uncount(finished)
         self._deliver(pieces)
         self._close(finished)
 
@@ -187,7 +224,7 @@ class Scheduler:
         wanted = []
         for continuation in chosen:
             if continuation.job.is_cancelled:
-                self._uncount(1)
+                self._uncount([continuation])
                 self._close([continuation])
             elif continuation.job.is_late:
                 self._refuse([continuation], timed_out())
@@ -218,15 +255,17 @@ class Scheduler:
             if not continuation.job.is_over:
                 continuation.job.is_over = continuation.job.is_cancelled = True
                 told.append((continuation.job, refusal))
-        self._uncount(len(continuations))
+        self._uncount(continuations)
         if told:
             self._deliver(told)
         self._close(continuations)
 
-    def _uncount(self, number: int) -> None:
-        """So many texts are no longer held."""
+    def _uncount(self, continuations: Sequence[Continuation]) -> None:
+        """These texts are no longer held."""
         with self._wake:
-            self._load -= number
+            self._load -= len(continuations)
+            self._held.subtract(continuation.job.key for continuation in continuations)
+            self._held += Counter()  # forgets keys that hold nothing
             self._metrics.load.set(self._load)
 
     def _close(self, continuations: Sequence[Continuation]) -> None:

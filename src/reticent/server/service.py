@@ -1,35 +1,55 @@
 """Between the protocol and the scheduler: admit a request, follow its pieces, let go of it whatever happens.
 
+A request is refused by what costs nothing, then by its key's quota, and only then read in tokens: in a thread of
+its own, for each key one after the other and only so many waiting, so that long prompts of one key hold up nobody
+else. A watch over all jobs tells clients that the ledger hangs or that their time is up, whatever the scheduler
+does.
+
 A job that ends in any way, answered, refused, timed out or left by its client, is cancelled in the scheduler and
 gives back what its key had reserved and not drawn.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from starlette.requests import Request
 
 from reticent.core.errors import UsageError
-from reticent.server.asking import Asked
+from reticent.server.asking import Asked, tokens_asked
 from reticent.server.backend import Backend
 from reticent.server.growing_text import GrowingText
 from reticent.server.jobs import Continuation, Job, Piece
 from reticent.server.keys import Key, KeyFile
 from reticent.server.limits import Limits
 from reticent.server.metrics import Metrics
+from reticent.server.protocol import ChatRequest, CompletionRequest
 from reticent.server.quotas import Quotas
-from reticent.server.refusal import Refusal, unavailable
+from reticent.server.refusal import Refusal, overloaded, timed_out, unavailable
 from reticent.server.scheduler import Delivery, Scheduler
 
 Result = TypeVar("Result")
+Body = TypeVar("Body", CompletionRequest, ChatRequest)
 ANYBODY: Final = Key("anybody", "")
+_WATCH: Final = 0.25  # seconds between two looks of the watch
+_GRACE: Final = 1.0  # seconds that the scheduler has to say itself that an answer is late
+_READING: Final = 8  # requests of one key that wait to be read in tokens
 
 
 class Left(Exception):
     """The client went away before its answer was complete."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Requests of one key that are being read in tokens, one at a time."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    count: int = 0
 
 
 class Service:
@@ -43,6 +63,10 @@ class Service:
         self.metrics = Metrics()
         self.started = int(time.time())
         self._scheduler: Scheduler | None = None
+        self._jobs: set[Job] = set()
+        self._readings: dict[str, _Reading] = {}
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="reticent-read")
+        self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to answer, in the running event loop."""
@@ -55,14 +79,19 @@ class Service:
         self._scheduler = Scheduler(
             self.backend.predictor,
             deliver,
-            batch=self.limits.batch,
-            capacity=self.limits.capacity,
+            limits=self.limits,
             metrics=self.metrics,
+            is_shared=self.keys is not None,
         )
         self._scheduler.start()
+        self._watch = asyncio.create_task(self._watch_jobs())
 
     async def stop(self) -> None:
         """Refuse what waits and end the ensemble's thread."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._reader.shutdown(wait=False, cancel_futures=True)
+        self.backend.chat.close()
         if self._scheduler is not None:
             await asyncio.to_thread(self._scheduler.stop)
 
@@ -83,14 +112,52 @@ class Service:
             raise Refusal(401, "a valid API key is needed", code="invalid_api_key")
         return found
 
-    async def pieces(self, asked: Asked, key: Key) -> AsyncGenerator[Piece]:
+    def reserve(self, body: CompletionRequest | ChatRequest, key: Key) -> int:
+        """Count the tokens that a request may draw for its key; Refusal by size or quota, before any work."""
+        if not self.is_ready:
+            raise unavailable()
+        tokens = tokens_asked(body, self.limits)
+        self.quotas.reserve(key, tokens)
+        return tokens
+
+    async def read(
+        self, body: Body, key: Key, *, by: Callable[[Body, Backend, Limits], Asked], reserved: int
+    ) -> Asked:
+        """What a request asks for, in tokens; gives the reservation back where it is refused."""
+        reading = self._readings.setdefault(key.digest, _Reading())
+        reading.count += 1
+        try:
+            if reading.count > _READING:
+                self.metrics.overloads.inc()
+                raise overloaded()
+            async with reading.turn:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._reader, by, body, self.backend, self.limits)
+        except BaseException:
+            self.quotas.give_back(key, reserved)
+            raise
+        finally:
+            reading.count -= 1
+            if not reading.count:
+                self._readings.pop(key.digest, None)
+
+    async def _watch_jobs(self) -> None:
+        """Tell clients that wait for a ledger that hangs, or beyond their time, though the scheduler cannot."""
+        while True:
+            await asyncio.sleep(_WATCH)
+            is_stalled = self._scheduler is not None and self._scheduler.is_stalled
+            for job in self._jobs:
+                if not job.is_over and (is_stalled or time.monotonic() > job.deadline + _GRACE):
+                    job.is_over = job.is_cancelled = True
+                    job.inbox.put_nowait(unavailable() if is_stalled else timed_out())
+
+    async def pieces(self, asked: Asked, key: Key, *, reserved: int) -> AsyncGenerator[Piece]:
         """The pieces of an answer as they are released. Closing the iterator lets go of the job."""
         if self._scheduler is None:
             raise unavailable()
         job = self._job(asked, key)
-        reserved = asked.max_tokens * len(job.continuations)
-        self.quotas.reserve(key, reserved)
         unfinished = len(job.continuations)
+        self._jobs.add(job)
         try:
             self._scheduler.submit(job)
             self.metrics.prompt_tokens.inc(asked.prompt_tokens)
@@ -102,6 +169,7 @@ class Service:
                 yield item
         finally:
             self._scheduler.cancel(job)
+            self._jobs.discard(job)
             # A turn may be running: each text that was let go of may still be charged one token.
             self.quotas.give_back(key, max(0, reserved - job.drawn - unfinished))
 

@@ -6,12 +6,19 @@ back; the others are read in every transaction, since a reload can change them, 
 `synchronous_commit` on waits for those that the server calls synchronous; a fail-over to one that is not is a
 roll-back, which the witness sees.
 
+A database may hang: stopped, out of memory, behind a dead network. Statements have a time-out on the server, and a
+deadline on this side (`Deadline`) which closes the connection under a call that waits for too long: the server
+rolls back when it comes to, and nothing is acknowledged.
+
 Messages of the driver are not passed on: they can hold the connection string, or the row that was refused. What is
 told is the name of the condition and its SQLSTATE. Needs psycopg 3, imported when a connection is made.
 """
 
+import os
+import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.errors import LedgerError
@@ -26,12 +33,14 @@ CONNECT_SECONDS: Final = 10
 SETTINGS: Final = (
     "current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes')"
 )
+_LATER: Final = 0.5  # seconds after the wait for a lock that a statement is ended, and again that a connection is
 _SYNCED: Final = ("on", "remote_apply")
 # For this transaction alone, so that a pooler between us and the server cannot lose it.
 _PREPARE: Final = """SELECT
     set_config('synchronous_commit', CASE current_setting('synchronous_commit')
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
     set_config('lock_timeout', %s, true),
+    set_config('statement_timeout', %s, true),
     set_config('idle_in_transaction_session_timeout', %s, true)"""
 _SERVER: Final = "nothing may be released until PostgreSQL is back; what was being charged may count as spent"
 _HINTS: Final = {
@@ -72,7 +81,7 @@ def driver() -> Any:
     return psycopg
 
 
-def connect(address: PostgresAddress) -> "psycopg.Connection[Any]":
+def connect(address: PostgresAddress, *, timeout: float = CONNECT_SECONDS) -> "psycopg.Connection[Any]":
     """A new connection, each statement a transaction of its own unless one is begun."""
     psycopg = driver()
     try:
@@ -80,21 +89,49 @@ def connect(address: PostgresAddress) -> "psycopg.Connection[Any]":
             address.conninfo,
             autocommit=True,
             prepare_threshold=None,  # a pooler may give each transaction another session
-            connect_timeout=CONNECT_SECONDS,
+            connect_timeout=max(2, round(min(timeout, CONNECT_SECONDS))),  # libpq takes whole seconds, from 2 on
             application_name="reticent ledger",
             keepalives_idle=10,
-            tcp_user_timeout=1000 * CONNECT_SECONDS,
+            tcp_user_timeout=round(1000 * min(timeout, CONNECT_SECONDS)),
         )
     except psycopg.Error as error:
         raise _no_connection(address, error) from None  # the driver's message may hold the connection string
     return connection
 
 
+class Deadline:
+    """Closes a connection under whoever waits for its answer for longer than `seconds`."""
+
+    def __init__(self, connection: "psycopg.Connection[Any]", seconds: float) -> None:
+        # A descriptor of its own: the connection's number may belong to another file by the time it is needed.
+        self._socket = socket.socket(fileno=os.dup(connection.fileno()))
+        self._seconds = seconds + 2 * _LATER
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """The time that a call may take."""
+        timer = threading.Timer(self._seconds, self._cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _cut(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        self._socket.close()
+
+
 def begin(connection: "psycopg.Connection[Any]", *, timeout: float) -> None:
     """Begin a transaction whose commit is synced and which gives up its locks when it hangs."""
     connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-    milliseconds = str(max(1, round(1000 * timeout)))
-    connection.execute(_PREPARE, (milliseconds, milliseconds))
+    lock, statement = (str(max(1, round(1000 * seconds))) for seconds in (timeout, timeout + _LATER))
+    connection.execute(_PREPARE, (lock, statement, lock))
 
 
 def commit(connection: "psycopg.Connection[Any]", name: str) -> None:

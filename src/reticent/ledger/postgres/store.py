@@ -23,6 +23,7 @@ from reticent.ledger.chain import EDITED, Row
 from reticent.ledger.postgres.address import PostgresAddress
 from reticent.ledger.postgres.session import (
     SETTINGS,
+    Deadline,
     begin,
     commit,
     connect,
@@ -101,6 +102,8 @@ class PostgresStore:
         self.address = address
         self._connection = connection
         self._timeout = timeout
+        self._deadline = Deadline(connection, timeout)
+        self._is_inside = False
         self._document: str | None = None
 
     @classmethod
@@ -126,7 +129,7 @@ class PostgresStore:
     @classmethod
     def open(cls, address: PostgresAddress, *, timeout: float) -> "PostgresStore":
         """An existing ledger; LedgerError if it is missing or its tables are not of this version."""
-        store = cls(address, connect(address), timeout=timeout)
+        store = cls(address, connect(address, timeout=timeout), timeout=timeout)
         try:
             store.check_pages()
             store._document = store.header()
@@ -172,11 +175,15 @@ class PostgresStore:
         with ledger_errors(self.name):
             try:
                 self._lock()
-                yield
-                commit(self._connection, self.name)
+                self._is_inside = True
+                with self._deadline():
+                    yield
+                    commit(self._connection, self.name)
             except BaseException:
                 self._abandon()
                 raise
+            finally:
+                self._is_inside = False
 
     def insert(self, row: Row) -> None:
         """Append a row. Only inside `transaction`."""
@@ -189,8 +196,9 @@ class PostgresStore:
     def check_pages(self) -> None:
         """Whether tables, triggers and the server's settings are what the ledger needs."""
         with ledger_errors(self.name):
-            self._live()
-            _check_shape(self._connection, self.name)
+            live = self._live()
+            with self._deadline():
+                _check_shape(live, self.name)
             fsync, pages = self._read("SELECT current_setting('fsync'), current_setting('full_page_writes')")[0]
         require_synced(("on", fsync, pages), self.name)  # commits are made synchronous one by one
 
@@ -201,14 +209,17 @@ class PostgresStore:
     def close(self) -> None:
         """Close the connection; twice is harmless."""
         self._connection.close()
+        self._deadline.close()
 
     def _lock(self) -> None:
         """Begin, and wait for the ledger's line. Nothing is written yet, so a broken connection is made again."""
         query = f"SELECT document, {SETTINGS} FROM reticent.ledgers WHERE name = %s FOR UPDATE"  # noqa: S608
         for is_last in (False, True):
             try:
-                begin(self._live(), timeout=self._timeout)
-                found = self._connection.execute(query, (self.address.ledger,)).fetchone()
+                live = self._live()
+                with self._deadline():
+                    begin(live, timeout=self._timeout)
+                    found = live.execute(query, (self.address.ledger,)).fetchone()
                 break
             except driver().OperationalError:
                 if is_last or not self._connection.closed:
@@ -220,26 +231,32 @@ class PostgresStore:
         require_synced((found[1], found[2], found[3]), self.name)
 
     def _abandon(self) -> None:
-        with suppress(driver().Error):
+        with suppress(driver().Error), self._deadline():
             self._connection.execute("ROLLBACK")
             return
         self._connection.close()  # then the server rolls back
 
     def _live(self) -> "psycopg.Connection[Any]":
         if self._connection.closed:
-            self._connection = connect(self.address)
+            self._connection = connect(self.address, timeout=self._timeout)
+            self._deadline.close()
+            self._deadline = Deadline(self._connection, self._timeout)
         return self._connection
 
     def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """What a query gives. Over a new connection where the old one broke, except in the middle of a charge."""
         with ledger_errors(self.name):
-            is_inside = self._connection.info.transaction_status.name != "IDLE" and not self._connection.closed
-            try:
-                return list((self._connection if is_inside else self._live()).execute(query, values))
-            except driver().OperationalError:
-                if is_inside or not self._connection.closed:
-                    raise
-                return list(self._live().execute(query, values))
+            if self._is_inside:  # the deadline of the charge holds
+                return list(self._connection.execute(query, values))
+            for is_last in (False, True):
+                live = self._live()
+                try:
+                    with self._deadline():
+                        return list(live.execute(query, values))
+                except driver().OperationalError:
+                    if is_last or not self._connection.closed:
+                        raise
+            raise AssertionError("unreachable")
 
 
 def _check_shape(connection: "psycopg.Connection[Any]", name: str) -> None:

@@ -2,7 +2,8 @@
 
 A text has a slot; a layer's buffers are [rows, slots, heads, capacity, size]. Layers below the first adapter have
 one row, which all rows share. Writing a token touches its own columns alone, and reading a single text, or texts in
-neighbouring slots, is a view. Buffers double when they are full.
+neighbouring slots, is a view. When buffers are full, columns double and slots grow by a quarter, so that memory
+stays within a quarter of what the texts need (`server.scheduler` admits texts by that).
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,11 @@ class KeyValueCache:
         self._keys = [self._new(count) for count in self._rows]
         self._values = [self._new(count) for count in self._rows]
 
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of one column of one slot, all layers and rows."""
+        return 2 * sum(self._rows) * self._heads * self._size * self._like.element_size()
+
     def reserve(self, *, slots: int, columns: int) -> None:
         """Make room for so many texts of so many tokens."""
         if slots <= self.slots and columns <= self.capacity:
@@ -30,7 +36,7 @@ class KeyValueCache:
         while self.capacity < columns:
             self.capacity *= 2
         if self.slots < slots:
-            self.slots = max(slots, 2 * self.slots)
+            self.slots = max(slots, self.slots + self.slots // 4)
         for buffers in (self._keys, self._values):
             for layer, old in enumerate(buffers):
                 new = self._new(self._rows[layer])

@@ -62,6 +62,11 @@ class AdapterStreams:
         self._next = 0
         self._slots = 0
 
+    @property
+    def token_bytes(self) -> int:
+        """Bytes that a token of a text takes in the cache, all rows together."""
+        return self._cache.column_bytes
+
     def open(self, context: Tokens) -> int:
         """A new text that begins with `context`; its handle. Computes nothing yet."""
         check_text(context, self._public)

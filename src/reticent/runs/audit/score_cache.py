@@ -7,13 +7,17 @@ is another entry. Published code forgot the model in this key, and a second mode
 The key is hashed under a random key that never leaves the cache: a plain hash that includes a six-digit canary
 would let whoever reads a file name try all 10^6. Entries hold numbers and ids; only their owner may read them.
 
-A damaged or unreadable entry is computed again, never an error. Nothing is ever removed here.
+A cached score decides gates, so the folder is not trusted: it and its key must belong to this user and be closed to
+others, and every entry carries a code under that key (a keyed hash of its name and content). An entry that somebody
+else wrote, edited or moved is computed again, as a damaged one is. Nothing is ever removed here.
 """
 
 import hashlib
+import hmac
 import json
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -73,6 +77,7 @@ class ScoreCache:
         self.misses = 0
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _require_own(folder, 0o022)
             self._secret = _secret_of(folder / _KEY)
         except OSError as problem:
             raise ConfigError(
@@ -90,7 +95,12 @@ class ScoreCache:
             return stored
         self.misses += 1
         content = measure()
-        document = {"schema_version": SCHEMA_VERSION, "name": name, "content": content}
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "name": name,
+            "content": content,
+            "code": self._code(name, content),
+        }
         write_document(self._place(name), document, mode=0o600)
         return content
 
@@ -114,7 +124,18 @@ class ScoreCache:
         content = document.get("content")
         # An entry names itself: one that was renamed or copied into another's place is not taken.
         is_own = document.get("schema_version") == SCHEMA_VERSION and document.get("name") == name
-        return content if is_own and isinstance(content, dict) else None
+        if not is_own or not isinstance(content, dict):
+            return None
+        found = str(document.get("code")).encode("utf8", "replace")
+        return content if hmac.compare_digest(found, self._code(name, content).encode()) else None
+
+    def _code(self, name: str, content: dict[str, Any]) -> str:
+        """What only an owner of the key can write under an entry."""
+        plain = json.loads(json.dumps(content))  # as a reader finds it: keys are texts, tuples lists
+        text = json.dumps([name, plain], sort_keys=True)
+        return hashlib.blake2b(
+            text.encode(), key=self._secret, digest_size=32, person=b"reticent score"
+        ).hexdigest()
 
 
 def default_folder() -> Path:
@@ -134,7 +155,20 @@ def _secret_of(path: Path) -> bytes:
                 os.link(drawn, path)
         finally:
             Path(drawn).unlink(missing_ok=True)
+    _require_own(path, 0o077)
     found = path.read_bytes()
     if len(found) != _KEY_BYTES:
         raise ConfigError(f"{path}: not a key of this cache", hint="remove the folder; it holds nothing but scores")
     return found
+
+
+def _require_own(path: Path, others: int) -> None:
+    """Refuse a folder or key of another user, or with rights for others."""
+    status = path.lstat() if path.is_symlink() else path.stat()
+    if status.st_uid != os.getuid() or status.st_mode & others:
+        raise ConfigError(
+            f"{path}: other users could write scores here",
+            found=f"owner {status.st_uid}, mode {stat.S_IMODE(status.st_mode):o}",
+            expected=f"owner {os.getuid()}, mode {0o700 & ~others if path.is_dir() else 0o600:o}",
+            hint="name a folder of your own with --cache, or use --no-cache",
+        )

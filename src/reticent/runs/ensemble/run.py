@@ -36,6 +36,7 @@ from reticent.runs.ensemble.pieces import member_task, train_members
 from reticent.runs.training.result import Observer, Preview, TrainedRun
 from reticent.runs.training.run import Given
 from reticent.runs.training.settings import TrainSettings
+from reticent.training.batches import longest_text
 from reticent.training.loop import Progress
 from reticent.training.methods.ensemble import (
     MemberRecipe,
@@ -71,6 +72,7 @@ class EnsembleKind:
         ancestry.overlapping(Unit.OWNER)  # refuses a base that was trained plainly on this text
         shares = _split(given, key)
         public = _public(settings, given.seed)
+        longest_text(public, settings.data.max_length)  # a length that the model cannot read is refused here
         starting_model(settings.model.start(), seed=given.seed)  # adapters that do not fit are refused here
         assert settings.training.parts is not None
         manifest = Manifest(

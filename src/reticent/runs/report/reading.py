@@ -44,6 +44,7 @@ from reticent.runs.certificates import beside, proved_of, read_certificate, stat
 from reticent.runs.directory import RunDirectory
 from reticent.runs.report.command import command_of
 from reticent.runs.report.curves import budget_use, extraction_curves, leakage_points, roc_curves
+from reticent.runs.schemas import SCHEMAS, read_valid
 
 SCHEMA_VERSION: Final = 1  # of the documents of an audit
 _SCAN: Final = "scan"
@@ -57,7 +58,7 @@ def read_report(paths: Sequence[Path], *, facts: Facts | None = None, with_finge
     """The runs beside each other, named by their folders."""
     names = _names(paths)
     runs = [
-        _read_run(RunDirectory.open(path), name, facts=facts or {}, with_fingerprints=with_fingerprints)
+        _read_safely(path, name, facts=facts or {}, with_fingerprints=with_fingerprints)
         for path, name in zip(paths, names, strict=True)
     ]
     scans, others = [run for run in runs if run.kind == _SCAN], [run for run in runs if run.kind != _SCAN]
@@ -65,6 +66,18 @@ def read_report(paths: Sequence[Path], *, facts: Facts | None = None, with_finge
     shown = [_with_rates(run, measured) for run in others] or scans
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
     return Report(tuple(shown), now, __version__)
+
+
+def _read_safely(path: Path, name: str, *, facts: Facts, with_fingerprints: bool) -> RunReport:
+    """A run, or one line that says that its documents do not fit together; never what they hold."""
+    try:
+        return _read_run(RunDirectory.open(path), name, facts=facts, with_fingerprints=with_fingerprints)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ConfigError(
+            f"{path}: a document of this run is not what a run writes",
+            found=type(error).__name__,
+            hint="restore the run directory as it was written",
+        ) from None
 
 
 def _with_rates(run: RunReport, measured: tuple[PolicyRate, ...]) -> RunReport:
@@ -145,6 +158,8 @@ def _document(run: RunDirectory, name: str, *, version: int = SCHEMA_VERSION) ->
     path = run.path / name
     if not path.is_file():
         return {}
+    if name in SCHEMAS:
+        return read_valid(path)
     document = read_document(path)
     check_schema(document, version, kind=name)
     return document

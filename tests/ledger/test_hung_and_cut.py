@@ -1,0 +1,133 @@
+"""A database that hangs, and files that are cut off or taken away under a running ledger: nothing is charged."""
+
+import os
+import signal
+import threading
+import time
+
+import httpx
+import pytest
+
+from reticent.core.errors import LedgerError
+from reticent.runs.ledger_place import LedgerPlace
+from tests.ledger.ledgers import EVENT, PostgresLedgers, SqliteLedgers
+from tests.ledger.postgres_server import _children
+from tests.server.letters import NAME, make_run, serving
+
+ASK = {"model": NAME, "prompt": "ab", "max_tokens": 2}
+
+
+def cut(path):
+    os.truncate(path, 0)
+
+
+def cut_a_page(path):
+    os.truncate(path, path.stat().st_size - 4096)
+
+
+def remove(path):
+    path.unlink()
+
+
+def replace(path):
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+
+
+DAMAGES = [
+    (name, damage) for name in ("ledger.db", "ledger.db-wal") for damage in (cut, cut_a_page, remove, replace)
+]
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGES, ids=lambda each: getattr(each, "__name__", each))
+def test_a_file_that_is_cut_off_or_taken_away_stops_the_next_charge(tmp_path, name, damage):
+    ledgers = SqliteLedgers()
+    with ledgers.new(tmp_path, limit=100.0) as ledger:
+        for _ in range(4):
+            ledger.charge({"a": 0.5}, EVENT)
+        damage(tmp_path / name)
+        with pytest.raises(LedgerError, match="replaced or removed"):
+            ledger.charge({"a": 0.5}, EVENT)
+        with pytest.raises(LedgerError):
+            ledger.remaining()
+
+
+@pytest.mark.parametrize(("name", "damage"), [("ledger.db", cut), ("ledger.db-wal", remove)])
+def test_an_idle_server_notices_within_a_second_and_releases_nothing(tmp_path, name, damage):
+    run = make_run(tmp_path / "run")
+    with serving(run) as address:
+        assert httpx.post(address.url + "/v1/completions", json=ASK).status_code == 200
+        damage(run / name)
+        wait_for(address, 503, seconds=5.0)
+        answer = httpx.post(address.url + "/v1/completions", json=ASK)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+
+
+def wait_for(address, status, *, seconds):
+    """Until /readyz says so; how long it took."""
+    begun = time.monotonic()
+    while httpx.get(address.url + "/readyz").status_code != status:
+        assert time.monotonic() - begun < seconds
+        time.sleep(0.02)
+    return time.monotonic() - begun
+
+
+class Stopped:
+    """PostgreSQL and all its processes, stopped as by a debugger or a frozen disk."""
+
+    def __init__(self, server):
+        self._everyone = [server._process.pid, *_children(server._process.pid)]
+
+    def __enter__(self):
+        for process in self._everyone:
+            os.kill(process, signal.SIGSTOP)
+
+    def __exit__(self, *_):
+        for process in self._everyone:
+            os.kill(process, signal.SIGCONT)
+
+
+def test_a_charge_on_a_stopped_database_ends_by_itself_and_lets_go_of_the_lock(tmp_path, postgres):
+    ledgers = PostgresLedgers(postgres.url)
+    path = ledgers.used(tmp_path)
+    with ledgers.open(path, timeout=1.0) as ledger:
+        before = ledger.spent()
+        with Stopped(postgres):
+            waited = []
+            watch = threading.Timer(0.6, lambda: waited.append(ledger.busy_seconds))
+            watch.start()
+            begun = time.monotonic()
+            with pytest.raises(LedgerError):
+                ledger.charge({"a": 0.5}, EVENT)
+            assert time.monotonic() - begun < 10.0
+            watch.join()
+            assert waited[0] > 0.3
+            assert ledger.busy_seconds == 0.0
+            with ledger._witness.locked(0.1):  # free again
+                pass
+        deadline = time.monotonic() + 20
+        while True:  # the database comes to and the ledger goes on by itself
+            try:
+                ledger.charge({"a": 0.5}, EVENT)
+                break
+            except LedgerError:
+                assert time.monotonic() < deadline
+        assert before["a"] < ledger.spent()["a"] <= before["a"] + 1.0
+        ledger.verify()
+
+
+def test_a_server_on_a_stopped_database_says_503_in_time_and_recovers(tmp_path, postgres):
+    run = make_run(tmp_path / "run")
+    place = LedgerPlace(f"{postgres.url}#hung", timeout=1.0)
+    with serving(run, place=place) as address:
+        assert httpx.post(address.url + "/v1/completions", json=ASK, timeout=20).status_code == 200
+        with Stopped(postgres):
+            begun = time.monotonic()
+            answer = httpx.post(address.url + "/v1/completions", json=ASK, timeout=20)
+            assert answer.status_code == 503
+            assert time.monotonic() - begun < 8.0
+            assert wait_for(address, 503, seconds=8.0) < 8.0
+            assert httpx.post(address.url + "/v1/completions", json=ASK, timeout=20).status_code == 503
+        wait_for(address, 200, seconds=20.0)
+        assert httpx.post(address.url + "/v1/completions", json=ASK, timeout=20).status_code == 200
