@@ -16,7 +16,7 @@ SMALL = {"records": 100, "target_epsilon": 8.0, "delta": 1e-4}
 
 @pytest.fixture(scope="module")
 def small():
-    return plan(PlanSettings.of(**SMALL))
+    return plan(PlanSettings.of(**SMALL, max_epochs=1.0))
 
 
 def test_the_written_file_asks_train_for_the_plan_that_was_stated(small):
@@ -38,7 +38,7 @@ def test_the_target_is_met_and_every_ceiling_lies_above_chance(small):
 @pytest.mark.slow
 def test_allocation_is_chosen_where_it_needs_less_noise_and_not_where_units_are_replaced(small):
     assert small.values["sampler"] == "allocation"
-    replaced = plan(PlanSettings.of(**SMALL, neighbours="replace"))
+    replaced = plan(PlanSettings.of(**SMALL, max_epochs=1.0, neighbours="replace"))
     assert replaced.values["sampler"] == "poisson"
 
 
@@ -84,6 +84,7 @@ def test_contradictions_are_refused(options, message):
         plan(PlanSettings.of(**options))
 
 
+@pytest.mark.slow
 def test_the_verb_writes_once_and_never_opens_the_corpus(tmp_path, capsys):
     out = tmp_path / "p.toml"
     arguments = ["plan", "--records", "60", "--target-epsilon", "8", "--data", "nowhere.jsonl", "--out", str(out)]

@@ -28,6 +28,7 @@ EXTRA_OF: Final = {
     "spacy": "pii",
     "presidio_analyzer": "pii",
     "phonenumbers": "pii",
+    "re2": "pii",
     "plotly": "report",
     "fastapi": "serve",
     "uvicorn": "serve",

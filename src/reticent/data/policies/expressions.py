@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from reticent.core.corpus import Span
-from reticent.core.errors import ConfigError, DataError, MissingExtra
+from reticent.core.errors import ConfigError, DataError
+from reticent.core.extras import optional_imports
 from reticent.data.redaction.masking import merge_spans
 
 _PART = "secret"
@@ -64,10 +65,8 @@ def _rebuilt(sources: Mapping[str, Sequence[str]], name: str) -> Expressions:
 
 
 def _compiled(pattern: str, kind: str) -> Any:
-    try:
+    with optional_imports("policies of regular expressions"):
         import re2
-    except ImportError:
-        raise MissingExtra("google-re2", "pii", purpose="policies of regular expressions") from None
     options = re2.Options()
     options.log_errors = False
     try:

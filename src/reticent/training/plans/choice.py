@@ -7,9 +7,9 @@
 
 Noise is added to a sum and shrinks with the batch that the sum is divided by, so large batches help until too few
 steps are left. A pass more costs little noise where the noise is calibrated to the whole run. Averaging is
-post-processing and takes noise out of the weights. The constants are rules of thumb that no guarantee
-rests on, measured by `bench/utility.py` for a model of one million weights. The number of units is public by
-assumption of every private plan, and the size of the model is no secret of the corpus.
+post-processing and takes noise out of the weights. The constants are rules of thumb that no guarantee rests on,
+tried on few dialogues with a model of one million weights; `bench/utility.py` measures them. The number of units is
+public by assumption of every private plan, and the size of the model is no secret of the corpus.
 """
 
 import math
