@@ -35,7 +35,6 @@ class ChatFormat:
         self._special = {} if tokenizer is None else dict(getattr(tokenizer, "special_tokens_map", {}))
         self._start = getattr(tokenizer, "bos_token", None)
         self._renderer = Renderer()
-        self.has_template = self._template is not None
 
     def text(self, messages: Sequence[Message]) -> str:
         """The conversation up to where the assistant speaks; Refusal where the template does not take it."""
