@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from reticent.core.corpus import Corpus
+from reticent.core.ensemble import Ensemble
 from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
@@ -114,7 +115,7 @@ def dialogue_ensemble(
     return ensemble, read_passages(ensemble, held_out, answers=answers)
 
 
-def read_passages(ensemble: AdapterEnsemble, held_out: Corpus, *, answers: int) -> list[Passage]:
+def read_passages(ensemble: Ensemble, held_out: Corpus, *, answers: int) -> list[Passage]:
     """Held-out texts with all look-ups, cut after so many tokens in all."""
     texts = ensemble.public.encode(held_out.texts)
     return list(passages(ensemble, (text[:LENGTH] for text in texts), answers=answers))

@@ -15,7 +15,13 @@ from reticent.ledger.durable import SqliteLedger
 from reticent.prediction.budgets import Kind
 from reticent.runs.ensemble.evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
 from reticent.runs.ensemble.loading import load_ensemble
-from reticent.runs.ensemble.prediction import answering, answers_given, ledger_identity, settings_of
+from reticent.runs.ensemble.prediction import (
+    PredictionSettings,
+    answering,
+    answers_given,
+    ledger_identity,
+    settings_of,
+)
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
 ASKED = {"epsilon": 8.0, "delta": 1e-5}
@@ -159,6 +165,16 @@ def test_a_ledger_of_another_ensemble_is_refused(corpus, run, tmp_path):
         (other / name).write_bytes((run / name).read_bytes())
     with pytest.raises(LedgerError), answering(other, settings_of(other, {})):
         pass
+
+
+def test_a_ledger_of_a_version_that_settled_no_order_is_found_again(run):
+    """Version 0.1 wrote no order down and chose it by another rule."""
+    older = PredictionSettings(mechanism=Kind.SUBMIX_F, epsilon=8.0, delta=1e-5)
+    assert settings_of(run, ASKED).order == 3.0
+    with answering(run, older) as opened:
+        assert opened.guarantee.basis.event.order == 4.0
+    with answering(run, settings_of(run, {})) as again:
+        assert again.guarantee == opened.guarantee
 
 
 def test_a_removed_settings_file_does_not_open_a_second_budget(run):

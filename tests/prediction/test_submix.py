@@ -74,7 +74,7 @@ def test_submix_f_equals_its_slow_oracle(order, parts):
         remaining = rng.uniform(0.01, 1.0, size=k)
         setting = {"parts": k, "weight_limit": 0.6}
         release = SubMixF(Layout.single(k), order, 0.6).release(rows, moment(remaining, left), randomness=SEED)
-        caps = np.minimum(remaining, 1.5 * remaining / left)
+        caps = np.minimum(remaining, 3.0 * remaining / left)
         weights = [
             bisect(filtered_charge(row, rows[0], order, setting), cap, 0.6)
             for row, cap in zip(rows[1:], caps, strict=True)

@@ -36,6 +36,11 @@ def evaluate(settings: EvaluateSettings, output: Output) -> None:
         _show_settings(found.plans, output, title=title)
     else:
         _show(found.lines, output, title=title)
+    if found.calibration is not None and found.uncalibrated is not None:
+        output.show(
+            f"The public model is calibrated (temperature {found.calibration.temperature:.2f}); as it was it has "
+            f"perplexity {found.uncalibrated:,.2f} on this text. The gap is counted from the calibrated model."
+        )
 
 
 def _show(lines: "list[Line]", output: Output, *, title: str) -> None:

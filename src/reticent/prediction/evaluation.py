@@ -178,11 +178,6 @@ def realised_share(public: float, private: float, best: float) -> float | None:
     return None if not gap > 0.0 else (math.log(public) - math.log(private)) / gap
 
 
-def realised_perplexity(public: float, private: float, best: float) -> float | None:
-    """The same in perplexities, (public − private)/(public − best): the way in which the papers count it."""
-    return None if not public > best else (public - private) / (public - best)
-
-
 def _limit(budget: Budget | None) -> float:
     return math.inf if budget is None else budget.limit
 

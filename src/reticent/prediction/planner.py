@@ -81,6 +81,6 @@ def plan(
 
 
 def likely_orders(target: Target, *, count: int = 3) -> list[float]:
-    """The orders with the greatest limit for small charges; ∞ alone where no other has one, as with δ = 0."""
-    ranked = sorted(ORDERS, key=lambda order: -renyi_limit(target, order) / order)
+    """The orders with the greatest limit over their square; ∞ alone where no other has one, as with δ = 0."""
+    ranked = sorted(ORDERS, key=lambda order: -renyi_limit(target, order) / order**2)
     return [float(order) for order in ranked[:count] if renyi_limit(target, order) > 0.0] or [math.inf]

@@ -1,7 +1,7 @@
 """SubMix (Ginart et al. 2022, Algorithm 2) and SubMix-F, the default: mixtures of parts with the public model.
 
 **SubMix-F**: p_i = λ_i h_i + (1−λ_i) r, λ_i ≤ λmax < 1 public, answer (1/k) Σ p_i. Each part takes the largest λ_i
-whose charge stays under a rolling cap, 1.5 times its remaining budget over the remaining horizon. A part whose
+whose charge stays under a rolling cap, three times its remaining budget over the remaining horizon. A part whose
 budget does not allow anything useful answers as the public model, for this token or for good; nobody can see it.
 
 **SubMix**: λ_i is the largest weight at which the two halves of part i differ by at most β; the answer mixes with
@@ -46,7 +46,7 @@ from reticent.prediction.mechanisms.mechanism import (
 from reticent.prediction.mechanisms.mixing_weight import filtered_weights, half_weights
 from reticent.prediction.mechanisms.shaping import Rows, Shaped, Shaping, shape_together
 
-HASTE = 1.5  # how much faster than evenly a part may spend what remains
+HASTE = 3.0  # how much faster than evenly a part may spend what remains: most tokens cost less than their cap
 _LEAST_CAP = 2.0**-40  # the ledger's unit: a smaller charge cannot be paid exactly
 _MARGIN = 1.0 - 1e-9  # aim below the cap by more than the solver's rounding
 _NEGLIGIBLE = 0.05  # of what remains: what the texts of a turn may spend while the horizon is far

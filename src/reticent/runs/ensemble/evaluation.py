@@ -16,12 +16,15 @@ from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
+from reticent.prediction.calibration import CalibratedEnsemble, Calibration
 from reticent.prediction.evaluation import Score, Spread, evaluate, over_seeds, passages, realised_share
 from reticent.prediction.mechanisms.mechanism import Layout
+from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.prediction.planner import Plan, plan
 from reticent.runs.ensemble.loading import load_ensemble
-from reticent.runs.ensemble.prediction import check_unit
+from reticent.runs.ensemble.prediction import SETTINGS, check_unit, settings_of
+from reticent.runs.ensemble.public_text import calibrate
 from reticent.runs.ensemble.settings import EvaluateSettings
 
 HALVED = (Kind.SUBMIX, Kind.SUBMIX_PER_PART)
@@ -39,7 +42,7 @@ class EvaluationSettings:
     answers: int
     repeats: int = 3
     unit: Unit = Unit.PART
-    index: NGramIndex | None = None
+    options: Options = field(default_factory=Options)
 
     def __post_init__(self) -> None:
         if not self.mechanisms or not self.epsilons or self.repeats < 1:
@@ -149,7 +152,7 @@ def _set_up(kind: Kind, epsilon: float | None, settings: EvaluationSettings, ens
         answers=settings.answers,
         unit=settings.unit,
     )
-    return set_up(kind, target, Layout(ensemble.rows), options=Options(index=settings.index))
+    return set_up(kind, target, Layout(ensemble.rows), options=settings.options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +163,8 @@ class EvaluationResult:
     parts: int
     lines: list[Line] = field(default_factory=list)
     plans: list[tuple[float, Plan]] = field(default_factory=list)
+    calibration: Calibration | None = None
+    uncalibrated: float | None = None  # perplexity of the public model as it was, where it was calibrated
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -172,9 +177,29 @@ class EvaluationResult:
             "delta": asked.delta,
             "unit": asked.unit.value,
         }
+        if self.calibration is not None:
+            facts["calibration"] = self.calibration.to_json()
+            facts["uncalibrated_public"] = number_to_json(self.uncalibrated)
         if asked.compare_settings:
             return facts | {"settings": [{"epsilon": at} | each.to_json() for at, each in self.plans]}
         return facts | {"lines": [line.to_json() for line in self.lines]}
+
+
+def _calibration(settings: EvaluateSettings) -> Calibration | None:
+    """That of the public text that was given; else the one that the ensemble answers with."""
+    if settings.public is not None:
+        return calibrate(settings.run, settings.public)
+    is_fixed = (settings.run / SETTINGS).is_file()
+    return settings_of(settings.run, {}).calibration if is_fixed else None
+
+
+def _perplexity(ensemble: Ensemble, texts: Sequence[Tokens], *, answers: int) -> float:
+    """Of the public model alone, on the first `answers` tokens of the texts."""
+    target = Target(epsilon=1.0, delta=0.0, answers=answers)  # it has none
+    setup = set_up(Kind.PUBLIC, target, Layout(ensemble.rows))
+    read = passages(ensemble, texts, answers=answers)
+    parts, source = len(ensemble.parts), Randomness.seeded(0)  # nothing is drawn
+    return evaluate([setup], read, parts=parts, horizon=answers, randomness=source)[0].perplexity
 
 
 def evaluate_ensemble(
@@ -186,7 +211,9 @@ def evaluate_ensemble(
         require_writable(settings.out)
     held_out = corpus.load()
     check_unit(settings.run, settings.unit)
-    ensemble = load_ensemble(settings.run)
+    calibration = _calibration(settings)
+    plain = load_ensemble(settings.run)
+    ensemble = plain if calibration is None else CalibratedEnsemble(plain, calibration)
     index = None
     if settings.train is not None:
         index = NGramIndex(ensemble.public.encode(settings.corpus(settings.train).load().texts), _NGRAM)
@@ -197,15 +224,23 @@ def evaluate_ensemble(
         answers=settings.queries,
         repeats=settings.repeats,
         unit=settings.unit,
-        index=index,
+        options=Options(
+            shaping=Shaping(settings.temperature),
+            order=settings.order,
+            weight_limit=settings.weight_limit,
+            index=index,
+        ),
     )
     texts = [tokens[: settings.max_length] for tokens in ensemble.public.encode(held_out.texts)]
-    result = EvaluationResult(settings=settings, parts=len(ensemble.parts))
+    result = EvaluationResult(settings=settings, parts=len(ensemble.parts), calibration=calibration)
     if settings.compare_settings:
         result = replace(result, plans=compare_settings(ensemble, texts, comparison))
     else:
-        lines = compare_mechanisms(ensemble, texts, comparison, randomness=settings.randomness, observe=observe)
+        source = settings.randomness
+        lines = compare_mechanisms(ensemble, texts, comparison, randomness=source, observe=observe)
         result = replace(result, lines=lines)
+        if calibration is not None:
+            result = replace(result, uncalibrated=_perplexity(plain, texts, answers=settings.queries))
     if settings.out is not None:
         write_document(settings.out, result.to_json(), mode=0o600)
     return result

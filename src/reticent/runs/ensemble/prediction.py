@@ -29,7 +29,7 @@ from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.ledger import Budget
 from reticent.ledger.chain import Row
 from reticent.ledger.durable import DurableLedger
-from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
+from reticent.prediction.budgets import DEFAULT_WEIGHT_LIMIT, Kind, Options, Setup, Target, best_order, set_up
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
@@ -46,6 +46,8 @@ SETTINGS: Final = "prediction.json"
 HORIZON: Final = 1024
 # What may serve answers: the rest is for experiments, since it protects nothing or is no ensemble.
 SERVED: Final = tuple(kind for kind in Kind if kind not in (Kind.NON_PRIVATE, Kind.MEMFREE, Kind.DP_SGD))
+# Mechanisms whose charges are metered at one order.
+ONE_ORDER: Final = (Kind.SUBMIX_F, Kind.SUBMIX, Kind.SUBMIX_PER_PART)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +74,25 @@ class PredictionSettings:
     def set_up(self, ensemble: Ensemble, shaping: Shaping | None = None) -> Setup:
         """The mechanism and its budget."""
         target = Target(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
-        options = Options(shaping=shaping or Shaping(), order=self.order, weight_limit=self.weight_limit)
+        # Older versions settled no order: theirs is found again by their rule, as the ledger is bound to it.
+        order = best_order(target, growth=1.0) if self.order is None and self.mechanism in ONE_ORDER else self.order
+        options = Options(shaping=shaping or Shaping(), order=order, weight_limit=self.weight_limit)
         found = set_up(self.mechanism, target, Layout(ensemble.rows), options=options)
         if found.budget is None or self.calibration is None:
             return found
         promise = found.budget.guarantee
         promise = replace(promise, assumes=(*promise.assumes, self.calibration.assumption))
         return replace(found, budget=replace(found.budget, guarantee=promise))
+
+    def settled(self) -> "PredictionSettings":
+        """The same with the defaults of this version written out, so that another version answers alike."""
+        if self.mechanism not in ONE_ORDER:
+            return self
+        target = Target(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
+        order, limit = self.order, self.weight_limit
+        if limit is None and self.mechanism is Kind.SUBMIX_F:
+            limit = DEFAULT_WEIGHT_LIMIT
+        return replace(self, order=best_order(target) if order is None else order, weight_limit=limit)
 
     def calibrated(self, ensemble: Ensemble) -> Ensemble:
         """The ensemble with the public model as these settings have it."""
@@ -123,7 +137,7 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
     missing = [name for name in ("epsilon", "delta") if name not in given]
     if missing:
         raise ConfigError(f"--{missing[0]} is missing", hint="the first use of an ensemble fixes its budget")
-    first = _for_this_corpus(run, PredictionSettings(**{"mechanism": Kind.SUBMIX_F} | given))
+    first = _for_this_corpus(run, PredictionSettings(**{"mechanism": Kind.SUBMIX_F} | given).settled())
     return first if public is None else replace(first, calibration=calibrate(run, public))
 
 

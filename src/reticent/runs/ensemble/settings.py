@@ -123,6 +123,15 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
         "Compare orders and weight limits of submix-f instead, on a public ensemble and public text.", default=False
     )
     unit: Literal[Unit.PART, Unit.OWNER] = option("Unit of privacy: a part, or one owner in it.", default=Unit.PART)
+    order: float | None = option("Rényi order of the accounting.", default=None)
+    weight_limit: float | None = option("Maximum mixing weight of a part (λmax, submix-f).", default=None)
+    temperature: float = option("Temperature of every component. It is part of the accounting.", default=1.0)
+    public: Path | None = option(
+        "Public corpus of the same kind of text, to calibrate the public model on.",
+        default=None,
+        metavar="FILE",
+        shown="as the ensemble answers",
+    )
     train: Path | None = option("Training corpus, which MemFree needs.", default=None, metavar="FILE")
     max_length: int = option("Truncate texts to N tokens.", default=128, within=_LENGTH, metavar="N")
     out: Path | None = option("File to write the JSON document to.", default=None, metavar="FILE")
