@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -140,6 +141,17 @@ def test_amplification_is_exact_at_both_ends():
     assert small.epsilon == pytest.approx(5e-10, rel=1e-6)
     assert large.epsilon == pytest.approx(900 + math.log(0.5))
     assert group_of_secrets(missed_secret(900.0, 1e-300), 50).delta == 1.0
+
+
+def test_a_group_is_priced_as_a_mixture_where_that_needs_a_smaller_epsilon():
+    """σ = 4, q = 0.02, 500 steps: ten secrets have δ = 0.03 by black-box groups, and δ = 1e-5 by the mixture."""
+    missed = missed_secret_of(Repeated(SampledGaussian(4.0, 0.02), 500), 1e-5)
+    ten, black_box = group_of_secrets(missed, 10), group_of_secrets(replace(missed, basis=None), 10)
+    assert black_box.delta == pytest.approx(0.0286, abs=1e-4)
+    assert (ten.epsilon, ten.delta) == (pytest.approx(12.10, abs=0.01), 1e-5)
+    assert ten.epsilon < min(e for e, d in black_box.points if d <= 1e-5)
+    two = group_of_secrets(missed_secret_of(Repeated(SampledGaussian(2.0, 0.02), 500), 1e-5), 2)
+    assert two.epsilon == pytest.approx(2 * 1.76747, abs=1e-4)  # here the mixture would say more at that δ
 
 
 def test_impossible_rates_and_groups_are_refused():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.core.numbers import Scale, compact, interval, one_in, per_cent, shown
+from reticent.core.numbers import Scale, interval, one_in, per_cent, shown
 
 RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
 
@@ -52,8 +52,3 @@ def test_an_interval_is_rounded_outward(one, other):
 )
 def test_what_is_shown(said, expected):
     assert said == expected
-
-
-def test_a_chart_has_a_gap_where_there_is_no_number():
-    assert compact(-math.inf) is None
-    assert compact(1.23456789) == 1.23457

@@ -190,3 +190,27 @@ def test_wrong_calls_are_exit_code_2_one_line_and_nothing_written(arguments, cor
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("error: ")
     assert list(work.iterdir()) == []
+
+
+def test_canaries_for_an_audit_are_planted_by_coins_and_named_by_a_private_key(tmp_path, capsys):
+    from reticent.data.coin_canaries import read_coins
+    from reticent.data.reading.corpus_file import open_corpus
+
+    source, out, key = tmp_path / "in.txt", tmp_path / "out.jsonl", tmp_path / "key.json"
+    source.write_text("one\ntwo\nthree\n")
+    arguments = ["plant", str(source), "--out", str(out), "--key", str(key), "--audit", "40", "--length", "6"]
+    from reticent.cli import main as cli
+
+    assert cli.run([*arguments, "--copies", "2"]) == 2
+    assert "--owner canary" in capsys.readouterr().err
+    assert cli.run([*arguments, "--copies", "2", "--owner", "canary"]) == 0
+    coins = read_coins(key)
+    assert len(coins) == 40
+    assert coins.texts[0] not in capsys.readouterr().out
+    written = open_corpus(out).load()
+    planted = [record for record in written if record.text in coins.texts]
+    assert len(planted) == 2 * coins.is_member.sum() == len(written) - 3
+    assert {record.text for record in planted} == {
+        text for text, kept in zip(coins.texts, coins.is_member, strict=True) if kept
+    }
+    assert key.stat().st_mode & 0o777 == 0o600

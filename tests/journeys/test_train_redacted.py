@@ -80,6 +80,29 @@ def test_redacted_training_leaves_a_model_with_the_mask_and_all_that_was_proved(
         assert "Nadia" not in path.read_text()
 
 
+def test_the_operator_sees_what_redaction_did_and_may_read_it(files, tmp_path, capsys):
+    kept = tmp_path / "redacted.jsonl"
+    asked = redacted(
+        files, "--miss-rate", 0.3, "--conservative-miss-rate", 0, "--dry-run", "--write-redacted", kept
+    )
+    counts = run_json(capsys, *asked)["redaction"]
+    assert (counts["records"], counts["public"], counts["private"], counts["bare"]) == (48, 16, 32, 0)
+    assert sum(counts["found"].values()) == 12  # the orders
+    assert (counts["doubtful"], counts["repeated_spans"]) == ({"LISTED": 20}, 10)  # ten names, each twice
+    assert counts["masked"] == 12 + 10
+    assert kept.stat().st_mode & 0o777 == 0o600
+    rows = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [row["part"] for row in rows] == ["public"] * 16 + ["private"] * 32
+    assert not any(SECRET in row["text"] for row in rows)
+    assert sum(NAMES[0] in row["text"] for row in rows) == 1
+    assert cli.run(["train", *map(str, asked)]) == 2  # never written over
+    assert "already exists" in capsys.readouterr().err
+    assert cli.run(["train", *map(str, asked[:-2])]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Public records: 16 (0 duplicates dropped). Private records: 32." in said
+    assert "of the words are trained with noise" in said
+
+
 def test_measured_miss_rates_are_upper_ends_and_make_the_worst_case_infinite(files, capsys):
     found = run_json(capsys, *redacted(files, "--labelled", files / "labelled.jsonl", "--dry-run"))
     assert found["guarantee"]["epsilon"] == "inf"

@@ -28,7 +28,7 @@ def test_a_leak_is_told_with_unit_interval_n_and_adversary():
     found = finding("emitted_share", value=0.031, low=0.022, high=0.043, null=0.001, n=800, access=Access.TEXT)
     lead, detail, proved = answers(bare_run(findings=(found,)), "emitted_share")
     assert lead == "At least 2.2\u00a0% of the records would probably be seen."
-    assert "3.1\u00a0%, 95\u00a0% interval 2.2–4.3\u00a0%, n\u00a0=\u00a0800" in detail
+    assert "3.1\u00a0%, interval 2.2–4.3\u00a0%, n\u00a0=\u00a0800" in detail
     assert "somebody who sees the model's answers" in detail
     assert proved.startswith("Proved: nothing.")
 

@@ -18,6 +18,7 @@ import reticent.reporting
 from reticent.core.finding import Comparison
 from reticent.core.guarantee import Notion, Unit
 from reticent.core.model import Access
+from reticent.reporting.glossary import TERMS
 from reticent.reporting.markdown import render_markdown
 from reticent.reporting.outline import headline, sections
 from reticent.reporting.report import GateLine, PlanLine, Report, RiskGroup, RiskMap
@@ -101,14 +102,39 @@ BOTH_NULLS = report(
 )
 
 # What is said, a report of which it is true, one of which it is not.
+NO_NULL_LEAK = with_finding()
+NO_SCAN = report(bare_run(absent={"policies": "no scan"}))
 TOO_FEW = with_finding(low=0.3, n=4, could_pass=False)
 SAID = [
-    ("A guarantee is refuted by 1 of 1 findings.", REFUTED, CONSISTENT),
-    ("1 of 1 findings lies above chance; 0 are void.", NO_CEILING, NOT_FOUND),
-    ("0 of 1 findings lie above chance; 1 is void.", VOID, FULL),
-    ("No attack was run, so nothing here says what leaks.", BARE, FULL),
-    ("1 of 1 limits failed (1 undecided).", UNDECIDED, ALARM_UNDECIDED),
-    ("limits failed", NOT_MEASURED, WITHIN),
+    ("more than was proved possible; refuting: 1 finding.", REFUTED, CONSISTENT),
+    ("nothing was measured, so nothing here says what leaks.", BARE, FULL),
+    ("Leaks: yes, by 1 of 1 question.", CONSISTENT, NOT_FOUND),
+    ("Leaks: none found by 1 question. That does not mean that nothing leaks.", NOT_FOUND, CONSISTENT),
+    ("Leaks: found in 2 of 3 runs: first, second.", SEVERAL, FULL),
+    ("Proved: nothing.", NOT_FOUND, CONSISTENT),
+    ("Proved: ε ≤ 2 at δ", CONSISTENT, BARE),
+    ("Limits: none set.", BARE, WITHIN),
+    ("Limits: 1 of 1 failed (1 undecided).", UNDECIDED, ALARM_UNDECIDED),
+    ("Limits: 0 of 1 failed.", ALARM_UNDECIDED, UNDECIDED),
+    ("refuted", REFUTED, CONSISTENT),
+    ("leak found", CONSISTENT, NOT_FOUND),
+    ("none found", NOT_FOUND, CONSISTENT),
+    ("\nnot measured\n", VOID, CONSISTENT),
+    ("The answer to each question, run by run.", SEVERAL, FULL),
+    ("corrected for 4 findings of an audit.", FULL, BARE),
+    ("Membership: nobody asked for it. Measured by: --attacks membership.", BARE, FULL),
+    ("Policy recall: no scan. Measured by: reticent scan FILE --labels --out RUN.", NO_SCAN, FULL),
+    ("The attack “codes”, which needs canaries: no key.", SKIPPED, EVERYTHING_RAN),
+    ("1 void measurement: words alone tell members apart.", VOID, CONSISTENT),
+    ("Do not rely on the guarantee", REFUTED, CONSISTENT),
+    ("Deduplicate the training text: 1 of the texts", OUTSTANDING, COMMONPLACE),
+    ("Retrain with a guarantee: --method dp-sgd, or crt where secrets are known.", NO_NULL_LEAK, CONSISTENT),
+    ("If the leak is too large, retrain with a smaller ε", CONSISTENT, NOT_FOUND),
+    ("Redact or remove the records that stand out", OUTSTANDING, COMMONPLACE),
+    ("Audit with more records", TOO_FEW, CONSISTENT),
+    ("Audit the model: reticent audit MODEL", BARE, FULL),
+    ("Set limits for the next release", CONSISTENT, WITHIN),
+    ("Plant canaries before the next training", BARE, FULL),
     ("1 of 1 comparable findings refutes the guarantee.", REFUTED, VACUOUS),
     ("0 of 1 comparable findings refute the guarantee.", CONSISTENT, VACUOUS),
     ("No finding can be held against the guarantee.", VACUOUS, CONSISTENT),
@@ -120,9 +146,6 @@ SAID = [
     ("not failed by it", ALARM_UNDECIDED, UNDECIDED),
     ("1: it fails", UNDECIDED, ALARM_UNDECIDED),
     ("not measured: every measurement is void: too few", NOT_MEASURED, UNDECIDED),
-    ("more leaked than was proved possible", REFUTED, CONSISTENT),
-    ("a leak was found", CONSISTENT, NOT_FOUND),
-    ("not told from chance", NOT_FOUND, CONSISTENT),
     ("Not shown to do better than chance. That does not mean that nothing leaks.", NOT_FOUND, CONSISTENT),
     ("Too few to tell: not even a perfect score of 4 would be above chance.", TOO_FEW, NOT_FOUND),
     ("too few to tell", TOO_FEW, CONSISTENT),
@@ -157,11 +180,8 @@ SAID = [
     ("no guarantee stands beside these runs", BARE, FULL),
     ("(of this data set: keep it to yourself)", OF_THIS_DATA, FULL),
     ("Runs side by side", SEVERAL, FULL),
-    ("The value that answers each question, its interval and what was proved, run by run.", SEVERAL, FULL),
     ("No question was answered", BARE, FULL),
     ("no attack was run", NO_REASONS, TRAINING_RUN),
-    ("this run has no such data", NO_REASONS, FULL),
-    ("All intervals of an audit hold together with 95", FULL, BARE),
     ("Retrain with a guarantee: --method dp-sgd", OUTSTANDING, FULL),
     ("Retrain with a smaller ε if this is too much.", FULL, OUTSTANDING),
     ("Take it out and retrain; until then filter it from answers.", OUTSTANDING, COMMONPLACE),
@@ -181,13 +201,6 @@ SAID = [
     ("in no added record", FOUND_NOWHERE, FULL),
     ("not above it", FOUND_NOWHERE, FULL),
     ("phrases that changed most", FULL, BARE),
-    ("No line of the plan was skipped", EVERYTHING_RAN, SKIPPED),
-    ("every planned attack ran", EVERYTHING_RAN, TRAINING_RUN),
-    ("No plan of attacks", TRAINING_RUN, EVERYTHING_RAN),
-    ("this run has none", NO_REASONS, TRAINING_RUN),
-    ("a usable number", VOID, CONSISTENT),
-    ("No data on membership: nobody asked for it.", BARE, FULL),
-    ("No data on planted secrets: nobody asked for it.", BARE, FULL),
     ("What was measured as “odd new metric”?", FULL, BARE),
 ]
 
@@ -246,7 +259,10 @@ ANSWERS = [
 
 # What a section shows, and how it is to be read: true of every report, whatever it holds.
 DEFINITIONS = (
-    "What attacks measured, as lower bounds, and what was proved",
+    "Measured ≤ true leakage ≤ proved.",
+    "The words of this page in plain English.",
+    *TERMS,
+    *TERMS.values(),
     "Upper bounds, each with what it protects",
     "Within: the whole interval lies within the limit.",
     "Every point is a record.",
@@ -264,7 +280,14 @@ DEFINITIONS = (
 )
 # Headings and column names.
 ALWAYS = {
-    *("What was proved", "Limits and gate", "Records and what to do", "What was not tested, and why"),
+    *(
+        "What was proved",
+        "Limits and gate",
+        "Records and what to do",
+        "What was not measured",
+        "What to do next",
+        "what it means",
+    ),
     *("How to reproduce", "Exposure of planted secrets", "Bits leaked by secret length", "Budget over time"),
     *("kind of run", "What the run was", "Attacks that nobody has thought of yet."),
     ". No finding proves that nothing leaks.",
@@ -284,9 +307,13 @@ def test_an_answer_says_what_was_counted(metric, answer):
     assert answer not in said(with_finding(metric, null=0.9, low=0.1))
 
 
+def _answers(made: Report):
+    return next(section.blocks for section in sections(made) if section.key == "verdicts")
+
+
 def test_every_run_has_the_line_of_its_own_null_on_the_axis():
     """One line at the greatest null was once drawn through all runs of a metric."""
-    (strip,) = [strip for card in sections(BOTH_NULLS)[1].blocks for strip in card.strips]
+    (strip,) = [strip for card in _answers(BOTH_NULLS) for strip in card.strips]
     assert [mark.null for mark in strip.marks] == [0.5, 0.61]
     assert "without leakage at most 0.5 is expected" in strip.marks[0].words
     assert "without leakage at most 0.61 is expected" in strip.marks[1].words
@@ -333,6 +360,8 @@ def literals() -> list[tuple[str, str]]:
     """Every text of three words or more in the source of the report, by file; no docstring, error or pattern."""
     found = []
     for path in sorted(Path(reticent.reporting.__file__).parent.glob("*.py")):
+        if path.name == "drawing.py":  # markup alone
+            continue
         tree = ast.parse(path.read_text(encoding="utf8"))
         skipped: set[int] = set()
         for node in ast.walk(tree):
@@ -348,7 +377,6 @@ def literals() -> list[tuple[str, str]]:
             if isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and id(node) not in skipped
-            and "%{" not in node.value  # what a chart shows under the pointer
             and len(re.findall(r"[A-Za-zε’]+", node.value)) >= 3
         ]
     return found

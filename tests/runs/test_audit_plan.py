@@ -157,7 +157,7 @@ def test_sizes_never_shrink_to_nothing():
 def test_attacks_and_budgets_are_read_strictly():
     assert parse_attacks("all") == tuple(attack.name for attack in ATTACKS if not attack.is_opt_in)
     assert parse_attacks("lazy, exposure") == ("exposure", "lazy")
-    with pytest.raises(ConfigError, match="exposure, codes, membership, lazy, extraction, generation"):
+    with pytest.raises(ConfigError, match="exposure, codes, coins, membership, lazy, extraction, generation"):
         parse_attacks("exposre")
     assert parse_budget("90s") == 90.0
     assert parse_budget("1.5h") == 5400.0

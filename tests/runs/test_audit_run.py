@@ -59,7 +59,8 @@ def test_a_model_that_learnt_its_text_is_found_out_by_every_attack(found):
     for metric in ("largest_exposure", "code_hit_rate", "np_discoverable_share", "extracted_share"):
         assert named(found, metric).beats_null, metric
     assert found.comparisons == ()
-    assert not [line for line in found.attacks if line.skipped and ":" not in line.name]
+    skipped = [line.name for line in found.attacks if line.skipped and ":" not in line.name]
+    assert skipped == ["coins"]  # these canaries have none
 
 
 def test_a_model_that_never_saw_the_text_is_not(found):

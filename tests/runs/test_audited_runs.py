@@ -87,6 +87,26 @@ def test_a_run_that_was_stopped_measures_all_of_its_steps(corpus, tmp_path):
     assert train(Resumption(resume=out)).measured == ended.measured
 
 
+# Steps and noise at which each twin is far enough from what was priced: more steps, or little noise in one epoch.
+POWER = {
+    "members drawn twice as often": {"epochs": 4.0, "noise": 0.6},
+    "no cross term of a tied weight": {"epochs": 4.0, "noise": 0.6},
+    "shuffled, priced as Poisson": {"batch": 4, "epochs": 1.0, "noise": 0.35},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twin", TWINS)
+def test_every_broken_step_is_refuted_in_nine_of_ten_runs(twin, corpus, tmp_path, monkeypatch):
+    TWINS[twin](monkeypatch)
+    found = [
+        train(settings(corpus, tmp_path / f"{number}", canaries=1000, **POWER.get(twin, {}))).measured
+        for number in range(10)
+    ]
+    print(twin, sum(one.is_refuted for one in found), [round(one.epsilon, 2) for one in found], found[0].claimed)
+    assert sum(one.is_refuted for one in found) >= 9
+
+
 @pytest.mark.parametrize("twin", ["half the noise", "no clipping"])
 def test_broken_steps_are_refuted_by_the_command(twin, corpus, tmp_path, monkeypatch):
     TWINS[twin](monkeypatch)

@@ -34,7 +34,7 @@ def other(folder, command: str):
 
 
 NOT_ASKED = "the attack “membership” was not asked for"
-SKIPPED = "No data on membership: the model shows text alone."
+SKIPPED = "Membership: the model shows text alone."
 GONE = "the attack “membership” ran and its results are not in the run directory"
 
 
@@ -50,24 +50,25 @@ GONE = "the attack “membership” ran and its results are not in the run direc
 def test_the_reason_for_no_membership_chart_is_the_true_one(tmp_path, attacks, documents, reason):
     """Of attacks that ran the page once said that they had not been asked for."""
     text = said(read_report([audit(tmp_path / "run", attacks=attacks, documents=documents)]))
-    for each in (NOT_ASKED, SKIPPED, GONE, "No data on membership"):
-        assert (each in text) == (reason is not None and (each == reason or each == "No data on membership"))
+    for each in (NOT_ASKED, SKIPPED, GONE, "Measured by: --attacks membership"):
+        assert (each in text) == (
+            reason is not None and (each == reason or each == "Measured by: --attacks membership")
+        )
 
 
 def test_an_attack_that_ran_is_not_told_as_missing(tmp_path):
     documents = {"membership.json": SCORES, "exposure.json": EXPOSURES}
     made = read_report([audit(tmp_path / "run", attacks={"membership": "", "exposure": ""}, documents=documents)])
     assert not {"roc", "exposure"} & set(made.runs[0].absent)
-    assert "No data on planted secrets" not in said(made)
-    assert "No data on lazy reconstruction: the attack “lazy” was not asked for." in said(made)
+    assert "Planted secrets: " not in said(made)
+    assert "Risk of each record: the attack “lazy” was not asked for." in said(made)
 
 
 @pytest.mark.parametrize("command", ["train", "diff", "predict"])
 def test_a_run_that_is_no_audit_says_so_and_has_no_plan(tmp_path, command):
     text = said(read_report([other(tmp_path / "run", command)]))
     assert f"this is a run of “{command}”; only an audit measures it" in text
-    assert "No plan of attacks" in text
-    assert "every planned attack ran" not in text
+    assert "Audit the model: reticent audit MODEL" in text
     assert "only an audit measures it" not in said(read_report([audit(tmp_path / "audit", attacks={"lazy": ""})]))
 
 

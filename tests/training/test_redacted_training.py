@@ -246,7 +246,7 @@ def test_noise_is_calibrated_for_replacing_a_record_and_all_four_statements_foll
     assert proved.missed.neighbours is Neighbours.MASK
     assert proved.worst_case.epsilon == proved.missed.epsilon == chosen.guarantee().epsilon
     assert proved.bayesian.epsilon == pytest.approx(math.log1p(0.1 * math.expm1(proved.missed.epsilon)))
-    assert proved.group.epsilon == pytest.approx(10 * proved.missed.epsilon)
+    assert proved.missed.epsilon < proved.group.epsilon <= 10 * proved.missed.epsilon * (1 + 1e-9)
     assert "wherever it stands" in proved.missed.covers
     assert {"given"} <= set(proved.worst_case.assumes)
     # Broken twin: the same target under add-remove needs less noise, and would promise a masked secret too much.

@@ -49,6 +49,7 @@ _TOLERANCE = 5e-5  # what discretisation may add to ε
 _COARSEST = 1e-3
 _MOST_CELLS = 130_000  # cells of one step's distribution: a second of work on one core
 _MOST_COMPOSED = 1 << 23  # cells of the composed one: seconds and hundreds of megabytes
+_GREATEST_EXPONENT = 700.0  # of e that float64 holds; any split is valid, so those above are not needed
 _SPLITS = 33  # ways to share ε between removing and adding
 _USELESS = 1.0  # nats: a coarser grid proves nothing that a Rényi curve does not
 _ROUND_OFF = 16.0 * 2.0**-52  # allowance per step and per cell; measured round-off stays 4 times below
@@ -97,7 +98,7 @@ class PrivacyProfile:
         if self.is_empty:
             return 0.0
         if self._is_twofold:
-            splits = epsilon * np.linspace(0.0, 1.0, _SPLITS)
+            splits = np.minimum(epsilon * np.linspace(0.0, 1.0, _SPLITS), _GREATEST_EXPONENT)
             return min(1.0, *(self._one_way(s) + math.exp(s) * self._one_way(epsilon - s) for s in splits.tolist()))
         return self._one_way(epsilon)
 

@@ -16,6 +16,7 @@ from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import Access, LanguageModel, TextModel
 from reticent.core.secret import Canary
+from reticent.data.coin_canaries import CoinKey
 
 _SCHEMES: Final = ("http://", "https://")
 
@@ -44,10 +45,11 @@ class ModelPlace:
 class Subject:
     """All that an audit looks at.
 
-    `planted` is the most units of a kind that one canary stands in; `repeated` are ids of training records whose
-    text another one has as well: a promise for one record says less of them; `twins` are ids of those whose text a
-    held-out record had, which was left out. `beside` are further guarantees of the
-    same model by name, `recipe` the configuration that trained it, `measured` what the training found of itself.
+    `coins` are canaries that were each planted or left out by a coin. `planted` is the most units of a kind that
+    one canary stands in; `repeated` are ids of training records whose text another one has as well: a promise for
+    one record says less of them; `twins` are ids of those whose text a held-out record had, which was left out.
+    `beside` are further guarantees of the same model by name, `recipe` the configuration that trained it,
+    `measured` what the training found of itself.
     """
 
     model: TextModel
@@ -55,6 +57,7 @@ class Subject:
     training: Corpus
     held_out: Corpus
     canaries: tuple[Canary, ...] = ()
+    coins: CoinKey | None = None
     planted: dict[Unit, int]
     repeated: frozenset[str] = frozenset()
     twins: frozenset[str] = frozenset()
@@ -101,16 +104,19 @@ def make_subject(
     training: Corpus,
     held_out: Corpus,
     canaries: Sequence[Canary] = (),
+    coins: CoinKey | None = None,
     place: ModelPlace | None = None,
 ) -> Subject:
     """The subject with its targets made comparable; `place` tells what was proved of the model."""
     known_of = place or ModelPlace("")
     holders = _holders(training, canaries)
     copies = {place for places in holders for place in places}
+    tossed = _checked_coins(coins, training)
+    copies |= {place for place, record in enumerate(training) if record.text in tossed}
     members = Corpus(record for place, record in enumerate(training) if place not in copies)
     known = Counter(record.text for record in training)
     repeated = frozenset(record.id for record in members if known[record.text] > 1)
-    others = Corpus(record for record in held_out if record.text not in known)
+    others = Corpus(record for record in held_out if record.text not in known and record.text not in tossed)
     said_outside = set(held_out.texts)
     twins = frozenset(record.id for record in members if record.text in said_outside)
     notes = []
@@ -139,6 +145,7 @@ def make_subject(
         training=members,
         held_out=others,
         canaries=tuple(canaries),
+        coins=coins,
         planted=planted,
         repeated=repeated,
         twins=twins,
@@ -148,6 +155,19 @@ def make_subject(
         measured=known_of.measured,
         notes=tuple(notes),
     )
+
+
+def _checked_coins(coins: CoinKey | None, training: Corpus) -> frozenset[str]:
+    """The texts of a key with coins; refused where the training text contradicts its coins."""
+    if coins is None:
+        return frozenset()
+    known = frozenset(training.texts)
+    if any((text in known) != bool(coin) for text, coin in zip(coins.texts, coins.is_member, strict=True)):
+        raise ConfigError(
+            "the training text does not hold the canaries that the coins of the key kept",
+            hint="name the corpus and the key that one call of plant --audit wrote",
+        )
+    return frozenset(coins.texts)
 
 
 def _holders(training: Corpus, canaries: Sequence[Canary]) -> list[list[int]]:

@@ -14,11 +14,20 @@ def plant(settings: PlantSettings, output: Output) -> None:
     """
     done = planting.plant(settings, track=output.track)
     output.document(done.to_json())
+    drawn = "the system" if settings.seed is None else f"seed {settings.seed}"
+    if settings.audit is not None:
+        output.show(
+            f"Made {done.canaries:,} canaries ({settings.design.value}) and planted those that a fair coin kept "
+            f"among {done.size:,} records: {done.records:,} records in {done.corpus}.",
+            f"Texts and coins stand in {done.key}: keep it from whoever trains. They were drawn from {drawn}.",
+            f"After training: reticent audit RUN --canaries {done.key} --train {done.corpus} "
+            "--holdout FILE --out DIR",
+        )
+        return
     output.show(
         f"Planted {done.canaries} canaries {done.copies} times each among {done.size:,} records: "
         f"{done.records:,} records in {done.corpus}.",
         f"Each secret has {done.bits:.2f} bits. The secrets stand in {done.key}: keep it from whoever trains or "
         "attacks.",
-        "The secrets and their places were drawn from "
-        f"{'the system' if settings.seed is None else f'seed {settings.seed}'}.",
+        f"The secrets and their places were drawn from {drawn}.",
     )

@@ -91,14 +91,15 @@ def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None"
         guarantee = None if found.guarantee is None else found.guarantee.to_json()
         beside = {name: each.to_json() for name, each in found.beside.items()}
         made = {"plan": found.plan, "chosen": found.chosen, "guarantee": guarantee, "guarantees": beside}
-        output.document(document | made)
+        output.document(document | made | {"redaction": found.redaction})
         output.show(*_chosen_lines(found.chosen))
-        output.show(f"Would take {found.steps:,} steps.", *_promise(found.guarantee, found.beside, is_done=False))
+        output.show(f"Would take {found.steps:,} steps.", *_redaction_lines(found.redaction))
+        output.show(*_promise(found.guarantee, found.beside, is_done=False))
         noisy = found.plan.get("private", found.plan)
         if "noise_multiplier" in noisy:
             output.show(*_risk_lines(risk, found.guarantee))
             output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, clip norm {noisy['clip_norm']:g}.")
-    output.show("Nothing was trained or written.")
+    output.show("Nothing was trained.")
     return 0
 
 
@@ -134,6 +135,7 @@ def _document(result: "TrainedRun") -> dict[str, Any]:
         "guarantees": {name: each.to_json() for name, each in result.beside.items()},
         "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
         "measured": None if result.measured is None else result.measured.to_json(),
+        "redaction": result.redaction,
     }
 
 
@@ -153,7 +155,26 @@ def _model_lines(result: "TrainedRun") -> list[str]:
         )
     if result.measured is not None:
         lines.append(f"Measured by gradient canaries: {result.measured}.")
-    return [*lines, *_promise(result.guarantee, result.beside, is_done=True)]
+    return [*lines, *_redaction_lines(result.redaction), *_promise(result.guarantee, result.beside, is_done=True)]
+
+
+def _redaction_lines(counts: dict[str, Any] | None) -> list[str]:
+    """What redaction did, for the operator."""
+    if counts is None:
+        return []
+
+    def kinds(found: dict[str, int]) -> str:
+        return ", ".join(f"{kind} {number:,}" for kind, number in found.items()) or "nothing"
+
+    return [
+        f"Redacted {counts['records']:,} records: {counts['masked']:,} hold a mask, and {counts['bare']:,} of these"
+        " hold nothing else.",
+        f"The policy found: {kinds(counts['found'])}.",
+        f"The conservative policy found in the rest: {kinds(counts['doubtful'])};"
+        f" {counts['repeated_spans']:,} of these spans stood in an earlier record and were masked.",
+        f"Public records: {counts['public']:,} ({counts['duplicates']:,} duplicates dropped). "
+        f"Private records: {counts['private']:,}. {counts['noisy_share']:.1%} of the words are trained with noise.",
+    ]
 
 
 def _ensemble_lines(result: "TrainedRun") -> list[str]:
@@ -187,5 +208,7 @@ def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]", *, i
 def _statement(guarantee: "Guarantee") -> str:
     if guarantee.epsilon == float("inf"):
         return f"nothing, ε = ∞, for {guarantee.covers}"
+    if guarantee.delta >= 1.0:
+        return f"nothing is proved, as δ = 1 (ε = {at_most(guarantee.epsilon)})"
     level = f"({at_most(guarantee.epsilon)}, {at_most(guarantee.delta)})-{guarantee.notion.value}"
     return f"{level} for one {guarantee.unit.value} ({guarantee.neighbours.value})"

@@ -67,11 +67,6 @@ def one_in(log_chance: float) -> str:
     return f"1 in 10{f'{tens:.0f}'.translate(_RAISED)}"
 
 
-def compact(value: float) -> float | None:
-    """Six significant digits for a chart; None, a gap, where there is no finite number."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
 def _rounded(value: float, digits: int, side: str) -> str:
     rounding = {"up": ROUND_CEILING, "down": ROUND_FLOOR, "nearest": ROUND_HALF_EVEN}[side]
     if side == "down" and 0.0 < value < _NOISE:

@@ -85,6 +85,13 @@ def plant_stream(
 ) -> Iterator[Record]:
     """The same for a stream of `size` records."""
     copies = [record for canary in canaries for record in _copies(canary, owner)]
+    return weave(records, copies, size=size, randomness=randomness)
+
+
+def weave(
+    records: Iterable[Record], copies: Sequence[Record], *, size: int, randomness: Randomness
+) -> Iterator[Record]:
+    """A stream of `size` records, in their order, with all `copies` at random places between them."""
     shuffled = [copies[int(place)] for place in randomness.permutation(len(copies))]
     # Which places of the output are canaries: all choices equally likely.
     places = np.sort(randomness.permutation(size + len(copies))[: len(copies)])

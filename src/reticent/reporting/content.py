@@ -6,20 +6,62 @@ want the numbers. A section without data holds an `Absent` with the reason; it n
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from reticent.core.numbers import Scale
 
 _WIDE: Final = 36  # characters from which a column is given room
 
-Figure = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What an axis counts; its ends are those of the data unless given."""
+
+    title: str
+    is_log: bool = False
+    is_reversed: bool = False
+    is_from_zero: bool = False
+    ends: tuple[float, float] | None = None
+    scale: Scale = Scale.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A line, steps, plain points or rings: x and y [n], `low` and `high` [n] or empty, `told` [n] or empty.
+
+    `labels` stand beside the first rings.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    role: str = "1"
+    kind: str = "line"
+    dash: str = ""
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    told: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Traces on two axes."""
+
+    traces: tuple[Trace, ...]
+    x: Axis
+    y: Axis
+    height: int = 380
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What stands in a table: text, and the number it is sorted by where it has one."""
+    """What stands in a table: text, the number it is sorted by, and a verdict in a few words before it."""
 
     text: str
     number: float | None = None
     tone: str = ""
+    chip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +94,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A plotly figure whose colours are roles ("role:1"), its summary in words, and its data."""
+    """A figure, its summary in words, and its data."""
 
     key: str
     title: str
     summary: str
     figure: Figure
     table: Table
-    height: int = 420
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +161,11 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A list of sentences; `is_code` where they are commands."""
+    """A list of sentences; `is_code` where they are commands, `is_ordered` where the first matters most."""
 
     items: tuple[str, ...]
     is_code: bool = False
+    is_ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +180,13 @@ Block = Chart | Table | Absent | Lines | Card | Heading
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page."""
+    """A part of the page; a folded one shows its title until it is opened."""
 
     key: str
     title: str
     lead: str
     blocks: tuple[Block, ...] = field(default=())
+    is_folded: bool = True
 
 
 def cell(text: object, number: float | None = None, *, tone: str = "") -> Cell:

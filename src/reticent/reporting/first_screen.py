@@ -6,7 +6,7 @@ Nothing here says "safe": the best that an answer can say is that a finding was 
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Notion
 from reticent.core.metric import scale_of
-from reticent.core.numbers import Scale, interval, shown
+from reticent.core.numbers import Scale, interval, per_cent, shown
 from reticent.reporting.comparing import comparison_sentences
 from reticent.reporting.content import Absent, Block, Card, Cell, Lines, Section, Table, Verdict, cell, table
 from reticent.reporting.questions import (
@@ -44,11 +44,20 @@ def verdicts(report: Report) -> Section:
     if not blocks:
         blocks.append(Absent("No question was answered", why_nothing_was_measured(report), said=""))
     lead = (
-        "What attacks measured, as lower bounds, and what was proved: measured ≤ true leakage ≤ proved. On each "
-        "axis the band is the measured interval, the dot its value, the dotted line what is expected at most "
-        "without leakage in that run, the thick line what was proved that it cannot pass on average."
+        "Measured ≤ true leakage ≤ proved. On each axis: band, the measured interval; dot, its value; dotted line, "
+        "at most this without leakage; thick line, proved that it cannot pass this on average."
+        f"{intervals_hold(report)}"
     )
-    return Section("verdicts", "What leaks", lead, tuple(blocks))
+    return Section("verdicts", "What leaks", lead, tuple(blocks), is_folded=len(report.runs) > 1)
+
+
+def intervals_hold(report: Report) -> str:
+    """The confidence of all intervals, said once."""
+    joint = {per_cent(run.confidence) for run in report.runs if run.confidence is not None}
+    count = max(len(run.findings) for run in report.runs)
+    if not joint:
+        return ""
+    return f" Intervals: {', '.join(sorted(joint))}, corrected for {count} findings of an audit."
 
 
 def why_nothing_was_measured(report: Report) -> str:
@@ -153,38 +162,35 @@ def side_by_side(report: Report) -> Section | None:
     rows = []
     for question in asked(report.runs):
         spoken = [speaker(run, question) for run in report.runs]
-        metrics = sorted({finding.metric for finding in spoken if finding is not None})
-        row = [cell(", ".join(metrics))]
+        row = [cell(question.text)]
         for run, finding in zip(report.runs, spoken, strict=True):
             row.append(_beside(run, finding))
         rows.append(row)
     names = sorted({useful.name for run in report.runs for useful in run.utility})
     rows += [[cell(name), *(_useful(run, name) for run in report.runs)] for name in names]
     rows.append([cell("proved"), *(cell(promise(run)) for run in report.runs)])
-    columns = ("metric", *(run.name for run in report.runs))
-    lead = "The value that answers each question, its interval and what was proved, run by run."
-    return Section("runs", "Runs side by side", lead, (table("Runs side by side", columns, rows),))
+    columns = ("question", *(run.name for run in report.runs))
+    lead = "The answer to each question, run by run. Details unfold below."
+    matrix = table("Runs side by side", columns, rows)
+    return Section("runs", "Runs side by side", lead, (matrix,), is_folded=False)
 
 
 def _useful(run: RunReport, name: str) -> Cell:
     for useful in run.utility:
         if useful.name == name:
-            ends = interval(useful.low, useful.high)
-            return Cell(f"{shown(useful.value)} ({ends}, n = {useful.n:,} tokens)", useful.value)
+            return Cell(f"{shown(useful.value)} ({interval(useful.low, useful.high)})", useful.value)
     return Cell("–")
 
 
 def _beside(run: RunReport, finding: Finding | None) -> Cell:
-    if finding is None:
-        return Cell("–")
-    if finding.void:
-        return Cell("void")
+    if finding is None or finding.void:
+        return Cell("–", tone=Answer.OPEN.name.lower(), chip=Answer.OPEN.value)
     scale: Scale = scale_of(finding.metric)
     comparison = run.comparison(finding)
     limit = ""
     if comparison is not None and comparison.ceiling is not None:
         vacuous = ", vacuous" if comparison.is_vacuous else ""
         limit = f"; proved ≤ {shown(comparison.ceiling, scale, side='up')}{vacuous}"
-    said = f"{shown(finding.value, scale)} ({interval(finding.low, finding.high, scale)}, n = {finding.n:,}{limit})"
+    said = f"{shown(finding.value, scale)} ({interval(finding.low, finding.high, scale)}{limit})"
     answer = answer_of(run, finding)
-    return Cell(said, finding.value, answer.name.lower() if answer in (Answer.FOUND, Answer.REFUTED) else "")
+    return Cell(said, finding.value, answer.name.lower(), answer.value)

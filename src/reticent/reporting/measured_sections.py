@@ -1,6 +1,6 @@
 """The charts of a report, a section each: risk map, ROC, exposure, extraction, bits leaked, budget.
 
-Every section stands for every run; where a run has no data it says so, with the reason.
+A run without such data is left out; what was not measured is one list at the end of the page.
 """
 
 import math
@@ -11,7 +11,7 @@ from reticent.core.guarantee import Unit
 from reticent.core.metric import AUC, EXPOSURE
 from reticent.core.numbers import MISSING, Scale, interval, one_in, shown
 from reticent.reporting.actions import outstanding
-from reticent.reporting.content import Absent, Block, Cell, Chart, Heading, Section, Table, cell, table
+from reticent.reporting.content import Block, Cell, Chart, Heading, Section, Table, cell, table
 from reticent.reporting.figures import (
     budget_figure,
     exposure_figure,
@@ -28,19 +28,14 @@ _TABLE_ROWS: Final = 60  # of the data under a chart; the run directory has them
 def for_every_run(
     report: Report,
     key: str,
-    what: str,
     draw: Callable[[RunReport, str], Block | None],
-    *,
-    said: str = "no data",
 ) -> tuple[Block, ...]:
-    """What `draw` makes of each run, under the run's name where there are several; its absence with the reason."""
+    """What `draw` makes of each run that has such data, under the run's name where there are several."""
     blocks: list[Block] = []
     for place, run in enumerate(report.runs):
-        if len(report.runs) > 1:
-            blocks.append(Heading(run.name))
-        blocks.append(
-            draw(run, f"{key}-{place}") or Absent(what, run.absent.get(key, "this run has no such data"), said)
-        )
+        drawn = draw(run, f"{key}-{place}")
+        if drawn is not None:
+            blocks += [Heading(run.name), drawn] if len(report.runs) > 1 else [drawn]
     return tuple(blocks)
 
 
@@ -48,10 +43,10 @@ def risk_section(report: Report) -> Section:
     """Which records a lazy attacker would get, and which of those the model has memorised."""
     lead = (
         "Every point is a record. To the right: likelier to be said by the model. Upwards: better known to this "
-        "model than to the one it started from, summed over the text. Hover for the "
-        "record’s id and its covered text."
+        "model than to the one it started from, summed over the text. "
+        "Rings are the texts at most risk."
     )
-    return Section("risk", "Risk map", lead, for_every_run(report, "risk", "Risk map", _risk_chart))
+    return Section("risk", "Risk map", lead, for_every_run(report, "risk", _risk_chart))
 
 
 def _risk_chart(run: RunReport, key: str) -> Chart | None:
@@ -89,7 +84,6 @@ def _risk_chart(run: RunReport, key: str) -> Chart | None:
         summary,
         risk_figure(run.risk_map),
         data,
-        520,
     )
 
 
@@ -100,7 +94,7 @@ def roc_section(report: Report) -> Section:
         "the left side, where few are accused falsely. Curves are of one sample; "
         "the intervals stand with the findings."
     )
-    return Section("roc", "Membership", lead, for_every_run(report, "roc", "Membership", _roc_chart))
+    return Section("roc", "Membership", lead, for_every_run(report, "roc", _roc_chart))
 
 
 def _roc_chart(run: RunReport, key: str) -> Chart | None:
@@ -128,9 +122,7 @@ def _roc_chart(run: RunReport, key: str) -> Chart | None:
         f"Attacks with a curve: {len(run.roc)}. At 10 % false alarms the best, {best.name}, finds "
         f"{shown(_rate_at(best, 0.1), Scale.SHARE)} of the members in this sample{n}."
     )
-    return Chart(
-        key, "True against false positives", summary, roc_figure(run.roc), table("Attacks", columns, rows), 480
-    )
+    return Chart(key, "True against false positives", summary, roc_figure(run.roc), table("Attacks", columns, rows))
 
 
 def _rate_at(curve: Series, rate: float) -> float:
@@ -148,7 +140,7 @@ def exposure_section(report: Report) -> Section:
         "exposure",
         "Exposure of planted secrets",
         lead,
-        for_every_run(report, "exposure", "Exposure", _exposure_chart),
+        for_every_run(report, "exposure", _exposure_chart),
     )
 
 
@@ -186,7 +178,7 @@ def extraction_section(report: Report) -> Section:
         "extraction",
         "Extraction",
         lead,
-        for_every_run(report, "extraction", "Extraction curves", _extraction_chart),
+        for_every_run(report, "extraction", _extraction_chart),
     )
 
 
@@ -228,7 +220,7 @@ def leakage_section(report: Report) -> Section:
         "leakage",
         "Bits leaked by secret length",
         lead,
-        for_every_run(report, "leakage", "Bits leaked", _leakage_chart, said="no bound"),
+        for_every_run(report, "leakage", _leakage_chart),
     )
 
 
@@ -261,7 +253,7 @@ def budget_section(report: Report) -> Section:
         "budget",
         "Budget over time",
         lead,
-        for_every_run(report, "budget", "Budget", _budget_chart, said="no charges"),
+        for_every_run(report, "budget", _budget_chart),
     )
 
 

@@ -2,10 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from reticent.reporting.content import Section
-from reticent.reporting.first_screen import guarantees, limits, side_by_side, verdicts
+from reticent.reporting.first_screen import guarantees, limits, promise, side_by_side, verdicts
+from reticent.reporting.glossary import glossary
 from reticent.reporting.measured_sections import CHARTS
+from reticent.reporting.next_steps import next_section, steps
+from reticent.reporting.questions import Answer, answer_of, asked, lead_sentence, speaker
 from reticent.reporting.record_sections import (
     findings_section,
     policies_section,
@@ -14,54 +18,95 @@ from reticent.reporting.record_sections import (
     untested_section,
     update_section,
 )
-from reticent.reporting.report import GateLine, Report
+from reticent.reporting.report import GateLine, Report, RunReport
 
 
 def sections(report: Report) -> tuple[Section, ...]:
-    """Every section, in the order in which it is read."""
-    beside = side_by_side(report)
+    """Every section that has something to say, in the order in which it is read."""
+    beside, answers = side_by_side(report), verdicts(report)
+    drawn = (*(draw(report) for draw in CHARTS), records_section(report), policies_section(report))
     return (
-        *(() if beside is None else (beside,)),
-        verdicts(report),
+        answers if beside is None else beside,
+        next_section(report),
+        untested_section(report),
+        *(() if beside is None else (answers,)),
         limits(report),
         guarantees(report),
-        *(draw(report) for draw in CHARTS),
-        records_section(report),
-        policies_section(report),
-        update_section(report),
+        *(section for section in (*drawn, update_section(report)) if section.blocks),
         findings_section(report),
-        untested_section(report),
+        glossary(),
         reproduce_section(report),
     )
 
 
+def verdict_lines(report: Report) -> tuple[str, ...]:
+    """The box at the head of the page: does it leak, what is proved, are the limits kept, what now."""
+    gate = [line for run in report.runs for line in run.gate]
+    first = next(iter(steps(report)), "")
+    said = (f"Leaks: {_leaks(report)}", f"Proved: {_proved(report)}", f"Limits: {_gate(gate)}")
+    return (*said, *((f"Next: {first}",) if first else ()))
+
+
 def headline(report: Report) -> str:
-    """One sentence for the head of the page."""
+    """The box as one line."""
+    return " ".join(verdict_lines(report))
+
+
+def verdict_tone(report: Report) -> str:
+    """The colour of the box."""
+    if any(run.refuted for run in report.runs):
+        return Answer.REFUTED.name.lower()
+    return Answer.FOUND.name.lower() if any(_is_leaking(run) for run in report.runs) else Answer.OPEN.name.lower()
+
+
+def _leaks(report: Report) -> str:
+    answers = [(run, question, speaker(run, question)) for run in report.runs for question in asked([run])]
+    given = Counter(answer_of(run, finding) for run, _, finding in answers)
+    told = len(answers) - given[Answer.OPEN]
     refuted = sum(len(run.refuted) for run in report.runs)
-    limits = [line for run in report.runs for line in run.gate]
-    failed = [line for line in limits if line.fails]
-    above = sum(one.beats_null for run in report.runs for one in run.findings)
-    count = sum(len(run.findings) for run in report.runs)
-    void = sum(bool(one.void) for run in report.runs for one in run.findings)
     if refuted:
-        return f"A guarantee is refuted by {refuted} of {count} findings.{_gate(failed, limits)}"
-    if count == 0:
-        return f"No attack was run, so nothing here says what leaks.{_gate(failed, limits)}"
-    lie = "lies" if above == 1 else "lie"
-    said = f"{above} of {count} findings {lie} above chance; {void} {'is' if void == 1 else 'are'} void."
-    return f"{said}{_gate(failed, limits)}"
+        return f"more than was proved possible; refuting: {_counted(refuted, 'finding')}."
+    if not told:
+        return "nothing was measured, so nothing here says what leaks."
+    if len(report.runs) > 1:
+        leaking = [run.name for run in report.runs if _is_leaking(run)]
+        return f"found in {len(leaking)} of {len(report.runs)} runs{': ' * bool(leaking)}{', '.join(leaking)}."
+    if given[Answer.FOUND]:
+        run, question, finding = next(one for one in answers if answer_of(one[0], one[2]) is Answer.FOUND)
+        said = lead_sentence(run, question, finding)
+        return f"yes, by {given[Answer.FOUND]} of {_counted(told, 'question')}. {said}"
+    return f"none found by {_counted(told, 'question')}. That does not mean that nothing leaks."
 
 
-def _gate(failed: Sequence[GateLine], limits: Sequence[GateLine]) -> str:
-    """The limits that failed the gate, by outcome; nothing where none did."""
-    if not failed:
-        return ""
-    counts = Counter(line.outcome for line in failed)
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    return f" {len(failed)} of {len(limits)} limits failed ({outcomes})."
+def _is_leaking(run: RunReport) -> bool:
+    return any(answer_of(run, speaker(run, question)) is Answer.FOUND for question in asked([run]))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _proved(report: Report) -> str:
+    if all(run.guarantee is None for run in report.runs):
+        return "nothing."
+    if len(report.runs) == 1:
+        return f"{promise(report.runs[0])}."
+    return "; ".join(f"{run.name}, {promise(run)}" for run in report.runs if run.guarantee is not None) + "."
+
+
+def _gate(limits: Sequence[GateLine]) -> str:
+    """How many limits failed, by outcome."""
+    if not limits:
+        return "none set."
+    failed = Counter(line.outcome for line in limits if line.fails)
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
+    return f"{sum(failed.values())} of {len(limits)} failed{f' ({outcomes})' * bool(failed)}."
 
 
 def title(report: Report) -> str:
-    """What the page is called."""
-    names = [run.name for run in report.runs]
-    return names[0] if len(names) == 1 else f"{len(names)} runs: {', '.join(names)}"
+    """What was looked at: the model and its training text, or how many of them."""
+    corpora = dict.fromkeys(run.corpus for run in report.runs if run.corpus)
+    on = f" trained on {next(iter(corpora))}" if len(corpora) == 1 else ""
+    model = report.runs[0].model
+    name = PurePath(model).name if model.startswith((".", "/")) else model
+    return f"{name}{on}" if len(report.runs) == 1 else f"{len(report.runs)} models{on}"

@@ -12,19 +12,19 @@ from typing import Final
 from reticent.core.finding import Finding, Standing, Verdict
 from reticent.core.metric import QUESTIONS, Question, question_of, shown_interval, shown_value
 from reticent.core.model import Access
-from reticent.core.numbers import Scale, per_cent, shown
+from reticent.core.numbers import Scale, shown
 from reticent.reporting.report import RunReport
 
 
 class Answer(StrEnum):
     """The tone of an answer; there is none that says that nothing leaks."""
 
-    REFUTED = "more leaked than was proved possible"
-    FOUND = "a leak was found"
-    NOT_FOUND = "not told from chance"
+    REFUTED = "refuted"
+    FOUND = "leak found"
+    NOT_FOUND = "none found"
     TOO_FEW = "too few to tell"
     MEASURED = "measured"
-    OPEN = "not answered"
+    OPEN = "not measured"
 
 
 _WHO: Final = {
@@ -102,7 +102,7 @@ def detail_sentence(finding: Finding | None) -> str:
     if finding.null is not None:
         null = f"without leakage at most {shown_value(finding.metric, finding.null)} is expected"
     return (
-        f"Measured {shown_value(finding.metric, finding.value)}, {per_cent(finding.confidence)} interval "
+        f"Measured {shown_value(finding.metric, finding.value)}, interval "
         f"{shown_interval(finding.metric, finding.low, finding.high)}, n\u00a0=\u00a0{finding.n:,}; {null}. "
         f"By {adversary(finding)}, with the attack “{finding.attack}”: {finding.measure}."
     )

@@ -1,5 +1,6 @@
 """The tables of a report: records and what to do, findings, policies, updates, what is missing, how to repeat."""
 
+from collections import Counter
 from typing import Final
 
 from reticent.core.metric import scale_of
@@ -22,7 +23,7 @@ def records_section(report: Report) -> Section:
         "last. By id, with what the numbers suggest. “Stands out”: likelier "
         "to be said, or better known against the base, token for token, than 97.5\u00a0% of the held-out."
     )
-    return Section("records", "Records and what to do", lead, for_every_run(report, "risk", "Records", _records))
+    return Section("records", "Records and what to do", lead, for_every_run(report, "risk", _records))
 
 
 def _records(run: RunReport, _: str) -> Block | None:
@@ -73,7 +74,7 @@ def findings_section(report: Report) -> Section:
                     cell(one.metric),
                     cell(one.attack),
                     Cell(shown(one.value, scale), one.value),
-                    cell(f"{interval(one.low, one.high, scale)} ({per_cent(one.confidence)})"),
+                    cell(interval(one.low, one.high, scale)),
                     cell(one.n),
                     Cell(shown(one.null, scale), one.null),
                     Cell(shown(ceiling, scale, side="up"), ceiling),
@@ -99,16 +100,14 @@ def findings_section(report: Report) -> Section:
         if rows
         else (Absent("No findings", why_nothing_was_measured(report), said=""),)
     )
-    joint = {per_cent(run.confidence) for run in report.runs if run.confidence is not None}
-    together = f" All intervals of an audit hold together with {', '.join(sorted(joint))}." if joint else ""
-    lead = f"Every number with its interval, the number of targets n, and what it is to be read beside.{together}"
+    lead = "Every number with its interval, the number of targets n, and what it is to be read beside."
     return Section("findings", "All findings", lead, blocks)
 
 
 def policies_section(report: Report) -> Section:
     """How much of the secrets the policies find."""
     lead = "How much of what is sensitive a policy finds, counted on labelled text. What it misses is not redacted."
-    return Section("policies", "Policy recall", lead, for_every_run(report, "policies", "Policy recall", _policies))
+    return Section("policies", "Policy recall", lead, for_every_run(report, "policies", _policies))
 
 
 def _policies(run: RunReport, _: str) -> Block | None:
@@ -130,7 +129,7 @@ def _policies(run: RunReport, _: str) -> Block | None:
 def update_section(report: Report) -> Section:
     """What an update gives away."""
     lead = "What the step from one snapshot of the model to the next gives away of the text that was added."
-    return Section("update", "Update", lead, for_every_run(report, "update", "Update", _update))
+    return Section("update", "Update", lead, for_every_run(report, "update", _update))
 
 
 def _update(run: RunReport, _: str) -> Block | None:
@@ -154,33 +153,48 @@ def _update(run: RunReport, _: str) -> Block | None:
 
 
 def untested_section(report: Report) -> Section:
-    """What was not tested, and why."""
-    blocks: list[Block] = []
+    """What was not measured: one list for all runs, each line once, with what would measure it."""
+    lines: dict[str, list[str]] = {}
     for run in report.runs:
-        if len(report.runs) > 1:
-            blocks.append(Heading(run.name))
-        skipped = [(cell(line.attack), cell(line.needs), cell(line.skipped)) for line in run.plan if line.skipped]
-        void = dict.fromkeys((one.metric, one.void) for one in run.findings if one.void)
-        skipped += [(cell(metric), cell("a usable number"), cell(reason)) for metric, reason in void]
-        if skipped:
-            blocks.append(table("Not tested", ("what", "needs", "why not"), skipped))
-        elif run.plan:
-            blocks.append(Absent("No line of the plan was skipped", "every planned attack ran", said=""))
-        else:
-            blocks.append(Absent("No plan of attacks", run.absent.get("plan", "this run has none"), said=""))
-        blocks.append(Lines((*run.notes, "Attacks that nobody has thought of yet.", *_unseen(run))))
-    lead = "An absence in this report is not evidence. What was skipped, void or out of reach:"
-    return Section("untested", "What was not tested, and why", lead, tuple(blocks))
+        for said in (*_skipped(run), *_unseen(run), *run.notes):
+            lines.setdefault(said, []).append(run.name)
+    several = len(report.runs) > 1
+    named = [
+        f"{', '.join(names)}: {said}" if several and len(names) < len(report.runs) else said
+        for said, names in lines.items()
+    ]
+    lead = "An absence in this report is not evidence. What was skipped or out of reach:"
+    items = Lines((*named, "Attacks that nobody has thought of yet."))
+    return Section("untested", "What was not measured", lead, (items,), is_folded=False)
+
+
+def _skipped(run: RunReport) -> tuple[str, ...]:
+    planned = [
+        f"The attack “{line.attack}”, which needs {line.needs}: {line.skipped}."
+        for line in run.plan
+        if line.skipped
+    ]
+    reasons = Counter(one.void for one in run.findings if one.void)
+    return (*planned, *(f"{count} void measurement{'s' * (count > 1)}: {why}." for why, count in reasons.items()))
+
+
+_MEASURED_BY: Final = {
+    "exposure": ("Planted secrets", "reticent plant before training, then reticent audit --canaries FILE"),
+    "roc": ("Membership", "--attacks membership"),
+    "risk": ("Risk of each record", "--attacks lazy"),
+    "policies": ("Policy recall", "reticent scan FILE --labels --out RUN"),
+    "leakage": ("A bound on leaked bits", "training with a guarantee"),
+    "budget": ("Budget over time", "the ledger beside a run with a guarantee"),
+    "update": ("What an update gives away", "reticent diff"),
+}
 
 
 def _unseen(run: RunReport) -> tuple[str, ...]:
-    names = {
-        "exposure": "planted secrets",
-        "roc": "membership",
-        "risk": "lazy reconstruction",
-        "policies": "policy recall",
-    }
-    return tuple(f"No data on {names[key]}: {why}." for key, why in run.absent.items() if key in names)
+    return tuple(
+        f"{what}: {run.absent[key]}. Measured by: {by}."
+        for key, (what, by) in _MEASURED_BY.items()
+        if key in run.absent
+    )
 
 
 def reproduce_section(report: Report) -> Section:

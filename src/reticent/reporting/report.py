@@ -204,6 +204,7 @@ class RunReport:
     kind: str
     model: str
     origin: Origin
+    corpus: str = ""
     base: str | None = None
     findings: tuple[Finding, ...] = ()
     comparisons: tuple[Comparison, ...] = ()

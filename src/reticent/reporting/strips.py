@@ -6,7 +6,7 @@ from typing import Final
 
 from reticent.core.finding import Finding
 from reticent.core.metric import Question, scale_of
-from reticent.core.numbers import Scale, interval, per_cent, shown
+from reticent.core.numbers import Scale, interval, shown
 from reticent.reporting.content import Mark, Strip
 from reticent.reporting.questions import answer_of, speaker
 from reticent.reporting.report import RunReport
@@ -26,7 +26,7 @@ def _strip(metric: str, spoken: Sequence[tuple[RunReport, Finding]], runs: Seque
     marks = tuple(_mark(run, finding, is_only=len(runs) == 1) for run, finding in spoken)
     values = [value for mark in marks for value in (mark.null, mark.low, mark.value, mark.high, mark.ceiling)]
     start, end = _ends(scale, values)
-    ticks = tuple((at, shown(at, scale)) for at in _round_places(start, end))
+    ticks = tuple((at, shown(at, scale)) for at in round_places(start, end))
     words = spoken[0][1].measure
     return Strip(metric, words, marks, start, end, ticks)
 
@@ -35,7 +35,7 @@ def _mark(run: RunReport, finding: Finding, *, is_only: bool) -> Mark:
     scale, comparison = scale_of(finding.metric), run.comparison(finding)
     ceiling = None if comparison is None else comparison.ceiling
     words = (
-        f"{shown(finding.value, scale)}, {per_cent(finding.confidence)} interval "
+        f"{shown(finding.value, scale)}, interval "
         f"{interval(finding.low, finding.high, scale)}, n = {finding.n:,}, {finding.attack}"
     )
     words += "" if finding.null is None else f"; without leakage at most {shown(finding.null, scale)} is expected"
@@ -64,7 +64,7 @@ def _ends(scale: Scale, values: Sequence[float | None]) -> tuple[float, float]:
     return start, end if end > start else start + 1.0
 
 
-def _round_places(start: float, end: float) -> list[float]:
+def round_places(start: float, end: float) -> list[float]:
     """A few round numbers between the ends."""
     rough = (end - start) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))

@@ -9,7 +9,8 @@ for one replaced record, and secrets redacted before repeated ones are looked fo
   says what it means to catch one;
 - a secret both miss: trained plainly, no bound. Without a conservative policy (`has_conservative`) there is none:
   every record is trained with DP-SGD, so a secret that π misses has (ε, δ) whatever it is;
-- k missed secrets together: (kε, δ (e^{kε} − 1)/(e^ε − 1)), the geometric sum, not the printed k e^{kε} δ;
+- k missed secrets together: (kε, δ (e^{kε} − 1)/(e^ε − 1)), the geometric sum, not the printed k e^{kε} δ; or
+  k records removed and k others added, each way a mixture of Gaussians (`sampled_group`), where that is tighter;
 - on average over secrets drawn from a distribution that π misses at rate γ and π_c at rate δ2, for an attacker who
   knows that distribution and not the secret: (log(1 + γ(e^ε − 1)), γδ + δ2).
 
@@ -22,7 +23,8 @@ from dataclasses import dataclass, replace
 
 from reticent.accounting.bounds.approximate import log_group_delta
 from reticent.accounting.guarantees import NOISE
-from reticent.accounting.pld import privacy_profile
+from reticent.accounting.pld import PrivacyProfile, privacy_profile
+from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.event import Event
 from reticent.core.guarantee import UNSEEN, Basis, Guarantee, Neighbours, Notion, Unit
 
@@ -115,18 +117,34 @@ def worst_case(missed: Guarantee, *, conservative_miss_rate: float, has_conserva
 def group_of_secrets(missed: Guarantee, group: int, *, has_conservative: bool = True) -> Guarantee:
     """The guarantee of `group` missed secrets masked together, deduplicated by the secret's own text.
 
-    Guarantee: the secret's (ε, δ) applied `group` times, δ summed as Σ_j e^{jε} δ, j < group, capped at 1.
+    Guarantee: each secret changes one private record. Either the secret's (ε, δ) applied `group` times, δ summed as
+    Σ_j e^{jε} δ, j < group, capped at 1; or `group` records removed and as many added, priced from the event as a
+    mixture of Gaussians, at the δ of one secret. The second where the first needs a greater ε at that δ.
     """
     if group < 1:
         raise ValueError(f"a group needs at least one secret, found {group}")
+    epsilon, delta = group * missed.epsilon, _group_delta(missed.epsilon, missed.delta, group)
+    profile = tuple((group * e, _group_delta(e, d, group)) for e, d in missed.profile)
+    limit = min((e for e, d in ((epsilon, delta), *profile) if d <= missed.delta), default=math.inf)
+    mixed = _mixed(missed, group)
+    if mixed is not None and mixed.epsilon(missed.delta) < limit:
+        epsilon, delta, profile = mixed.epsilon(missed.delta), missed.delta, mixed.points()
     return replace(
         missed,
-        epsilon=group * missed.epsilon,
-        delta=_group_delta(missed.epsilon, missed.delta, group),
-        profile=tuple((group * e, _group_delta(e, d, group)) for e, d in missed.profile),
+        epsilon=epsilon,
+        delta=delta,
+        profile=profile,
         covers=f"{group} secrets of one record each, or one of {group} records, {_missed(has_conservative)}",
         basis=None if missed.basis is None else replace(missed.basis, group=group),
     )
+
+
+def _mixed(missed: Guarantee, group: int) -> PrivacyProfile | None:
+    """δ(ε) of replacing `group` records; None where the event is not known, or not of Gaussian steps."""
+    if group == 1 or missed.basis is None or missed.basis.earlier:
+        return None
+    event = group_event(missed.basis.event, group)
+    return None if event is None else privacy_profile(event, Neighbours.REPLACE)
 
 
 def bayesian(

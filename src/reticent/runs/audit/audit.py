@@ -12,6 +12,7 @@ from reticent.core.errors import ConfigError, UsageError
 from reticent.core.finding import Comparison, Finding
 from reticent.core.safe_text import for_html
 from reticent.data.canaries import read_key
+from reticent.data.coin_canaries import read_coins
 from reticent.runs.audit.gate import GateResult, Kind, check_gate, check_known, parse_limit
 from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error
@@ -165,7 +166,8 @@ def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
 def _subject(options: AuditOptions) -> Subject:
     """Everything the audit looks at; files first, since they fail sooner than models."""
     training, held_out = (options.corpus(path).load() for path in (options.train, options.holdout))
-    planted = () if options.canaries is None else read_key(options.canaries)
+    coins = None if options.canaries is None else read_coins(options.canaries)
+    planted = () if options.canaries is None or coins is not None else read_key(options.canaries)
     opened = open_models(options.model, options.base, options.remote())
     return make_subject(
         opened.model,
@@ -173,5 +175,6 @@ def _subject(options: AuditOptions) -> Subject:
         training=training,
         held_out=held_out,
         canaries=planted,
+        coins=coins,
         place=opened.place,
     )

@@ -3,6 +3,7 @@
     attack       needs                                  asks
     exposure     log-probabilities, canaries            how likely is a planted secret among all it could have been?
     codes        text, canaries that are codes          does the model say a planted code when given its beginning?
+    coins        log-probabilities, canaries with coins which canaries of plant --audit were planted?
     membership   log-probabilities                      which texts were in the training data?
     lazy         log-probabilities, a base model        which records would somebody see who only samples?
     extraction   text                                   does the model go on as a record does?
@@ -32,6 +33,7 @@ from reticent.auditing.attacks.lazy.attack import LazyAttack
 from reticent.auditing.attacks.membership.inference import MembershipInference
 from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAttack
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
+from reticent.auditing.attacks.one_run.coins import CoinAttack
 from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack
 from reticent.auditing.settings import AuditSettings
 from reticent.core.errors import ConfigError, InternalError
@@ -41,6 +43,7 @@ from reticent.runs.policies import policy_named
 ATTACKS: Final[tuple[Attack, ...]] = (
     ExposureAttack(),
     CodesAttack(),
+    CoinAttack(),
     MembershipInference(),
     LazyAttack(),
     DiscoverableAttack(),

@@ -172,6 +172,7 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
             "rates": list(settings.rates),
             "confidence": settings.attack_confidence,
             "by_coin": settings.by_coin,
+            "coins": None if subject.coins is None else subject.coins.to_json(),
             "shadows": [settings.shadow_models, subject.recipe] if name == "shadow" else None,
             "policy": policy_identity(settings.policy) if name == "pii" else None,
             "secret_unit": subject.secret_unit.value,

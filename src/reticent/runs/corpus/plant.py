@@ -1,13 +1,17 @@
 """Canaries planted into a corpus, with the key file that names them."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from reticent.core.corpus import Record
 from reticent.core.errors import ConfigError, DataError
+from reticent.core.randomness import Randomness
 from reticent.core.ranges import COUNT, Range
 from reticent.core.secret import CodeSpace
-from reticent.data.canaries import CanaryOwner, make_canaries, plant_stream, write_key
+from reticent.data.canaries import CanaryOwner, make_canaries, plant_stream, weave, write_key
+from reticent.data.coin_canaries import DesignName, design_named, toss_canaries
 from reticent.data.writing import write_corpus
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, Seeded, Shown
@@ -15,6 +19,7 @@ from reticent.runs.tracking import Track, untracked
 
 SCHEMA_VERSION: Final = 1
 _MOST_PLANTED: Final = 10_000_000
+_AUDIT: Final = "Audit of ε"
 
 
 class PlantSettings(CorpusOptions, Seeded, Shown):
@@ -23,17 +28,47 @@ class PlantSettings(CorpusOptions, Seeded, Shown):
     file: Path = option("Corpus to plant canaries in. It is not changed.", positional=True, metavar="FILE")
     out: Path = option("Planted corpus to write.", metavar="FILE")
     key: Path = option("Key file to write. It holds the secrets.", metavar="FILE")
+    audit: int | None = option(
+        "Instead of secrets, make N canaries for an audit of ε, each planted or left out by a fair coin.",
+        default=None,
+        within=Range(20, 1_000_000),
+        metavar="N",
+        panel=_AUDIT,
+    )
+    design: DesignName = option(
+        "What these canaries are made of: random tokens, samples of the public model, or an unlikely beginning "
+        "that random tokens follow.",
+        default=DesignName.RANDOM_TOKENS,
+        panel=_AUDIT,
+    )
+    model: str = option(
+        "Public model whose tokens or samples they are made of.", default="embedded", metavar="MODEL", panel=_AUDIT
+    )
+    length: int = option("Tokens of each.", default=32, within=Range(4, 4096), metavar="N", panel=_AUDIT)
     template: str = option("Text of a canary, with {} for its secret.", default="My ID is: {}")
     digits: int = option("Digits of a secret: 3.32 bits each.", default=6, within=Range(1, 60), metavar="N")
     count: int = option("Number of distinct canaries.", default=10, within=COUNT, metavar="N")
-    copies: int = option("Copies of each canary.", default=20, within=COUNT, metavar="N")
+    copies: int | None = option(
+        "Copies of each canary.", default=None, shown="20, with --audit 1", within=COUNT, metavar="N"
+    )
     owner: CanaryOwner = option("Give every copy, or every canary, an owner of its own.", default=CanaryOwner.COPY)
 
     def check(self) -> None:
         """Refuse more canaries than any corpus could hold."""
-        if self.count * self.copies > _MOST_PLANTED:
-            found = f"{self.count * self.copies:,} copies in all"
+        if self.audit is not None and self.copies_of_each > 1 and self.owner is CanaryOwner.COPY:
+            raise ConfigError(
+                "a coin decides over one record, or over all records of one owner",
+                found=f"--copies {self.copies_of_each}",
+                hint="add --owner canary",
+            )
+        if (self.audit or self.count) * self.copies_of_each > _MOST_PLANTED:
+            found = f"{(self.audit or self.count) * self.copies_of_each:,} copies in all"
             raise ConfigError("too many canaries", found=found, expected=f"at most {_MOST_PLANTED:,}")
+
+    @property
+    def copies_of_each(self) -> int:
+        """Copies of a canary."""
+        return self.copies or (20 if self.audit is None else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +79,7 @@ class Planted:
     records: int  # records after
     canaries: int
     copies: int
-    bits: float
+    bits: float | None  # of a secret; canaries with coins have none
     corpus: Path
     key: Path
     randomness: str
@@ -54,7 +89,7 @@ class Planted:
         return {
             "schema_version": SCHEMA_VERSION,
             "records": self.records,
-            "planted": self.canaries * self.copies,
+            "planted": self.records - self.size,
             "canaries": self.canaries,
             "copies": self.copies,
             "bits": self.bits,
@@ -66,30 +101,73 @@ class Planted:
 
 def plant(settings: PlantSettings, *, track: Track = untracked) -> Planted:
     """Write a corpus with canaries and the key file that names them, which its owner alone can read."""
-    randomness = settings.randomness
-    space, count, copies = CodeSpace(settings.digits), settings.count, settings.copies
-    canaries = make_canaries(settings.template, space, count=count, copies=copies, randomness=randomness)
-    corpus = settings.corpus(settings.file)
     for target in (settings.out, settings.key):
         if target.exists():
             raise DataError("already exists", path=target, hint="choose another name, or remove it first")
+    randomness = settings.randomness
+    made = _Secrets(settings, randomness) if settings.audit is None else _Coins(settings, randomness, track)
+    corpus = settings.corpus(settings.file)
     # The whole corpus is read, and so checked, before anything is written.
     size = sum(1 for _ in track(corpus, "checking"))
-    records = track(corpus, "planting", size)
-    stream = plant_stream(records, canaries, size=size, randomness=randomness, owner=settings.owner)
-    written = write_corpus(stream, settings.out)
+    written = write_corpus(made.stream(track(corpus, "planting", size), size), settings.out)
     try:
-        write_key(canaries, settings.key)
+        made.write_key(settings.key)
     except BaseException:
         settings.out.unlink(missing_ok=True)  # a planted corpus without its key is of no use
         raise
     return Planted(
         size=size,
         records=written,
-        canaries=count,
-        copies=copies,
-        bits=canaries[0].bits,
+        canaries=made.count,
+        copies=settings.copies_of_each,
+        bits=made.bits,
         corpus=settings.out,
         key=settings.key,
         randomness=randomness.kind,
     )
+
+
+class _Secrets:
+    """Secrets of a space, all of them planted."""
+
+    def __init__(self, settings: PlantSettings, randomness: Randomness) -> None:
+        self._randomness, self._owner = randomness, settings.owner
+        space, copies = CodeSpace(settings.digits), settings.copies_of_each
+        self._canaries = make_canaries(
+            settings.template, space, count=settings.count, copies=copies, randomness=randomness
+        )
+        self.count, self.bits = settings.count, self._canaries[0].bits
+
+    def stream(self, records: Iterable[Record], size: int) -> Iterator[Record]:
+        """The corpus with the copies."""
+        return plant_stream(records, self._canaries, size=size, randomness=self._randomness, owner=self._owner)
+
+    def write_key(self, path: Path) -> None:
+        """The secrets."""
+        write_key(self._canaries, path)
+
+
+class _Coins:
+    """Texts of a design, each planted or left out by a coin; none of them stands in the corpus already."""
+
+    bits = None
+
+    def __init__(self, settings: PlantSettings, randomness: Randomness, track: Track) -> None:
+        from reticent.models.huggingface.loading import load_model  # loads torch
+        from reticent.runs.audit.subject import find_model
+
+        assert settings.audit is not None
+        model = load_model(find_model(settings.model).source, name=settings.model)
+        design = design_named(settings.design, model, length=settings.length)
+        known = {record.text for record in track(settings.corpus(settings.file), "reading")}
+        self.count, self._randomness = settings.audit, randomness
+        copies = settings.copies_of_each
+        self._key = toss_canaries(design, self.count, copies=copies, known=known, randomness=randomness)
+
+    def stream(self, records: Iterable[Record], size: int) -> Iterator[Record]:
+        """The corpus with the canaries that were kept."""
+        return weave(records, list(self._key.records()), size=size, randomness=self._randomness)
+
+    def write_key(self, path: Path) -> None:
+        """Texts and coins."""
+        self._key.write(path)

@@ -129,6 +129,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         name=name,
         kind=str(information["command"]),
         model=_model_name(information, model),
+        corpus=_corpus_name(information),
         origin=_origin(run, information, found, with_fingerprints=with_fingerprints),
         base=(found.get("base") or {}).get("name"),
         findings=findings,
@@ -238,6 +239,14 @@ def _why_no_data(attack: str, plan: list[dict[str, Any]]) -> str:
         return f"the attack “{attack}” was not asked for"
     skipped = [str(line["skipped"]) for line in lines if line["skipped"]]
     return skipped[0] if skipped else f"the attack “{attack}” ran and its results are not in the run directory"
+
+
+def _corpus_name(information: dict[str, Any]) -> str:
+    """The training text's file name, as the run's configuration has it."""
+    config = information.get("config", {})
+    data = config.get("data")
+    named = config.get("train") or (data.get("file") if isinstance(data, dict) else data)
+    return Path(str(named)).name if named else ""
 
 
 def _model_name(information: dict[str, Any], model: dict[str, Any]) -> str:

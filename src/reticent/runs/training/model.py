@@ -25,7 +25,7 @@ from reticent.runs.ancestry import Ancestry, together
 from reticent.runs.certificates import RELEASES, beside, proved_of
 from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.runs.directory import RunDirectory, staged
-from reticent.runs.training.course import Course, Means, Prepared, Proof
+from reticent.runs.training.course import Course, Means, Prepared, Proof, RedactedCourse
 from reticent.runs.training.measuring import record_measured
 from reticent.runs.training.planning import course_again, plan_course
 from reticent.runs.training.result import Observer, Preview, TrainedRun
@@ -65,7 +65,13 @@ class ModelKind:
             earlier = ledger.unlisted(ancestry.overlapping(alone.unit))
             proof = _with_releases(proof, (*ledger.entries(), *earlier, Entry("", "", alone)))
         plan = course.plan
-        return Preview(steps=plan.steps, plan=plan.to_json(), guarantee=proof.headline, beside=proof.beside)
+        return Preview(
+            steps=plan.steps,
+            plan=plan.to_json(),
+            guarantee=proof.headline,
+            beside=proof.beside,
+            redaction=_redaction(course),
+        )
 
     def begin(self, given: Given) -> "PreparedModel":
         """A new run."""
@@ -105,6 +111,7 @@ class ModelKind:
             beside=beside(read_document(path / TRAINING)["guarantees"], guarantee, where=TRAINING),
             evaluation=None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"]),
             measured=record_measured(path, plan_from_json(plan), guarantee) if plan.get("canaries") else None,
+            redaction=results.get("redaction"),
         )
 
 
@@ -212,6 +219,7 @@ class PreparedModel:
             beside=proof.beside,
             evaluation=evaluation,
             measured=record_measured(run.path, self.course.plan, proof.headline) if outcome.is_finished else None,
+            redaction=_redaction(self.course),
             shortened=self.parts.shortened,
         )
 
@@ -245,8 +253,14 @@ class PreparedModel:
             epsilon=None if guarantee is None else number_to_json(guarantee.epsilon),
             evaluation=None if evaluation is None else evaluation.to_json(),
             guarantees={name: each.to_json() for name, each in proof.beside.items()},
+            redaction=_redaction(self.course),
         )
         return evaluation
+
+
+def _redaction(course: Course) -> dict[str, Any] | None:
+    """What redaction did to the corpus, in counts; None for methods that redact nothing."""
+    return course.routed.counts.to_json() if isinstance(course, RedactedCourse) else None
 
 
 def _proof(course: Course, ancestry: Ancestry, *, is_seeded: bool = False) -> Proof:

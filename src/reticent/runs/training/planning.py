@@ -4,14 +4,17 @@ A miss rate is measured on labelled records (`--labelled FILE`) or given; one th
 both policies miss is trained on plainly, so that rate is never guessed: measured, given, or an error.
 """
 
+import json
+from pathlib import Path
 from typing import Any
 
 from reticent.core.corpus import Corpus, Policy
 from reticent.core.errors import ConfigError, DataError
+from reticent.data.writing import replaced
 from reticent.runs.policies import policy_named
 from reticent.runs.training.course import Course, RedactedCourse, SelectiveCourse, WholeCourse
 from reticent.runs.training.settings import Method, Precision, TrainSettings
-from reticent.training.methods.redaction import MissRates, measure_misses, redact_and_route
+from reticent.training.methods.redaction import MissRates, RedactedCorpus, measure_misses, redact_and_route
 from reticent.training.methods.selective import KIND as SELECTIVE
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
 from reticent.training.methods.selective_steps import recurrent
@@ -35,8 +38,7 @@ def course_again(config: TrainSettings, corpus: Corpus, document: dict[str, Any]
     """The course of a run that was started before, from its plan (`document`) and what the policies find now."""
     kind = document["kind"]
     if kind == REDACTED:
-        policy, conservative = _policies(config)
-        routed = redact_and_route(corpus, policy, conservative=conservative)
+        routed = _routed(config, corpus, *_policies(config))
         return RedactedCourse(RedactedPlan.from_json(document), routed, _fill_seed(config))
     if kind == SELECTIVE:
         return SelectiveCourse(SelectivePlan.from_json(document), corpus, _policies(config)[0])
@@ -58,10 +60,27 @@ def _redacted(config: TrainSettings, corpus: Corpus, seed: int) -> RedactedCours
         noise_multiplier=asked.noise_multiplier,
     )
     misses = _misses(config, policy, conservative)
-    routed = redact_and_route(corpus, policy, conservative=conservative)
+    routed = _routed(config, corpus, policy, conservative)
     facts = PolicyFacts.of(policy, conservative)
     plan = plan_redacted(settings, routed, misses=misses, policies=facts)
+    if asked.write_redacted is not None:
+        _write_redacted(routed, Path(asked.write_redacted))
     return RedactedCourse(plan, routed, _fill_seed(config))
+
+
+def _routed(config: TrainSettings, corpus: Corpus, policy: Policy, conservative: Policy | None) -> RedactedCorpus:
+    """The corpus as it is trained on."""
+    once = bool(config.training.drop_duplicates)
+    return redact_and_route(corpus, policy, conservative=conservative, drop_duplicates=once)
+
+
+def _write_redacted(routed: RedactedCorpus, path: Path) -> None:
+    """Each record with its part, for the operator's eyes alone (0600): what the policies miss stands in it."""
+    with replaced(path, overwrite=False) as file:
+        for name, part in (("public", routed.public), ("private", routed.private)):
+            for record in part:
+                row = {"id": record.id, "part": name, "text": record.text}
+                file.write(json.dumps(row, ensure_ascii=False).encode("utf8", errors="surrogatepass") + b"\n")
 
 
 def _fill_seed(config: TrainSettings) -> int | None:

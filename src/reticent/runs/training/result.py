@@ -37,6 +37,7 @@ class Preview:
     plan: dict[str, Any] | None = None
     guarantee: "Guarantee | None" = None
     beside: "dict[str, Guarantee]" = field(default_factory=dict)
+    redaction: dict[str, Any] | None = None  # counts of redacted training
     chosen: dict[str, float] = field(default_factory=dict)
     parts: int | None = None
     records: tuple[int, ...] = ()
@@ -47,9 +48,9 @@ class TrainedRun:
     """What a run did: the steps it took, what they prove, and how good the model is.
 
     `guarantee` is the headline; `beside` holds what else is proved of the same run, by name. `measured` is what its
-    gradient canaries found, where it has any. `shortened` counts
-    texts of which only the first tokens were read. `manifest` lists the members of an ensemble, whose `steps` are
-    those of all members together.
+    gradient canaries found, where it has any. `redaction` counts what redacted training masked and routed.
+    `shortened` counts texts of which only the first tokens were read. `manifest` lists the members of an ensemble,
+    whose `steps` are those of all members together.
     """
 
     path: Path
@@ -60,6 +61,7 @@ class TrainedRun:
     beside: "dict[str, Guarantee]" = field(default_factory=dict)
     evaluation: "Evaluation | None" = None
     measured: "MeasuredEpsilon | None" = None
+    redaction: dict[str, Any] | None = None
     shortened: int = 0
     manifest: "Manifest | None" = None
 

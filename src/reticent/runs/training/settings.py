@@ -341,6 +341,16 @@ class TrainingSection(Settings):
     fill_masks: bool | None = option(
         "Train on made-up values in place of masks.", default=None, panel=_POLICIES, methods=[Method.CRT]
     )
+    drop_duplicates: bool | None = option(
+        "Train once on public records with the same text.", default=None, panel=_POLICIES, methods=[Method.CRT]
+    )
+    write_redacted: str | None = option(
+        "JSON Lines file to write the redacted records to, each with its part: public or private.",
+        default=None,
+        panel=_POLICIES,
+        metavar="FILE",
+        methods=[Method.CRT],
+    )
     state_norm: float | None = option(
         "Clip the recurrent state that a sensitive token reads to this norm.",
         default=None,

@@ -3,7 +3,10 @@
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.auditing.attacks.membership.attack import MembershipAttack, run_attacks
@@ -16,7 +19,7 @@ from reticent.auditing.metrics.one_run import one_run_epsilon
 from reticent.auditing.metrics.one_run_curve import one_run_epsilon_by_curve, one_run_gaussian_mu
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject, gives_distributions
-from reticent.auditing.targets import Targets, count_targets, membership_targets
+from reticent.auditing.targets import count_targets, membership_targets
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.metric import AUC, EPSILON_LOWER_BOUND_AT_DELTA, GAUSSIAN_MU_LOWER_BOUND, TPR_AT_FPR
@@ -26,6 +29,15 @@ DELTA: Final = 1e-5  # of an ε lower bound where no guarantee names one
 _UNLIKELY_COINS: Final = 1e-6  # chance of such a split by coins of records, below which nobody threw them
 ONE_RUN_BOUNDS: Final = 3  # by counting, by the curve of (ε, δ), by the Gaussian curve: each has its share
 _COMPARED_TEXTS: Final = 64  # of either side, on which two tokenizers are compared
+
+
+class Coins(Protocol):
+    """Targets that were each trained on or left out by a fair coin."""
+
+    @property
+    def is_member(self) -> NDArray[np.bool_]:
+        """The coins [n]."""
+        ...
 
 
 class MembershipInference:
@@ -145,7 +157,7 @@ def one_run_delta(subject: Subject) -> float:
 def one_run_findings(
     subject: Subject,
     settings: AuditSettings,
-    targets: Targets,
+    targets: Coins,
     *,
     scores: dict[str, Floats],
     confidence: float,

@@ -1,0 +1,81 @@
+"""ε from below by text canaries that were planted or left out by fair coins, seen through the finished model.
+
+The score of a canary is its mean log-probability (`loss`), and that minus the base model's (`calibrated`). Each is
+turned into ε by `one_run` (Steinke et al. 2023) and `one_run_curve` (Mahloujifar et al. 2024). Both need fair coins
+and nothing else. The plan's own test (`one_run_family`) is not used: gradients of texts are not orthogonal.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
+from reticent.auditing.attacks.membership.attack import MembershipAttack, run_attacks
+from reticent.auditing.attacks.membership.inference import (
+    ONE_RUN_BOUNDS,
+    one_run_delta,
+    one_run_findings,
+    why_no_comparison,
+)
+from reticent.auditing.attacks.membership.scores import Calibrated, Loss
+from reticent.auditing.attacks.membership.target_scores import TargetScores
+from reticent.auditing.metrics.intervals import shared_confidence
+from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.subject import Subject
+from reticent.core.guarantee import Neighbours
+from reticent.core.metric import EPSILON_LOWER_BOUND_AT_DELTA, GAUSSIAN_MU_LOWER_BOUND
+
+
+class CoinAttack:
+    """Guesses which canaries of a key with coins were planted."""
+
+    name: ClassVar[str] = "coins"
+    is_opt_in: ClassVar[bool] = False
+
+    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+        """One line: every canary is scored by the model, and by its base where there is one."""
+        needs, model = "log-probabilities, canaries with coins", subject.scoring_model
+        if model is None:
+            return (skip(self.name, needs, "the model shows text alone"),)
+        if subject.coins is None:
+            return (skip(self.name, needs, "no canaries with coins; make them with plant --audit"),)
+        if subject.guarantee is not None and subject.guarantee.neighbours is not Neighbours.ADD_REMOVE:
+            reason = "the guarantee speaks of replaced units, the bound of added or removed ones"
+            return (skip(self.name, needs, reason),)
+        tokens = sum(len(row) for row in model.encode(subject.coins.texts))
+        line = PlannedAttack(
+            name=self.name,
+            needs=needs,
+            n=len(subject.coins),
+            forward_tokens=tokens * len(_scores(subject)),
+            metrics=(EPSILON_LOWER_BOUND_AT_DELTA.at(one_run_delta(subject)), GAUSSIAN_MU_LOWER_BOUND.name),
+        )
+        return (line,)
+
+    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:  # noqa: ARG002
+        """Every bound by every score; all hold together."""
+        coins, attacks = subject.coins, _scores(subject)
+        assert coins is not None
+        base = subject.base if len(attacks) > 1 else None
+        scores = run_attacks(attacks, TargetScores(coins.texts, scoring_model(subject), reference=base))
+        confidence = shared_confidence(settings.attack_confidence, ONE_RUN_BOUNDS * len(attacks))
+        promised = None if subject.guarantee is None else subject.guarantee.unit
+        said = f"{coins.design} canaries: {coins.measures}"
+        findings = tuple(
+            replace(
+                finding, attack=f"coins, {finding.attack}", unit=coins.unit(promised), notes=(said, *finding.notes)
+            )
+            for name, values in scores.items()
+            for finding in one_run_findings(subject, settings, coins, scores={name: values}, confidence=confidence)
+        )
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "design": coins.design,
+            "n": len(coins),
+            "scores": list(scores),
+        }
+        return Measurement(findings, {"coins.json": document})
+
+
+def _scores(subject: Subject) -> tuple[MembershipAttack, ...]:
+    """The scores that can be computed here."""
+    return (Loss(),) if why_no_comparison(subject) else (Loss(), Calibrated())
