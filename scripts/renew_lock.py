@@ -1,7 +1,7 @@
 """Write the two lock files: exact versions with the hashes of every file of each, for Linux and macOS.
 
     requirements.lock       everything that `make test` installs (the extra `dev`)
-    requirements-demo.lock  the part of it that `make demo` needs (the extras `train` and `report`)
+    requirements-demo.lock  the part of it that `make demo` needs (the extra `train`)
 
 Versions that the files already hold stay unless `--upgrade` is given. Torch and what only torch brings (the CUDA
 libraries) are not in them: its files differ between the public index and the CPU builds that many machines install
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = {"requirements.lock": ("dev",), "requirements-demo.lock": ("train", "report")}
+LOCKS = {"requirements.lock": ("dev",), "requirements-demo.lock": ("train",)}
 BUILD = ("hatchling", "editables")  # an editable install without a network needs them
 TORCH = re.findall(r"^TORCH *:= *(\S+)", (ROOT / "Makefile").read_text(encoding="utf8"), flags=re.MULTILINE)
 BROUGHT_BY_TORCH = re.compile(r"(torch|triton|nvidia-.*|cuda-.*)==")

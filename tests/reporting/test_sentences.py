@@ -122,7 +122,7 @@ SAID = [
     ("none found", NOT_FOUND, CONSISTENT),
     ("\nnot measured\n", VOID, CONSISTENT),
     ("The answer to each question, run by run.", SEVERAL, FULL),
-    ("corrected for 4 findings of an audit.", FULL, BARE),
+    ("Confidence of all intervals of an audit together: 95", FULL, BARE),
     ("Membership: nobody asked for it. Measured by: --attacks membership.", BARE, FULL),
     ("Policy recall: no scan. Measured by: reticent scan FILE --labels --out RUN.", NO_SCAN, FULL),
     ("The attack “codes”, which needs canaries: no key.", SKIPPED, EVERYTHING_RAN),
@@ -158,6 +158,7 @@ SAID = [
     ("somebody who sees log-probabilities", CONSISTENT, with_finding(access=Access.TEXT)),
     ("somebody who sees the model's answers", with_finding(access=Access.TEXT), CONSISTENT),
     ("somebody who has the weights", with_finding(access=Access.WEIGHTS), CONSISTENT),
+    ("somebody who sees every step of the training", with_finding(access=Access.STEPS), CONSISTENT),
     ("Proved: nothing. This run comes with no guarantee.", NOT_FOUND, CONSISTENT),
     (
         "Proved: see the guarantee; there is no usable finding to set beside it.",

@@ -29,7 +29,6 @@ EXTRA_OF: Final = {
     "presidio_analyzer": "pii",
     "phonenumbers": "pii",
     "re2": "pii",
-    "plotly": "report",
     "fastapi": "serve",
     "uvicorn": "serve",
     "prometheus_client": "serve",

@@ -54,10 +54,9 @@ def verdicts(report: Report) -> Section:
 def intervals_hold(report: Report) -> str:
     """The confidence of all intervals, said once."""
     joint = {per_cent(run.confidence) for run in report.runs if run.confidence is not None}
-    count = max(len(run.findings) for run in report.runs)
     if not joint:
         return ""
-    return f" Intervals: {', '.join(sorted(joint))}, corrected for {count} findings of an audit."
+    return f" Confidence of all intervals of an audit together: {' or '.join(sorted(joint))}."
 
 
 def why_nothing_was_measured(report: Report) -> str:

@@ -4,17 +4,8 @@ import shlex
 from pathlib import Path
 from typing import Any, Final
 
-# Keys of the training tables that the command line has under another name, or not at all.
-_NAMED: Final = {"file": "--data", "source": "--model"}
 _POSITIONS: Final = ("model", "file")
 _UNSAID: Final = ("snapshots", "prefix_given")  # said in their place; private
-_FILE_ONLY: Final = (
-    "weight_decay",
-    "momentum",
-    "warmup",
-    "checkpoint_seconds",
-    "lora_alpha",
-)
 
 
 def command_of(information: dict[str, Any], out: Path) -> str:
@@ -36,7 +27,7 @@ def _training_words(config: dict[str, Any]) -> list[str]:
     from reticent.runs.training.settings import TrainSettings
 
     words: list[str] = []
-    for each in declared_in(TrainSettings):
+    for each in sorted(declared_in(TrainSettings), key=lambda each: each.key != "method"):
         table, *keys = each.path
         value = config.get(table, {}).get(keys[0]) if keys else None
         if value is not None and value != each.field.default:

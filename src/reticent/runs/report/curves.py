@@ -60,7 +60,8 @@ def extraction_curves(document: dict[str, Any], *, confidence: float) -> tuple[S
     for group in document["groups"]:
         if not group["ids"] or group["name"] == GENERATED:  # what the model said by itself was emitted
             continue
-        first = np.unique(group["rank"], return_index=True)[1]  # records of one text share its rank
+        ranks = group.get("rank", range(len(group["ids"])))  # an older map has none: each record counts
+        first = np.unique(ranks, return_index=True)[1]  # records of one text share its rank
         emission = np.array([number_from_json(value) for value in group["emission"]])[first]
         owners = np.array(group["owners"])[first].tolist()
         n = len(emission)

@@ -295,7 +295,7 @@ class TrainingSection(Settings):
         methods=[Method.DP_SGD],
     )
     rounding: Rounding | None = option(
-        "Whether rounding is tested while training, or proved to do no harm (several times slower).",
+        "Whether rounding is tested while training, or proved to do no harm (slower: records one by one).",
         default=None,
         panel=_PRIVACY,
         shown="tested",

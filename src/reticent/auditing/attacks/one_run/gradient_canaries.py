@@ -48,6 +48,8 @@ class MeasuredEpsilon:
     """What one run's canaries say: at least `epsilon` at `delta` with `confidence`, where `claimed` was proved.
 
     `by_score` holds the plan's own test for each score, `by_count` and `by_curve` the bounds without a family.
+    `epsilon` is that of the least noisy plan of this kind that could have released what was seen. Once the plan is
+    refuted nothing says that the mechanism is of this kind: then `by_count` alone bounds its ε.
     """
 
     epsilon: float
@@ -88,6 +90,8 @@ class MeasuredEpsilon:
             assumes=ORTHOGONAL,
         )
         said = f"chance of so many right guesses under the plan as claimed: p = {worst:.2g}"
+        if self.is_refuted:
+            said += f"; for a mechanism of another kind ε is at least {shown(self.by_count.epsilon, side='down')}"
         setting = MembershipSetting(
             attack="gradient canaries",
             access=Access.STEPS,
@@ -116,10 +120,17 @@ class MeasuredEpsilon:
     def __str__(self) -> str:
         least, claimed = shown(self.epsilon, side="down"), shown(self.claimed, side="up")
         doubt = f", not refuted at {per_cent(REFUTING)}" if self.verdict == "above the claim" else ""
-        return (
-            f"at least ε = {least}, claimed {claimed}: {self.verdict}{doubt} (δ = {self.delta:g}, "
-            f"{per_cent(self.confidence)} confidence, {self.canaries} canaries, {self.steps} steps)"
+        basis = (
+            f"(δ = {self.delta:g}, {per_cent(self.confidence)} confidence, {self.canaries} canaries, "
+            f"{self.steps} steps)"
         )
+        if self.is_refuted:
+            sure = shown(self.by_count.epsilon, side="down")
+            return (
+                f"refuted: no plan of this kind with ε below {least} releases this, claimed {claimed}; whatever "
+                f"the mechanism is, ε is at least {sure} {basis}"
+            )
+        return f"at least ε = {least}, claimed {claimed}: {self.verdict}{doubt} {basis}"
 
 
 def measure_trace(
