@@ -98,7 +98,7 @@ def plan(**options: Any) -> "PlanAdvice":
     """Choose a private training from counts and a target, as `reticent plan` does. No text is read.
 
     >>> advice = reticent.plan(records=10_000, model="embedded", target_epsilon=8, delta=1e-6)
-    >>> advice.guarantee.epsilon <= 8, advice.values["training"]["batch"] > 1
+    >>> advice.guarantee.epsilon <= 8, advice.values["batch"] > 1
     (True, True)
     """
     from reticent.runs.training import advice
