@@ -148,8 +148,12 @@ def audit(
     >>> result = reticent.audit(
     ...     "private", train="mails.jsonl", holdout="others.jsonl", out="audit", attacks="membership", records=20
     ... )
-    >>> result.refuted, result.exceeds("auc>0.9")
-    ((), False)
+    >>> result.refuted, result.exceeds("auc>0.9"), result.meets("auc<=1")
+    ((), False, True)
+    >>> list(result.to_frame().columns)[:5]
+    ['attack', 'metric', 'value', 'low', 'high']
+    >>> result.report("audit.html").name, "auc" in result.summary()
+    ('audit.html', True)
     """
     from reticent.runs.audit.audit import audit as verb
     from reticent.runs.audit.options import AuditOptions
