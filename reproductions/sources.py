@@ -66,8 +66,8 @@ def _bound(node: ast.stmt) -> Iterator[str]:
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
-    """Modules of the package that are imported anywhere within a node."""
-    for inner in ast.walk(node):
+    """Modules of the package that are imported anywhere within a node; what is imported for types alone is not."""
+    for inner in _walked(node):
         if isinstance(inner, ast.ImportFrom) and inner.module:
             names = [inner.module, *(f"{inner.module}.{alias.name}" for alias in inner.names)]
         elif isinstance(inner, ast.Import):
@@ -75,6 +75,14 @@ def _imported(node: ast.AST) -> Iterator[str]:
         else:
             continue
         yield from (name for name in names if name.partition(".")[0] in _ROOTS and _file(name) is not None)
+
+
+def _walked(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it, without the blocks that only type checkers read."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from _walked(child)
 
 
 def _closure(modules: Iterable[str]) -> set[str]:

@@ -324,7 +324,7 @@ def verbs(app=cli.app, prefix=()):
 
 OPTIONS = {verb: tuple(numeric_options(function)) for verb, function in verbs()}
 QUICK = [("plant",), ("dedup",), ("scan",), ("scrub",), ("keys", "add"), ("bound", "extraction"), ("train",)]
-SLOW = [("bound", "dp-sgd"), ("bound", "confidentiality"), ("audit",), ("diff",)]
+SLOW = [("bound", "dp-sgd"), ("bound", "confidentiality"), ("audit",), ("diff",), ("plan",)]
 # `predict` and `evaluate` need an ensemble: tests/journeys/test_predict.py. `serve` has the settings of `predict`;
 # `demo` takes a seed alone.
 ELSEWHERE = [("predict",), ("evaluate",), ("serve",), ("demo",)]
@@ -348,6 +348,7 @@ def tried(verb, there, folder):
         "bound extraction": ["bound", "extraction", "--order", 2, "--epsilon", 1, "--candidates", 10],
         "bound confidentiality": ["bound", "confidentiality", "--epsilon", 1],
         "bound dp-sgd": ["bound", "dp-sgd", "--noise-multiplier", 1, "--sampling-rate", 0.01, "--steps", 10],
+        "plan": ["plan", "--records", 1000, "--model", "embedded", "--target-epsilon", 8],
         "train": [*training(there, "sgd"), "--dry-run"],
         "audit": [*audit, "--attacks", "membership,lazy", "--samples", 10, "--out", folder / "out"],
         "diff": ["diff", model, model, "--length", 2, "--width", 2, "--out", folder / "out"],

@@ -56,7 +56,7 @@ class FindingDocument(Document):
     n: Annotated[int, Field(ge=1, le=2**62)]
     measure: str
     unit: Literal[tuple(each.value for each in Unit)]  # type: ignore[valid-type]
-    access: Literal["text", "logprobs", "weights"]
+    access: Literal["text", "logprobs", "weights", "steps"]
     null: Number | None
     void: str
     notes: list[str]

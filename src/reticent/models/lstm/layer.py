@@ -46,7 +46,8 @@ class LSTMLayer(nn.Module):
         x is [B, T, E]; `hidden` and `cell` are the state [B, H] to start from. A row of length 0 keeps its state.
         """
         with torch.autocast(x.device.type, enabled=False):
-            x, hidden, cell = (value.to(self.hidden.weight.dtype) for value in (x, hidden, cell))
+            dtype = next(self.hidden.parameters()).dtype  # an adapter may wrap the layer
+            x, hidden, cell = (value.to(dtype) for value in (x, hidden, cell))
             return self._whole(x, hidden, cell, lengths)
 
     def _whole(
