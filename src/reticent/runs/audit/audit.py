@@ -95,7 +95,7 @@ class AuditResult:
             import pandas
         except ImportError:
             raise UsageError("a table of findings needs pandas", hint="pip install pandas") from None
-        ceilings = {id(one.finding): one.ceiling for one in self.audit.comparisons}
+        ceilings = self._ceilings()
         rows = [
             {
                 "attack": one.attack,
@@ -125,8 +125,12 @@ class AuditResult:
         heads = "".join(f"<th>{head}</th>" for head in ("metric", "attack", "measured", "interval", "n", "allowed"))
         return f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"
 
+    def _ceilings(self) -> dict[int, float | None]:
+        """What the guarantee allows each finding, by the finding's identity."""
+        return {id(one.finding): one.ceiling for one in self.audit.comparisons}
+
     def _rows(self) -> list[tuple[str, ...]]:
-        ceilings = {id(one.finding): one.ceiling for one in self.audit.comparisons}
+        ceilings = self._ceilings()
         rows: list[tuple[str, ...]] = []
         for one in (each for each in self.findings if not each.void):
             ceiling = ceilings.get(id(one))

@@ -48,7 +48,7 @@ class MeasuredEpsilon:
     """What one run's canaries say: at least `epsilon` at `delta` with `confidence`, where `claimed` was proved.
 
     `by_score` holds the plan's own test for each score, `by_count` and `by_curve` the bounds without a family.
-    `epsilon` is that of the least noisy plan of this kind that could have released what was seen. Once the plan is
+    `epsilon` is that of the noisiest plan of this kind that the releases do not rule out. Once the plan is
     refuted nothing says that the mechanism is of this kind: then `by_count` alone bounds its ε.
     """
 
