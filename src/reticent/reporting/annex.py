@@ -109,9 +109,7 @@ def _guarantee(run: RunReport) -> str:
     if guarantee is None:
         return "Nothing was proved."
     notes = " A finding refutes it." if run.refuted else ""
-    notes += (
-        " Its numbers depend on the training text: keep them to yourself." if guarantee.data_dependent else ""
-    )
+    notes += " Its numbers depend on the training text: keep them to yourself." if guarantee.data_dependent else ""
     return (
         f"{promise(run)}, {guarantee.mechanism} ({guarantee.notion.value}).{notes} "
         f"It covers {guarantee.covers}. Assumed: {'; '.join(guarantee.assumes) or 'nothing further'}."
