@@ -53,6 +53,7 @@ from reticent.runs.directory import RunDirectory  # noqa: E402
 from reticent.runs.ensemble.prediction import PredictionSettings  # noqa: E402
 from reticent.server.api import create_app  # noqa: E402
 from reticent.server.backend import Backend, open_ensemble  # noqa: E402
+from reticent.server.keys import KeyFile  # noqa: E402
 from reticent.server.launching import web_config  # noqa: E402
 from reticent.server.limits import Limits  # noqa: E402
 from reticent.server.quotas import Quotas  # noqa: E402
@@ -123,9 +124,9 @@ class Clock:
 
 
 @contextmanager
-def served(backend: Backend) -> Iterator[str]:
+def listening_server(backend: Backend, limits: Limits, keys: KeyFile | None = None) -> Iterator[str]:
     """The server in a thread; its address."""
-    service = Service(backend, Limits(batch=64), keys=None, quotas=Quotas(None))
+    service = Service(backend, limits, keys=keys, quotas=Quotas(None))
     web = uvicorn.Server(web_config(create_app(service), host="127.0.0.1", port=0))
     thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
@@ -186,7 +187,9 @@ def run(source: Path, load: Load) -> Rounds:
 
         private = opened(Kind.SUBMIX_F)
         clock = Clock(private.predictor)
-        url, public = (stack.enter_context(served(each)) for each in (private, opened(Kind.PUBLIC)))
+        url, public = (
+            stack.enter_context(listening_server(each, Limits(batch=64))) for each in (private, opened(Kind.PUBLIC))
+        )
         for each in (url, public):
             load.asked(each, at_once=True, tokens=4)
         for _ in range(ROUNDS):

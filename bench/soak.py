@@ -194,7 +194,11 @@ async def faults(
             worker.send(signal.SIGUSR2)
             await asyncio.sleep(3.0)
             worker.send(signal.SIGUSR2)
-        wrong += [f"after '{fault}' a server was not ready again"] if not await are_ready(workers) else []
+        asked = seen.statuses.copy()
+        is_ready = await are_ready(workers)
+        took = time.monotonic() - seen.outage
+        print(f"{fault}: {'ready' if is_ready else 'NOT ready'} after {took:.0f} s; {dict(asked)}", flush=True)
+        wrong += [] if is_ready else [f"after '{fault}' a server was not ready again"]
         for each in workers:
             each.look()
         await asyncio.sleep(REST)

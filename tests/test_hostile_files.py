@@ -1,0 +1,46 @@
+"""Every file reader meets edited files: an answer or one line, never a traceback, a hang or a flood of memory.
+
+The long run is `python -m bench.fuzzing --minutes 60`.
+"""
+
+import random
+
+import pytest
+
+from tests.hostile_files import Target, attempt, mutated, targets
+
+SECONDS = 60.0  # of work; the long run allows two
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory):
+    return targets(tmp_path_factory.mktemp("hostile"))
+
+
+def test_good_files_are_read(readers):
+    for target in readers:
+        assert target.read() != 2, target.name
+
+
+def test_edited_files_are_answered_or_refused_in_one_line(readers):
+    faults = []
+    for target in readers:
+        content = target.file.read_bytes()
+        for seed in range(target.times):
+            fault = attempt(target, mutated(content, random.Random(f"{target.name} {seed}")), seconds=SECONDS)
+            faults += [f"{target.name}, {seed}: {fault}"] if fault else []
+    assert faults == []
+
+
+def test_the_attempt_sees_a_reader_that_breaks_hangs_or_swallows_memory(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"good")
+
+    def hangs():
+        while True:
+            pass
+
+    for read, what in ((lambda: 1 / 0, "ZeroDivisionError"), (hangs, "of work"), (lambda: bytes(1 << 31), "MiB")):
+        assert what in (attempt(Target("twin", file, read), b"bad", seconds=0.2) or "")
+        assert file.read_bytes() == b"good"
+    assert attempt(Target("fine", file, lambda: file.read_bytes()), b"bad", seconds=60.0) is None
