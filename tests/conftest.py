@@ -9,6 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples in every run, and no clock: a test fails for a reason, not by luck. `make search` looks further.
+settings.register_profile(
+    "house", derandomize=True, max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", parent=settings.get_profile("house"), derandomize=False, max_examples=500)
+settings.load_profile("house")
 
 # Before torch is imported anywhere: with several threads on a busy machine small tests run many times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

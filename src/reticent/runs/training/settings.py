@@ -16,7 +16,7 @@ from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, R
 from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
 from reticent.runs.settings.shared import CORPUS, AddedOrReplaced, CorpusOptions, EngineOptions, Seeded, Shown
 from reticent.training.gradients.rounding_bound import Rounding
-from reticent.training.plans.sampler import PoissonSampler, SamplerName
+from reticent.training.plans.sampler import SamplerName, name_of
 from reticent.training.update_rules import Decay, Rule
 
 if TYPE_CHECKING:
@@ -560,7 +560,7 @@ def options_of(plan: "DpSgd") -> dict[str, Any]:
         "unit": plan.unit,
         "neighbours": plan.neighbours,
         "texts_per_owner": plan.texts_per_unit if plan.unit is Unit.OWNER else None,
-        "sampler": SamplerName.POISSON if isinstance(sampler, PoissonSampler) else SamplerName.ALLOCATION,
+        "sampler": name_of(sampler),
         "batch": sampler.batch,
         "epochs": plan.steps * sampler.expected_batch / sampler.units,
         "audit": plan.canaries or None,
@@ -591,10 +591,7 @@ class Resumption(EngineOptions, Shown):
 
 
 class TrainSettings(Seeded, EngineOptions, Shown):
-    """Everything that `reticent train` can be asked for.
-
-    Tables of other verbs may stand in the same file; training does not look at them.
-    """
+    """Everything that `reticent train` can be asked for."""
 
     out: Path | None = option("Run directory to write.", default=None, metavar="DIR", in_file=False)
     config: Path | None = option(
@@ -607,9 +604,6 @@ class TrainSettings(Seeded, EngineOptions, Shown):
     data: DataSection
     model: ModelSection
     training: TrainingSection
-    prediction: Any = None
-    audit: Any = None
-    report: Any = None
 
     def check(self) -> None:
         """Refuse combinations that the method cannot honour, before anything is read."""
