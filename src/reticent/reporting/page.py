@@ -18,11 +18,6 @@ from reticent.reporting.outline import sections, title, verdict_lines, verdict_t
 from reticent.reporting.report import Report
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
-_DARK: Final = ':root[data-theme="dark"]'
-_FOOTER: Final = (
-    "A finding is a lower bound and can refute a guarantee, never confirm one. Secrets and text are covered "
-    "throughout. This page makes no network request."
-)
 _KINDS: Final[dict[type[Any], str]] = {
     Chart: "chart",
     Table: "table",
@@ -40,7 +35,7 @@ def render_page(report: Report) -> str:
         sections(report),
         verdict=verdict_lines(report),
         tone=verdict_tone(report),
-        footer=f"{_FOOTER} Written {report.written} by reticent {report.version}.",
+        footer=f"Written {report.written} by reticent {report.version}.",
         kind="one" if len(report.runs) == 1 else "several",
     )
 
@@ -79,17 +74,9 @@ def render_sections(
         place=place_on,
         draw_figure=draw,
         refresh=refresh,
-        style=_trusted("page.css") + (_dark_by_system() if refresh else ""),
+        style=_trusted("page.css"),
         script="" if refresh else _trusted("page.js"),
     )
-
-
-def _dark_by_system() -> Markup:
-    """The dark colours of the style sheet, for a page without the script that chooses them."""
-    style = _trusted("page.css")
-    start = style.index(_DARK)
-    colours = style[start + len(_DARK) : style.index("}", start) + 1]
-    return Markup("@media screen and (prefers-color-scheme: dark) {{ :root {} }}").format(colours)
 
 
 def kind_of(block: Block) -> str:
