@@ -110,8 +110,8 @@ def _lines(story: "Story") -> list[object]:
         "▲ the whole interval lies above what is seen where nothing leaks. – out of reach: SubMix-F shows text and "
         "no probabilities. CRT hides secrets, not that a message was used: what holds no secret is learnt plainly, "
         "and its promise (*) is confidentiality of a secret against its mask, not differential privacy. Intervals, "
-        "n and assumptions of every number stand in the report. Last line of the table: how many findings lie below "
-        "a ceiling that they could have refuted; a vacuous ceiling, one that allows everything, never counts.",
+        "n and assumptions of every number stand in the report. Last line of the table: how many findings lie "
+        "below a ceiling that they could have refuted; a vacuous ceiling, allowing everything, never counts.",
     ]
     lines += [
         f"{_NAMES.get(told.name, told.name)}, ε = {at_most(told.guarantee.epsilon, 3)}: "
