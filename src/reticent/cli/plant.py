@@ -20,6 +20,7 @@ def plant(settings: PlantSettings, output: Output) -> None:
             f"Made {done.canaries:,} canaries ({settings.design.value}) and planted those that a fair coin kept "
             f"among {done.size:,} records: {done.records:,} records in {done.corpus}.",
             f"Texts and coins stand in {done.key}: keep it from whoever trains. They were drawn from {drawn}.",
+            *_how_to_train(settings),
             f"After training: reticent audit RUN --canaries {done.key} --train {done.corpus} "
             "--holdout FILE --out DIR",
         )
@@ -31,3 +32,13 @@ def plant(settings: PlantSettings, output: Output) -> None:
         "attacks.",
         f"The secrets and their places were drawn from {drawn}.",
     )
+
+
+def _how_to_train(settings: PlantSettings) -> list[str]:
+    """Where to start from, if the vocabulary has grown."""
+    if settings.grown_model is None:
+        return []
+    return [
+        f"Train all weights of the model with the new tokens, and cut texts at the length of a canary: "
+        f"reticent train --model {settings.grown_model} --max-length {settings.length} ..."
+    ]
