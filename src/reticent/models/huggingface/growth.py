@@ -43,9 +43,15 @@ def _fill(module: Any, tokens: list[int], *, known: int, shares: Tensor | None) 
         if layer is None:
             continue
         weight: nn.Parameter = layer.weight
-        part = torch.ones(known) if shares is None else shares[:known]
-        part = (part / part.sum()).to(device=weight.device, dtype=weight.dtype)  # [known]
-        weight[tokens] = part @ weight[:known]
+        weight[tokens] = _average(weight[:known], shares)
         bias = getattr(layer, "bias", None)
         if bias is not None:
-            bias[tokens] = part @ bias[:known]
+            bias[tokens] = _average(bias[:known], shares)
+
+
+def _average(rows: Tensor, shares: Tensor | None) -> Tensor:
+    """The mean over rows [V, ...], by shares of them [V] where there are any."""
+    if shares is None:
+        return rows.mean(0)
+    part = shares[: len(rows)].to(rows)
+    return (part / part.sum()) @ rows
