@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 from reticent.core.errors import ConfigError
 from reticent.core.ranges import COUNT, SEED, Range
 from reticent.runs.directory import RunDirectory
-from reticent.runs.policies import POLICY_HELP
+from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
+from reticent.runs.settings.gate import GateOptions
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.auditing.settings import AuditSettings
     from reticent.core.sampling import Sampling
-    from reticent.runs.audit.gate import Limit
     from reticent.runs.audit.remote import RemoteAccess
 
 _ATTACKS: Final = "Attacks"
-_GATE: Final = "Gate"
 _SERVED: Final = "Served models"
 # What the record of a run holds of the options; the rest is about this machine or about how the result is shown.
 _RECORDED: Final = (
@@ -34,7 +33,7 @@ _RECORDED: Final = (
 )
 
 
-class AuditOptions(CorpusOptions, EngineOptions, Shown):
+class AuditOptions(CorpusOptions, EngineOptions, GateOptions, Shown):
     """Everything that `reticent audit` can be asked for."""
 
     model: str = option(
@@ -51,7 +50,7 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
     canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
     attacks: str = option(
         "Attacks to run, comma-separated. all: exposure, codes, coins, membership, lazy, extraction, generation. "
-        "Only if named: neighbourhood, shadow, novelty, divergence, pii.",
+        "With --policy also pii. Only if named: neighbourhood, shadow, novelty, divergence, pii.",
         default="all",
         metavar="NAMES",
         panel=_ATTACKS,
@@ -106,23 +105,12 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
         metavar="N",
         panel=_ATTACKS,
     )
-    policy: str = option(
-        f"Policy that finds personal data for the attack 'pii': {POLICY_HELP}",
-        default="patterns",
+    policy: str | None = option(
+        f"Policy that finds personal data for the attack 'pii', which all then includes: {POLICY_HELP}",
+        default=None,
+        shown=DEFAULT_POLICY,
         metavar="NAME",
         panel=_ATTACKS,
-    )
-    require: tuple[str, ...] = option(
-        'Release gate: exit with 1 unless the whole interval satisfies "METRIC<=NUMBER". Repeatable.',
-        default=(),
-        metavar="LIMIT",
-        panel=_GATE,
-    )
-    fail_if: tuple[str, ...] = option(
-        'Alarm: exit with 1 if the whole interval satisfies "METRIC>NUMBER". Repeatable.',
-        default=(),
-        metavar="LIMIT",
-        panel=_GATE,
     )
     cache: Path | None = option(
         "Folder that keeps scores between runs.", default=None, metavar="DIR", shown="the user's cache folder"
@@ -150,12 +138,6 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
         if self.no_cache and self.cache is not None:
             raise ConfigError("--cache and --no-cache contradict each other")
 
-    def limits(self) -> "list[Limit]":
-        """The limits of the gate."""
-        from reticent.runs.audit.gate import parse_limits
-
-        return list(parse_limits(self.require, self.fail_if))
-
     def settings(self) -> "AuditSettings":
         """What is asked of the attacks."""
         from reticent.auditing.settings import AuditSettings, Sizes, parse_budget
@@ -164,7 +146,7 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
 
         usual = AuditSettings()
         return AuditSettings(
-            attacks=parse_attacks(self.attacks),
+            attacks=parse_attacks(self.attacks, with_policy=self.policy is not None),
             sizes=Sizes(
                 records=self.records,
                 extraction_records=min(self.records, usual.sizes.extraction_records),
@@ -178,7 +160,7 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
             seed=self.seed,
             by_coin=self.by_coin,
             shadow_models=self.shadow_models,
-            policy=self.policy,
+            policy=self.policy or DEFAULT_POLICY,
             reveal=self.reveal,
             engine=self.engine_settings,
         )
