@@ -36,6 +36,7 @@ from reticent.training.update_rules import Decay
 ADDED: Final = 20
 NULLS: Final = 20
 CHARACTERS: Final = 200
+EPOCHS, BATCH, RATE = 12, 4, 1e-3  # enough for a model of 15 million weights to learn the posts
 GROUP: Final = "rec.sport.hockey"
 _QUOTED: Final = re.compile(r"^\s*[>|:}]|^In article|writes:|wrote:|^\S+: |@")
 SECONDS, GIGABYTES, FLAGGED = 60.0, 2.0, 5
@@ -60,7 +61,14 @@ def snapshot(folder: Path, name: str, records: list[Record], *, source: str, see
         config = TrainSettings(
             data=DataSection(file=str(folder / f"{name}.jsonl")),
             model=ModelSection(source=source),
-            training=TrainingSection(method=Method.SGD, epochs=10, batch=4, learning_rate=1e-3, decay=Decay.LINEAR),
+            training=TrainingSection(
+                method=Method.SGD,
+                epochs=EPOCHS,
+                batch=BATCH,
+                learning_rate=RATE,
+                warmup=5,
+                decay=Decay.LINEAR,
+            ),
             seed=seed,
         )
         train(config.into(run), observe=lambda *_: True)
