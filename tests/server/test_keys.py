@@ -101,7 +101,8 @@ def test_the_operators_page_shows_spend_to_operators_alone(path, tmp_path, capsy
             page = httpx.get(url, headers={"Authorization": f"Basic {basic}"})
             assert page.status_code == 200
             assert "part 0" in page.text
-            assert "<polyline" in page.text
+            assert "Spend over time" in page.text
+            assert "tokens, until " in page.text
             assert "ann &lt;b&gt;" in page.text
             assert "<script" not in page.text
             for header in ("", f"Bearer {user}", "Basic !!!", "Basic eA==", "Bearer x"):
