@@ -97,6 +97,9 @@ def phrases_of(models: Sequence[str], added: list[Record]) -> tuple[int, int]:
 
 def main() -> int:
     """Make the snapshots, compare them, print what was found."""
+    if len(sys.argv) != 4:
+        print("python -m bench.update_posts DATA MODEL FOLDER")
+        return 0
     data, model, folder = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
     folder.mkdir(parents=True, exist_ok=True)
     drawn = posts(data)

@@ -342,7 +342,7 @@ def diff_to_json(steps: Sequence[UpdateStep], *, settings: DiffSettings, reveal:
                 "after": step.after,
                 "null": _test_to_json(step.test),
                 "record_null": _test_to_json(step.record_test),
-                "exposed_records": sum(step.is_exposed) if step.record_test.decides and step.gains else None,
+                "records_above_null": sum(step.is_exposed) if step.record_test.decides and step.gains else None,
                 "search": step.search.value,
                 "untouched_highest": number_to_json(step.untouched_highest),
                 "above_null": step.above_null if step.judges_phrases else None,
