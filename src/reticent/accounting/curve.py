@@ -25,6 +25,7 @@ from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
 from reticent.accounting.search import least_between
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
+    BandedCycle,
     BestOfRuns,
     Composed,
     ConcentratedRelease,
@@ -80,7 +81,7 @@ def _leaf_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
     match event:
         case Gaussian(noise_multiplier):
             return order * distance**2 / (2.0 * noise_multiplier**2)
-        case SampledGaussian(noise_multiplier, sampling_rate):
+        case SampledGaussian(noise_multiplier, sampling_rate) | BandedCycle(noise_multiplier, sampling_rate):
             return sampled_gaussian_epsilon(noise_multiplier, sampling_rate, order=order, neighbours=neighbours)
         case RandomAllocation() | SampledGroup():
             return math.inf  # priced by their privacy loss distribution alone

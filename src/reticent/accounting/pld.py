@@ -34,6 +34,7 @@ from reticent.accounting.prices.sampled_group import group_delta, group_loss_ran
 from reticent.accounting.privacy_losses import privacy_losses
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
+    BandedCycle,
     Event,
     Gaussian,
     Laplace,
@@ -222,7 +223,7 @@ def has_privacy_profile(event: Event) -> bool:
     return all(isinstance(leaf, _KNOWN) for leaf, _ in leaves(event))
 
 
-_KNOWN = (Gaussian, SampledGaussian, SampledGroup, RandomAllocation, Laplace, NonPrivate)
+_KNOWN = (Gaussian, SampledGaussian, SampledGroup, RandomAllocation, BandedCycle, Laplace, NonPrivate)
 
 
 def _count(event: Event) -> Counter[Event]:
@@ -237,8 +238,10 @@ def _count(event: Event) -> Counter[Event]:
 
 
 def _simplest(leaf: Event) -> Event:
-    """The same release by a simpler name: nothing left to chance, or a group of one."""
+    """The same release, or one that costs as much, by a simpler name."""
     match leaf:
+        case BandedCycle(noise, rate):
+            return _simplest(SampledGaussian(noise, rate))
         case SampledGaussian(noise, 1.0) | RandomAllocation(noise, 1):
             return Gaussian(noise)
         case SampledGroup(noise, 1.0, group):
