@@ -19,7 +19,7 @@ from reticent.core.guarantee import Neighbours
 from reticent.core.ranges import NOISE_MULTIPLIER, STEPS
 
 _LEAST_NOISE, _MOST_NOISE = NOISE_MULTIPLIER.low, NOISE_MULTIPLIER.high
-_SEARCHED = 512.0  # orders above it cost most and matter for much noise only; any order gives a noise that suffices
+_SEARCHED = 512.0  # orders up to which a noise that suffices is searched, at least
 _PRECISION = 1e-3  # relative, of the noise multiplier or of ε, whichever is met first
 _MOST_TRIES = 12
 _MOST_STEPS = 1 << 40
@@ -76,8 +76,11 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
             hint="raise epsilon or delta, or lower the steps or the sampling rate",
         )
 
+    # The best order of a Gaussian is 1 + 2 log(1/δ)/ε; those far above it cost most, at little noise above all.
+    highest = max(_SEARCHED, 4.0 * math.log(1.0 / target.delta) / target.epsilon)
+
     def suffices(noise: float) -> bool:
-        return _rdp(target, noise, steps, highest=_SEARCHED) <= target.epsilon
+        return _rdp(target, noise, steps, highest=highest) <= target.epsilon
 
     enough = _bisect(suffices)
     if enough < 1.03 * _LEAST_NOISE and suffices(_LEAST_NOISE):  # asked last: so little noise is dear to price
