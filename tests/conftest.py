@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -19,6 +20,10 @@ os.environ["PYTHONUTF8"] = "1"
 locale.setlocale(locale.LC_CTYPE, "C.UTF-8")  # and tests read it: src names the encoding of every file it opens
 for _name in ("FORCE_COLOR", "CLICOLOR_FORCE", "PYTHONIOENCODING"):
     os.environ.pop(_name, None)
+
+# No test rests on the clock: on a busy machine the first example may take a second.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)
