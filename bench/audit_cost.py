@@ -2,8 +2,8 @@
 
     python -m bench.audit_cost [MODEL] [--canaries 1000] [--batch 16] [--length 64] [--steps 5]
 
-Prints the median of each and their ratio. Processor time, so that other work on the machine counts little. Ends with
-1 if canaries add more than a tenth.
+Prints the median of each and their ratio. Processor time, so that other work on the machine counts little. Ends
+with 1 if canaries add more than a tenth.
 """
 
 import argparse
