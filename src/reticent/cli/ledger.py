@@ -71,7 +71,8 @@ def _sentences(document: dict[str, Any]) -> list[str]:
         ]
     return [
         f"Each part may spend {document['limit']:.6g} {document['measure']}, {promise}.",
-        f"{counted(document['answers'], 'token')} in {counted(document['rows'], 'charge')}. Private: do not publish.",
+        f"{counted(document['answers'], 'token')} in {counted(document['rows'], 'charge')}. Private: do not "
+        "publish.",
     ]
 
 
