@@ -166,7 +166,7 @@ def test_repeating_equals_that_many_charges(event: Event, count: int) -> None:
 def test_round_off_stays_below_its_allowance() -> None:
     for noise, rate, steps in ((0.5, 2.81e-4, 186_000), (1.0, 0.01, 1000), (0.7, 0.1, 50)):
         profile = privacy_profile(Repeated(SampledGaussian(noise, rate), steps), ADD_REMOVE)
-        for side in (profile._distribution._pmf_remove, profile._distribution._pmf_add):
+        for side in sides(profile):
             masses = side.to_dense_pmf()._probs
             negative = -masses[masses < 0]  # round-off is the same everywhere, and visible where it is negative
             measured = negative.mean() * masses.size if negative.size else 0.0
@@ -194,7 +194,7 @@ def test_without_its_allowance_a_profile_that_lost_its_tail_to_round_off_would_c
     profile = PrivacyProfile(Repeated(SampledGaussian(1.0, 0.01), 1000), ADD_REMOVE)
 
     class Resolved:
-        def get_delta_for_epsilon(self, epsilon: float) -> float:
+        def delta(self, epsilon: float) -> float:
             return -1e-14 if epsilon >= 5.0 else 1e-3
 
     profile._distribution = Resolved()
@@ -219,7 +219,8 @@ def test_a_composed_grid_that_would_be_too_large_is_coarser_and_never_below_the_
 
 
 def sides(profile: PrivacyProfile) -> tuple:
-    return profile._distribution._pmf_remove, profile._distribution._pmf_add
+    made = profile._distribution.distribution
+    return made._pmf_remove, made._pmf_add
 
 
 def test_more_steps_than_any_grid_holds_are_left_to_the_renyi_curve() -> None:

@@ -3,7 +3,8 @@
 | Format  | A row is                                                     | Its "line" in errors |
 |---------|--------------------------------------------------------------|----------------------|
 | jsonl   | one JSON object a line; blank lines are skipped              | line                 |
-| csv/tsv | one record of RFC 4180, the first line names the columns     | first line of the row|
+| csv/tsv | one record of RFC 4180, the first line names the columns;    | first line of the row|
+|         | a CSV may have semicolons instead of commas                  |                      |
 | text    | one non-empty line; blank lines separate and are not records | line                 |
 | folder  | one .txt file, anywhere below; its id is its relative path   | in that file         |
 | parquet | one row                                                      | row, from 1          |
@@ -13,6 +14,7 @@ Rows are raw: what they must hold is `reading`'s business. Everything is streame
 """
 
 import csv
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from reticent.core.errors import DataError
+from reticent.data.reading.chats import MESSAGES, value_at
 from reticent.data.reading.compression import LONGEST_LINE, decode, open_bytes, plain_suffix, read_lines, unreadable
 
 
@@ -38,8 +41,9 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Names of the fields that hold a record's text, id, owner and known sensitive spans.
+    """Names, or paths such as "meta.user", of the fields that hold a record's text, id, owner and sensitive spans.
 
+    A row without `text` may have `messages` in its place, a chat.
     Without a field of the default name, ids are made from line numbers, each record is its own owner, and no span
     is known. A name other than the default was asked for, so the field must be there.
     """
@@ -53,6 +57,11 @@ class Fields:
         names = [self.text, self.id, self.owner, self.spans]
         if not all(names) or len({self.text, self.id, self.spans}) != 3 or self.owner in (self.text, self.spans):
             raise ValueError("text, id and spans need three different field names; owner may equal id alone")
+
+    def text_of(self, row: "Row") -> str:
+        """The field that holds the text of a row: that of the messages where it has no other."""
+        is_chat = self.text == "text" and "text" not in row.values and MESSAGES in row.values
+        return MESSAGES if is_chat else self.text
 
     @property
     def asked(self) -> frozenset[str]:
@@ -71,6 +80,10 @@ class Row:
     def __repr__(self) -> str:
         return f"Row({self.path}:{self.line})"
 
+    def get(self, field: str) -> object:
+        """The value of a field by its name or path; None where it is not there."""
+        return value_at(self.values, field)
+
 
 _SUFFIXES = {
     ".jsonl": Format.JSONL,
@@ -83,6 +96,7 @@ _SUFFIXES = {
     ".parquet": Format.PARQUET,
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
+_COLUMN = re.compile(r"[^\W\d][\w .-]{0,39}")  # of a spreadsheet: any script, and blanks
 
 
 def recognise(path: Path) -> Format:
@@ -109,13 +123,13 @@ def recognise(path: Path) -> Format:
             path=path,
             found=f"suffix {suffix!r}",
             expected=f"one of {known}, optionally followed by .gz, .bz2, .xz, .zst or .lz4, or a directory",
-            hint="name the format explicitly: " + ", ".join(Format),
+            hint="name the format with --format: " + ", ".join(Format),
         )
     return _SUFFIXES[suffix]
 
 
-def read_rows(path: Path, stored: Format, *, fields: Fields) -> Iterator[Row]:
-    """The rows of a corpus in stored order."""
+def read_rows(path: Path, stored: Format, *, fields: Fields, whole: bool = False) -> Iterator[Row]:
+    """The rows of a corpus in stored order; of tables only the columns that `fields` names, unless `whole`."""
     if not path.exists():
         raise DataError("no such file or directory", path=path)
     wants_directory = stored in (Format.FOLDER, Format.DATASET)
@@ -128,16 +142,23 @@ def read_rows(path: Path, stored: Format, *, fields: Fields) -> Iterator[Row]:
         Format.TSV: lambda: _read_csv(path, "\t"),
         Format.TEXT: lambda: _read_text(path, fields),
         Format.FOLDER: lambda: _read_folder(path, fields),
-        Format.PARQUET: lambda: _read_tables(path, stored, fields),
-        Format.DATASET: lambda: _read_tables(path, stored, fields),
+        Format.PARQUET: lambda: _read_tables(path, stored, None if whole else fields),
+        Format.DATASET: lambda: _read_tables(path, stored, None if whole else fields),
     }
     return readers[stored]()
 
 
-def _read_tables(path: Path, stored: Format, fields: Fields) -> Iterator[Row]:
+def _read_tables(path: Path, stored: Format, fields: Fields | None) -> Iterator[Row]:
     from reticent.data.reading import tables  # deferred: it imports pyarrow
 
-    names = (fields.text, fields.id, fields.owner, fields.spans)
+    names = None
+    if fields is not None:
+        asked = (fields.text, fields.id, fields.owner, fields.spans)
+        names = [
+            *asked,
+            *(name.partition(".")[0] for name in asked),
+            *([MESSAGES] if fields.text == "text" else []),
+        ]
     read = tables.read_parquet if stored is Format.PARQUET else tables.read_dataset
     for number, values in read(path, names):
         yield Row(path, number, values)
@@ -196,7 +217,11 @@ def show_names(names: Mapping[str, object]) -> str:
 def _read_csv(path: Path, delimiter: str) -> Iterator[Row]:
     # The limit is global to the process and 128 KiB by default: shorter than a court case.
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    reader = csv.reader((text for _, text in read_lines(path)), delimiter=delimiter, strict=True)
+    lines = (text for _, text in read_lines(path))
+    first = next(lines, "")
+    if delimiter == "," and "," not in first and ";" in first:
+        delimiter = ";"  # as spreadsheets write it where the comma is the decimal sign
+    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     while True:
         line = reader.line_num + 1
@@ -227,12 +252,12 @@ def _read_csv(path: Path, delimiter: str) -> Iterator[Row]:
 
 
 def _check_header(cells: list[str], *, path: Path) -> list[str]:
-    if not all(_NAME.fullmatch(cell.strip()) for cell in cells):
+    if not all(_COLUMN.fullmatch(cell.strip()) for cell in cells):
         raise DataError(
             "the first line does not name the columns",
             path=path,
             line=1,
-            expected="names of letters, digits, '_', '-' or '.'",
+            expected="names of letters, digits, blanks, '_', '-' or '.'",
             hint="add a header line",
         )
     names = [cell.strip() for cell in cells]
