@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tests.hostile_files import Target, attempt, mutated, targets
+from tests.hostile_files import MEMORY, Target, attempt, mutated, targets
 
 SECONDS = 60.0  # of work; the long run allows two
 
@@ -40,7 +40,14 @@ def test_the_attempt_sees_a_reader_that_breaks_hangs_or_swallows_memory(tmp_path
         while True:
             pass
 
-    for read, what in ((lambda: 1 / 0, "ZeroDivisionError"), (hangs, "of work"), (lambda: bytes(1 << 31), "MiB")):
-        assert what in (attempt(Target("twin", file, read), b"bad", seconds=0.2) or "")
+    def floods():
+        return b"x" * (MEMORY + (64 << 20))
+
+    for read, seconds, what in (
+        (lambda: 1 / 0, 60, "ZeroDivisionError"),
+        (hangs, 0.2, "of work"),
+        (floods, 600, "MiB"),
+    ):
+        assert what in (attempt(Target("twin", file, read), b"bad", seconds=seconds) or "")
         assert file.read_bytes() == b"good"
     assert attempt(Target("fine", file, lambda: file.read_bytes()), b"bad", seconds=60.0) is None
