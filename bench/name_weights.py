@@ -22,7 +22,7 @@ from reticent.data.policies import names
 from reticent.data.policies.vocabulary import language_of
 
 WEIGHT_OF_SET = {"tweets": 3.0, "german": 1.0, "pii-sentences": 0.7, "tab": 0.2}
-PENALTY = 2.0
+PENALTY = 1.0
 FEWEST = 8
 NOTHING = len(names.KINDS)
 

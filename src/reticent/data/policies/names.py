@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from math import exp, log
+from math import exp
 
 from reticent.core.corpus import Span
 from reticent.data.kinds import TITLES
@@ -89,10 +89,7 @@ Features = tuple[str, ...]
 Scores = tuple[float, ...]
 Found = tuple[int, int, str, bool]  # start, end, kind, whether the word is a name by itself
 # The probability from which a word is a name. Chosen by language: of German capitals most are nouns.
-THRESHOLDS = {"en": 0.32, "de": 0.25}
-_FUNCTION, _SURELY = 6.0, 6.8  # Zipf values from which a word that no list of names holds, and any, is no name
-_OWN, _SPREAD = 3.5, 1.5  # Zipf values of a word of one language: in it, and above its value elsewhere
-_PARTS = frozenset({"new"})  # of names of places, and common
+THRESHOLDS = {"en": 0.28, "de": 0.2}
 _WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
 
 
@@ -109,7 +106,7 @@ class Names:
         self,
         *,
         threshold: float | None = None,
-        organised: float = 0.8,
+        organised: float = 0.7,
         kinds: Sequence[str] = KINDS,
         language: str | None = None,
     ) -> None:
@@ -143,8 +140,7 @@ class Names:
         language = self._language or language_of(text)
         threshold = self._threshold or THRESHOLDS.get(language, THRESHOLDS["en"])
         found: list[Found] = []
-        least = _WEAKEST * min(threshold, self._organised)
-        for token, (person, place, organisation) in _scored(text, language, least=least):
+        for token, (person, place, organisation) in _scored(text, language):
             named = person + place
             # How much a word says that it is a name: 1 where it may start a span.
             strength = max(named / threshold, (named + organisation) / self._organised)
@@ -155,9 +151,8 @@ class Names:
         return merge_spans(span for span in spans if span.kind in self.kinds)
 
 
-def _scored(text: str, language: str, *, least: float) -> "Iterator[tuple[Token, tuple[float, float, float]]]":
-    """Each candidate with its probabilities of being PERSON, LOC and ORG, where they may add up to `least`."""
-    margin = log(least / 3.0)
+def _scored(text: str, language: str) -> "Iterator[tuple[Token, tuple[float, float, float]]]":
+    """Each candidate with its probabilities of being PERSON, LOC and ORG."""
     for token, beside in candidates(text, language):
         person, place, organisation, nothing = _word_scores(token.text, language)
         for features in beside:
@@ -166,8 +161,6 @@ def _scored(text: str, language: str, *, least: float) -> "Iterator[tuple[Token,
             place += row[1]
             organisation += row[2]
             nothing += row[3]
-        if max(person, place, organisation) - nothing < margin:
-            continue
         grown = exp(person - nothing), exp(place - nothing), exp(organisation - nothing)
         whole = 1.0 + sum(grown)
         yield token, (grown[0] / whole, grown[1] / whole, grown[2] / whole)
@@ -185,47 +178,26 @@ class Token:
 
 def candidates(text: str, language: str) -> Iterator[tuple[Token, list[Features]]]:
     """Words that could be names, each with the features of what stands beside it, in groups."""
-    spans = [match.span() for match in _TOKEN.finditer(text)]
-    words = [text[start:end] for start, end in spans]
-    wanted = _wanted(language)
-    shouted = _is_shouted(words[:60])
-    last = len(words) - 1
-    for index, word in enumerate(words):
-        is_wanted = wanted.get(word)
-        if is_wanted is None:
-            is_wanted = wanted[word] = is_candidate(word, language)
-        if not is_wanted:
+    tokens = [Token(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
+    shouted = _is_shouted(tokens)
+    for index, token in enumerate(tokens):
+        if not is_candidate(token.text, language) or _is_role(text, token):
             continue
-        token = Token(word, *spans[index])
-        if _is_role(text, token) or (_SHORTENED.match(text, token.end) and not word[0].isupper()):
+        if _SHORTENED.match(text, token.end) and not token.text[0].isupper():
             continue
-        before = Token(words[index - 1], *spans[index - 1]) if index else None
-        after = Token(words[index + 1], *spans[index + 1]) if index < last else None
-        yield token, _beside(text, token, before, after, group=_group(word, language), shouted=shouted)
+        before = tokens[index - 1] if index else None
+        after = tokens[index + 1] if index + 1 < len(tokens) else None
+        yield token, _beside(text, token, before, after, group=_group(token.text, language), shouted=shouted)
 
 
 @cache
-def _wanted(_language: str) -> dict[str, bool]:
-    """What is known of words of a language: whether they are candidates."""
-    return {}
-
-
 def is_candidate(word: str, language: str) -> bool:
-    """Whether a word may be a name: it has a capital, or is listed as one and is no common word of the language.
-
-    The most common words of the language are none, whatever their capital: it starts a sentence.
-    """
-    own, elsewhere = commonness(word.lower(), language)
-    if own >= _FUNCTION and len(word) > 1 and not word.isupper():
-        listed = word.lower() in first_names() or word.lower() in last_names() or word.lower() in places()
-        if own >= _SURELY or not (listed or word.lower() in _PARTS):
-            return False
-    if own >= _OWN and own - elsewhere >= _SPREAD and word[1:].islower() and not _known_as(word.lower()):
-        return False  # a word of this language alone, and in no list of names
+    """Whether a word may be a name: it has a capital, or is listed as one and is no common word of the language."""
     if word[0].isupper() or (len(word) > 2 and any(symbol.isupper() for symbol in word)):
         return True
     if not word.isalpha() or len(word) < 3:
         return False
+    own, elsewhere = commonness(word, language)
     listed = word in first_names() or word in last_names() or word in places()
     return listed and own - elsewhere < 1.5 and own < 5.5
 
@@ -240,12 +212,11 @@ def _is_role(text: str, token: Token) -> bool:
     return start == 0 or text[start - 1] == "\n"
 
 
-def _is_shouted(words: Sequence[str]) -> bool:
-    long = [word for word in words if len(word) > 2]
+def _is_shouted(tokens: Sequence[Token]) -> bool:
+    long = [token.text for token in tokens[:60] if len(token.text) > 2]
     return sum(word.isupper() for word in long) > 0.5 * len(long)
 
 
-@cache
 def _group(word: str, language: str) -> str:
     """The shape of a word, for which each feature has weights of its own."""
     if not word[0].isupper():

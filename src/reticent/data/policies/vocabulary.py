@@ -39,7 +39,7 @@ _UNCASED = ("zh", "ja", "ko", "ar", "he", "hi", "th")  # languages whose scripts
 # Other languages that a word's frequency is compared with.
 _PANEL = ("en", "de", "fr", "es", "it", "nl", "pl")
 _CYRILLIC = ("ru", "uk", "bg", "mk")
-_FUNCTION_WORDS = 150  # the most common words of a language, by which it is told from others
+_FUNCTION_WORDS = 60  # the most common words of a language, by which it is told from others
 _RAREST = 700  # buckets: words of Zipf value 2 and above
 _READ = 4000  # characters by which the language of a text is told
 _WORD = re.compile(r"[^\W\d_]+")
@@ -61,7 +61,6 @@ def zipf_values(language: str) -> dict[str, float]:
 @lru_cache(maxsize=200_000)
 def commonness(word: str, language: str) -> tuple[float, float]:
     """The Zipf value of `word` (small letters) in `language`, and its median in other languages; 0 if unlisted."""
-    word = word.replace("ß", "ss")  # as the lists have it
     own = zipf_values(language).get(word, 0.0)
     panel = _CYRILLIC if language in _CYRILLIC else _PANEL
     elsewhere = sorted(zipf_values(other).get(word, 0.0) for other in panel if other != language)
