@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.core.numbers import Scale, interval, one_in, per_cent, shown
+from reticent.core.numbers import Scale, counted, interval, one_in, per_cent, shown
 
 RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
 
@@ -47,8 +47,17 @@ def test_an_interval_is_rounded_outward(one, other):
         (one_in(-math.inf), "never"),
         (one_in(math.log(0.5)), "50\u00a0%"),
         (one_in(math.log(1e-4)), "1 in 10,000"),
-        (one_in(-200.0), "1 in 10⁸⁷"),
+        (one_in(math.log(2e-6)), "1 in 500,000"),
+        (one_in(-200.0), "fewer than 1 in a million"),
+        (shown(3.164e-7, Scale.SHARE), "below 0.0001\u00a0%"),
+        (shown(3.164e-7, Scale.SHARE, side="up"), "0.0001\u00a0%"),  # at most
+        (shown(3.164e-7, Scale.SHARE, side="down"), "0\u00a0%"),  # at least
     ],
 )
 def test_what_is_shown(said, expected):
     assert said == expected
+
+
+def test_a_noun_follows_its_number():
+    assert [counted(n, "record") for n in (0, 1, 1500)] == ["0 records", "1 record", "1,500 records"]
+    assert counted(2, "canary", "canaries") == "2 canaries"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
@@ -33,6 +34,24 @@ def test_scan_counts_and_never_shows_a_value(corpus):
     assert "30 records of 3 owners" in done.stdout
     assert "100.0%" in done.stdout
     assert SECRET not in done.stdout + done.stderr
+
+
+def test_scan_of_records_without_owners_names_none_and_counts_one_as_one(tmp_path):
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"text": "Good morning."}\n')
+    said = reticent("scan", path).stdout
+    assert "one.jsonl: 1 record (no owners named), 13 characters." in said
+    assert "No text occurs twice." in said
+    assert "0 owners" not in said
+    assert not re.search(r"\b1 (records|owners|times)\b", said)
+    path.write_text('{"text": "Good morning."}\n' * 3)
+    assert (
+        "2 records repeat an earlier text; the most frequent text occurs 3 times." in reticent("scan", path).stdout
+    )
+    done = reticent(
+        "plant", path, "--out", tmp_path / "out.jsonl", "--key", tmp_path / "key", "--count", 1, "--copies", 1
+    )
+    assert "Planted 1 canary, once each, among 3 records: 4 in" in done.stdout
 
 
 def test_scan_as_json_is_one_document_and_nothing_else(corpus, tmp_path):
@@ -214,3 +233,26 @@ def test_canaries_for_an_audit_are_planted_by_coins_and_named_by_a_private_key(t
         text for text, kept in zip(coins.texts, coins.is_member, strict=True) if kept
     }
     assert key.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_canary_with_a_new_token_ends_in_a_token_that_only_the_grown_model_knows(tmp_path, capsys):
+    from reticent.cli import main as cli
+    from reticent.data.coin_canaries import read_coins
+    from reticent.models.huggingface.loading import load_model
+
+    source, out, key, grown = (tmp_path / name for name in ("in.txt", "out.jsonl", "key.json", "grown"))
+    source.write_text("one\ntwo\nthree\n")
+    arguments = ["plant", str(source), "--out", str(out), "--key", str(key), "--audit", "40", "--length", "6"]
+    assert cli.run([*arguments, "--design", "new-token"]) == 2
+    assert "--grown-model DIR" in capsys.readouterr().err
+    assert cli.run([*arguments, "--design", "new-token", "--grown-model", str(grown)]) == 0
+    assert f"--model {grown} --max-length 6" in " ".join(capsys.readouterr().out.split())
+    before, model = load_model("embedded"), load_model(grown)
+    rows = model.encode(read_coins(key).texts)
+    assert {len(row) for row in rows} == {6}
+    assert {tuple(row[:-1]) for row in rows} == {tuple(rows[0][:-1])}
+    assert {row[-1] for row in rows} == set(range(before.vocabulary_size, before.vocabulary_size + 40))
+    # The new tokens start alike, and only as likely as what they are the mean of.
+    said = model.next_token_log_probs([rows[0][:-1]])[0][before.vocabulary_size :]
+    assert said.max() - said.min() < 1e-4
+    assert said.max() < -2.0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from reticent.core.errors import ConfigError
 from reticent.core.ranges import COUNT, SEED, Range
 from reticent.runs.directory import RunDirectory
-from reticent.runs.policies import POLICY_HELP
+from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.gate import GateOptions
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
@@ -50,7 +50,7 @@ class AuditOptions(CorpusOptions, EngineOptions, GateOptions, Shown):
     canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
     attacks: str = option(
         "Attacks to run, comma-separated. all: exposure, codes, coins, membership, lazy, extraction, generation. "
-        "Only if named: neighbourhood, shadow, dataset, novelty, divergence, pii.",
+        "With --policy also pii. Only if named: neighbourhood, shadow, dataset, novelty, divergence, pii.",
         default="all",
         metavar="NAMES",
         panel=_ATTACKS,
@@ -105,9 +105,10 @@ class AuditOptions(CorpusOptions, EngineOptions, GateOptions, Shown):
         metavar="N",
         panel=_ATTACKS,
     )
-    policy: str = option(
-        f"Policy that finds personal data for the attack 'pii': {POLICY_HELP}",
-        default="patterns",
+    policy: str | None = option(
+        f"Policy that finds personal data for the attack 'pii', which all then includes: {POLICY_HELP}",
+        default=None,
+        shown=DEFAULT_POLICY,
         metavar="NAME",
         panel=_ATTACKS,
     )
@@ -145,7 +146,7 @@ class AuditOptions(CorpusOptions, EngineOptions, GateOptions, Shown):
 
         usual = AuditSettings()
         return AuditSettings(
-            attacks=parse_attacks(self.attacks),
+            attacks=parse_attacks(self.attacks, with_policy=self.policy is not None),
             sizes=Sizes(
                 records=self.records,
                 extraction_records=min(self.records, usual.sizes.extraction_records),
@@ -159,7 +160,7 @@ class AuditOptions(CorpusOptions, EngineOptions, GateOptions, Shown):
             seed=self.seed,
             by_coin=self.by_coin,
             shadow_models=self.shadow_models,
-            policy=self.policy,
+            policy=self.policy or DEFAULT_POLICY,
             reveal=self.reveal,
             engine=self.engine_settings,
         )
