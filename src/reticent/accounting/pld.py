@@ -48,6 +48,7 @@ Floats = NDArray[np.float64]
 _TOLERANCE = 5e-5  # what discretisation may add to ε
 _COARSEST = 1e-3
 _MOST_CELLS = 130_000  # cells of one step's distribution: a second of work on one core
+_MANY_PARTS = 20  # of a group's mixture, from which on its grid is coarser
 _MOST_COMPOSED = 1 << 23  # cells of the composed one: seconds and hundreds of megabytes
 _GREATEST_EXPONENT = 700.0  # of e that float64 holds; any split is valid, so those above are not needed
 _SPLITS = 33  # ways to share ε between removing and adding
@@ -82,6 +83,7 @@ class PrivacyProfile:
             leaf: n for leaf, n in counts.items() if not isinstance(leaf, Gaussian | NonPrivate)
         }
         self._distribution: Any = None
+        self._sides: list[_Tail] = []
         self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
         self._epsilons: dict[float, float] = {}
         self._points: dict[tuple[int, float], tuple[tuple[float, float], ...]] = {}
@@ -99,17 +101,18 @@ class PrivacyProfile:
             return 0.0
         if self._is_twofold:
             splits = np.minimum(epsilon * np.linspace(0.0, 1.0, _SPLITS), _GREATEST_EXPONENT)
-            return min(1.0, *(self._one_way(s) + math.exp(s) * self._one_way(epsilon - s) for s in splits.tolist()))
-        return self._one_way(epsilon)
+            both = self._one_way(splits) + np.exp(splits) * self._one_way(epsilon - splits)
+            return min(1.0, float(both.min()))
+        return float(self._one_way(np.array([epsilon]))[0])
 
-    def _one_way(self, epsilon: float) -> float:
-        """δ at ε for the neighbours that the distributions are of."""
+    def _one_way(self, epsilons: Floats) -> Floats:
+        """δ [n] at each ε [n] for the neighbours that the distributions are of."""
         if self._distribution is None:
             assert self._gaussian is not None
-            exact = _gaussian_delta(np.array([epsilon]), self._gaussian, self._neighbours)
-            return max(float(exact[0]), 5e-324)  # never 0: what underflowed must not read as pure privacy
-        found = float(self._distribution.get_delta_for_epsilon(float(epsilon)))
-        return min(1.0, max(0.0, found) + self.round_off)
+            exact = _gaussian_delta(epsilons, self._gaussian, self._neighbours)
+            return np.maximum(exact, 5e-324)  # never 0: what underflowed must not read as pure privacy
+        found = np.max([side.delta(epsilons) for side in self._sides], axis=0)
+        return np.asarray(np.minimum(1.0, np.maximum(0.0, found) + self.round_off))
 
     def epsilon(self, delta: float) -> float:
         """Least ε that this accountant proves at δ, rounded up by at most 1e-6; ∞ where it can prove none."""
@@ -193,7 +196,36 @@ class PrivacyProfile:
             total = composed if total is None else total.compose(composed)
         cells = sum(size for _, size, _ in made)
         self._distribution = total
+        self._sides = [_Tail(side) for side in {id(s): s for s in (total._pmf_remove, total._pmf_add)}.values()]
         self.round_off = _ROUND_OFF * (steps + cells)
+
+
+class _Tail:
+    """δ(ε) = Σ_{l > ε} p(l) (1 − e^{ε−l}) of a distribution on a grid, summed once for every ε.
+
+    With reach_k = Σ_{j ≥ k} p_j e^{l_k−l_j}, a recursive filter from the top, and ε = l_k − t:
+    δ = Σ_{j > k} (1 − e^{−h}) reach_j + (1 − e^{−t}) reach_k. No term is negative, so nothing cancels.
+    """
+
+    def __init__(self, side: Any) -> None:
+        from scipy.signal import lfilter  # loaded with dp-accounting, when it is needed
+
+        dense = side.to_dense_pmf()
+        self._spacing, self._first = float(dense._discretization), int(dense._lower_loss)
+        self._infinite = float(dense._infinity_mass)
+        masses = np.asarray(dense._probs, dtype=np.float64)  # [cells]
+        self._reach = lfilter([1.0], [1.0, -math.exp(-self._spacing)], masses[::-1])[::-1]
+        above = np.append(np.cumsum(self._reach[:0:-1])[::-1], 0.0)  # Σ_{j > k}
+        self._above = np.append(-math.expm1(-self._spacing) * above, 0.0)
+
+    def delta(self, epsilons: Floats) -> Floats:
+        """δ [n] at each ε [n]."""
+        last = len(self._reach)
+        place = epsilons / self._spacing - self._first
+        k = np.clip(np.ceil(place), 0, last).astype(np.int64)
+        below = np.where(k < last, (k - place) * self._spacing, 0.0)  # t
+        reach = self._reach[np.minimum(k, last - 1)]
+        return np.asarray(self._infinite + self._above[k] - np.expm1(-below) * reach)
 
 
 def _positive(side: Any) -> tuple[Floats, Floats]:
@@ -272,7 +304,7 @@ def _least_spacing(leaf: Event, neighbours: Neighbours) -> float:
             return max(high - low for low, high in ranges) / _MOST_CELLS
         case SampledGroup():
             low, high = group_loss_range(leaf)
-            return (high - low) / _MOST_CELLS
+            return (high - low) / _MOST_CELLS * max(1.0, leaf.group / _MANY_PARTS)  # each cell costs `group` terms
         case RandomAllocation():
             return allocation_spacing(leaf)
         case Laplace(scale):

@@ -153,6 +153,12 @@ def _model_lines(result: "TrainedRun") -> list[str]:
             f"top-1 accuracy {seen.top1:.1%} ({least:.1%} to {most:.1%}), "
             f"n = {seen.tokens:,} tokens of {seen.texts:,} texts, 95 % intervals over texts."
         )
+        if seen.outside is not None:
+            rest, (low, high) = seen.outside, seen.outside.perplexity_interval
+            lines.append(
+                f"Outside the secrets that the policy finds in it: perplexity {rest.perplexity:,.2f} "
+                f"({low:,.2f} to {high:,.2f}), top-1 accuracy {rest.top1:.1%}, n = {rest.tokens:,} tokens."
+            )
     if result.measured is not None:
         lines.append(f"Measured by gradient canaries: {result.measured}.")
     return [*lines, *_redaction_lines(result.redaction), *_promise(result.guarantee, result.beside, is_done=True)]
@@ -166,12 +172,17 @@ def _redaction_lines(counts: dict[str, Any] | None) -> list[str]:
     def kinds(found: dict[str, int]) -> str:
         return ", ".join(f"{kind} {number:,}" for kind, number in found.items()) or "nothing"
 
+    doubtful = [
+        f"The conservative policy found in the rest: {kinds(counts['doubtful'])};"
+        f" {counts['repeated_spans']:,} of these spans stood in an earlier record and were masked."
+    ]
+    if not counts["doubtful"]:
+        doubtful = []  # nothing in doubt, or no conservative policy
     return [
         f"Redacted {counts['records']:,} records: {counts['masked']:,} hold a mask, and {counts['bare']:,} of these"
         " hold nothing else.",
         f"The policy found: {kinds(counts['found'])}.",
-        f"The conservative policy found in the rest: {kinds(counts['doubtful'])};"
-        f" {counts['repeated_spans']:,} of these spans stood in an earlier record and were masked.",
+        *doubtful,
         f"Public records: {counts['public']:,} ({counts['duplicates']:,} duplicates dropped). "
         f"Private records: {counts['private']:,}. {counts['noisy_share']:.1%} of the words are trained with noise.",
     ]

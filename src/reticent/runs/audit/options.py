@@ -8,7 +8,7 @@ from reticent.core.ranges import COUNT, SEED, Range
 from reticent.runs.directory import RunDirectory
 from reticent.runs.policies import POLICY_HELP
 from reticent.runs.settings.declaration import option
-from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
+from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.auditing.settings import AuditSettings
@@ -30,11 +30,12 @@ _RECORDED: Final = (
     "budget",
     "shadow_models",
     "policy",
+    "pattern",
     "reveal",
 )
 
 
-class AuditOptions(CorpusOptions, EngineOptions, Shown):
+class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, Shown):
     """Everything that `reticent audit` can be asked for."""
 
     model: str = option(
@@ -178,7 +179,7 @@ class AuditOptions(CorpusOptions, EngineOptions, Shown):
             seed=self.seed,
             by_coin=self.by_coin,
             shadow_models=self.shadow_models,
-            policy=self.policy,
+            policy=self.policy_with_patterns(self.policy),
             reveal=self.reveal,
             engine=self.engine_settings,
         )

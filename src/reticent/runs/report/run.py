@@ -8,7 +8,7 @@ from reticent.core.document import write_atomically
 from reticent.core.errors import ConfigError
 from reticent.runs.directory import RunDirectory
 from reticent.runs.settings.declaration import option
-from reticent.runs.settings.shared import Shown
+from reticent.runs.settings.shared import PatternOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.reporting.report import Report
@@ -17,7 +17,7 @@ SCHEMA_VERSION: Final = 1
 _PRIVATE: Final = 0o600  # the page tells ids and what leaks: its owner alone decides who else reads it
 
 
-class ReportSettings(Shown):
+class ReportSettings(PatternOptions, Shown):
     """Everything that `reticent report` can be asked for."""
 
     runs: tuple[Path, ...] = option("Run directories to set side by side.", positional=True, metavar="RUN…")
@@ -83,7 +83,8 @@ def report(settings: ReportSettings) -> WrittenReport:
     if page.is_dir() or page.suffix != ".html":
         raise ConfigError("--out names a page", found=str(page), expected="a file that ends in .html")
     corpus = settings.corpus
-    facts = None if corpus is None else read_facts(corpus, settings.policy, ids=record_ids(runs))
+    named = settings.policy_with_patterns(settings.policy)
+    facts = None if corpus is None else read_facts(corpus, named, ids=record_ids(runs))
     found = read_report(runs, facts=facts, with_fingerprints=settings.fingerprints)
     markdown = page.with_suffix(".md")
     write_atomically(page, render_page(found).encode("utf8"), mode=_PRIVATE)
