@@ -150,15 +150,23 @@ def measure_memory(name: str, way: str, threads: int) -> int:
     return int(done.stdout.strip().splitlines()[-1])
 
 
-def noise_seconds(model: nn.Module) -> tuple[float, float]:
-    """Seconds to add noise to every trainable parameter: from the system's generator, and by torch.randn."""
+def noise_seconds(model: nn.Module, rounds: int) -> tuple[float, float, float]:
+    """Median seconds to add noise to every trainable parameter: ours, by torch.randn, and of randn by itself."""
     zeros = {name: torch.zeros_like(p) for name, p in model.named_parameters() if p.requires_grad}
-    start = time.process_time()
-    add_noise(zeros, CLIP_NORM, Randomness.system())
-    middle = time.process_time()
-    for gradient in zeros.values():
-        gradient.add_(torch.randn_like(gradient))
-    return middle - start, time.process_time() - middle
+    Randomness.system().normal(1 << 24)  # after so many the loop is compiled
+    ways: tuple[Callable[[], object], ...] = (
+        lambda: add_noise(zeros, CLIP_NORM, Randomness.system()),
+        lambda: [gradient + torch.randn_like(gradient) for gradient in zeros.values()],
+        lambda: [torch.randn_like(gradient) for gradient in zeros.values()],
+    )
+    seconds: tuple[list[float], ...] = ([], [], [])
+    for _ in range(rounds):
+        for way, found in zip(ways, seconds, strict=True):
+            start = time.process_time()
+            way()
+            found.append(time.process_time() - start)
+    ours, added, drawn = (statistics.median(found) for found in seconds)
+    return ours, added, drawn
 
 
 def report(name: str, repeats: int, threads: int, *, with_memory: bool) -> bool:
@@ -180,8 +188,10 @@ def report(name: str, repeats: int, threads: int, *, with_memory: bool) -> bool:
             kept = not over
             row += "   over the limit" if over else "   within the limits"
         print(row, flush=True)
-    system, torch_own = noise_seconds(setting.build())
-    print(f"  noise, once per step for all micro-batches: {system:.3f} s (system), {torch_own:.3f} s (torch.randn)")
+    system, added, drawn = noise_seconds(setting.build(), repeats)
+    print(
+        f"  noise, once a step: {system:.4f} s ours, {added:.4f} s torch.randn and sum ({drawn:.4f} s randn alone)"
+    )
     plain, ours = statistics.median(seconds["plain"]), statistics.median(seconds["reticent"])
     for batches in (1, LOGICAL_BATCH // setting.records):
         ratio = (batches * ours + system) / (batches * plain)

@@ -172,6 +172,7 @@ async def faults(
         seen.outage = time.monotonic()
         worker = picked.choice(workers)
         if fault == "kill worker":
+            worker = workers[-1]  # the first one lives through everything, so that its memory can be followed
             worker.process.kill()
             worker.process.join()
             worker.start()
@@ -242,7 +243,7 @@ def growth(worker: Worker) -> list[str]:
     late = [rss for age, rss in worker.memory if age > 300.0]
     shown = " → ".join(f"{rss / 2**20:.0f}" for _, rss in worker.memory[:: max(1, len(worker.memory) // 8)])
     print(f"memory of a worker (MiB): {shown}")
-    return [f"memory grew from {late[0]} to {max(late)}"] if late and max(late) > 1.1 * late[0] else []
+    return [f"memory grew from {late[0]} to {max(late)} bytes"] if late and max(late) > 1.1 * late[0] else []
 
 
 def main() -> int:

@@ -71,6 +71,7 @@ class Recipe:
     learning_rate: float = 1e-3
     average_tail: float = 0.0
     sampler: SamplerName = SamplerName.POISSON
+    bands: int | None = None
     clip_norm: float = 1.0
     rule: Rule = Rule.ADAMW
 
@@ -98,6 +99,7 @@ def recipes(units: int, parameters: int) -> dict[str, Recipe]:
         "old defaults, same compute": replace(old, epochs=best.epochs),
         CHOICE: best,
         "  Poisson samples (defaults of train)": today,
+        "  correlated noise": replace(best, sampler=SamplerName.BANDED, bands=max(1, min(4, units // best.batch))),
         "  old batch": replace(best, batch=old.batch),
         "  old epochs": replace(best, epochs=old.epochs),
         "  old learning rate": replace(best, learning_rate=old.learning_rate),
@@ -210,6 +212,7 @@ def table(name: str, asked: argparse.Namespace) -> None:
                 batch=min(recipe.batch, units),
                 epochs=recipe.epochs,
                 sampler=recipe.sampler,
+                bands=recipe.bands,
                 clip_norm=recipe.clip_norm,
             )
             budget = plan.budget(is_seeded=True)

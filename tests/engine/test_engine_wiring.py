@@ -158,7 +158,7 @@ def test_scans_and_scrubs_with_workers_equal_those_without(tmp_path, capsys):
 
     assert run("scan", source, "--workers", 2) == run("scan", source)
     spread, alone = tmp_path / "spread.parquet", tmp_path / "alone.jsonl"
-    cache = ("--cache", tmp_path / "cache.db")
+    cache = ("--cache", tmp_path / "cache.db", "--keep-ids")
     run("scrub", source, "--out", spread, "--policy", "patterns", "--engine", "local", "--workers", 2, *cache)
     run("scrub", source, "--out", alone, "--policy", "patterns", *cache)
     from reticent.data.reading.corpus_file import open_corpus

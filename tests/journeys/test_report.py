@@ -265,3 +265,37 @@ def test_the_page_can_be_read_without_a_mouse_and_on_paper(browser, page):
     visit.tab.pdf(path=BUILD / "report.pdf", format="A4")  # and it prints
     assert (BUILD / "report.pdf").stat().st_size > 50_000
     assert visit.complaints == []
+
+
+def test_a_report_is_a_gate_and_writes_what_builds_hubs_and_officers_read(story, capsys):
+    """Limits of its own decide the exit code; the files agree with it, and hold no secret."""
+    import junitparser
+    import yaml
+
+    out = story / "gated.html"
+    files = {name: story / "for-others" / name for name in ("junit.xml", "run.sarif", "card.md", "annex.md")}
+    flags = zip(("--junit", "--sarif", "--model-card", "--annex"), files.values(), strict=True)
+    written = [word for pair in flags for word in pair]
+    assert run("report", story / "audit-plain", "--out", out, "--require", "auc<=0.51", *written) == 1
+    said = capsys.readouterr().out
+    assert "--require auc<=0.51: " in said
+    suites = junitparser.JUnitXml.fromstring(files["junit.xml"].read_bytes())
+    assert (suites.tests, suites.failures) == (1, 1)
+    (sarif,) = json.loads(files["run.sarif"].read_text(encoding="utf8"))["runs"]
+    assert sarif["results"][0]["level"] == "error"
+    metadata = yaml.safe_load(files["card.md"].read_text(encoding="utf8").split("---\n")[1])
+    measured = {one["type"] for one in metadata["model-index"][0]["results"][0]["metrics"]}
+    assert {"exposure", "perplexity"} <= measured
+    assert "EDPB Opinion 28/2024" in files["annex.md"].read_text(encoding="utf8")
+    secrets = [canary.secret.reveal() for canary in read_key(story / "key.json")]
+    assert not [name for name, path in files.items() for secret in secrets if secret in path.read_text("utf8")]
+    assert run("report", story / "audit-plain", "--out", out, "--fail-if", "auc>0.9999", *written[:2]) == 0
+    assert junitparser.JUnitXml.fromstring(files["junit.xml"].read_bytes()).failures == 0
+
+
+def test_a_card_speaks_of_one_run_and_a_gate_needs_an_audit(story, capsys):
+    runs = (story / "audit-plain", story / "audit-private")
+    assert run("report", *runs, "--out", story / "x.html", "--model-card", story / "card.md") == 2
+    assert "--model-card speaks of one run" in capsys.readouterr().err
+    assert run("report", story / "plain", "--out", story / "x.html", "--require", "auc<=0.9") == 2
+    assert "need a run that was audited" in capsys.readouterr().err

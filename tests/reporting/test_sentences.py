@@ -18,10 +18,14 @@ import reticent.reporting
 from reticent.core.finding import Comparison
 from reticent.core.guarantee import Notion, Unit
 from reticent.core.model import Access
+from reticent.reporting.annex import OPINION, render_annex
 from reticent.reporting.glossary import TERMS
+from reticent.reporting.junit import render_junit
 from reticent.reporting.markdown import render_markdown
+from reticent.reporting.model_card import render_model_card
 from reticent.reporting.outline import headline, sections
 from reticent.reporting.report import GateLine, PlanLine, Report, RiskGroup, RiskMap
+from reticent.reporting.sarif import render_sarif
 from tests.reporting.sample_reports import bare_run, finding, full_run, guarantee, point, report, risk_map
 
 
@@ -294,6 +298,27 @@ ALWAYS = {
     *("How to reproduce", "Exposure of planted secrets", "Bits leaked by secret length", "Budget over time"),
     *("kind of run", "What the run was", "Attacks that nobody has thought of yet."),
     ". No finding proves that nothing leaks.",
+    *("No finding proves that nothing leaks.", "the training text"),
+    *("Documentation of measures and tests", "regurgitation of training data"),
+}
+# Headings, points of the two texts and rules, which stand in every annex and every SARIF file.
+HEADINGS = {
+    "annex.py": (
+        *OPINION,
+        "Testing ",
+        "Design ",
+        "C11.",
+        "#",
+        "- ",
+        "|",
+        " in the",
+        "This annex",
+        "Each ",
+        "assum",
+        "A ",
+    ),
+    "sarif.py": ("A metric must", "An attack found", "No finding may", "https:"),
+    "junit.py": ("<?xml",),
 }
 
 
@@ -301,6 +326,37 @@ ALWAYS = {
 def test_a_sentence_is_said_where_it_is_true_and_nowhere_else(fragment, present, absent):
     assert fragment in said(present)
     assert fragment not in said(absent)
+
+
+OF_DISTINCT = report(full_run(policies=(replace(full_run().policies[0], what="recall of distinct secrets"),)))
+# The same for the annex, the model card, JUnit and SARIF.
+SAID_TO_OTHERS = [
+    ("No finding refutes it.", CONSISTENT, REFUTED),
+    ("The guarantee does not hold as stated: loss measured auc of at least 0.62", REFUTED, CONSISTENT),
+    (" A finding refutes it.", REFUTED, CONSISTENT),
+    (" Its numbers depend on the training text: keep them to yourself.", OF_THIS_DATA, CONSISTENT),
+    ("Assumed: nothing further.", report(bare_run(guarantee=guarantee(assumes=()))), CONSISTENT),
+    ("Proved: a promise whose numbers depend on the training text", OF_THIS_DATA, CONSISTENT),
+    ("Proved: nothing.", BARE, CONSISTENT),
+    ("Nothing was proved.", BARE, CONSISTENT),
+    ("Nothing was measured of what this model gives away", BARE, CONSISTENT),
+    ("What the model gives away of its training text, as attacks measured it.", CONSISTENT, BARE),
+    ("No limit was set in this run.", BARE, WITHIN),
+    ("Tried: none in this run.", BARE, EVERYTHING_RAN),
+    ("Tried: lazy.", EVERYTHING_RAN, SKIPPED),
+    ("No policy was measured on labelled text.", BARE, FULL),
+    ("Measured on labelled text: the policy", FULL, BARE),
+    ("recall of distinct secrets", OF_DISTINCT, FULL),
+    ("training text: not named", BARE, report(bare_run(corpus="mails.csv"))),
+    ("Can an attacker tell which texts the model was trained on? Leak found.", CONSISTENT, NOT_FOUND),
+    ("Can an attacker tell which texts the model was trained on? None found.", NOT_FOUND, CONSISTENT),
+]
+
+
+@pytest.mark.parametrize(("fragment", "present", "absent"), SAID_TO_OTHERS, ids=[row[0] for row in SAID_TO_OTHERS])
+def test_a_sentence_for_others_is_said_where_it_is_true_and_nowhere_else(fragment, present, absent):
+    assert fragment in said_to_others(present)
+    assert fragment not in said_to_others(absent)
 
 
 @pytest.mark.parametrize(("metric", "answer"), ANSWERS)
@@ -356,7 +412,14 @@ def everything_said() -> dict[int, str]:
     pool = [made for _, present, absent in SAID for made in (present, absent)]
     pool += [with_finding(metric, null=0.1) for metric, _ in ANSWERS]
     pool.append(with_finding("group_of_8_odd", null=None, low=0.62, high=math.inf))
-    return {id(made): said(made) for made in pool}
+    pool += [made for _, present, absent in SAID_TO_OTHERS for made in (present, absent)]
+    return {id(made): f"{said(made)}\n{said_to_others(made)}" for made in pool}
+
+
+def said_to_others(made: Report) -> str:
+    """What stands in the annex, the model card and the files for builds."""
+    card = render_model_card(made) if len(made.runs) == 1 else ""
+    return "\n".join((render_annex(made), card, render_junit(made), render_sarif(made)))
 
 
 def literals() -> list[tuple[str, str]]:
@@ -395,7 +458,7 @@ def is_said(literal: str, text: str) -> bool:
 def test_every_text_of_the_report_is_said_by_some_report_and_unsaid_by_another(file, literal):
     spoken = [is_said(literal, text) for text in everything_said().values()]
     assert any(spoken), f"{file}: no report of this file says it: add a row to the table"
-    is_always_true = literal in ALWAYS or literal.startswith(DEFINITIONS)
+    is_always_true = literal in ALWAYS or literal.startswith((*DEFINITIONS, *HEADINGS.get(file, ())))
     assert is_always_true or not all(spoken), f"{file}: every report says it: is it always true?"
 
 

@@ -14,6 +14,7 @@ import time
 import httpx
 import pytest
 
+from reticent.core.errors import LedgerError
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.ensemble.prediction import answers_given
 from reticent.server.limits import Limits
@@ -165,6 +166,11 @@ def test_a_full_disk_refuses_and_releases_nothing(tmp_path):
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))  # no file grows: writes fail as on a full disk
             status, text = ask(address)
+            assert httpx.get(address.url + "/readyz").status_code == 503
+            with pytest.raises(LedgerError):  # it can still be read, which says nothing about the next charge
+                address.service.backend.predictor.check(by_writing=True)
+            address.service.backend.predictor.check()
+            address.service._scheduler._look_again()
             assert httpx.get(address.url + "/readyz").status_code == 503
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -65,7 +65,8 @@ def configuration(folder: Path, *, steps: int, method: str = "dp-sgd") -> TrainS
         "data": {"file": str(folder / "corpus.txt")},
         "model": {"source": str(folder / "start")},
         "training": {
-            "method": method,
+            "method": "dp-sgd" if method == "banded" else method,
+            **({"sampler": "banded", "bands": 2} if method == "banded" else {}),
             "noise_multiplier": 1.0,
             "delta": 1e-3,
             "batch": 4,

@@ -110,6 +110,12 @@ def test_a_run_survives_a_hundred_kills(folder):
 
 
 @pytest.mark.slow
+def test_a_run_with_correlated_noise_survives_kills_and_leaves_no_noise_behind(folder):
+    check_kills(folder, kills=20, steps=800, method="banded")
+    assert not list(folder.glob("run/checkpoints/*/noise.safetensors"))
+
+
+@pytest.mark.slow
 def test_redacted_training_survives_kills_between_its_public_and_private_steps(folder):
     check_kills(folder, kills=20, steps=800, method="crt")
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reticent.accounting.conversion import epsilon_from_renyi
+from reticent.accounting.conversion import rdp_epsilon
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import epsilons
 from reticent.accounting.pld import pld_epsilon
@@ -121,8 +121,7 @@ def round_up(value: float, digits: int = 4) -> float:
 def _rdp(target: Target, noise: float, steps: int) -> float:
     """ε of Poisson samples by the Rényi curve: a bound for these, a guess for random allocation."""
     event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
-    curve = RenyiCurve(event, target.neighbours)
-    return curve.minimise(lambda a, d: epsilon_from_renyi(a, d, delta=target.delta), every=6)[0]
+    return rdp_epsilon(RenyiCurve(event, target.neighbours), delta=target.delta).value
 
 
 def _least(target: Target, noise: float, steps: int) -> float:

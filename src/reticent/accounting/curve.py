@@ -13,7 +13,7 @@ Masking part of a record is priced as replacing the record.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 from reticent.accounting.bounds.parts import owner_point
 from reticent.accounting.prices.best_of_runs import best_of_runs_epsilon
 from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
+from reticent.accounting.search import least_between
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
+    BandedCycle,
     BestOfRuns,
     Composed,
     ConcentratedRelease,
@@ -47,6 +49,7 @@ Floats = NDArray[np.float64]
 Objective = Callable[[float, float], float]
 
 _GRID = 1.0 + np.geomspace(1e-3, 2e4, 148)  # ten points to a factor of 3.1 of a − 1; refined afterwards
+_THINNED = 4  # the grid is looked at so thinly first
 
 
 def renyi_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
@@ -78,7 +81,7 @@ def _leaf_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
     match event:
         case Gaussian(noise_multiplier):
             return order * distance**2 / (2.0 * noise_multiplier**2)
-        case SampledGaussian(noise_multiplier, sampling_rate):
+        case SampledGaussian(noise_multiplier, sampling_rate) | BandedCycle(noise_multiplier, sampling_rate):
             return sampled_gaussian_epsilon(noise_multiplier, sampling_rate, order=order, neighbours=neighbours)
         case RandomAllocation() | SampledGroup():
             return math.inf  # priced by their privacy loss distribution alone
@@ -197,36 +200,37 @@ class RenyiCurve:
         pure = {math.inf} if self(math.inf) < math.inf else set[float]()
         return np.array(sorted({*_GRID.tolist(), *known_orders(self.event), *pure}))
 
-    def minimise(self, objective: Objective, *, every: int = 1) -> tuple[float, float]:
-        """Least objective(order, D_order) over all orders, with its order: a grid, then refined between its nodes.
+    def minimise(self, objective: Objective) -> tuple[float, float]:
+        """Least objective(order, D_order) over all orders, with its order.
 
-        `every` thins the grid where the objective is dear; orders at which a charge is known always stay.
+        Every fourth order of the grid first, then those around the best of them, then by search between two.
+        Orders at which a charge is known are always looked at.
 
         Guarantee: the value is the objective at the returned order exactly; a better order may exist, a worse
         number is never returned.
         """
         orders = self.orders()
-        if every > 1:
-            orders = np.array([a for i, a in enumerate(orders) if i % every == 0 or a not in _GRID])
-        scores = [objective(float(order), self(float(order))) for order in orders]
-        best = int(np.argmin(scores))
+        scores: dict[int, float] = {}
+
+        def best_of(places: Iterable[int]) -> int:
+            for i in places:
+                if i not in scores:
+                    scores[i] = objective(float(orders[i]), self(float(orders[i])))
+            return min(scores, key=lambda i: (scores[i], i))
+
+        best = best_of(i for i, order in enumerate(orders) if i % _THINNED == 0 or order not in _GRID)
+        best = best_of(range(max(best - _THINNED, 0), min(best + _THINNED + 1, len(orders))))
         value, order = scores[best], float(orders[best])
         if not math.isfinite(value) or not math.isfinite(order):
             return value, order
-        for side in (best - 1, best + 1):
-            if 0 <= side < len(orders) and math.isfinite(orders[side]) and math.isfinite(scores[side]):
-                refined = self._refine(objective, sorted((float(orders[best]), float(orders[side]))))
-                value, order = min((value, order), refined)
-        return value, order
-
-    def _refine(self, objective: Objective, ends: Sequence[float]) -> tuple[float, float]:
-        """Least objective between two orders, by bounded search over log(a − 1)."""
-        from scipy.optimize import minimize_scalar
-
-        found = minimize_scalar(
+        sides = (i for i in (best - 1, best + 1) if 0 <= i < len(orders))
+        ends = [float(orders[i]) for i in sides if math.isfinite(orders[i]) and math.isfinite(scores[i])]
+        low, high = min([order, *ends]), max([order, *ends])
+        # Over log(a − 1), as the grid is.
+        found, place = least_between(
             lambda t: objective(1.0 + math.exp(t), self(1.0 + math.exp(t))),
-            bounds=(math.log(ends[0] - 1.0), math.log(ends[1] - 1.0)),
-            method="bounded",
-            options={"xatol": 1e-5},
+            math.log(low - 1.0),
+            math.log(high - 1.0),
+            within=1e-4,
         )
-        return float(found.fun), 1.0 + math.exp(float(found.x))
+        return min((value, order), (found, 1.0 + math.exp(place)))

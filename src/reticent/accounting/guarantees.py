@@ -18,7 +18,7 @@ from reticent.accounting.curve import RenyiCurve, known_orders, leaves
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
 from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import Event, FilteredCharge, NoisyVote, RandomAllocation, RealisedCharge
+from reticent.core.event import BandedCycle, Event, FilteredCharge, NoisyVote, RandomAllocation, RealisedCharge
 from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 
 _RENYI_POINTS = 1.0 + np.geomspace(1e-2, 1023.0, 36)
@@ -29,6 +29,10 @@ POISSON = (
 ALLOCATION = (
     "in each epoch every unit takes part in exactly one step, drawn uniformly, independently of the others and "
     "kept secret (random allocation, no shuffling)"
+)
+BANDED = (
+    "every unit belongs to one step of each cycle, drawn once for the run, uniformly, independently of the others "
+    "and kept secret; in that step it takes part with the stated chance, independently (cyclic Poisson sampling)"
 )
 CLIPPED = "each unit's contribution to a step is clipped to the stated norm before noise is added"
 NOISE = "noise comes from a generator the adversary cannot predict"
@@ -144,8 +148,8 @@ def dp_sgd_guarantee(
 def _sampling(event: Event) -> tuple[str, ...]:
     """What the event's steps rest on: each way to draw once."""
     kinds = [type(leaf) for leaf, _ in leaves(event)]
-    allocated = (ALLOCATION,) if RandomAllocation in kinds else ()
-    return allocated if set(kinds) == {RandomAllocation} else (POISSON, *allocated)
+    named = {RandomAllocation: ALLOCATION, BandedCycle: BANDED}
+    return tuple(dict.fromkeys(named.get(kind, POISSON) for kind in kinds)) or (POISSON,)
 
 
 def guarantee_of_group(guarantee: Guarantee, group: int) -> Guarantee | None:

@@ -1,12 +1,12 @@
 """(ε, δ) of composed events by privacy loss distributions, for Gaussian and Laplace events, sampled or not.
 
 The privacy loss of one step is discretised pessimistically by connect-the-dots (Doroshenko et al. 2022) and
-composed by FFT, both in dp-accounting; the δ(ε) of the single step is exact (`hockey_stick`). Any number of plain
-Gaussians is one Gaussian, whose δ(ε) alone needs no discretisation at all.
+composed by FFT, both in `loss_sums`; the δ(ε) of the single step is exact (`hockey_stick`). Any number
+of plain Gaussians is one Gaussian, whose δ(ε) alone needs no discretisation at all.
 
 Error, always upwards: a grid of spacing t adds at most about T t²/4 to ε over T steps; `_spacing` keeps that below
 5e-5 unless a step's grid would grow past 130,000 cells, or the composed one past 8 million: then it is coarser.
-Round-off of the FFT reaches about 1e-16 per step and cell and can make dp-accounting's δ negative, so an allowance
+Round-off of the FFT reaches about 1e-16 per step and cell and can make a computed δ negative, so an allowance
 above it is added to every δ: about 1e-9 for 186,000 steps. Below that, and for more steps than a useful grid can
 hold, a Rényi curve says more.
 
@@ -27,12 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.accounting.curve import leaves
+from reticent.accounting.loss_sums import ComposedLosses, composed, connected, span_of_sums
 from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
 from reticent.accounting.prices.random_allocation import allocation_ratio, allocation_spacing
 from reticent.accounting.prices.sampled_group import group_delta, group_loss_range
 from reticent.accounting.privacy_losses import privacy_losses
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
+    BandedCycle,
     Event,
     Gaussian,
     Laplace,
@@ -82,8 +84,7 @@ class PrivacyProfile:
         self._stepwise: dict[Event, int] = {
             leaf: n for leaf, n in counts.items() if not isinstance(leaf, Gaussian | NonPrivate)
         }
-        self._distribution: Any = None
-        self._sides: list[_Tail] = []
+        self._distribution: ComposedLosses | None = None
         self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
         self._epsilons: dict[float, float] = {}
         self._points: dict[tuple[int, float], tuple[tuple[float, float], ...]] = {}
@@ -101,18 +102,16 @@ class PrivacyProfile:
             return 0.0
         if self._is_twofold:
             splits = np.minimum(epsilon * np.linspace(0.0, 1.0, _SPLITS), _GREATEST_EXPONENT)
-            both = self._one_way(splits) + np.exp(splits) * self._one_way(epsilon - splits)
-            return min(1.0, float(both.min()))
-        return float(self._one_way(np.array([epsilon]))[0])
+            return min(1.0, *(self._one_way(s) + math.exp(s) * self._one_way(epsilon - s) for s in splits.tolist()))
+        return self._one_way(epsilon)
 
-    def _one_way(self, epsilons: Floats) -> Floats:
-        """δ [n] at each ε [n] for the neighbours that the distributions are of."""
+    def _one_way(self, epsilon: float) -> float:
+        """δ at ε for the neighbours that the distributions are of."""
         if self._distribution is None:
             assert self._gaussian is not None
-            exact = _gaussian_delta(epsilons, self._gaussian, self._neighbours)
-            return np.maximum(exact, 5e-324)  # never 0: what underflowed must not read as pure privacy
-        found = np.max([side.delta(epsilons) for side in self._sides], axis=0)
-        return np.asarray(np.minimum(1.0, np.maximum(0.0, found) + self.round_off))
+            exact = _gaussian_delta(np.array([epsilon]), self._gaussian, self._neighbours)
+            return max(float(exact[0]), 5e-324)  # never 0: what underflowed must not read as pure privacy
+        return min(1.0, max(0.0, self._distribution.delta(epsilon)) + self.round_off)
 
     def epsilon(self, delta: float) -> float:
         """Least ε that this accountant proves at δ, rounded up by at most 1e-6; ∞ where it can prove none."""
@@ -127,20 +126,17 @@ class PrivacyProfile:
         return self._epsilons[delta]
 
     def _solve(self, delta: float) -> float:
-        """Where δ(ε) falls to `delta`: a root of log δ, then a little to the right until δ(ε) is within."""
-        from scipy.optimize import brentq
-
+        """Where δ(ε) falls to `delta`, by bisection: the upper end, at which δ(ε) is within."""
         low, high = 0.0, 1.0
         while not self.delta(high) <= delta:
             low, high = high, 2.0 * high
             if high > 1e5:
                 return math.inf
-        width = 1e-6 * max(1.0, high)
-        root = brentq(lambda e: math.log(max(self.delta(e), 5e-324) / delta), low, high, xtol=width / 4.0)
-        found = float(root) + width / 4.0
-        while found < high and not self.delta(found) <= delta:
-            found += width / 4.0
-        return min(found, high)
+        width = 2.5e-7 * max(1.0, high)
+        while high - low > width:
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
 
     def losses(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
         """Positive privacy losses [n] with their masses [n], of removing one unit and of adding one.
@@ -151,7 +147,7 @@ class PrivacyProfile:
         """
         if self.is_unprotected or self.is_out_of_reach or self._neighbours is not Neighbours.ADD_REMOVE:
             raise UnsupportedEvent("no privacy loss distribution of adding and removing one unit is at hand")
-        made = self._distribution
+        made = self._distribution.distribution if self._distribution else None
         if made is None and self._gaussian is not None:
             made, _ = _step_distribution(Gaussian(self._gaussian), self._neighbours, _COARSEST)
         if made is None:
@@ -183,7 +179,8 @@ class PrivacyProfile:
         spacing = _spacing(self._stepwise, self._neighbours, self._tolerance)
         while True:
             made = [(*_step_distribution(leaf, self._neighbours, spacing), count) for leaf, count in parts]
-            excess = sum(_composed_cells(one, count) for one, _, count in made) / _MOST_COMPOSED
+            spans = [span_of_sums(one, count) for one, _, count in made]
+            excess = sum(high - low + 1 for sides in spans for low, high in sides) / _MOST_COMPOSED
             if excess <= 1.0:
                 break
             spacing *= max(2.0, excess)
@@ -191,41 +188,12 @@ class PrivacyProfile:
                 self.is_out_of_reach = True
                 return
         total: Any = None
-        for one, _, count in made:
-            composed = one.self_compose(count) if count > 1 else one
-            total = composed if total is None else total.compose(composed)
+        for (one, _, count), sides in zip(made, spans, strict=True):
+            repeated = composed(one, count, sides)
+            total = repeated if total is None else total.compose(repeated)
         cells = sum(size for _, size, _ in made)
-        self._distribution = total
-        self._sides = [_Tail(side) for side in {id(s): s for s in (total._pmf_remove, total._pmf_add)}.values()]
+        self._distribution = ComposedLosses(total)
         self.round_off = _ROUND_OFF * (steps + cells)
-
-
-class _Tail:
-    """δ(ε) = Σ_{l > ε} p(l) (1 − e^{ε−l}) of a distribution on a grid, summed once for every ε.
-
-    With reach_k = Σ_{j ≥ k} p_j e^{l_k−l_j}, a recursive filter from the top, and ε = l_k − t:
-    δ = Σ_{j > k} (1 − e^{−h}) reach_j + (1 − e^{−t}) reach_k. No term is negative, so nothing cancels.
-    """
-
-    def __init__(self, side: Any) -> None:
-        from scipy.signal import lfilter  # loaded with dp-accounting, when it is needed
-
-        dense = side.to_dense_pmf()
-        self._spacing, self._first = float(dense._discretization), int(dense._lower_loss)
-        self._infinite = float(dense._infinity_mass)
-        masses = np.asarray(dense._probs, dtype=np.float64)  # [cells]
-        self._reach = lfilter([1.0], [1.0, -math.exp(-self._spacing)], masses[::-1])[::-1]
-        above = np.append(np.cumsum(self._reach[:0:-1])[::-1], 0.0)  # Σ_{j > k}
-        self._above = np.append(-math.expm1(-self._spacing) * above, 0.0)
-
-    def delta(self, epsilons: Floats) -> Floats:
-        """δ [n] at each ε [n]."""
-        last = len(self._reach)
-        place = epsilons / self._spacing - self._first
-        k = np.clip(np.ceil(place), 0, last).astype(np.int64)
-        below = np.where(k < last, (k - place) * self._spacing, 0.0)  # t
-        reach = self._reach[np.minimum(k, last - 1)]
-        return np.asarray(self._infinite + self._above[k] - np.expm1(-below) * reach)
 
 
 def _positive(side: Any) -> tuple[Floats, Floats]:
@@ -256,7 +224,7 @@ def has_privacy_profile(event: Event) -> bool:
     return all(isinstance(leaf, _KNOWN) for leaf, _ in leaves(event))
 
 
-_KNOWN = (Gaussian, SampledGaussian, SampledGroup, RandomAllocation, Laplace, NonPrivate)
+_KNOWN = (Gaussian, SampledGaussian, SampledGroup, RandomAllocation, BandedCycle, Laplace, NonPrivate)
 
 
 def _count(event: Event) -> Counter[Event]:
@@ -271,8 +239,10 @@ def _count(event: Event) -> Counter[Event]:
 
 
 def _simplest(leaf: Event) -> Event:
-    """The same release by a simpler name: nothing left to chance, or a group of one."""
+    """The same release, or one that costs as much, by a simpler name."""
     match leaf:
+        case BandedCycle(noise, rate):
+            return _simplest(SampledGaussian(noise, rate))
         case SampledGaussian(noise, 1.0) | RandomAllocation(noise, 1):
             return Gaussian(noise)
         case SampledGroup(noise, 1.0, group):
@@ -351,22 +321,9 @@ def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> t
 
 
 def _side(deltas: Callable[[Floats], Floats], limits: tuple[float, float], spacing: float) -> Any:
-    """The distribution on the grid whose δ joins the exact ones at the grid's points: connect-the-dots."""
-    pld_pmf = privacy_losses().pld_pmf
+    """The distribution on the grid whose δ joins the exact ones at the grid's points."""
     first, last = math.floor(limits[0] / spacing), math.ceil(limits[1] / spacing)
-    grid = spacing * np.arange(first, last + 1, dtype=np.float64)  # [cells]
-    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(spacing, first, last, deltas(grid))
-
-
-def _composed_cells(one: Any, count: int) -> int:
-    """Cells that dp-accounting needs for `count` such steps together."""
-    common = privacy_losses().common
-    total = 0
-    for side in {id(side): side for side in (one._pmf_remove, one._pmf_add)}.values():
-        masses = side.to_dense_pmf()._probs
-        low, high = common.compute_self_convolve_bounds(masses, count, 1e-15)  # its own share of cut tails
-        total += high - low + 1
-    return total
+    return connected(deltas(spacing * np.arange(first, last + 1, dtype=np.float64)), first, spacing=spacing)
 
 
 def _gaussian_delta(epsilons: Floats, noise_multiplier: float, neighbours: Neighbours) -> Floats:

@@ -3,36 +3,24 @@
     0  nothing failed          1  a limit was exceeded, a requirement not met, or a guarantee refuted
     2  the caller must fix something          3  budget exhausted          70  a bug of ours
 
-Heavy libraries are imported inside the verbs, so that `--help` answers at once and never imports torch.
+A verb's module is imported when the verb is called, and heavy libraries inside the verb, so that every answer comes
+soon and `--help` never imports torch.
 """
 
 import io
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
 
 import typer
+import typer.core
 
 from reticent import __version__
-from reticent.cli.audit import audit
-from reticent.cli.bound import bound
-from reticent.cli.dedup import dedup
-from reticent.cli.demo import demo
-from reticent.cli.diff import diff
-from reticent.cli.evaluate import evaluate
 from reticent.cli.flags import VerbCommand
-from reticent.cli.init import init
-from reticent.cli.keys import keys
-from reticent.cli.ledger import ledger
-from reticent.cli.plan import plan
-from reticent.cli.plant import plant
-from reticent.cli.predict import predict
-from reticent.cli.report import report
-from reticent.cli.scan import scan
-from reticent.cli.scrub import scrub
-from reticent.cli.serve import serve
 from reticent.cli.system_errors import system_error
-from reticent.cli.train import train
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
 from reticent.core.extras import optional_imports
 from reticent.core.safe_text import on_one_line
@@ -45,8 +33,55 @@ BUG = 70
 # Recent versions of typer carry their own copy of click, whose exceptions have no public name.
 _ClickException: type[Exception] = typer.BadParameter.mro()[2]
 
+# In the order of the help. The verb X is the name `X` of the module `reticent.cli.X`: a function, or a group.
+VERBS = (
+    *("demo", "scan", "scrub", "dedup", "plant", "plan", "train", "predict", "evaluate", "serve"),
+    *("audit", "diff", "report", "init", "ledger", "keys", "bound"),
+)
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, each made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in VERBS:
+            raise KeyError(name)
+        if name not in self._made:
+            self._made[name] = _command(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+def _command(name: str) -> Any:
+    """The command of a verb."""
+    verb = getattr(import_module(f"reticent.cli.{name}"), name)
+    alone = typer.Typer(rich_markup_mode=None)
+    if isinstance(verb, typer.Typer):
+        alone.add_typer(verb, name=name)
+    else:
+        alone.command(name, cls=VerbCommand)(verb)
+    return typer.main.get_group(alone).commands[name]
+
+
+class _Verbs(typer.core.TyperGroup):
+    """All verbs."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()  # type: ignore[assignment]
+
+
 app = typer.Typer(
     name="reticent",
+    cls=_Verbs,
     help="See, prevent and prove what a language model gives away of the text it was trained on.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -68,15 +103,6 @@ def _root(
     ),
 ) -> None:
     """See, prevent and prove what a language model gives away of the text it was trained on."""
-
-
-for _verb in (demo, scan, scrub, dedup, plant, plan, train, predict, evaluate, serve):
-    app.command(_verb.__name__, cls=VerbCommand)(_verb)
-app.add_typer(ledger, name="ledger")
-app.add_typer(keys, name="keys")
-for _verb in (audit, diff, report, init):
-    app.command(_verb.__name__, cls=VerbCommand)(_verb)
-app.add_typer(bound, name="bound")
 
 
 def main(arguments: list[str] | None = None, program: typer.Typer | None = None) -> None:

@@ -67,6 +67,25 @@ class RandomAllocation:
 
 
 @dataclass(frozen=True, slots=True)
+class BandedCycle:
+    """A cycle of `bands` Gaussian releases whose noise is correlated over windows of `bands` releases.
+
+    Each unit belongs to one release of every cycle, always the same one, and takes part with chance
+    `sampling_rate`: its contributions are at least `bands` releases apart. The noise is C⁻¹z for a lower triangular
+    matrix C of `bands` bands with columns of norm at most 1, and z of standard deviation `noise_multiplier`.
+    """
+
+    noise_multiplier: float
+    sampling_rate: float
+    bands: int
+
+    def __post_init__(self) -> None:
+        _require_positive("noise_multiplier", self.noise_multiplier)
+        _require_chance("sampling_rate", self.sampling_rate)
+        _require_count("bands", self.bands)
+
+
+@dataclass(frozen=True, slots=True)
 class Laplace:
     """A vector of L1 sensitivity 1 released with Laplace noise of scale `scale`."""
 
@@ -215,6 +234,7 @@ Event = (
     | SampledGaussian
     | SampledGroup
     | RandomAllocation
+    | BandedCycle
     | Laplace
     | ExponentialSampling
     | ConcentratedRelease

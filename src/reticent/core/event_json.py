@@ -10,6 +10,7 @@ from typing import Any, cast, get_args
 from reticent.core.document import number_from_json, number_to_json
 from reticent.core.errors import ConfigError, UnsupportedEvent
 from reticent.core.event import (
+    BandedCycle,
     BestOfRuns,
     Composed,
     Event,
@@ -58,6 +59,8 @@ def _require_parts(event: Event) -> None:
         case Repeated(part, count):
             is_whole = isinstance(part, _KINDS) and isinstance(count, int)
         case SubsampledMixture(models=count) | RandomAllocation(batches=count) | SampledGroup(group=count):
+            is_whole = isinstance(count, int)
+        case BandedCycle(bands=count):
             is_whole = isinstance(count, int)
         case _:
             is_whole = True

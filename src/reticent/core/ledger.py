@@ -94,3 +94,7 @@ class DecidingLedger(Ledger, Protocol):
         was faster would let one account's spending, which is private, change what is released from the others.
         """
         ...
+
+    def require_writable(self) -> None:
+        """LedgerError where a charge could not be written now."""
+        ...

@@ -6,23 +6,36 @@ experiments draw from a seed so that they can be repeated. Code that releases so
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.core import gaussian
+
 Floats = NDArray[np.float64]
 Shape = int | Sequence[int]
 
-# Draws summed into one Gaussian. A single output of Box–Muller or of the polar method takes, in floating point, few
-# enough values near a given one that an attacker can tell which true answers are possible (Mironov 2012; Holohan
-# and Braghin 2021). A sum of two independent draws rests on four 52-bit uniforms: finding them is a search over
-# 2^200. Whoever adds the draw to an answer must still round the sum: see `training.gradients.clipping.add_noise`.
-_GAUSSIAN_TERMS: Final = 2
-_BLOCK: Final = 1 << 16  # Gaussians made at once: what fits the processor's cache
+_BLOCK: Final = 1 << 14  # Gaussians made at once: what fits the processor's cache
+_WORTH_COMPILING: Final = 1 << 24  # Gaussians of a process after which their loop is compiled
 _SORTED: Final = 4096  # the longest row of chances that is sorted as a whole
 _DRAWN_BLOCK: Final = 256  # neighbours of which one is drawn, in a longer row
+
+
+_drawn = 0  # Gaussians that this process has made
+
+
+def _maker_of_gaussians(count: int) -> Callable[[NDArray[np.uint64]], Floats]:
+    """What makes the next `count` Gaussians of words; compiled where many were drawn. Both give the same bits."""
+    global _drawn
+    _drawn += count
+    if _drawn < _WORTH_COMPILING or find_spec("numba") is None:
+        return gaussian.gaussians
+    from reticent.core import compiled_gaussian
+
+    return compiled_gaussian.gaussians
 
 
 class _Bits(Protocol):
@@ -106,36 +119,15 @@ class Randomness:
         return cells.reshape(shape)
 
     def normal(self, shape: Shape) -> Floats:
-        """Standard Gaussian, each value the scaled sum of two independent draws of the polar method."""
+        """Standard Gaussian, each value the scaled sum of two independent draws (`core.gaussian`)."""
         count = int(np.prod(shape))
         total = np.empty(count)
+        make = _maker_of_gaussians(count)
         for start in range(0, count, _BLOCK):
             block = total[start : start + _BLOCK]
-            block[:] = self._polar(len(block))
-            for _ in range(_GAUSSIAN_TERMS - 1):
-                block += self._polar(len(block))
-            block *= _GAUSSIAN_TERMS**-0.5
+            pairs = (len(block) + 1) // 2
+            block[:] = make(self._bits.words(4 * pairs).reshape(4, pairs)).reshape(-1)[: len(block)]
         return total.reshape(shape)
-
-    def _polar(self, count: int) -> Floats:
-        """`count` Gaussians by Marsaglia's polar method: points of a disc, no sine or cosine."""
-        pairs = (count + 1) // 2
-        drawn = np.empty((2, pairs))
-        have = 0
-        while have < pairs:
-            square = self.uniform((2, int(1.3 * (pairs - have)) + 8))  # π/4 of them lie in the disc
-            square *= 2.0
-            square -= 1.0  # odd multiples of 2^-52: the centre is never drawn
-            radius = square[0] * square[0] + square[1] * square[1]
-            inside = np.flatnonzero(radius < 1.0)[: pairs - have]
-            radius = radius.take(inside)
-            factor = np.log(radius)
-            factor *= -2.0
-            factor /= radius
-            np.sqrt(factor, out=factor)
-            np.multiply(square.take(inside, axis=1), factor, out=drawn[:, have : have + len(inside)])
-            have += len(inside)
-        return drawn.reshape(-1)[:count]
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Uniform integers in [0, high), without modulo bias."""

@@ -27,14 +27,7 @@ _ROWS = 1024
 def write_corpus(records: Iterable[Record], path: Path | str, *, overwrite: bool = False) -> int:
     """Write the records to `path` and return their number. Plain text keeps the texts alone."""
     place = Path(path)
-    suffix = plain_suffix(place)
-    if suffix not in _WRITABLE or (suffix == ".parquet" and is_compressed(place)):
-        raise DataError(
-            "cannot write this format",
-            path=place,
-            found=f"suffix {suffix!r}",
-            expected=f"one of {', '.join(_WRITABLE)}, the first five optionally with {', '.join(sorted(SUFFIXES))}",
-        )
+    suffix = writable_suffix(place)
     with replaced(place, overwrite=overwrite) as file:
         if suffix == ".parquet":
             return _write_parquet(records, file)
@@ -47,6 +40,19 @@ def write_corpus(records: Iterable[Record], path: Path | str, *, overwrite: bool
             stream.close()
     # A CSV file starts with a header, which is not a record.
     return count - 1 if suffix in (".csv", ".tsv") else count
+
+
+def writable_suffix(place: Path) -> str:
+    """The suffix that tells the format of a file to write, if it is one that can be written."""
+    suffix = plain_suffix(place)
+    if suffix not in _WRITABLE or (suffix == ".parquet" and is_compressed(place)):
+        raise DataError(
+            "cannot write this format",
+            path=place,
+            found=f"suffix {suffix!r}",
+            expected=f"one of {', '.join(_WRITABLE)}, the first five optionally with {', '.join(sorted(SUFFIXES))}",
+        )
+    return suffix
 
 
 @contextmanager
@@ -81,7 +87,7 @@ def span_to_json(span: Span) -> dict[str, Any]:
 def _encoded(records: Iterable[Record], suffix: str, path: Path) -> Iterator[bytes]:
     """One line a record (CSV: a header before them)."""
     if suffix in (".csv", ".tsv"):
-        yield _csv_line(["id", "owner", "text", "spans"], suffix)
+        yield csv_line(["id", "owner", "text", "spans"], suffix)
     for number, record in enumerate(records, start=1):
         try:
             yield _line(record, suffix)
@@ -101,12 +107,13 @@ def _line(record: Record, suffix: str) -> bytes:
         return f"{record.text}\n".encode()
     spans = [span_to_json(span) for span in record.spans]
     if suffix in (".csv", ".tsv"):
-        return _csv_line([record.id, record.owner, record.text, json.dumps(spans, ensure_ascii=False)], suffix)
+        return csv_line([record.id, record.owner, record.text, json.dumps(spans, ensure_ascii=False)], suffix)
     document = {"id": record.id, "owner": record.owner, "text": record.text, "spans": spans}
     return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
 
-def _csv_line(cells: list[str], suffix: str) -> bytes:
+def csv_line(cells: list[str], suffix: str) -> bytes:
+    """One line of CSV or TSV."""
     buffer = io.StringIO()
     # Everything quoted: a lone carriage return in a text must not end the row.
     csv.writer(buffer, delimiter="\t" if suffix == ".tsv" else ",", quoting=csv.QUOTE_ALL).writerow(cells)

@@ -189,24 +189,42 @@ class DurableLedger:
 
     def _append(self, kind: RowKind, make: Callable[[], tuple[Mapping[str, int], str]]) -> Receipt:
         """The one way a row gets into the ledger. The order of these lines is the guarantee."""
-        with self._lock, self._busy():
-            self._require_own()
-            with self._witness.locked(self._timeout):
-                self._require_in_place()
-                with self._store.transaction():
-                    catch_up(self._store, self._chain)
-                    self._check_witness(self._witness.read(), self._store.remembered())
-                    units, event = make()  # after the look at what others appended, before anybody else's
-                    self._chain.require_room(units)
-                    row = self._chain.next_row(kind, units, event=event)
-                    self._store.insert(row)
-                self._chain.follow(row)
-                self._witness.write(row.receipt)
+        with self._held():
+            with self._store.transaction():
+                self._look()
+                units, event = make()  # after the look at what others appended, before anybody else's
+                self._chain.require_room(units)
+                row = self._chain.next_row(kind, units, event=event)
+                self._store.insert(row)
+            self._chain.follow(row)
+            self._witness.write(row.receipt)
             return row.receipt
+
+    def require_writable(self) -> None:
+        """LedgerError where a charge could not be written now. Goes the way of a charge and appends nothing."""
+        with self._held():
+            with self._store.transaction():
+                self._look()
+                self._store.touch()
+            self._witness.write(self._chain.head)
 
     def record_reanchoring(self) -> Receipt:
         """Write into the chain that an operator accepted this history; see `reanchor`."""
         return self._append(RowKind.REANCHOR, lambda: ({}, "null"))
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold off every thread and process of this machine that appends."""
+        with self._lock, self._busy():
+            self._require_own()
+            with self._witness.locked(self._timeout):
+                self._require_in_place()
+                yield
+
+    def _look(self) -> None:
+        """Read what others appended and compare it with the witnesses. Only inside a transaction."""
+        catch_up(self._store, self._chain)
+        self._check_witness(self._witness.read(), self._store.remembered())
 
     @contextmanager
     def _current(self) -> Iterator[None]:

@@ -45,6 +45,10 @@ class Store(Protocol):
         """Append a row. Only inside `transaction`."""
         ...
 
+    def touch(self) -> None:
+        """Write what changes nothing, so that the commit needs the disk. Only inside `transaction`."""
+        ...
+
     def check_pages(self) -> None:
         """Let the database check itself as far as it can."""
         ...

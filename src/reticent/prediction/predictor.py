@@ -126,9 +126,13 @@ class Predictor:
             self._unread.pop(handle, None)
             self._streams.close(handle)
 
-    def check(self) -> None:
-        """LedgerError where the ledger cannot be reached, or is not what it was."""
-        if self._ledger is not None:
+    def check(self, *, by_writing: bool = False) -> None:
+        """LedgerError where the ledger cannot be reached, is not what it was, or cannot be written."""
+        if self._ledger is None:
+            return
+        if by_writing:
+            self._ledger.require_writable()
+        else:
             self._ledger.remaining()
 
     def rehearse(self) -> None:

@@ -53,6 +53,9 @@ class Tally:
         """What each account may still spend, rounded down."""
         return {account: amount_down(self._limit - units) for account, units in self._spent.items()}
 
+    def require_writable(self) -> None:
+        """It can always be: nothing is on a disk."""
+
     def head(self) -> Receipt:
         """The last charge that was counted."""
         return Receipt(self._charges, "")

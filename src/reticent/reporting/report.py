@@ -174,7 +174,7 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """How to make the run again."""
+    """How to make the run again; `folder` is where it lies, seen from where the report was made."""
 
     command: str
     started: str
@@ -183,6 +183,7 @@ class Origin:
     versions: Mapping[str, str]
     fingerprints: Mapping[str, str]
     sources: tuple[str, ...]
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from reticent.accounting.derivation import agrees, derived
 from reticent.core.certificate import GUARANTEE, Certificate, base_digest, model_digest
 from reticent.core.document import number_to_json, read_document
 from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
-from reticent.core.event import Event, Gaussian, RandomAllocation, SampledGaussian
+from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.guarantee import Guarantee
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.certificates import LEDGER, is_about, read_certificate, well_formed_by_name
@@ -196,6 +196,11 @@ def _leaf(leaf: Event, count: int) -> str:
             return f"{count:,} steps with noise multiplier {noise:.4g} and sampling rate {rate:.4g}"
         case RandomAllocation(noise, batches):
             return f"{count:,} epochs of {batches:,} randomly allocated batches with noise multiplier {noise:.4g}"
+        case BandedCycle(noise, rate, bands):
+            return (
+                f"{count:,} cycles of {bands:,} steps with noise multiplier {noise:.4g}, correlated over {bands:,} "
+                f"steps, and sampling rate {rate:.4g} in the one step of a cycle that a unit belongs to"
+            )
         case Gaussian(noise):
             return f"{count:,} Gaussian releases with noise multiplier {noise:.4g}"
         case _:

@@ -24,6 +24,7 @@ from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 from reticent.runs.training.measuring import measure_plan
 from reticent.training.plans.plan import DpSgd
+from reticent.training.plans.sampler import BandedSampler
 from reticent.training.private_step import PrivateStep
 
 Step = Callable[[Tensor], Tensor]
@@ -69,6 +70,8 @@ def verify(
     """
     if plan.neighbours is not Neighbours.ADD_REMOVE:
         raise UsageError("canaries are added or removed", found=f"a plan for neighbours '{plan.neighbours.value}'")
+    if isinstance(plan.sampler, BandedSampler):
+        raise UsageError("a step with correlated noise is not measured by itself", hint="use --sampler poisson")
     if isinstance(step, PrivateStep):
         return measure_plan(step.trace, plan, confidence=confidence)
     source = randomness or Randomness.system()

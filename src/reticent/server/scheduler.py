@@ -161,7 +161,7 @@ class Scheduler:
     def _look_again(self) -> None:
         """Whether the ledger can be used, though nobody asks for anything."""
         try:
-            self._predictor.check()
+            self._predictor.check(by_writing=not self._can_charge)  # a full disk can still be read
         except Exception as error:  # the thread goes on
             if self._can_charge:
                 why = str(error) if isinstance(error, LedgerError) else place_of(error)

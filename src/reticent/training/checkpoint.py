@@ -3,11 +3,14 @@
     checkpoints/step-00000120/
     ├── weights.safetensors      trainable parameters by name
     ├── optimiser.safetensors    the optimiser's state by parameter
+    ├── noise.safetensors        noise of the last steps that the next ones are correlated with, for its owner alone
     └── state.json               schema version, step, the source's state (ledger position), digests of both files
 
 A checkpoint is written into a folder of another name, synced, and renamed: after a crash it is complete or it does
 not count. Each file's digest is checked before use, so that a damaged disk is an error and not another model.
-What is stored of a private run are weights that were released by charged steps, and post-processing of them.
+What is stored of a private run are weights that were released by charged steps, and post-processing of them. The
+noise is no such thing: who reads it can take it off the weights. So its owner alone may read it, it stands in the
+newest checkpoint alone, and it is gone when the run has ended.
 
 One process at a time trains a run: `Checkpoints.locked` says so.
 """
@@ -19,7 +22,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -35,6 +38,7 @@ KEPT: Final = 2
 _NAME: Final = re.compile(r"step-(\d{8})")
 _UNFINISHED: Final = ".unfinished-"
 _WEIGHTS, _OPTIMISER, _STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
+_NOISE: Final = "noise.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,12 @@ class Checkpoint:
     def restore(self, learner: Learner) -> None:
         """Put weights and optimiser state into the learner, after checking that the files are what was written."""
         learner.restore(self._tensors(_WEIGHTS), self._tensors(_OPTIMISER))
+
+    def with_noise(self) -> "Checkpoint":
+        """The same with the noise of the last steps in its source's state, where there is any."""
+        if not (self.path / _NOISE).exists():
+            return self
+        return replace(self, source=self.source | self._tensors(_NOISE))
 
     def _tensors(self, name: str) -> dict[str, Tensor]:
         path = self.path / name
@@ -112,7 +122,13 @@ class Checkpoints:
             content = save(tensors)
             digests[name] = _digest(content)
             write_atomically(unfinished / name, content)
-        document = {"schema_version": SCHEMA_VERSION, "step": step, "source": dict(source), "digests": digests}
+        noise = {name: value for name, value in source.items() if isinstance(value, Tensor)}
+        if noise:
+            content = save(noise)
+            digests[_NOISE] = _digest(content)
+            write_atomically(unfinished / _NOISE, content, mode=0o600)
+        told = {name: value for name, value in source.items() if name not in noise}
+        document = {"schema_version": SCHEMA_VERSION, "step": step, "source": told, "digests": digests}
         write_document(unfinished / _STATE, document)
         unfinished.rename(final)
         _sync(self.folder)
@@ -126,7 +142,7 @@ class Checkpoints:
             return None
         document = read_document(complete[-1] / _STATE)
         check_schema(document, SCHEMA_VERSION, kind="checkpoint")
-        return Checkpoint(complete[-1], document["step"], document["source"], document["digests"])
+        return Checkpoint(complete[-1], document["step"], document["source"], document["digests"]).with_noise()
 
     def _complete(self) -> list[Path]:
         if not self.folder.is_dir():
@@ -138,6 +154,8 @@ class Checkpoints:
             # Renamed first: a crash in the middle of a removal must not leave half a checkpoint under its name.
             doomed = old.rename(old.with_name(_UNFINISHED + old.name))
             shutil.rmtree(doomed, ignore_errors=True)
+        for older in self._complete()[:-1]:
+            (older / _NOISE).unlink(missing_ok=True)
         for left in self.folder.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(left, ignore_errors=True)
 

@@ -16,12 +16,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.core.divergence import symmetric_renyi_divergence
+from reticent.core.divergence import renyi_divergence
 
 Floats = NDArray[np.float64]
 
 _RESOLUTION = 1e-10  # of the logarithm that is returned
 _SECTIONS = 64  # one call on 64 points costs little more than one on 2
+_SECTIONS_OF_MANY = 16  # where many chances are solved at once, the points are the cost
 
 
 def _check(order: float, epsilon: float) -> None:
@@ -98,11 +99,12 @@ def _last_allowed(divergence: Callable[[Floats], Floats], epsilon: float, *, end
     returned, which is not allowed itself, or is the given end.
     """
     low, high = (np.array(end) for end in ends)  # copies: ends are narrowed below
-    share = np.arange(1, _SECTIONS + 1) / _SECTIONS  # [sections], the last is the upper end
+    sections = _SECTIONS if len(low) < 8 else _SECTIONS_OF_MANY
+    share = np.arange(1, sections + 1) / sections  # [sections], the last is the upper end
     while (high - low > _RESOLUTION).any():
         cuts = low[:, None] + (high - low)[:, None] * share  # [n, sections]
         allowed = divergence(cuts) <= epsilon
-        passed = np.where(allowed.all(axis=1), _SECTIONS - 1, np.argmin(allowed, axis=1))  # [n]
+        passed = np.where(allowed.all(axis=1), sections - 1, np.argmin(allowed, axis=1))  # [n]
         rows = np.arange(len(low))
         narrowed = np.where(passed > 0, cuts[rows, np.maximum(passed - 1, 0)], low)
         # Where all is allowed the upper end itself is the answer: close the bracket on it.
@@ -112,6 +114,8 @@ def _last_allowed(divergence: Callable[[Floats], Floats], epsilon: float, *, end
 
 def _divergence(log_p1: Floats, log_p0: Floats, order: float) -> Floats:
     """The greater direction of D_a between Bernoulli variables, element by element."""
-    first = np.stack(np.broadcast_arrays(log_p1, log_complement(log_p1)), axis=-1)  # [..., 2]
-    second = np.stack(np.broadcast_arrays(log_p0, log_complement(log_p0)), axis=-1)  # [..., 2]
-    return symmetric_renyi_divergence(first, second, order)
+    events = np.stack(np.broadcast_arrays(log_p1, log_p0))  # [2, ...]
+    worlds = np.stack([events, log_complement(events)], axis=-1)  # [2, ..., 2]
+    # Both directions in one call: on arrays this small the calls are the cost.
+    directions = renyi_divergence(worlds, worlds[::-1], order)  # [2, ...]
+    return np.asarray(directions.max(axis=0))

@@ -29,6 +29,7 @@ from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import guarantee_of_group
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
 from reticent.accounting.prices.sampled_group import group_event
+from reticent.accounting.search import least_between
 from reticent.accounting.tilted import tilted_log_probability
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee, Neighbours
@@ -88,7 +89,7 @@ def leakage_bounds(
         converted = None if has_profile else _converted_bound(curve, log_p0, copies)
         return LeakageBounds(secret_bits=secret_bits, copies=copies, pld=profile, converted=converted)
     rdp, _ = curve.minimise(lambda a, d: rdp_leakage(log_p0, a, renyi=d))
-    binary, _ = curve.minimise(lambda a, d: largest_log_probability(log_p0, a, epsilon=d), every=4)
+    binary, _ = curve.minimise(lambda a, d: largest_log_probability(log_p0, a, epsilon=d))
     traditional, _ = curve.minimise(lambda a, d: d - _over(log_p0, a - 1.0))
     return LeakageBounds(
         secret_bits=secret_bits,
@@ -172,7 +173,6 @@ def _least(
     delta: Callable[[float], float], points: Sequence[tuple[float, float]], *, log_p0: float, copies: int
 ) -> float:
     """Least bits over ε: the known (ε, δ) points first, then between the neighbours of the best."""
-    from scipy.optimize import minimize_scalar
 
     def bound(epsilon: float) -> float:
         return log_probability_bound(log_p0, epsilon, delta=delta(epsilon), copies=copies)
@@ -182,6 +182,5 @@ def _least(
     value = scores[best]
     low, high = points[max(best - 1, 0)][0], points[min(best + 1, len(points) - 1)][0]
     if low < high and math.isfinite(value):
-        found = minimize_scalar(bound, bounds=(low, high), method="bounded", options={"xatol": 1e-3})
-        value = min(value, float(found.fun))
+        value = min(value, least_between(bound, low, high, within=1e-3)[0])
     return (value - log_p0) / _LOG2

@@ -14,15 +14,12 @@ far beyond the range of float64. Where one pmf has chances that the other has no
 """
 
 import math
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from reticent.accounting.mixing.loops import Masses, PartRows, compiled
+from reticent.core.float_bits import bits_of, from_bits
 
 Floats = NDArray[np.float64]
 Series = tuple[float, float, float, float, float, float, float, float]
@@ -40,25 +37,13 @@ _INFINITY_BITS = 0x7FF0000000000000
 _LEAST_NORMAL = 2.0**-1022
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _bits(context: Any, number: Any) -> Any:  # noqa: ARG001
-    """The 64 bits of a float, as a whole number."""
-    return types.int64(types.float64), lambda _, builder, __, args: builder.bitcast(args[0], ir.IntType(64))
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _from_bits(context: Any, number: Any) -> Any:  # noqa: ARG001
-    """The float of such bits."""
-    return types.float64(types.int64), lambda _, builder, __, args: builder.bitcast(args[0], ir.DoubleType())
-
-
 @compiled(reorders=False)
 def _log1p(m: float, g: float, inverse: float) -> float:
     """log g of a normal number g = 1 + m, and 1/g, within 2e-16 of it, or of m where that is less."""
-    bits = _bits(g)
+    bits = bits_of(g)
     power = (bits - _ROOT_HALF) >> 52
-    f = _from_bits(bits - (power << 52)) - 1.0  # g/2^power is in [√½, √2)
-    whole = _from_bits(power + _ROUND_BITS) - _ROUND
+    f = from_bits(bits - (power << 52)) - 1.0  # g/2^power is in [√½, √2)
+    whole = from_bits(power + _ROUND_BITS) - _ROUND
     s = f / (2.0 + f)
     w = s * s
     p = 1.0 / 21
@@ -95,7 +80,7 @@ def _exp_less(x: float, one: float) -> float:
     p = p * r + 1.0 / 6.0
     p = p * r + 0.5
     p = p * r + 1.0
-    scale: float = _from_bits((_bits(rounded) << 52) + _ONE_BITS)  # 2^whole
+    scale: float = from_bits((bits_of(rounded) << 52) + _ONE_BITS)  # 2^whole
     return scale * (p * r) + (scale - one)
 
 
@@ -158,12 +143,12 @@ def _part_ranges(
             for x in range(masses.shape[2]):
                 moved = np.float64(mass[x]) * scale - r[x]
                 u = moved * over[x]
-                fall, rise = _bits(-u if u < 0.0 else 0.0), _bits(u if u > 0.0 else 0.0)
+                fall, rise = bits_of(-u if u < 0.0 else 0.0), bits_of(u if u > 0.0 else 0.0)
                 lowest = fall if fall > lowest else lowest
                 highest = rise if rise > highest else highest
                 square += moved * u
             row = text * count + part
-            found[0, row], found[1, row], found[2, row] = -_from_bits(lowest), _from_bits(highest), square
+            found[0, row], found[1, row], found[2, row] = -from_bits(lowest), from_bits(highest), square
 
 
 def part_ranges(parts: PartRows, public: Floats, inverse: Floats) -> Floats:
@@ -262,9 +247,9 @@ def _token_weights(
                 excess = target * over[x]
                 root = math.sqrt(slope * excess) + excess
                 power = _log1p(root, 1.0 + root, 1.0) / order
-                theta = _bits(_exp_less(power, 1.0) / (u if u > _LEAST_NORMAL else _LEAST_NORMAL))
+                theta = bits_of(_exp_less(power, 1.0) / (u if u > _LEAST_NORMAL else _LEAST_NORMAL))
                 least = theta if theta < least else least
-            found[row] = _from_bits(least)
+            found[row] = from_bits(least)
 
 
 def token_weights(parts: PartRows, public: Floats, inverse: Floats, targets: Floats, order: float) -> Floats:
@@ -296,10 +281,10 @@ def _pair_sums(
         for x in range(size):
             top, bottom = rest * public[x] + own * p[x], rest * public[x] + own * q[x]
             is_nothing = top + bottom == 0.0
-            ratio = _bits((1.0 if is_nothing else top) / (1.0 if is_nothing else bottom))
+            ratio = bits_of((1.0 if is_nothing else top) / (1.0 if is_nothing else bottom))
             low = ratio if ratio < low else low
             high = ratio if ratio > high else high
-        least, greatest = _from_bits(low), _from_bits(high)
+        least, greatest = from_bits(low), from_bits(high)
         shift = (
             max(0.0, order * math.log(greatest) - _RANGE),
             max(0.0, -order * math.log(least) - _RANGE),

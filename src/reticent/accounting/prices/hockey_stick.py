@@ -38,10 +38,11 @@ def step_delta(epsilons: Floats, direction: Direction, *, noise_multiplier: floa
     epsilon = np.asarray(epsilons, dtype=np.float64)
     # Left of 0 the mirror image keeps the small quantities small: δ_PQ(−ε) = 1 − e^−ε + e^−ε δ_QP(ε).
     mirrored = {Direction.REMOVE: Direction.ADD, Direction.ADD: Direction.REMOVE}.get(direction, direction)
-    size = np.abs(epsilon)
-    positive = _delta(size, direction, noise_multiplier, sampling_rate)
-    mirror = _delta(size, mirrored, noise_multiplier, sampling_rate)
-    result = np.where(epsilon >= 0.0, positive, -np.expm1(-size) + np.exp(-size) * mirror)
+    right = epsilon >= 0.0
+    left = -epsilon[~right]
+    result = np.empty_like(epsilon)
+    result[right] = _delta(epsilon[right], direction, noise_multiplier, sampling_rate)
+    result[~right] = -np.expm1(-left) + np.exp(-left) * _delta(left, mirrored, noise_multiplier, sampling_rate)
     return np.asarray(np.clip(np.where(np.isnan(result), 1.0, result), 0.0, 1.0))  # unknown is unprotected
 
 
@@ -71,7 +72,11 @@ def _delta(epsilon: Floats, direction: Direction, sigma: float, q: float) -> Flo
 
 def _product(factor: Floats, log_factor: Floats, z: Floats) -> Floats:
     """factor × Φ(z), by logarithms where the factor is large and Φ may be nothing but an underflow."""
-    return np.asarray(np.where(log_factor < _LARGE, factor * ndtr(z), np.exp(log_factor + log_ndtr(z))))
+    result = np.asarray(factor * ndtr(z))
+    large = ~(log_factor < _LARGE)
+    if large.any():
+        result[large] = np.exp(log_factor[large] + log_ndtr(z[large]))
+    return result
 
 
 def _arsinh_product(epsilon: Floats, sigma: float, q: float) -> Floats:

@@ -70,6 +70,12 @@ _WALLET = re.compile(
 )
 _MIXED = re.compile(r"(?<![\w+/=])[A-Za-z0-9][A-Za-z0-9+/_=-]{15,300}(?![\w+/])")
 _UUID = re.compile(r"(?<!\w)[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?!\w)")
+# Every key, MAC, wallet and random word is a run of so many of these: a text without one is soon done with.
+_LONG = re.compile(r"[\w+/=:.-]{15}")
+_ANNOUNCING_LIST = """
+pass pwd kennwort contraseña senha wachtwoord hasło пароль key secret token credential bearer basic
+"""
+_ANNOUNCING = _ANNOUNCING_LIST.split()
 _HEX = re.compile(r"[0-9a-fA-F]{16,300}")
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _TRAILING = ".,;:!?)]}'\"”»"
@@ -110,11 +116,16 @@ def _found(text: str) -> Iterator[Span]:
     if "://" in text or "www." in text:
         yield from (_trimmed(text, match, "PASSWORD") for match in _LOGIN.finditer(text))
         yield from (_trimmed(text, match, "URL") for match in _ADDRESS.finditer(text))
-    yield from (Span(*match.span(), "URL") for match in _DOMAIN.finditer(text))
-    yield from (Span(*match.span(), "KEY") for match in _issued().finditer(text))
-    yield from _announced(text)
+    if "." in text:
+        yield from (Span(*match.span(), "URL") for match in _DOMAIN.finditer(text))
+    lower = text.lower()
+    if any(word in lower for word in _ANNOUNCING):
+        yield from _announced(text)
     if "@" in text:
         yield from (Span(*match.span(), "HANDLE") for match in _HANDLE.finditer(text))
+    if not _LONG.search(text):
+        return
+    yield from (Span(*match.span(), "KEY") for match in _issued().finditer(text))
     yield from (Span(*match.span(), "MAC") for match in _MAC.finditer(text))
     yield from (Span(*match.span(), "WALLET") for match in _WALLET.finditer(text) if is_wallet(match.group()))
     yield from (Span(*match.span(), "KEY") for match in _UUID.finditer(text))

@@ -53,7 +53,7 @@ _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _DAYS = rf"{_DAY}(?:(?:{_GAP}(?:and|to|or){_GAP}|[-–]){_DAY})?"
 _YEAR = r"(?:1[5-9]|20)\d\d"
 _DAY_OR_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
-_CLOCK = r"(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?"
+_CLOCK = r"(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 
 
 def _start(first: str, ahead: str = "") -> str:

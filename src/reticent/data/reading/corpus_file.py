@@ -16,6 +16,7 @@ from typing import Any
 from reticent.core.corpus import Corpus, Fingerprint, Record, Span
 from reticent.core.errors import DataError
 from reticent.data.duplicates.digest_counts import DigestSet
+from reticent.data.reading.chats import chat_text, is_chat
 from reticent.data.reading.formats import (
     Fields,
     Format,
@@ -46,9 +47,13 @@ class CorpusFile:
 
     def __iter__(self) -> Iterator[Record]:
         """Records in stored order; every check is made on the way, and no record at all is an error."""
+        return (record for _, record in self.rows())
+
+    def rows(self, *, whole: bool = False) -> Iterator[tuple[Row, Record]]:
+        """Each record with the row that it was read from, checked; `whole` rows of tables have every column."""
         seen = DigestSet()
         present: frozenset[str] | None = None
-        for row in self._rows():
+        for row in self._rows(whole=whole):
             now = _present(row, self.fields)
             if present is None:
                 present = now
@@ -57,7 +62,7 @@ class CorpusFile:
             record = _record(row, self.fields)
             if self.fields.id in present and not seen.add(_digest(record.id)):
                 self._refuse_duplicate(record.id, row)
-            yield record
+            yield row, record
         if present is None:
             raise DataError("no records", path=self.path, expected="at least one")
 
@@ -85,8 +90,8 @@ class CorpusFile:
         roles = {role: getattr(self.fields, role) for role in ("text", "id", "owner", "spans")}
         return frozenset(role for role, name in roles.items() if name in there)
 
-    def _rows(self) -> Iterator[Row]:
-        rows = read_rows(self.path, self.format, fields=self.fields)
+    def _rows(self, *, whole: bool = False) -> Iterator[Row]:
+        rows = read_rows(self.path, self.format, fields=self.fields, whole=whole)
         return (row for row in rows if not _is_empty(row, self.fields)) if self.skip_empty else rows
 
     def _refuse_duplicate(self, identity: str, second: Row) -> None:
@@ -94,7 +99,7 @@ class CorpusFile:
         for row in self._rows():
             if (row.path, row.line) == (second.path, second.line):
                 return
-            if str(row.values[self.fields.id]) == identity:
+            if str(row.get(self.fields.id)) == identity:
                 raise DataError(
                     f"the id of line {row.line} again",
                     path=second.path,
@@ -132,8 +137,9 @@ def _format(name: Format | str, path: Path) -> Format:
 
 def _is_empty(row: Row, fields: Fields) -> bool:
     """Whether the field is there and holds no text; a field that is not there is another mistake."""
-    text = row.values.get(fields.text, 0)
-    return text is None or (isinstance(text, str) and not text.strip())
+    name = fields.text_of(row)
+    text = row.get(name)
+    return name in row.values if text is None else isinstance(text, str) and not text.strip()
 
 
 def _digest(identity: str) -> int:
@@ -143,7 +149,8 @@ def _digest(identity: str) -> int:
 def _present(row: Row, fields: Fields) -> frozenset[str]:
     """The names among `fields` for which the row has a value; those that must be there are."""
     wanted = {fields.text, fields.id, fields.owner, fields.spans}
-    there = frozenset(name for name in wanted if row.values.get(name) is not None)
+    stored = {fields.text: fields.text_of(row)}
+    there = frozenset(name for name in wanted if row.get(stored.get(name, name)) is not None)
     missing = sorted((fields.asked | {fields.text}) - there)
     if missing:
         name = missing[0]
@@ -171,9 +178,11 @@ def _uneven(row: Row, names: frozenset[str]) -> DataError:
 
 
 def _record(row: Row, fields: Fields) -> Record:
-    text = row.values[fields.text]
+    text = row.get(fields.text_of(row))
+    if is_chat(text):
+        text = chat_text(text)
     if not isinstance(text, str):
-        raise _wrong_type(row, fields.text, "a string")
+        raise _wrong_type(row, fields.text_of(row), "a string, or a list of messages with roles and contents")
     if not text.strip():
         raise DataError(
             "the text is empty", path=row.path, line=row.line, hint="remove the record, or skip empty ones"
@@ -194,7 +203,7 @@ def _is_unicode(text: str) -> bool:
 
 def _name(row: Row, field: str) -> str:
     """An id or owner as a string, "" where there is none."""
-    value = row.values.get(field)
+    value = row.get(field)
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -210,14 +219,14 @@ def _wrong_type(row: Row, field: str, expected: str) -> DataError:
         f"the field {field!r} has the wrong type",
         path=row.path,
         line=row.line,
-        found=type_name(row.values[field]),
+        found=type_name(row.get(field)),
         expected=expected,
     )
 
 
 def _spans(row: Row, fields: Fields, length: int) -> tuple[Span, ...]:
     """The row's spans, sorted: a list of objects, or (CSV) the same as a JSON string."""
-    value = row.values.get(fields.spans)
+    value = row.get(fields.spans)
     if isinstance(value, str):
         value = parse_json(value, path=row.path, line=row.line, what=f"the field {fields.spans!r}")
     if value is None:

@@ -21,6 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from reticent.core.errors import DataError
+from reticent.data.reading.chats import MESSAGES, value_at
 from reticent.data.reading.compression import LONGEST_LINE, decode, open_bytes, plain_suffix, read_lines, unreadable
 
 
@@ -38,8 +39,9 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Names of the fields that hold a record's text, id, owner and known sensitive spans.
+    """Names, or paths such as "meta.user", of the fields that hold a record's text, id, owner and sensitive spans.
 
+    A row without `text` may have `messages` in its place, a chat.
     Without a field of the default name, ids are made from line numbers, each record is its own owner, and no span
     is known. A name other than the default was asked for, so the field must be there.
     """
@@ -53,6 +55,11 @@ class Fields:
         names = [self.text, self.id, self.owner, self.spans]
         if not all(names) or len({self.text, self.id, self.spans}) != 3 or self.owner in (self.text, self.spans):
             raise ValueError("text, id and spans need three different field names; owner may equal id alone")
+
+    def text_of(self, row: "Row") -> str:
+        """The field that holds the text of a row: that of the messages where it has no other."""
+        is_chat = self.text == "text" and "text" not in row.values and MESSAGES in row.values
+        return MESSAGES if is_chat else self.text
 
     @property
     def asked(self) -> frozenset[str]:
@@ -70,6 +77,10 @@ class Row:
 
     def __repr__(self) -> str:
         return f"Row({self.path}:{self.line})"
+
+    def get(self, field: str) -> object:
+        """The value of a field by its name or path; None where it is not there."""
+        return value_at(self.values, field)
 
 
 _SUFFIXES = {
@@ -114,8 +125,8 @@ def recognise(path: Path) -> Format:
     return _SUFFIXES[suffix]
 
 
-def read_rows(path: Path, stored: Format, *, fields: Fields) -> Iterator[Row]:
-    """The rows of a corpus in stored order."""
+def read_rows(path: Path, stored: Format, *, fields: Fields, whole: bool = False) -> Iterator[Row]:
+    """The rows of a corpus in stored order; of tables only the columns that `fields` names, unless `whole`."""
     if not path.exists():
         raise DataError("no such file or directory", path=path)
     wants_directory = stored in (Format.FOLDER, Format.DATASET)
@@ -128,16 +139,23 @@ def read_rows(path: Path, stored: Format, *, fields: Fields) -> Iterator[Row]:
         Format.TSV: lambda: _read_csv(path, "\t"),
         Format.TEXT: lambda: _read_text(path, fields),
         Format.FOLDER: lambda: _read_folder(path, fields),
-        Format.PARQUET: lambda: _read_tables(path, stored, fields),
-        Format.DATASET: lambda: _read_tables(path, stored, fields),
+        Format.PARQUET: lambda: _read_tables(path, stored, None if whole else fields),
+        Format.DATASET: lambda: _read_tables(path, stored, None if whole else fields),
     }
     return readers[stored]()
 
 
-def _read_tables(path: Path, stored: Format, fields: Fields) -> Iterator[Row]:
+def _read_tables(path: Path, stored: Format, fields: Fields | None) -> Iterator[Row]:
     from reticent.data.reading import tables  # deferred: it imports pyarrow
 
-    names = (fields.text, fields.id, fields.owner, fields.spans)
+    names = None
+    if fields is not None:
+        asked = (fields.text, fields.id, fields.owner, fields.spans)
+        names = [
+            *asked,
+            *(name.partition(".")[0] for name in asked),
+            *([MESSAGES] if fields.text == "text" else []),
+        ]
     read = tables.read_parquet if stored is Format.PARQUET else tables.read_dataset
     for number, values in read(path, names):
         yield Row(path, number, values)

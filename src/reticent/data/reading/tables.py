@@ -23,8 +23,11 @@ _ROWS = 1024
 _MOST_RATIO = 1000  # of decoded to stored bytes, beyond which a large column is a bomb and no text
 
 
-def read_parquet(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, object]]]:
-    """Row number, from 1, and values by column. Columns not asked for are there with the value None."""
+def read_parquet(path: Path, names: Sequence[str] | None) -> Iterator[tuple[int, dict[str, object]]]:
+    """Row number, from 1, and values by column, of all of them if none is named.
+
+    Columns not asked for are there with the value None.
+    """
     import pyarrow
     from pyarrow import parquet
 
@@ -33,7 +36,7 @@ def read_parquet(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[s
     try:
         with parquet.ParquetFile(path) as file:
             columns = file.schema_arrow.names
-            wanted = [name for name in columns if name in names]
+            wanted = [name for name in columns if names is None or name in names]
             rows = _rows_at_once(file.metadata, wanted, path)
         texts = [name for name in wanted if _is_text(file.schema_arrow.field(name).type)]
         with parquet.ParquetFile(path, read_dictionary=texts, pre_buffer=False) as file:
@@ -43,7 +46,7 @@ def read_parquet(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[s
         raise _damaged(path) from None
 
 
-def read_dataset(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, object]]]:
+def read_dataset(path: Path, names: Sequence[str] | None) -> Iterator[tuple[int, dict[str, object]]]:
     """Row number, from 1 over all files, and values by column."""
     import pyarrow
 
@@ -55,7 +58,7 @@ def read_dataset(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[s
                 source.seek(0)
                 with pyarrow.ipc.open_stream(source) as stream:
                     columns = stream.schema.names
-                    wanted = [name for name in columns if name in names]
+                    wanted = [name for name in columns if names is None or name in names]
                     batches = (
                         batch.slice(first, _ROWS).select(wanted)
                         for batch in stream
@@ -66,6 +69,21 @@ def read_dataset(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[s
                         start = number + 1
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError, struct.error):
             raise _damaged(file) from None
+
+
+def table_schema(path: Path) -> Any:
+    """The Arrow schema of a Parquet file, or of a saved dataset."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        if not path.is_dir():
+            with parquet.ParquetFile(path) as file:
+                return file.schema_arrow
+        with pyarrow.memory_map(str(_dataset_files(path)[0])) as source, pyarrow.ipc.open_stream(source) as stream:
+            return stream.schema
+    except (pyarrow.ArrowException, OSError):
+        raise _damaged(path) from None
 
 
 def _dataset_files(path: Path) -> list[Path]:

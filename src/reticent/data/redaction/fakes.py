@@ -3,12 +3,15 @@
 A fake is a function of a secret key, the class and the value (case and white space aside): with the key, "Ada
 Byron" and "ADA BYRON" become one made-up person in every record; without it, nobody can tell which value a fake
 stands for better than from the text around it. It follows that fakes keep what a mask hides: which mentions are the
-same value, and its rough shape. They are for data that must look real, never for a guarantee.
+same value, its rough shape, and how far dates are apart. They are for data that must look real, never for a
+guarantee.
 
-    person   names of Faker's lists, as many words; titles and initials stay in their places
+    person   names of Faker's lists, word by word: "Ada Byron", "Byron" and "A. Byron" stay one person; titles stay
     e-mail   at domains that RFC 2606 reserves          IP     from ranges kept for documentation (RFC 5737, 3849)
     card     a right check digit                        IBAN   a right checksum, same country and length
-    SSN      from the range that is never issued        date   another day in the same notation
+    SSN      from the range that is never issued        phone  a valid number of the same country, where it says one
+    date     moved by as many days, in the same notation, for every date under one key: what lies between two dates
+             stays as long; years alone move by whole years
     others   digits for digits and letters for letters
 
 Never equal to the value itself. Other real values may be met by chance: a made-up phone number may be somebody's.
@@ -24,15 +27,20 @@ from functools import cache
 
 from reticent.data.kinds import TITLES, canonical
 from reticent.data.policies.checksums import luhn
+from reticent.data.policies.vocabulary import first_names
+from reticent.data.redaction.shifted_dates import shifted
 
 _TRIES = 100
+_DRAWS = 30  # of a phone number, to find a valid one
+_KEPT = 100_000  # fakes that are kept in memory, since values repeat
 _MONTHS = "January February March April May June July August September October November December"
 _CLASSES = {
     "person": "PERSON",
     "place": "LOC ADDRESS",
     "organisation": "ORG",
     "email": "EMAIL",
-    "date": "DATE",
+    "date": "DATE YEAR",
+    "phone": "PHONE",
     "card": "CARD",
     "iban": "IBAN",
     "ip": "IP",
@@ -48,6 +56,10 @@ class Fakes:
         if not 16 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ValueError(f"a key has 16 to {hashlib.blake2b.MAX_KEY_SIZE} bytes, found {len(key)}")
         self._key = key
+        # One to five years, in either direction: years alone must move too.
+        draw = self._source("offset", "")
+        self.days = draw.choice((-1, 1)) * draw.randint(400, 1800)
+        self._made: dict[tuple[str, str], str] = {}
 
     def __repr__(self) -> str:
         return "Fakes()"
@@ -55,18 +67,53 @@ class Fakes:
     def fake(self, value: str, kind: str) -> str:
         """The fake that stands for `value` of `kind`, in the value's own case."""
         name = _CLASS_OF.get(canonical(kind), "shape")
-        folded = " ".join(value.casefold().split())
-        digest = hashlib.blake2b(f"{name}\0{folded}".encode("utf8", "surrogatepass"), key=self._key, digest_size=16)
-        source = random.Random(digest.digest())
+        made = self._made.get((name, value))
+        if made is None:
+            if len(self._made) >= _KEPT:
+                self._made.clear()
+            made = self._made[name, value] = self._fake(value, name)
+        return made
+
+    def _fake(self, value: str, name: str) -> str:
+        if name == "person":
+            return self._person(value) or "x" * len(value)
+        if name == "date" and (moved := shifted(value, self.days)) is not None and moved != value:
+            return moved
+        source = self._source(name, " ".join(value.casefold().split()))
         for _ in range(_TRIES):
             made = _MAKERS[name](value, source)
             if made.casefold() != value.casefold():
                 break
         else:  # a value without letters or digits: nothing of its shape differs from it
             return "x" * len(value)
-        if value.isupper() and name in ("person", "place", "organisation"):
-            return made.upper()
-        return made.lower() if value.islower() and name == "person" else made
+        return made.upper() if value.isupper() and name in ("place", "organisation") else made
+
+    def _source(self, name: str, folded: str) -> random.Random:
+        digest = hashlib.blake2b(f"{name}\0{folded}".encode("utf8", "surrogatepass"), key=self._key, digest_size=16)
+        return random.Random(digest.digest())
+
+    def _person(self, value: str) -> str:
+        """Each word of a name by itself, so that a part of it alone, or an initial, still names the same person."""
+        made = " ".join(re.sub(r"[^\W_]+", self._word, word) for word in value.split())
+        return made if made.casefold() != value.casefold() else ""
+
+    def _word(self, match: re.Match[str]) -> str:
+        word = match.group()
+        folded = word.casefold()
+        if folded in TITLES:
+            return word
+        first, last = _by_initial()
+        letters = sorted(first.keys() & last.keys())
+        # An initial and a name that starts with it become an initial and a name that starts with that.
+        order = self._source("initials", "").sample(letters, len(letters))
+        initial = order[ord(folded[0]) % len(order)]
+        if len(word) == 1:
+            other = order[(order.index(initial) + 1) % len(order)]
+            return other if initial.casefold() == folded else initial if word.isupper() else initial.lower()
+        source = self._source("person", folded)
+        names = first if folded in first_names() else last
+        made = source.choice([name for name in names[initial] if name.casefold() != folded])
+        return made.upper() if word.isupper() else made.lower() if word.islower() else made
 
 
 def _shape(value: str, source: random.Random) -> str:
@@ -80,22 +127,6 @@ def _shape(value: str, source: random.Random) -> str:
         else:
             made.append(symbol)
     return "".join(made)
-
-
-def _person(value: str, source: random.Random) -> str:
-    words = [word for word in value.split() if word]
-    plain = [
-        n for n, word in enumerate(words) if word.strip(".").casefold() not in TITLES and len(word.strip(".")) > 1
-    ]
-    made = []
-    for n, word in enumerate(words):
-        if n in plain:
-            made.append(source.choice(_last_names() if n == plain[-1] else _first_names()))
-        elif word.strip(".").casefold() in TITLES:
-            made.append(word)
-        else:
-            made.append(_shape(word, source))
-    return " ".join(made)
 
 
 def _place(value: str, source: random.Random) -> str:
@@ -129,6 +160,28 @@ def _iban(value: str, source: random.Random) -> str:
     number = int("".join(str(int(symbol, 36)) for symbol in body + country + "00"))
     made = iter(f"{country}{98 - number % 97:02}{body}")
     return "".join(symbol if symbol.isspace() else next(made) for symbol in value)
+
+
+def _phone(value: str, source: random.Random) -> str:
+    """A number of the same country, valid by its numbering plan where one is found in some draws."""
+    import phonenumbers  # deferred: some 50 ms
+
+    head = re.match(r"\+\d{1,3}", value)
+    try:
+        country = f"+{phonenumbers.parse(value).country_code}" if head else ""
+    except phonenumbers.NumberParseException:
+        country = head.group() if head else ""
+    zeros = re.match(r"\D*0*", value[len(country) :])
+    kept = value[: len(country) + (zeros.end() if zeros else 0)]
+    made = kept + _shape(value[len(kept) :], source)
+    for _ in range(_DRAWS if country else 0):
+        try:
+            if made != value and phonenumbers.is_valid_number(phonenumbers.parse(made)):
+                return made
+        except phonenumbers.NumberParseException:
+            break
+        made = kept + _shape(value[len(kept) :], source)
+    return made
 
 
 def _ip(value: str, source: random.Random) -> str:
@@ -170,6 +223,18 @@ def _date(value: str, source: random.Random) -> str:
 
 
 @cache
+def _by_initial() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """First and last names by their first letter, of letters that have some of each."""
+    made: list[dict[str, list[str]]] = []
+    for names in (_first_names(), _last_names()):
+        listed: dict[str, list[str]] = {}
+        for name in names:
+            listed.setdefault(name[0].upper(), []).append(name)
+        made.append({letter: found for letter, found in listed.items() if len(found) >= 5})
+    return made[0], made[1]
+
+
+@cache
 def _first_names() -> tuple[str, ...]:
     from faker.providers.person.en_US import Provider  # deferred: Faker takes a while to load
 
@@ -184,11 +249,11 @@ def _last_names() -> tuple[str, ...]:
 
 
 _MAKERS: dict[str, Callable[[str, random.Random], str]] = {
-    "person": _person,
     "place": _place,
     "organisation": _organisation,
     "email": _email,
     "date": _date,
+    "phone": _phone,
     "card": _card,
     "iban": _iban,
     "ip": _ip,

@@ -1,15 +1,16 @@
 """A corpus without what a policy finds: spans become `<MASK>`, their type, or consistent fakes; offsets lead back.
 
-Masks and types are idempotent for every policy, contextual ones too: such a policy is asked again about the
-scrubbed text until it finds nothing outside masks (each round masks more, so it ends), and a text in which it finds
-nothing is left as it is. Fakes are not: scrubbing again finds the fakes and replaces them by others. What holds for
-them is consistency: one value is one fake throughout a corpus, and in another with the same key.
+What is found in one place of a record is replaced wherever it stands in it. Masks and types are idempotent for
+every policy, contextual ones too: such a policy is asked again about the scrubbed text until it finds nothing
+outside masks (each round masks more, so it ends), and a text in which it finds nothing is left as it is. Fakes
+look real; the memory of their key (`scrub_key`) tells them from real values. One value is one fake throughout a
+corpus, and in another with the same key.
 
 What was missed stays in clear: no scrubber knows what it missed. Measure the policy on labelled text.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -30,6 +31,7 @@ from reticent.data.redaction.masking import (
 
 SCHEMA_VERSION = 1
 _BATCH = 256
+_SHORTEST = 4  # characters of a value that is looked for in the rest of its record
 
 
 class Replace(StrEnum):
@@ -63,15 +65,17 @@ class ScrubTally:
     hidden: int = 0
     by_kind: Counter[str] = field(default_factory=Counter)
 
-    def add(self, scrubbed: Scrubbed, original: Record) -> None:
-        """Count one record."""
+    def add(self, texts: Iterable[tuple[str, Redaction]]) -> None:
+        """Count one record by its texts."""
+        before = self.hidden
         self.records += 1
-        self.changed += scrubbed.record.text != original.text
-        self.characters += len(original.text)
-        for r in scrubbed.redaction.replacements:
-            if original.text[r.start : r.end] != scrubbed.record.text[r.new_start : r.new_end]:
-                self.hidden += r.end - r.start
-                self.by_kind[r.kind] += 1
+        for text, redaction in texts:
+            self.characters += len(text)
+            for r in redaction.replacements:
+                if text[r.start : r.end] != redaction.text[r.new_start : r.new_end]:
+                    self.hidden += r.end - r.start
+                    self.by_kind[r.kind] += 1
+        self.changed += self.hidden > before
 
     def to_json(self) -> dict[str, Any]:
         """For a document."""
@@ -85,6 +89,16 @@ class ScrubTally:
         }
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Group:
+    """Texts of one record. `kinds` names those that are a value of that kind as a whole, by their number; `known`
+    are values, with their kinds, that are to be looked for in all texts."""
+
+    texts: Sequence[str]
+    kinds: Mapping[int, str] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
+
+
 class Scrubber:
     """Scrubs records by what `policy` finds; `tally` counts what was replaced so far."""
 
@@ -92,13 +106,13 @@ class Scrubber:
         if (replace is Replace.FAKE) != (fakes is not None):
             raise ValueError("fakes are needed to replace by fakes, and only then")
         self._policy = policy
-        self._replace = replace
+        self.replace = replace
         self._fakes = fakes
         self._masks: set[str] | None = None
         self.tally = ScrubTally()
 
     def __repr__(self) -> str:
-        return f"Scrubber({self._policy.name}, {self._replace})"
+        return f"Scrubber({self._policy.name}, {self.replace})"
 
     def scrub(self, records: Iterable[Record]) -> Iterator[Scrubbed]:
         """Every record scrubbed, streamed in batches; its labels move along, those that were replaced go.
@@ -107,40 +121,75 @@ class Scrubber:
         """
         remaining = iter(records)
         while batch := list(islice(remaining, _BATCH)):
-            texts = [record.text for record in batch]
-            redactions = self._faked(texts) if self._fakes else self._masked(texts)
-            for record, redaction in zip(batch, redactions, strict=True):
+            redactions = self.redactions([Group([record.text]) for record in batch])
+            for record, (redaction,) in zip(batch, redactions, strict=True):
                 scrubbed = Scrubbed(move_labels(record, redaction), redaction)
-                self.tally.add(scrubbed, record)
+                self.tally.add([(record.text, redaction)])
                 yield scrubbed
 
-    def _faked(self, texts: Sequence[str]) -> list[Redaction]:
-        assert self._fakes is not None
-        return [
-            substitute(text, self._outside_masks(text, spans), self._fakes)
-            for text, spans in zip(texts, self._policy.find(texts), strict=True)
-        ]
-
-    def _masked(self, texts: Sequence[str]) -> list[Redaction]:
-        style = MaskStyle.KIND if self._replace is Replace.TYPE else MaskStyle.UNIFORM
-        found = [
-            self._outside_masks(text, spans) for text, spans in zip(texts, self._policy.find(texts), strict=True)
-        ]
-        done = [redact(text, spans, style=style) for text, spans in zip(texts, found, strict=True)]
-        # A mask of a kind may be a word to a policy that does not know it, and contextual taggers reconsider.
-        settled = self._policy.is_local and style is MaskStyle.UNIFORM
-        open_ = [] if settled else [n for n, spans in enumerate(found) if spans]
+    def redactions(self, groups: "Sequence[Group]") -> list[list[Redaction]]:
+        """What becomes of each text of each group; a value found in one text of a group is replaced in all."""
+        places = [(g, n) for g, group in enumerate(groups) for n in range(len(group.texts))]
+        distinct = list(dict.fromkeys(groups[g].texts[n] for g, n in places))
+        spans = dict(zip(distinct, self._policy.find(distinct), strict=True))
+        found: dict[tuple[int, int], tuple[Span, ...]] = {}
+        for g, n in places:
+            text = groups[g].texts[n]
+            kind = groups[g].kinds.get(n)
+            whole = (Span(0, len(text), kind),) if kind and text else ()
+            found[g, n] = (*self._outside_masks(text, spans[text]), *self._outside_masks(text, whole))
+        done: dict[tuple[int, int], Redaction] = {}
+        open_ = set(places)
         while open_:
-            again = self._policy.find([done[n].text for n in open_])
-            still = []
-            for n, spans in zip(open_, again, strict=True):
-                new = [span for span in self._outside_masks(done[n].text, spans) if not _is_replaced(span, done[n])]
-                if new:
-                    found[n] = merge_spans([*found[n], *(_moved_back(span, done[n]) for span in new)])
-                    done[n] = redact(texts[n], found[n], style=style)
-                    still.append(n)
-            open_ = still
-        return done
+            open_ |= self._spread(groups, found, {g for g, _ in open_})
+            done |= {place: self._replaced(groups[place[0]].texts[place[1]], found[place]) for place in open_}
+            open_ = self._reconsidered(found, done, sorted(place for place in open_ if found[place]))
+        return [[done[g, n] for n in range(len(group.texts))] for g, group in enumerate(groups)]
+
+    def _spread(
+        self, groups: "Sequence[Group]", found: dict[tuple[int, int], tuple[Span, ...]], at: set[int]
+    ) -> set[tuple[int, int]]:
+        """Look for the values that were found in a group in all of its texts; the places where there are more."""
+        changed = set()
+        for g in at:
+            texts = groups[g].texts
+            values = dict(groups[g].known)
+            for n, text in enumerate(texts):
+                values |= {text[s.start : s.end]: s.kind for s in found[g, n] if s.end - s.start >= _SHORTEST}
+            if not values:
+                continue
+            for n, text in enumerate(texts):
+                more = self._outside_masks(text, list(mentions(text, values)))
+                cover = merge_spans(found[g, n])
+                if new := [span for span in more if not any(other.covers(span) for other in cover)]:
+                    found[g, n] = (*found[g, n], *new)
+                    changed.add((g, n))
+        return changed
+
+    def _replaced(self, text: str, spans: Sequence[Span]) -> Redaction:
+        if self._fakes is not None:
+            return substitute(text, spans, self._fakes)
+        return redact(text, spans, style=MaskStyle.KIND if self.replace is Replace.TYPE else MaskStyle.UNIFORM)
+
+    def _reconsidered(
+        self,
+        found: dict[tuple[int, int], tuple[Span, ...]],
+        done: dict[tuple[int, int], Redaction],
+        places: list[tuple[int, int]],
+    ) -> set[tuple[int, int]]:
+        """Ask again about masked texts; the places where the policy finds more, which is added to `found`.
+
+        A mask of a kind may be a word to a policy that does not know it, and contextual taggers reconsider.
+        """
+        if self._fakes is not None or (self._policy.is_local and self.replace is Replace.MASK) or not places:
+            return set()
+        more = set()
+        for place, spans in zip(places, self._policy.find([done[place].text for place in places]), strict=True):
+            outside = self._outside_masks(done[place].text, spans)
+            if new := [span for span in outside if not _is_replaced(span, done[place])]:
+                found[place] = merge_spans([*found[place], *(_moved_back(span, done[place]) for span in new)])
+                more.add(place)
+        return more
 
     def _outside_masks(self, text: str, spans: Sequence[Span]) -> tuple[Span, ...]:
         """Spans that are not inside a mask which this policy's kinds make: a mask is not a secret."""
@@ -166,6 +215,22 @@ def substitute(text: str, spans: Iterable[Span], fakes: Fakes) -> Redaction:
         position = span.end
     pieces.append(text[position:])
     return Redaction("".join(pieces), tuple(replacements))
+
+
+def mentions(text: str, values: Mapping[str, str]) -> Iterator[Span]:
+    """Where `values`, each given with its kind, stand in `text` as whole words."""
+    for value, kind in values.items():
+        start = text.find(value)
+        while start >= 0:
+            end = start + len(value)
+            if _is_edge(text, start) and _is_edge(text, end):
+                yield Span(start, end, kind)
+            start = text.find(value, start + 1)
+
+
+def _is_edge(text: str, place: int) -> bool:
+    """Whether no word goes on across a place."""
+    return not (text[max(0, place - 1) : place].isalnum() and text[place : place + 1].isalnum())
 
 
 def _is_mask(text: str, span: Span, names: set[str]) -> bool:

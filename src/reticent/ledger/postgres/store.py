@@ -193,6 +193,10 @@ class PostgresStore:
             (self.address.ledger, *values),
         )
 
+    def touch(self) -> None:
+        """Write what changes nothing, so that the commit needs the disk. Only inside `transaction`."""
+        self._connection.execute("SELECT txid_current()")  # a transaction with a number is written down
+
     def check_pages(self) -> None:
         """Whether tables, triggers and the server's settings are what the ledger needs."""
         with ledger_errors(self.name):

@@ -172,6 +172,10 @@ def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
         write_audit(run, found, subject=subject, settings=settings)
         raise
     write_audit(run, found, subject=subject, settings=settings, gate=gate)
+    if options.junit is not None or options.sarif is not None:
+        from reticent.runs.report.reading import read_report
+
+        options.write_gate(read_report([options.out]))
     return AuditResult(found, gate, subject, settings, options.out)
 
 

@@ -8,16 +8,15 @@ from reticent.core.ranges import COUNT, SEED, Range
 from reticent.runs.directory import RunDirectory
 from reticent.runs.policies import POLICY_HELP
 from reticent.runs.settings.declaration import option
+from reticent.runs.settings.gate import GateOptions
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.auditing.settings import AuditSettings
     from reticent.core.sampling import Sampling
-    from reticent.runs.audit.gate import Limit
     from reticent.runs.audit.remote import RemoteAccess
 
 _ATTACKS: Final = "Attacks"
-_GATE: Final = "Gate"
 _SERVED: Final = "Served models"
 # What the record of a run holds of the options; the rest is about this machine or about how the result is shown.
 _RECORDED: Final = (
@@ -35,7 +34,7 @@ _RECORDED: Final = (
 )
 
 
-class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, Shown):
+class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Shown):
     """Everything that `reticent audit` can be asked for."""
 
     model: str = option(
@@ -113,18 +112,6 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, Shown):
         metavar="NAME",
         panel=_ATTACKS,
     )
-    require: tuple[str, ...] = option(
-        'Release gate: exit with 1 unless the whole interval satisfies "METRIC<=NUMBER". Repeatable.',
-        default=(),
-        metavar="LIMIT",
-        panel=_GATE,
-    )
-    fail_if: tuple[str, ...] = option(
-        'Alarm: exit with 1 if the whole interval satisfies "METRIC>NUMBER". Repeatable.',
-        default=(),
-        metavar="LIMIT",
-        panel=_GATE,
-    )
     cache: Path | None = option(
         "Folder that keeps scores between runs.", default=None, metavar="DIR", shown="the user's cache folder"
     )
@@ -150,12 +137,6 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, Shown):
         self.settings()
         if self.no_cache and self.cache is not None:
             raise ConfigError("--cache and --no-cache contradict each other")
-
-    def limits(self) -> "list[Limit]":
-        """The limits of the gate."""
-        from reticent.runs.audit.gate import parse_limits
-
-        return list(parse_limits(self.require, self.fail_if))
 
     def settings(self) -> "AuditSettings":
         """What is asked of the attacks."""

@@ -1,16 +1,14 @@
 """A corpus with sensitive spans replaced by masks, types or consistent fakes."""
 
 import json
-import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from reticent.core.corpus import Record
-from reticent.core.document import write_atomically
 from reticent.core.errors import ConfigError, DataError
+from reticent.data.reading.formats import Format
 from reticent.data.redaction.scrubbing import Replace
 from reticent.runs.corpus.scan import FindingSpans
 from reticent.runs.policies import POLICY_HELP, policy_named
@@ -19,10 +17,9 @@ from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternO
 from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
-    from reticent.data.redaction.fakes import Fakes
-    from reticent.data.redaction.scrubbing import Scrubbed, ScrubTally
-
-_KEY_BYTES: Final = 32
+    from reticent.data.reading.corpus_file import CorpusFile
+    from reticent.data.redaction.rows import ScrubbedRow, Treatment
+    from reticent.data.redaction.scrubbing import ScrubTally
 
 
 class ScrubSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, Shown):
@@ -33,18 +30,29 @@ class ScrubSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, 
     policy: str = option(f"Policy that finds sensitive spans: {POLICY_HELP}", default="union", metavar="NAME")
     replace: Replace = option("Replace a span by a mask, by its type, or by a made-up value.", default=Replace.MASK)
     key: Path | None = option(
-        "Key file for made-up values: the same key gives the same values. Created if missing.",
+        "Key file: the same key gives the same pseudonyms and made-up values, and texts that were already scrubbed "
+        "under it are left as they are. Created if missing.",
         default=None,
         metavar="FILE",
     )
+    keep: tuple[str, ...] = option(
+        "Field to leave as it is, by its path, such as meta.category. Repeatable.", default=(), metavar="PATH"
+    )
+    ids: tuple[str, ...] = option(
+        "Another field that holds an id or an account, to be replaced by a pseudonym. Repeatable.",
+        default=(),
+        flag="--id",
+        metavar="PATH",
+    )
+    keep_ids: bool = option("Leave ids and owners as they are.", default=False)
     offsets: Path | None = option(
         "JSONL file to write scrubbed and original offsets to.", default=None, metavar="FILE"
     )
 
     def check(self) -> None:
         """Refuse a key for what needs none."""
-        if self.key is not None and self.replace is not Replace.FAKE:
-            raise ConfigError("--key belongs to fakes", hint="add --replace fake, or leave out --key")
+        if self.key is not None and self.keep_ids and self.replace is not Replace.FAKE:
+            raise ConfigError("--key is for pseudonyms and fakes", hint="leave out --key or --keep-ids")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +71,13 @@ class ScrubResult:
 
 
 def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
-    """Write the corpus with its sensitive spans replaced."""
+    """Write the corpus with its sensitive spans replaced and all of its fields kept."""
     from reticent.data.policies.span_cache import SpanCache
+    from reticent.data.redaction.rows import RowScrubber, Treatment
+    from reticent.data.redaction.scrub_key import ScrubKey
     from reticent.data.redaction.scrubbing import Scrubber
-    from reticent.data.writing import replaced, write_corpus
+    from reticent.data.row_writing import write_rows
+    from reticent.data.writing import replaced
     from reticent.engine.policy import policies_in
 
     out, offsets, cache = settings.out, settings.offsets, settings.cache
@@ -74,26 +85,47 @@ def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
     chosen = policy_named(settings.policy_with_patterns(settings.policy))
     _refuse_taken(settings.file, [target for target in (out, offsets) if target is not None])
     # The whole corpus is read, and so checked, before anything is written.
-    size = sum(1 for _ in track(corpus, "checking"))
-    fakes = _fakes(settings.key) if settings.replace is Replace.FAKE else None
+    columns: dict[str, None] = {}
+    size = 0
+    for row, _ in track(corpus.rows(whole=True), "checking"):
+        columns |= dict.fromkeys(row.values)
+        size += 1
+    key = ScrubKey() if settings.key is None else ScrubKey.read(settings.key)
+    treatment = Treatment(
+        fields=corpus.fields, keep=frozenset(settings.keep), ids=frozenset(settings.ids), keep_ids=settings.keep_ids
+    )
     with ExitStack() as stack:
         side = None if offsets is None else stack.enter_context(replaced(offsets, overwrite=False))
         asked = settings.engine_settings
         (finder,) = stack.enter_context(policies_in(asked, [chosen], processes=settings.processes))
         if cache is not None:
             finder = stack.enter_context(closing(SpanCache(finder, cache)))
+        fakes = key.fakes if settings.replace is Replace.FAKE else None
         scrubber = Scrubber(finder, replace=settings.replace, fakes=fakes)
-        stream = scrubber.scrub(track(corpus, "scrubbing", size))
-        write_corpus(_texts(stream, side), out)
+        rows = track(corpus.rows(whole=True), "scrubbing", size)
+        stream = RowScrubber(scrubber, key, treatment=treatment).scrub(rows)
+        write_rows(_written(stream, side), out, columns=list(columns), schema=_schema(corpus, treatment))
+    if settings.key is not None:
+        key.save(settings.key)
     return ScrubResult(tally=scrubber.tally, policy=chosen.name, replace=settings.replace, corpus=out)
 
 
-def _texts(stream: "Iterator[Scrubbed]", side: BinaryIO | None) -> Iterator[Record]:
-    """The scrubbed records; their offsets go to `side` on the way."""
+def _written(stream: "Iterator[ScrubbedRow]", side: BinaryIO | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The scrubbed rows; their offsets go to `side` on the way."""
     for scrubbed in stream:
         if side is not None:
             side.write(json.dumps(scrubbed.offsets_to_json(), ensure_ascii=False).encode() + b"\n")
-        yield scrubbed.record
+        yield scrubbed.redaction.text, scrubbed.values
+
+
+def _schema(corpus: "CorpusFile", treatment: "Treatment") -> Any:
+    """The types of the table that is read; None where it is none."""
+    if corpus.format not in (Format.PARQUET, Format.DATASET):
+        return None
+    from reticent.data.reading.tables import table_schema
+    from reticent.data.row_writing import retyped
+
+    return retyped(table_schema(corpus.path), treatment.is_id)
 
 
 def _refuse_taken(file: Path, targets: list[Path]) -> None:
@@ -104,19 +136,3 @@ def _refuse_taken(file: Path, targets: list[Path]) -> None:
             same = file.exists() and target.samefile(file)
             what = "is the corpus itself" if same else "already exists"
             raise DataError(what, path=target, hint="choose another name, or remove it first")
-
-
-def _fakes(key: Path | None) -> "Fakes":
-    """Fakes under the key in a file, or under one of this run alone."""
-    from reticent.data.redaction.fakes import Fakes
-
-    if key is None:
-        return Fakes(secrets.token_bytes(_KEY_BYTES))
-    if not key.exists():
-        write_atomically(key, secrets.token_hex(_KEY_BYTES).encode() + b"\n", mode=0o600)
-    try:
-        return Fakes(bytes.fromhex(key.read_text(encoding="ascii").strip()))
-    except (OSError, ValueError) as problem:
-        raise DataError(
-            "not a key", path=key, found=type(problem).__name__, expected="32 to 128 hexadecimal digits"
-        ) from None

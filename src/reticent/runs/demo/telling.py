@@ -16,6 +16,7 @@ from reticent.core.document import number_to_json, write_atomically
 from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee
+from reticent.data.reading.corpus_file import open_corpus
 from reticent.models.embedded import EMBEDDED
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel
@@ -156,7 +157,7 @@ def _write_report(folder: Path) -> Path:
     order += [f"audit-submix-f-{epsilon:g}" for epsilon in (SMALL_EPSILON, EPSILON)]
     order += [f"update-{UNDEFENDED}", f"audit-{PUBLIC}"]
     runs = [folder / name for name in order]
-    facts = read_facts(folder / TARGETS, "patterns", ids=record_ids(runs))
+    facts = read_facts(open_corpus(folder / TARGETS), "patterns", ids=record_ids(runs))
     found = read_report(runs, facts=facts)
     page = folder / "report.html"
     write_atomically(page, render_page(found).encode("utf8"), mode=0o600)

@@ -39,7 +39,7 @@ from reticent.reporting.report import (
     Utility,
     only_absent,
 )
-from reticent.runs.audit.gate import GateResult, parse_limit
+from reticent.runs.audit.gate import GateResult, Limit, check_gate, parse_limit
 from reticent.runs.certificates import beside, proved_of, read_certificate, stated
 from reticent.runs.directory import RunDirectory
 from reticent.runs.report.command import command_of
@@ -54,8 +54,14 @@ _CONFIDENCE: Final = 0.95
 Facts = Mapping[str, RecordFacts]
 
 
-def read_report(paths: Sequence[Path], *, facts: Facts | None = None, with_fingerprints: bool = False) -> Report:
-    """The runs beside each other, named by their folders."""
+def read_report(
+    paths: Sequence[Path],
+    *,
+    facts: Facts | None = None,
+    with_fingerprints: bool = False,
+    limits: Sequence[Limit] = (),
+) -> Report:
+    """The runs beside each other, named by their folders; `limits` are held against every run that was audited."""
     names = _names(paths)
     runs = [
         _read_safely(path, name, facts=facts or {}, with_fingerprints=with_fingerprints)
@@ -64,8 +70,29 @@ def read_report(paths: Sequence[Path], *, facts: Facts | None = None, with_finge
     scans, others = [run for run in runs if run.kind == _SCAN], [run for run in runs if run.kind != _SCAN]
     measured = tuple(rate for run in scans for rate in run.policies)
     shown = [_with_rates(run, measured) for run in others] or scans
+    if limits:
+        shown = _gated(shown, limits)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
     return Report(tuple(shown), now, __version__)
+
+
+def _gated(runs: Sequence[RunReport], limits: Sequence[Limit]) -> list[RunReport]:
+    """The runs with these limits instead of those that they were audited with."""
+    if not any(run.findings for run in runs):
+        raise ConfigError(
+            "--require and --fail-if need a run that was audited",
+            found=", ".join(run.name for run in runs),
+            hint="name the directory that reticent audit wrote",
+        )
+    return [
+        replace(
+            run,
+            gate=tuple(_gate_line(one.to_json(), run.findings) for one in check_gate(limits, run.findings)),
+        )
+        if run.findings
+        else run
+        for run in runs
+    ]
 
 
 def _read_safely(path: Path, name: str, *, facts: Facts, with_fingerprints: bool) -> RunReport:
@@ -373,6 +400,12 @@ def _update(found: dict[str, Any]) -> tuple[UpdatePhrase, ...]:
     )
 
 
+def _from_here(path: Path) -> str:
+    """The path seen from the working directory; the folder's name where it lies elsewhere."""
+    place, here = path.resolve(), Path.cwd()
+    return place.relative_to(here).as_posix() if place.is_relative_to(here) else place.name
+
+
 def _origin(
     run: RunDirectory, information: dict[str, Any], found: dict[str, Any], *, with_fingerprints: bool
 ) -> Origin:
@@ -391,4 +424,5 @@ def _origin(
         versions=information.get("versions", {}),
         fingerprints=fingerprints,
         sources=tuple(sorted(path.name for path in run.path.glob("*.json"))),
+        folder=_from_here(run.path),
     )

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.document import write_atomically
 from reticent.core.errors import ConfigError
+from reticent.reporting.checks import checks
 from reticent.runs.directory import RunDirectory
 from reticent.runs.settings.declaration import option
-from reticent.runs.settings.shared import PatternOptions, Shown
+from reticent.runs.settings.gate import GateOptions
+from reticent.runs.settings.shared import CorpusOptions, PatternOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.reporting.report import Report
@@ -17,7 +19,7 @@ SCHEMA_VERSION: Final = 1
 _PRIVATE: Final = 0o600  # the page tells ids and what leaks: its owner alone decides who else reads it
 
 
-class ReportSettings(PatternOptions, Shown):
+class ReportSettings(PatternOptions, CorpusOptions, GateOptions, Shown):
     """Everything that `reticent report` can be asked for."""
 
     runs: tuple[Path, ...] = option("Run directories to set side by side.", positional=True, metavar="RUN…")
@@ -27,14 +29,28 @@ class ReportSettings(PatternOptions, Shown):
         metavar="FILE",
         shown="report.html in the first run",
     )
-    corpus: Path | None = option(
-        "Training corpus, to show copies, kinds of secrets and masked text by record.", default=None, metavar="FILE"
+    training_text: Path | None = option(
+        "Training corpus, to show copies, kinds of secrets and masked text by record.",
+        flag="--corpus",
+        default=None,
+        metavar="FILE",
     )
     policy: str = option(
         "Policy that finds secrets in --corpus: patterns, dictionary:FILE, …", default="patterns", metavar="NAME"
     )
     fingerprints: bool = option(
         "Show corpus fingerprints. Whoever has them can test guesses at a missing value.", default=False
+    )
+    model_card: Path | None = option(
+        "Also write a section for the model card of one run: Markdown with YAML metadata that hub pages read.",
+        default=None,
+        metavar="FILE",
+    )
+    annex: Path | None = option(
+        "Also write an annex for a data-protection file: which findings speak to EDPB Opinion 28/2024 and OWASP "
+        "AISVS C11.",
+        default=None,
+        metavar="FILE",
     )
     open_page: bool = option("Open the page in the browser.", default=False, flag="--open")
 
@@ -46,6 +62,12 @@ class WrittenReport:
     page: Path
     markdown: Path
     report: "Report"
+    is_gate: bool = False
+
+    @property
+    def fails(self) -> bool:
+        """Whether the report is a gate, and a limit of a run fails or a guarantee is refuted."""
+        return self.is_gate and any(one.fails for run in self.report.runs for one in checks(run))
 
     @property
     def headline(self) -> str:
@@ -70,23 +92,33 @@ class WrittenReport:
 
 
 def report(settings: ReportSettings) -> WrittenReport:
-    """Write the page and the Markdown of run directories. No text and no secret stands in either."""
+    """Write the page, the Markdown and what else was asked for. No text and no secret stands in any of them."""
+    from reticent.reporting.annex import render_annex
     from reticent.reporting.markdown import render_markdown
+    from reticent.reporting.model_card import render_model_card
     from reticent.reporting.page import render_page
     from reticent.runs.report.reading import read_report, record_ids
     from reticent.runs.report.texts import read_facts
 
-    runs = list(settings.runs)
+    runs, limits = list(settings.runs), settings.limits()
     for run in runs:
         RunDirectory.open(run)
     page = runs[0] / "report.html" if settings.out is None else settings.out
     if page.is_dir() or page.suffix != ".html":
         raise ConfigError("--out names a page", found=str(page), expected="a file that ends in .html")
-    corpus = settings.corpus
+    text = None if settings.training_text is None else settings.corpus(settings.training_text)
     named = settings.policy_with_patterns(settings.policy)
-    facts = None if corpus is None else read_facts(corpus, named, ids=record_ids(runs))
-    found = read_report(runs, facts=facts, with_fingerprints=settings.fingerprints)
-    markdown = page.with_suffix(".md")
-    write_atomically(page, render_page(found).encode("utf8"), mode=_PRIVATE)
-    write_atomically(markdown, render_markdown(found).encode("utf8"), mode=_PRIVATE)
-    return WrittenReport(page, markdown, found)
+    facts = None if text is None else read_facts(text, named, ids=record_ids(runs))
+    found = read_report(runs, facts=facts, with_fingerprints=settings.fingerprints, limits=limits)
+    if settings.model_card is not None and len(found.runs) != 1:
+        raise ConfigError("--model-card speaks of one run", found=", ".join(run.name for run in found.runs))
+    for path, render in {
+        page: render_page,
+        page.with_suffix(".md"): render_markdown,
+        settings.model_card: render_model_card,
+        settings.annex: render_annex,
+    }.items():
+        if path is not None:
+            write_atomically(path, render(found).encode("utf8"), mode=_PRIVATE)
+    settings.write_gate(found)
+    return WrittenReport(page, page.with_suffix(".md"), found, is_gate=settings.is_gate)

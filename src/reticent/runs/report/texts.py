@@ -8,11 +8,11 @@ policy that misses a name shows a dot for each of its letters and nothing else.
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from string import punctuation
 from typing import Final
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
+from reticent.data.reading.corpus_file import CorpusFile
 from reticent.reporting.report import RecordFacts
 
 _MOST: Final = 240  # characters of a covered text
@@ -48,10 +48,8 @@ def _dots(text: str) -> str:
     return "".join(letter if letter.isspace() or letter in punctuation else "•" for letter in text)
 
 
-def read_facts(path: Path, policy: str, *, ids: frozenset[str]) -> dict[str, RecordFacts]:
-    """The facts of records of a corpus file, with its usual fields."""
-    from reticent.data.reading.corpus_file import open_corpus
+def read_facts(text: CorpusFile, policy: str, *, ids: frozenset[str]) -> dict[str, RecordFacts]:
+    """The facts of records of a corpus file."""
     from reticent.runs.policies import policy_named
 
-    corpus = open_corpus(path).load()
-    return record_facts(corpus, policy_named(policy), ids=ids)
+    return record_facts(text.load(), policy_named(policy), ids=ids)

@@ -1,7 +1,9 @@
 """`reticent plan`: how to train privately, chosen from counts and a target; no text is read.
 
     batch, epochs, rate, average   the rules of `training.plans.choice`, within the compute that may be spent
-    sampler                        of Poisson samples and random allocation the one that needs less noise
+    sampler, bands                 of Poisson samples, random allocation and noise correlated over 4, 8 or 16 steps
+                                   the one that leaves the least noise in the sum of all gradients; correlated noise
+                                   must gain a tenth, since it takes memory and is larger on a single gradient
     noise                          the least that meets the target over the whole run
     method                         DP-SGD; when redacted training or private prediction fits better, it says so
 
@@ -25,7 +27,7 @@ from reticent.runs.settings.shared import AddedOrReplaced, Shown
 from reticent.runs.settings.starter import settings_text
 from reticent.runs.training.settings import Method, ModelSection, risk_of
 from reticent.training.plans.choice import choose
-from reticent.training.plans.sampler import SamplerName
+from reticent.training.plans.sampler import BandedSampler, SamplerName, name_of
 
 if TYPE_CHECKING:
     from reticent.accounting.risk_target import RiskTarget
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 1
 MORE_PEOPLE: Final = 10
 _FEW_UNITS: Final = 200
+_BANDS: Final = (4, 8, 16)
+_BANDS_COST: Final = 1.1  # correlated noise takes memory and is larger on a single gradient: it must gain a tenth
 _TEXTS_PER_OWNER: Final = 4
 _CEILINGS: Final = (TPR_AT_FPR.at(0.01), AUC.name, ADVANTAGE.name)
 _HEAD: Final = """\
@@ -156,17 +160,19 @@ def plan(settings: PlanSettings) -> PlanAdvice:
     choice = choose(settings.units, parameters=model.trained_parameters())
     epochs = _affordable_epochs(settings, choice.epochs)
     delta = _delta(settings)
-    plans = {
-        name: _plan(settings, choice, units=settings.units, epochs=epochs, delta=delta, sampler=name)
-        for name in _samplers(epochs)
-    }
-    sampler = min(plans, key=lambda name: plans[name].gradient_noise)
-    chosen = plans[sampler]
+    plans = [
+        _plan(settings, choice, units=settings.units, epochs=epochs, delta=delta, drawing=each)
+        for each in _drawings(settings, choice, epochs)
+    ]
+    chosen = min(
+        plans, key=lambda each: each.summed_noise * (1.0 if Drawing.of(each).bands is None else _BANDS_COST)
+    )
+    drawing = Drawing.of(chosen)
     units = MORE_PEOPLE * settings.units
     larger_choice = choose(units, parameters=model.trained_parameters())
     less = delta / MORE_PEOPLE  # a δ that promises as little as before to each of more people
-    larger = _plan(settings, larger_choice, units=units, epochs=epochs, delta=less, sampler=sampler)
-    values = _values(settings, choice, epochs=epochs, delta=delta, sampler=sampler)
+    larger = _plan(settings, larger_choice, units=units, epochs=epochs, delta=less, drawing=drawing)
+    values = _values(settings, choice, epochs=epochs, delta=delta, drawing=drawing)
     guarantee = chosen.guarantee()
     name = "reticent.toml" if settings.out is None else str(settings.out)
     text = settings_text(_HEAD.format(units=settings.units, unit=settings.unit.value, name=name), values)
@@ -203,13 +209,32 @@ def _delta(settings: PlanSettings) -> float:
     return float(f"1e{min(exponent, -5)}")
 
 
-def _samplers(epochs: float) -> tuple[SamplerName, ...]:
-    """Those that can take so many epochs."""
-    return tuple(SamplerName) if epochs == round(epochs) else (SamplerName.POISSON,)
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How units are drawn for a step, and over how many steps noise is correlated."""
+
+    sampler: SamplerName
+    bands: int | None = None
+
+    @classmethod
+    def of(cls, plan: "DpSgd") -> "Drawing":
+        """That of a plan."""
+        return cls(name_of(plan.sampler), plan.sampler.bands if isinstance(plan.sampler, BandedSampler) else None)
+
+
+def _drawings(settings: PlanSettings, choice: "Choice", epochs: float) -> list[Drawing]:
+    """Those that are worth comparing: allocation takes whole epochs, and a cycle needs units for all its steps."""
+    whole = [Drawing(SamplerName.ALLOCATION)] if epochs == round(epochs) else []
+    most = min(settings.units // choice.batch, math.ceil(epochs * settings.units / choice.batch))
+    return [
+        Drawing(SamplerName.POISSON),
+        *whole,
+        *(Drawing(SamplerName.BANDED, bands) for bands in _BANDS if bands <= most),
+    ]
 
 
 def _plan(
-    settings: PlanSettings, choice: "Choice", *, units: int, epochs: float, delta: float, sampler: SamplerName
+    settings: PlanSettings, choice: "Choice", *, units: int, epochs: float, delta: float, drawing: Drawing
 ) -> "DpSgd":
     from reticent.training.plans.plan import DpSgd
 
@@ -220,7 +245,8 @@ def _plan(
         units=units,
         batch=choice.batch,
         epochs=epochs,
-        sampler=sampler,
+        sampler=drawing.sampler,
+        bands=drawing.bands,
         unit=settings.unit,
         neighbours=settings.neighbours,
         texts_per_unit=_TEXTS_PER_OWNER if settings.unit is Unit.OWNER else 1,
@@ -228,7 +254,7 @@ def _plan(
 
 
 def _values(
-    settings: PlanSettings, choice: "Choice", *, epochs: float, delta: float, sampler: SamplerName
+    settings: PlanSettings, choice: "Choice", *, epochs: float, delta: float, drawing: Drawing
 ) -> dict[str, Any]:
     """The settings of `reticent train`, by key."""
     targets = {
@@ -246,7 +272,8 @@ def _values(
         "epochs": epochs,
         "learning_rate": choice.learning_rate,
         "average_tail": choice.average_tail,
-        "sampler": sampler.value,
+        "sampler": drawing.sampler.value,
+        **({} if drawing.bands is None else {"bands": drawing.bands}),
         "clip_norm": 1.0,
         "delta": delta,
         "unit": settings.unit.value,
@@ -264,9 +291,7 @@ def _ceilings(guarantee: Guarantee) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _reasons(
-    settings: PlanSettings, plans: "dict[SamplerName, DpSgd]", chosen: "DpSgd", larger: "DpSgd"
-) -> list[str]:
+def _reasons(settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larger: "DpSgd") -> list[str]:
     """Why, in sentences."""
     unit, units = settings.unit.value, settings.units
     said = [
@@ -274,14 +299,15 @@ def _reasons(
         f"{chosen.steps:,} steps are left to learn in.",
         "The weights of the last half of the steps are averaged: it costs no ε and takes noise out.",
     ]
-    if len(plans) > 1:
-        noises = {name: each.noise_multiplier for name, each in plans.items()}
+    independent = plans[0].summed_noise
+    compared = [f"{_named(each)} {each.summed_noise / independent:.0%}" for each in plans[1:]]
+    if compared:
         said.append(
-            f"Noise multiplier {noises[SamplerName.ALLOCATION]:g} with random allocation, "
-            f"{noises[SamplerName.POISSON]:g} with Poisson samples: the lesser noise on a gradient was chosen."
+            f"Noise in the sum of all gradients, of that with Poisson samples: {', '.join(compared)}. "
+            f"Chosen: {_named(chosen)}; correlated noise takes memory and must gain a tenth."
         )
     else:
-        said.append("Poisson samples: random allocation takes whole epochs, and the compute allows none.")
+        said.append("Poisson samples: the compute allows no whole epoch, and the corpus no cycle.")
     share = larger.gradient_noise / chosen.gradient_noise
     said.append(
         f"With ten times as many {unit}s ({MORE_PEOPLE * units:,}) the noise on a gradient would be {share:.0%} of "
@@ -293,6 +319,13 @@ def _reasons(
             "record: use --unit owner to protect people."
         )
     return said + _other_methods(settings)
+
+
+def _named(plan: "DpSgd") -> str:
+    drawing = Drawing.of(plan)
+    if drawing.bands is not None:
+        return f"noise correlated over {drawing.bands} steps"
+    return "random allocation" if drawing.sampler is SamplerName.ALLOCATION else "Poisson samples"
 
 
 def _other_methods(settings: PlanSettings) -> list[str]:

@@ -36,6 +36,7 @@ from reticent.training.methods.selective import SelectivePlan, runs_of
 from reticent.training.methods.selective_steps import SelectiveGradients
 from reticent.training.plans.plan import MEASURE, DpSgd, PlainPlan, identity
 from reticent.training.plans.redacted import RedactedPlan
+from reticent.training.plans.sampler import BandedSampler
 
 _CHECKED = 2  # records on which per-record gradients are checked before the weights are sharded
 AnyPlan = PlainPlan | DpSgd | RedactedPlan | SelectivePlan
@@ -261,6 +262,10 @@ def _private(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -
     randomness, computation = means.randomness, means.computation
     if isinstance(ledger, RankedLedger) and plan.canaries:
         raise ConfigError("--audit measures a run of one process", hint="start it without torchrun")
+    if isinstance(ledger, RankedLedger) and isinstance(plan.sampler, BandedSampler):
+        raise ConfigError(
+            "correlated noise is made by one process", hint="start it without torchrun, or --sampler poisson"
+        )
     if isinstance(ledger, RankedLedger) and means.shards:
         from reticent.training.distributed.sharded import ShardedGradients, shard  # loads FSDP
 

@@ -26,7 +26,7 @@ from reticent.runs.settings.shared import (
     with_patterns,
 )
 from reticent.training.gradients.rounding_bound import Rounding
-from reticent.training.plans.sampler import PoissonSampler, SamplerName
+from reticent.training.plans.sampler import BandedSampler, SamplerName, name_of
 from reticent.training.update_rules import Decay, Rule
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ _ENSEMBLE: Final = "Ensemble"
 _MODEL: Final = "Model"
 _STEPS: Final = "Optimisation"
 _CHOSEN: Final = "with dp-sgd and a target chosen from public facts"
+_BANDS: Final = 8
 _PARTS: Final = 8
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
 # Why a method refuses the options of the others, and what to do instead.
@@ -271,10 +272,20 @@ class TrainingSection(Settings):
         methods=PRIVATE,
     )
     sampler: SamplerName = option(
-        "How the units of a step are drawn: each by chance (poisson), or each in exactly one step an epoch "
-        "(allocation), which needs less noise unless units are replaced.",
+        "How the units of a step are drawn: each by chance (poisson), each in exactly one step an epoch "
+        "(allocation), or each by chance in one step of a cycle whose noise is correlated (banded).",
         default=SamplerName.POISSON,
         panel=_PRIVACY,
+        methods=[Method.DP_SGD],
+    )
+    bands: int | None = option(
+        "Steps of a cycle, over which noise is correlated (--sampler banded). Needs memory for N copies of the "
+        "trained weights in float64.",
+        default=None,
+        within=LENGTH,
+        panel=_PRIVACY,
+        metavar="N",
+        shown="8",
         methods=[Method.DP_SGD],
     )
     clip_norm: float | None = option(
@@ -424,6 +435,11 @@ class TrainingSection(Settings):
         return self.unit or Unit.RECORD
 
     @property
+    def correlated(self) -> int | None:
+        """Bands of correlated noise; None for independent noise. Bands without the sampler are refused later."""
+        return (self.bands or _BANDS) if self.sampler is SamplerName.BANDED else self.bands
+
+    @property
     def risk(self) -> "RiskTarget | None":
         """The risk that the noise is calibrated to, where one was given."""
         return risk_of(tpr=self.target_tpr, bits=self.target_bits, advantage=self.target_advantage)
@@ -542,7 +558,7 @@ class TrainingSection(Settings):
         from reticent.training.plans.sampler import audited_sampler, sampler_of
 
         assert self.delta is not None
-        sampler = sampler_of(self.sampler, units, self.batch)
+        sampler = sampler_of(self.sampler, units, self.batch, bands=self.correlated)
         if self.audit is not None:
             sampler = audited_sampler(sampler, self.audit)
         protects: dict[str, Any] = {
@@ -562,6 +578,7 @@ class TrainingSection(Settings):
                 batch=sampler.batch,
                 epochs=self.epochs,
                 sampler=self.sampler,
+                bands=self.correlated,
                 **protects,
             )
         steps = sampler.steps(self.epochs)
@@ -590,7 +607,8 @@ def options_of(plan: "DpSgd") -> dict[str, Any]:
         "unit": plan.unit,
         "neighbours": plan.neighbours,
         "texts_per_owner": plan.texts_per_unit if plan.unit is Unit.OWNER else None,
-        "sampler": SamplerName.POISSON if isinstance(sampler, PoissonSampler) else SamplerName.ALLOCATION,
+        "sampler": name_of(sampler),
+        "bands": sampler.bands if isinstance(sampler, BandedSampler) else None,
         "batch": sampler.batch,
         "epochs": plan.steps * sampler.expected_batch / sampler.units,
         "audit": plan.canaries or None,

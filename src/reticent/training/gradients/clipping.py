@@ -15,8 +15,10 @@ from torch import Tensor
 
 from reticent.core.errors import ModelError
 from reticent.core.randomness import Randomness
+from reticent.training.gradients.correlated import NoiseMemory
 
 _GRID_BITS = 18  # the grid is 2^-18 of the noise: float32 holds it exactly up to 64 standard deviations
+_BLOCK = 1 << 16  # numbers that get their noise at once
 _MARGIN = 8.0  # of the machine's precision: products and sums after the clip factor are rounded too
 
 
@@ -63,9 +65,15 @@ def clip_factors(norms: Tensor, clip_norm: float) -> Tensor:
 
 
 def add_noise(
-    gradients: Mapping[str, Tensor], standard_deviation: float, randomness: Randomness
+    gradients: Mapping[str, Tensor],
+    standard_deviation: float,
+    randomness: Randomness,
+    *,
+    past: NoiseMemory | None = None,
 ) -> dict[str, Tensor]:
-    """Independent Gaussian noise of this standard deviation (σ × C) on every entry of every parameter.
+    """Gaussian noise of this standard deviation (σ × C) on every entry of every parameter.
+
+    It is independent, unless there is a `past` that it is correlated with (`gradients.correlated`).
 
     The sum is made in float64 and rounded to a public grid before it is cast: a float32 sum of a float32 gradient
     and float32 noise lies on a grid of its own for every gradient, and so tells which gradients are impossible
@@ -76,12 +84,25 @@ def add_noise(
     """
     if not standard_deviation >= 0:
         raise ValueError(f"the standard deviation must be at least 0, found {standard_deviation}")
-    grid = 2.0 ** (math.floor(math.log2(standard_deviation)) - _GRID_BITS) if standard_deviation > 0 else None
-    noisy = {}
-    for name, gradient in gradients.items():
-        total = torch.from_numpy(randomness.normal(tuple(gradient.shape))).mul_(standard_deviation)
-        total = total.add_(gradient.detach().to(device="cpu", dtype=torch.float64))
-        if grid is not None:
-            total = total.div_(grid).round_().mul_(grid)  # a power of two: both are exact
-        noisy[name] = total.to(device=gradient.device, dtype=gradient.dtype)
-    return noisy
+    if standard_deviation == 0.0:
+        return {name: gradient.detach().clone() for name, gradient in gradients.items()}
+    return {
+        name: _noisy(name, gradient, standard_deviation, randomness, past) for name, gradient in gradients.items()
+    }
+
+
+def _noisy(
+    name: str, gradient: Tensor, standard_deviation: float, randomness: Randomness, past: NoiseMemory | None
+) -> Tensor:
+    """One gradient with its noise, block by block, so that what is float64 stays in the processor's cache."""
+    grid = 2.0 ** (math.floor(math.log2(standard_deviation)) - _GRID_BITS)
+    exact = gradient.detach().cpu().reshape(-1)
+    noisy = torch.empty_like(exact)
+    for start in range(0, len(exact), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        noise = torch.from_numpy(randomness.normal(len(exact[block]))).mul_(standard_deviation)
+        if past is not None:
+            noise = past.correlated(noise, name, block, size=len(exact))
+        # In cells of the grid, a power of two: scaling by it is exact.
+        noisy[block] = noise.mul_(1.0 / grid).add_(exact[block], alpha=1.0 / grid).round_().mul_(grid)
+    return noisy.reshape(gradient.shape).to(gradient.device)

@@ -17,6 +17,9 @@ unit is computed by itself, and what is left, the rounding of norms and sums, ha
 Private steps are taken without dropout: its masks depend on how a batch is laid out, so one record more would
 change what all the others contribute, by several times the clip norm.
 
+Where noise is correlated (`gradients.correlated`), what the last steps added is remembered. A checkpoint of an
+unfinished run then holds tensors that nobody else may read; `state` gives them beside its JSON values.
+
 What an empty sample releases is noise alone, as the proof has it. Losses and batch sizes are as private as the
 batch: they go to the operator's screen and into no file.
 """
@@ -39,6 +42,7 @@ from reticent.core.randomness import Randomness
 from reticent.training.batches import TokenArray, Units, micro_batches, own_size_batches
 from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.clipping import NonFiniteGradient, add_noise
+from reticent.training.gradients.correlated import NoiseMemory
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.receipts import receipt_state, restored_receipt
 from reticent.training.gradients.recomputation import Recomputation
@@ -46,9 +50,10 @@ from reticent.training.gradients.record_loss import TokenBatch, record_losses, t
 from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
 from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, DpSgd, PlainPlan
-from reticent.training.plans.sampler import Indices
+from reticent.training.plans.sampler import BandedSampler, Indices
 
 ACCOUNT: Final = "training"
+_PLACES: Final = "places"
 _STEPS_PER_TEST: Final = 256  # rounding is tested again after so many steps
 
 
@@ -98,7 +103,7 @@ class GradientSource(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint must hold to go on from here, as JSON values."""
+        """What a checkpoint must hold to go on from here: JSON values, and tensors that nobody else may read."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -215,6 +220,8 @@ class PrivateGradients:
         self._round: tuple[Indices, ...] = ()
         self._left = 0  # charged steps of the round that are still to come
         self._place = 0
+        self._memory = NoiseMemory(plan.strategy) if isinstance(plan.sampler, BandedSampler) else None
+        self._places: Indices | None = None  # of the units in a cycle
         self._meter = _LossMeter()
         self._tested_at: int | None = None
         self._packs_closely = False
@@ -285,10 +292,18 @@ class PrivateGradients:
         """The places of those texts, unit by unit."""
         source = self._randomness.child(f"sample {self.position}")
         if self._left == 0:
-            self._round = self._plan.sampler.draw_round(source)
+            self._round = self._next_round(source)
         drawn = self._round[-self._left]
         self._drawn_canaries = drawn[drawn >= len(self._units)] - len(self._units)
         return self._units.choose(drawn[drawn < len(self._units)].tolist(), source)
+
+    def _next_round(self, source: Randomness) -> tuple[Indices, ...]:
+        sampler = self._plan.sampler
+        if not isinstance(sampler, BandedSampler):
+            return sampler.draw_round(source)
+        if self._places is None:  # once for a run, and again where the noise of earlier steps is forgotten
+            self._places = sampler.places(self._randomness.child(f"places {self.position}"))
+        return sampler.draw_round(source, self._places)
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         """The sample in micro-batches in which no record rounds another one differently."""
@@ -325,7 +340,9 @@ class PrivateGradients:
     def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
         """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
         fresh = self._randomness.child(f"noise {receipt.sequence}" + (f" {self._place}" if self._place else ""))
-        noisy = add_noise(total, self._plan.noise_deviation, fresh)
+        if self._memory is not None:
+            self._memory.begin(self.position - 1)  # the step that was just charged
+        noisy = add_noise(total, self._plan.noise_deviation, fresh, past=self._memory)
         if self._canaries is not None:
             self._canaries.read(noisy)
         return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
@@ -353,12 +370,23 @@ class PrivateGradients:
                     self._engine.accumulate(single)
 
     def state(self) -> dict[str, Any]:
-        """The ledger's place at the last step: a checkpoint must not be newer than its ledger."""
-        return receipt_state(self._receipt)
+        """The ledger's place at the last step: a checkpoint must not be newer than its ledger.
+
+        While steps are left also the noise that they will be correlated with, and the places of units in a cycle.
+        """
+        state = receipt_state(self._receipt)
+        if self._memory is None or self._places is None or self.position >= self.steps:
+            return state
+        return state | self._memory.state() | {_PLACES: torch.from_numpy(self._places)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint whose last charge stands in the ledger; what was charged since stays spent."""
         self._receipt = restored_receipt(state, self._ledger) or self._receipt
+        if self._memory is None:
+            return
+        kept = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+        # With the noise of earlier steps units must stay where they were: else two of their columns overlap.
+        self._places = kept[_PLACES].numpy() if self._memory.restore(kept) else None
 
     def __enter__(self) -> "PrivateGradients":
         self._engine.__enter__()

@@ -5,6 +5,7 @@ A private plan holds the sampler, the clipping, the noise and the number of step
 
     event = Repeated(SampledGaussian(noise multiplier, sampler.rate), steps)          Poisson samples
             Repeated(RandomAllocation(noise multiplier, steps of an epoch), epochs)   random allocation
+            Repeated(BandedCycle(noise multiplier, sampler.rate, bands), cycles)      correlated noise (`bands`)
     step  = (Σ clipped gradients of the sample + N(0, deviation²)) / normaliser
     deviation = noise multiplier · clip norm · (1 + rounding room)
 
@@ -30,13 +31,15 @@ from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.document import check_schema
 from reticent.core.errors import ConfigError
-from reticent.core.event import BestOfRuns, RandomAllocation, Repeated, SampledGaussian
+from reticent.core.event import BandedCycle, BestOfRuns, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
 from reticent.training.gradients.rounding_bound import Rounding, movement_by_rounding
+from reticent.training.plans.bands import coefficients, noise_of_a_step, prefix_error
 from reticent.training.plans.sampler import (
     AllocationSampler,
+    BandedSampler,
     PoissonSampler,
     PrivateSampler,
     SamplerName,
@@ -66,6 +69,10 @@ ROUNDING: Final = (
 PROVED_ROUNDING: Final = (
     "a record that is computed by itself twice gives the same numbers both times; then it is proved that rounding "
     "moves a step by at most 1/512 of the clip norm, and the noise is larger than priced by 1/128"
+)
+HIDDEN_NOISE: Final = (
+    "nobody who sees the model reads the noise that the last checkpoint of an unfinished run holds, in a file that "
+    "its owner alone may read and that is removed at the end"
 )
 _PROVED_ROOM: Final = ROUNDING_ROOM / 4
 SEEDED: Final = (
@@ -137,16 +144,16 @@ class DpSgd:
             raise ConfigError("canaries are added where rounding is tested", found=self.rounding.value)
         if self.canaries and type(self.sampler) is not PoissonSampler:
             raise ConfigError("canaries measure Poisson samples", found=type(self.sampler).__name__)
-        if type(self.sampler) not in (PoissonSampler, AllocationSampler):
+        if type(self.sampler) not in (PoissonSampler, AllocationSampler, BandedSampler):
             raise ConfigError(
-                "the accountants price Poisson sampling and random allocation alone",
+                "the accountants price Poisson sampling, random allocation and cycles alone",
                 found=type(self.sampler).__name__,
-                expected="PoissonSampler or AllocationSampler",
+                expected="PoissonSampler, AllocationSampler or BandedSampler",
                 hint="shuffled batches have no guarantee; draw Poisson samples or allocate",
             )
         if self.steps % self.sampler.steps_per_round:
             raise ConfigError(
-                "random allocation takes whole epochs",
+                "random allocation takes whole epochs, and correlated noise whole cycles",
                 found=f"{self.steps} steps",
                 expected=f"a multiple of {self.sampler.steps_per_round}",
             )
@@ -180,6 +187,7 @@ class DpSgd:
         batch: int,
         epochs: float,
         sampler: str = SamplerName.POISSON,
+        bands: int | None = None,
         clip_norm: float = 1.0,
         unit: Unit = Unit.RECORD,
         neighbours: Neighbours = Neighbours.ADD_REMOVE,
@@ -197,16 +205,19 @@ class DpSgd:
         if (epsilon is None) == (risk is None):
             raise ConfigError("a plan is made for one target", expected="an epsilon or a risk")
         _check_delta(delta, units, unit)
-        drawn = sampler_of(sampler, units, batch)
+        drawn = sampler_of(sampler, units, batch, bands=bands)
         batches = drawn.steps_per_round if isinstance(drawn, AllocationSampler) else None
         steps = drawn.steps(epochs)
         target = Target(
             epsilon=epsilon or 1.0, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
         )
+        priced = steps // bands if bands else steps  # a cycle costs what one sampled Gaussian costs
         if risk is None:
-            noise = least_noise(target, steps=steps).noise_multiplier
+            noise = least_noise(target, steps=priced).noise_multiplier
         else:
-            noise = noise_for_risk(risk, lambda each: target.event(each, steps), delta=delta, neighbours=neighbours)
+            noise = noise_for_risk(
+                risk, lambda each: target.event(each, priced), delta=delta, neighbours=neighbours
+            )
         return cls(
             sampler=drawn,
             clip_norm=clip_norm,
@@ -235,8 +246,10 @@ class DpSgd:
         return self.sampler.units - self.canaries
 
     @property
-    def round_event(self) -> SampledGaussian | RandomAllocation:
-        """What one round releases: a Poisson step, or an epoch of random allocation."""
+    def round_event(self) -> SampledGaussian | RandomAllocation | BandedCycle:
+        """What one round releases: a Poisson step, an epoch of random allocation, or a cycle."""
+        if isinstance(self.sampler, BandedSampler):
+            return BandedCycle(self.noise_multiplier, self.sampler.rate, self.sampler.bands)
         if isinstance(self.sampler, AllocationSampler):
             return RandomAllocation(self.noise_multiplier, self.sampler.steps_per_round)
         return SampledGaussian(self.noise_multiplier, self.sampler.rate)
@@ -257,9 +270,26 @@ class DpSgd:
         return noise_deviation(self.noise_multiplier, self.clip_norm)
 
     @property
+    def strategy(self) -> tuple[float, ...]:
+        """The coefficients by which noise is correlated (`bands`): one for independent noise.
+
+        Guarantee: the root of the sum of their squares is at most 1.
+        """
+        return coefficients(self._bands, self.steps)
+
+    @property
     def gradient_noise(self) -> float:
         """Standard deviation of the noise on every entry of the normalised gradient."""
-        return self.noise_deviation / self.normaliser
+        return self.noise_deviation / self.normaliser * noise_of_a_step(self._bands, self.steps)
+
+    @property
+    def summed_noise(self) -> float:
+        """The same of the sum of all gradients so far, root mean square over the steps, by the number of steps."""
+        return self.noise_deviation / self.normaliser * prefix_error(self._bands, self.steps) / self.steps
+
+    @property
+    def _bands(self) -> int:
+        return self.sampler.bands if isinstance(self.sampler, BandedSampler) else 1
 
     def guarantee(self, *, is_seeded: bool = False) -> Guarantee:
         """What the run proves for its final weights and for every weight on the way.
@@ -276,6 +306,8 @@ class DpSgd:
         ]
         if self.unit is Unit.OWNER:
             assumes.append("all texts of an owner carry the same owner name")
+        if self._bands > 1:
+            assumes.append(HIDDEN_NOISE)
         if is_seeded:
             assumes.append(SEEDED)
         found = dp_sgd_guarantee(
@@ -349,6 +381,7 @@ class DpSgd:
             "units": self.sampler.units,
             "batch": self.sampler.batch,
             **({} if name_of(self.sampler) is SamplerName.POISSON else {"sampler": name_of(self.sampler).value}),
+            **({"bands": self.sampler.bands} if isinstance(self.sampler, BandedSampler) else {}),
             "clip_norm": self.clip_norm,
             "noise_multiplier": self.noise_multiplier,
             "steps": self.steps,
@@ -381,7 +414,7 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
     if document["kind"] != "private":
         raise ConfigError("a plan of an unknown kind", found=document["kind"], expected="plain or private")
     name = values.pop("sampler", SamplerName.POISSON)  # plans that name none were made when there was one
-    sampler = sampler_of(name, values.pop("units"), values.pop("batch"))
+    sampler = sampler_of(name, values.pop("units"), values.pop("batch"), bands=values.pop("bands", None))
     unit, neighbours = Unit(values.pop("unit")), Neighbours(values.pop("neighbours"))
     rounding = Rounding(values.pop("rounding", Rounding.TESTED))
     return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, rounding=rounding, **values)

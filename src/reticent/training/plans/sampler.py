@@ -1,22 +1,24 @@
-"""Who takes part in a step: Poisson samples or random allocation for private training, shuffled epochs for plain.
+"""Who takes part in a step: Poisson samples, allocation or cycles in private training, shuffled epochs in plain.
 
     Poisson     each of N units is in the batch with chance q = B/N, independently of all others and of every
                 other step; the size of a batch is Binomial(N, q): now and then empty, now and then large
     allocation  in each epoch every unit is put into one of t = N/B batches, at random and independently of all
                 others ("balls in bins"): each unit exactly once an epoch; batches differ in size
+    banded      every unit belongs to one of b steps, drawn once at random; in each cycle of b steps it is in the
+                batch of that step with chance q·b, independently: for noise correlated over b steps (`bands`)
     shuffled    each epoch is a random order of all units, cut into batches of B
 
-The accountants price the first two. Shuffling with the same numbers is another mechanism with a larger ε (Chua et
+The accountants price the first three. Shuffling with the same numbers is another mechanism with a larger ε (Chua et
 al. 2024): batches of fixed size tie the place of one unit to those of the others. So they are different types.
 
-A **round** is what is drawn and charged at once: one Poisson step, or an epoch of random allocation. Whoever loses
-the rest of a round (in a crash) must not draw it again: a unit that took part would have a second chance to.
+A **round** is what is drawn and charged at once: one Poisson step, an epoch of random allocation, or a cycle.
+Whoever loses the rest of a round (in a crash) must not draw it again: a unit that took part would have a second
+chance to.
 """
 
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +112,58 @@ class AllocationSampler:
         return tuple(np.flatnonzero(places == step) for step in range(self.steps_per_round))
 
 
-PrivateSampler = PoissonSampler | AllocationSampler
+@dataclass(frozen=True, slots=True)
+class BandedSampler:
+    """Cycles of `bands` steps of `batch` units on average; a unit belongs to one step of every cycle."""
+
+    units: int
+    batch: int
+    bands: int
+
+    def __post_init__(self) -> None:
+        _check(self.units, self.batch)
+        if not 1 <= self.bands * self.batch <= self.units:
+            raise ConfigError(
+                "a cycle of steps must not need more units than there are",
+                found=f"{self.bands} bands and a batch of {self.batch}",
+                expected=f"at most {self.units // self.batch} bands for {self.units:,} units",
+                hint="lower --bands or --batch",
+            )
+
+    @property
+    def steps_per_round(self) -> int:
+        """Steps of a cycle."""
+        return self.bands
+
+    @property
+    def expected_batch(self) -> float:
+        """Units of a step on average."""
+        return float(self.batch)
+
+    @property
+    def rate(self) -> float:
+        """The chance of a unit to be in the batch of its own step of a cycle."""
+        return self.bands * self.batch / self.units
+
+    def steps(self, epochs: float) -> int:
+        """Steps of so many epochs, in whole cycles."""
+        return self.bands * math.ceil(_steps(self.units, self.batch, epochs) / self.bands)
+
+    def places(self, randomness: Randomness) -> Indices:
+        """The step of every cycle that each unit belongs to [units]; drawn once for a run."""
+        return randomness.integers(self.bands, self.units)
+
+    def draw_round(self, randomness: Randomness, places: Indices) -> tuple[Indices, ...]:
+        """The units of each step of a cycle, in order of their index.
+
+        Guarantee: a unit is in no batch but that of its own place, there with chance `rate`, independently of the
+        others and of other calls.
+        """
+        drawn = randomness.bernoulli(self.rate, self.units)
+        return tuple(drawn[places[drawn] == step] for step in range(self.bands))
+
+
+PrivateSampler = PoissonSampler | AllocationSampler | BandedSampler
 
 
 class SamplerName(StrEnum):
@@ -118,12 +171,7 @@ class SamplerName(StrEnum):
 
     POISSON = "poisson"
     ALLOCATION = "allocation"
-
-
-_SAMPLERS: Final[dict[str, type[PoissonSampler] | type[AllocationSampler]]] = {
-    SamplerName.POISSON: PoissonSampler,
-    SamplerName.ALLOCATION: AllocationSampler,
-}
+    BANDED = "banded"
 
 
 def audited_sampler(sampler: PrivateSampler, canaries: int) -> PoissonSampler:
@@ -134,16 +182,28 @@ def audited_sampler(sampler: PrivateSampler, canaries: int) -> PoissonSampler:
     return PoissonSampler(units, min(units, math.ceil(sampler.rate * units - 1e-9)))
 
 
-def sampler_of(name: str, units: int, batch: int) -> PrivateSampler:
+def sampler_of(name: str, units: int, batch: int, *, bands: int | None = None) -> PrivateSampler:
     """The sampler of this name; an unknown one is refused."""
-    if name not in _SAMPLERS:
-        raise ConfigError("no accountant prices this sampler", found=name, expected=" or ".join(_SAMPLERS))
-    return _SAMPLERS[name](units, batch)
+    if (name == SamplerName.BANDED) != (bands is not None):
+        raise ConfigError(
+            "bands belong to the sampler 'banded', which needs them",
+            found=f"sampler '{name}', bands {'none' if bands is None else bands}",
+            hint="--sampler banded --bands 8",
+        )
+    match name:
+        case SamplerName.POISSON:
+            return PoissonSampler(units, batch)
+        case SamplerName.ALLOCATION:
+            return AllocationSampler(units, batch)
+        case SamplerName.BANDED:
+            return BandedSampler(units, batch, bands or 1)
+    raise ConfigError("no accountant prices this sampler", found=name, expected=" or ".join(SamplerName))
 
 
 def name_of(sampler: PrivateSampler) -> SamplerName:
     """The name of a sampler."""
-    return SamplerName.ALLOCATION if isinstance(sampler, AllocationSampler) else SamplerName.POISSON
+    names = {PoissonSampler: SamplerName.POISSON, AllocationSampler: SamplerName.ALLOCATION}
+    return names.get(type(sampler), SamplerName.BANDED)
 
 
 @dataclass(frozen=True, slots=True)

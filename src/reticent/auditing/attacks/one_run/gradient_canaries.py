@@ -9,6 +9,9 @@ The first is what the plan allows at most, and finds too little noise, wrong cli
 too often. The second finds nothing in a sound run; it has a fifth of the error. Each is turned into ε by
 `metrics.one_run_family`, which holds for every score. Beside it stand two bounds that need no orthogonal
 directions and no family: `one_run` (Steinke et al. 2023) and `one_run_curve` (Mahloujifar et al. 2024).
+
+The plan is refuted in one of two ways: its ε, by right guesses, or its declared mechanism (`mechanism`), whatever
+its ε is. The error of a refutation is split over all tests.
 """
 
 import math
@@ -20,6 +23,7 @@ import numpy as np
 
 from reticent.accounting.pld import pld_epsilon
 from reticent.auditing.attacks.membership.metrics import MembershipSetting, epsilon_finding
+from reticent.auditing.attacks.one_run.mechanism import FAULTS, mechanism_p_values
 from reticent.auditing.metrics.one_run import EpsilonBound, one_run_epsilon
 from reticent.auditing.metrics.one_run_curve import one_run_epsilon_by_curve
 from reticent.auditing.metrics.one_run_family import (
@@ -39,7 +43,8 @@ from reticent.core.model import Access
 from reticent.core.numbers import per_cent, shown
 from reticent.core.randomness import Randomness
 
-_SHARE: Final = {"likelihood": 0.8, "differences": 0.2}  # of the error
+_SHARE: Final = {"likelihood": 0.8, "differences": 0.2}  # of the error of ε
+_SHARE_OF_EPSILON: Final = 0.6  # of the error of a refutation; the rest is split over the tests of the mechanism
 _FEWEST: Final = 20  # canaries: with fewer, not even certain guesses refute anything at the usual δ
 
 
@@ -47,7 +52,8 @@ _FEWEST: Final = 20  # canaries: with fewer, not even certain guesses refute any
 class MeasuredEpsilon:
     """What one run's canaries say: at least `epsilon` at `delta` with `confidence`, where `claimed` was proved.
 
-    `by_score` holds the plan's own test for each score, `by_count` and `by_curve` the bounds without a family.
+    `by_score` holds the plan's own test for each score, `by_count` and `by_curve` the bounds without a family,
+    `mechanism` the p-value of each fault of the declared mechanism that was tested.
     `epsilon` is that of the noisiest plan of this kind that the releases do not rule out. Once the plan is
     refuted nothing says that the mechanism is of this kind: then `by_count` alone bounds its ε.
     """
@@ -61,11 +67,23 @@ class MeasuredEpsilon:
     by_score: dict[str, FamilyBound]
     by_count: EpsilonBound
     by_curve: EpsilonBound
+    mechanism: dict[str, float]
 
     @property
     def is_refuted(self) -> bool:
         """Whether the plan, as claimed, cannot have made these releases."""
+        return self.refutes_epsilon or bool(self.faults)
+
+    @property
+    def refutes_epsilon(self) -> bool:
+        """Whether members were told from others more often than the claimed ε allows."""
         return any(found.refutes_plan for found in self.by_score.values())
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with the declared mechanism, by the tests that refute it."""
+        error = (1.0 - _SHARE_OF_EPSILON) * (1.0 - REFUTING) / len(FAULTS)
+        return tuple(name for name, p_value in self.mechanism.items() if p_value <= error)
 
     @property
     def verdict(self) -> str:
@@ -92,12 +110,15 @@ class MeasuredEpsilon:
         said = f"chance of so many right guesses under the plan as claimed: p = {worst:.2g}"
         if self.is_refuted:
             said += f"; for a mechanism of another kind ε is at least {shown(self.by_count.epsilon, side='down')}"
+        declared = f"the declared mechanism is refuted: {', '.join(self.faults)}" if self.faults else ""
         setting = MembershipSetting(
             attack="gradient canaries",
             access=Access.STEPS,
             unit=unit,
             confidence=self.confidence,
-            notes=(said, f"called refuted at {per_cent(REFUTING)} confidence: {self.verdict}"),
+            notes=tuple(
+                filter(None, (said, declared, f"called refuted at {per_cent(REFUTING)} confidence: {self.verdict}"))
+            ),
         )
         return epsilon_finding(bound, setting=setting)
 
@@ -113,6 +134,8 @@ class MeasuredEpsilon:
             "canaries": self.canaries,
             "steps": self.steps,
             "p_values": {name: found.p_value for name, found in self.by_score.items()},
+            "mechanism": self.mechanism,
+            "faults": list(self.faults),
             "one_run": self.by_count.epsilon,
             "one_run_by_curve": self.by_curve.epsilon,
         }
@@ -124,11 +147,17 @@ class MeasuredEpsilon:
             f"(δ = {self.delta:g}, {per_cent(self.confidence)} confidence, {self.canaries} canaries, "
             f"{self.steps} steps)"
         )
-        if self.is_refuted:
-            sure = shown(self.by_count.epsilon, side="down")
+        sure = shown(self.by_count.epsilon, side="down")
+        if self.refutes_epsilon:
+            found = f"; found: {', '.join(self.faults)}" if self.faults else ""
             return (
-                f"refuted: no plan of this kind with ε below {least} releases this, claimed {claimed}; whatever "
-                f"the mechanism is, ε is at least {sure} {basis}"
+                f"refuted: no plan of this kind with ε below {least} releases this, claimed {claimed}{found}; "
+                f"whatever the mechanism is, ε is at least {sure} {basis}"
+            )
+        if self.faults:
+            return (
+                f"refuted: the declared mechanism did not release this: {', '.join(self.faults)}; the claimed ε of "
+                f"{claimed} rests on it. Whatever the mechanism is, ε is at least {sure} {basis}"
             )
         return f"at least ε = {least}, claimed {claimed}: {self.verdict}{doubt} {basis}"
 
@@ -172,7 +201,7 @@ def measure_trace(
             family=family,
             delta=delta,
             confidence=1.0 - _SHARE[name] * (1.0 - confidence),
-            refuting=1.0 - _SHARE[name] * (1.0 - REFUTING),
+            refuting=1.0 - _SHARE[name] * _SHARE_OF_EPSILON * (1.0 - REFUTING),
             randomness=randomness,
         )
         for name, values in scores.items()
@@ -194,6 +223,12 @@ def measure_trace(
         by_score=found,
         by_count=without_family(one_run_epsilon),
         by_curve=without_family(one_run_epsilon_by_curve),
+        mechanism=mechanism_p_values(
+            trace,
+            sampling_rate=rate,
+            deviation=deviation,
+            randomness=(randomness or Randomness.seeded(0)).child("made-up draws"),
+        ),
     )
 
 

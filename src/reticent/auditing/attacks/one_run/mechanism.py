@@ -1,0 +1,102 @@
+"""Did the declared mechanism make these releases? Tests of its parts, along canaries whose gradients are known.
+
+ε from guesses (`metrics.one_run_family`) asks how well members are told from others. A broken step can leave that
+nearly as it was. These tests ask about noise, clipping and sampling themselves. They refute the mechanism that was
+declared and priced; none of them says what ε is instead. The projections of step t (`core.canary_trace`) are
+
+    x_t = length · drawn_t + b_t + σ z_t      declared: length ≤ 1, drawn_t ~ Bernoulli(q), z_t fresh and normal
+
+with b_t what records add along the canary. σ and q are the plan's.
+
+    noise            Σ x² ≥ σ² χ² in distribution, over others and steps, whatever b_t is: too little noise shows
+    fresh noise      the same of x_t − x_s, for each pair of steps, given what step s released: reused noise cancels
+    contribution     members add more than one clip norm: score of the likelihood in `length`
+    sampling rate    members are drawn more often than q: score of the likelihood in q
+    one draw a pass  members are drawn once in each pass over the data: likelihood ratio of that to Poisson samples
+
+The last three compare members with others to whom made-up draws at rate q were added: what the declared mechanism
+would have shown of them. Coins are fair, so both groups have one distribution, and the sum of ranks (Mann and
+Whitney 1947) is a test at any level. It takes b_t to be the same with and without the canary's own earlier draws.
+
+Every test is one-sided, towards less privacy: more noise or fewer draws than declared refute nothing.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from reticent.core.canary_trace import CanaryTrace, Floats
+from reticent.core.randomness import Randomness
+
+TOO_LITTLE_NOISE: Final = "too little noise"
+REUSED_NOISE: Final = "noise used more than once"
+LONG: Final = "contributions above the clip norm"
+OFTEN: Final = "members drawn too often"
+SHUFFLED: Final = "one draw in each pass, not Poisson samples"
+FAULTS: Final = (TOO_LITTLE_NOISE, REUSED_NOISE, LONG, OFTEN, SHUFFLED)
+
+
+def mechanism_p_values(
+    trace: CanaryTrace, *, sampling_rate: float, deviation: float, randomness: Randomness
+) -> dict[str, float]:
+    """The p-value of each fault that could be tested here, by its name.
+
+    Guarantee: under the declared mechanism each is at most p with chance at most p.
+    """
+    members, others = trace.projections[:, trace.is_member], trace.projections[:, ~trace.is_member]  # [T, n]
+    found: dict[str, float] = {}
+    if others.size:
+        found[TOO_LITTLE_NOISE] = _too_small(float((others**2).sum()) / deviation**2, others.size)
+        if len(others) > 1:
+            found[REUSED_NOISE] = _reused(others / deviation)
+    if members.size and others.size:
+        made_up = others + (randomness.uniform(others.shape) < sampling_rate)
+        scored = _scores(members, sampling_rate, deviation), _scores(made_up, sampling_rate, deviation)
+        found |= {name: _larger(scored[0][name], scored[1][name]) for name in scored[0]}
+    return found
+
+
+def _reused(others: Floats) -> float:
+    """The least p-value of a distance between two steps of [T, n], in deviations, times the number of pairs."""
+    products = others @ others.T  # [T, T]
+    lengths = np.diag(products)
+    first, second = np.triu_indices(len(others), 1)
+    distances = lengths[first] + lengths[second] - 2.0 * products[first, second]
+    return min(1.0, len(first) * _too_small(float(distances.min()), others.shape[1]))
+
+
+def _scores(x: Floats, rate: float, deviation: float) -> dict[str, Floats]:
+    """How much each canary [n] of steps [T, n] speaks for each fault; without sampling for a longer one alone."""
+    if rate == 1.0:
+        return {LONG: x.sum(0)}
+    odds = (x - 0.5) / deviation**2  # log-odds of being drawn in this step, but for the rate
+    mixed = np.logaddexp(math.log1p(-rate), math.log(rate) + odds)
+    drawn = np.exp(math.log(rate) + odds - mixed)  # chance, given the projection
+    often = np.exp(odds - mixed) - np.exp(-mixed)
+    return {LONG: (drawn * (x - 1.0)).sum(0), OFTEN: often.sum(0), SHUFFLED: _once_a_pass(odds, mixed, rate)}
+
+
+def _once_a_pass(odds: Floats, mixed: Floats, rate: float) -> Floats:
+    """log of one draw in each 1/q steps over independent draws [n]; a pass that was cut short has one or none."""
+    steps, total = max(1, round(1.0 / rate)), np.zeros(odds.shape[1])
+    for start in range(0, len(odds), steps):
+        part = odds[start : start + steps]
+        none = math.log((steps - len(part)) / steps) if len(part) < steps else -math.inf
+        once = np.logaddexp.reduce(part, axis=0) - math.log(steps)
+        total += np.logaddexp(none, once) - mixed[start : start + steps].sum(0)
+    return total
+
+
+def _too_small(total: float, squares: int) -> float:
+    """Chance that so many squares of standard normals add up to no more."""
+    from scipy.special import chdtr  # deferred: keeps the command line quick to start
+
+    return float(chdtr(squares, max(0.0, total)))
+
+
+def _larger(ours: Floats, theirs: Floats) -> float:
+    """p-value of the rank test for [n] being larger than [k]."""
+    from scipy.stats import mannwhitneyu
+
+    return float(mannwhitneyu(ours, theirs, alternative="greater", method="asymptotic").pvalue)
