@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+from tests.chance import SAME_CHANCE
 
 # Before torch is imported anywhere: with several threads on a busy machine small tests run many times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,10 +23,31 @@ locale.setlocale(locale.LC_CTYPE, "C.UTF-8")  # and tests read it: src names the
 for _name in ("FORCE_COLOR", "CLICOLOR_FORCE", "PYTHONIOENCODING"):
     os.environ.pop(_name, None)
 
+# No test fails by chance: examples, protective noise and keys are the same in every run, and examples may be slow.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.load_profile("same")
+SAME_CHANCE.install()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef, request) -> None:
+    """A fixture that several tests share draws the same whichever test comes first."""
+    if fixturedef.scope != "function":
+        SAME_CHANCE.begin(f"{request.node.nodeid} {fixturedef.argname}")
+
+
+@pytest.fixture
+def systems_own_chance() -> Iterator[None]:
+    """The system's generator itself."""
+    SAME_CHANCE.remove()
+    yield
+    SAME_CHANCE.install()
+
 
 @pytest.fixture(autouse=True)
-def same_start() -> Iterator[None]:
-    """Every test finds the global generators, torch's default type and its threads as if it ran alone."""
+def same_start(request) -> Iterator[None]:
+    """Every test finds all generators, torch's default type and its threads as if it ran alone."""
+    SAME_CHANCE.begin(request.node.nodeid)
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     torch = sys.modules.get("torch")

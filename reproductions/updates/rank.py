@@ -5,7 +5,7 @@
 Level by level over all phrases. One token adds at most 1 to DS, so a beginning of i tokens with score x leads to
 nothing above x + (n − i): where that does not pass DS(s), the branch is cut with all |T|^(n−i) phrases below. For
 an exposed phrase nearly everything is cut after the second token; for two tokens this is full enumeration with the
-hopeless first tokens left out. The relative score has no such bound and is enumerated whole.
+hopeless first tokens left out. The relative score has no useful bound (1e5 a token) and is enumerated whole.
 
 What the limit on rows leaves unread makes the rank a bracket: phrases found above from below, phrases not cut from
 above. Scores that differ by less than `tie_tolerance` are ties and counted apart, since two routes through a

@@ -5,7 +5,7 @@ import pytest
 
 from reproductions.updates.rank import RankSettings, differential_rank
 from reticent.auditing.attacks.update.branches import PlainBranches, branches_of
-from reticent.auditing.attacks.update.score import Score, Snapshots, timeline
+from reticent.auditing.attacks.update.score import RELATIVE_FLOOR, Score, Snapshots, timeline
 from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 from reticent.core.errors import ModelError
 from reticent.models.huggingface.model import HuggingFaceModel
@@ -35,13 +35,13 @@ def test_bits_are_the_logarithm_of_the_phrases_own_probabilities(pair):
     assert found.bits == pytest.approx((after - before) / np.log(2))
 
 
-def test_an_impossible_token_before_the_update_scores_high_and_finite():
+def test_a_token_that_was_next_to_impossible_before_the_update_is_divided_by_the_floor():
     start = {"a": 0.5, "b": 0.5}
     before = NGramModel.from_table(list("ab"), {(): {"a": 1.0}, ("a",): {"<end>": 1.0}}, order=2)
     after = NGramModel.from_table(list("ab"), {(): start, ("a",): {"<end>": 1.0}, ("b",): {"<end>": 1.0}}, order=2)
     possible, impossible = Snapshots(before, after).score([(0,), (1,)])
-    assert np.isfinite(impossible.relative)
-    assert impossible.relative > 1e100 > possible.relative
+    assert impossible.relative == pytest.approx(0.5 / RELATIVE_FLOOR)
+    assert possible.relative == pytest.approx(-0.5)
     assert np.isfinite(impossible.bits)
 
 
@@ -171,12 +171,15 @@ def test_a_rank_that_is_not_settled_is_a_bracket_around_the_truth(pair):
 def test_several_snapshots_show_at_which_update_a_phrase_came_and_went():
     models = [ngram(OLD), ngram(OLD + NEW), ngram(OLD)]
     phrase = models[0].encode(["dddab"])
-    steps = timeline(models, phrase)
+    scored = Snapshots(models[0], models[1]).score(phrase)
+    steps = timeline(models, scored)
     assert steps.shape == (2, 1)
-    assert steps[0, 0] == pytest.approx(Snapshots(models[0], models[1]).score(phrase)[0].score)
+    assert steps[0, 0] == pytest.approx(scored[0].score)
+    after = Snapshots(models[0], models[1]).score([phrase[0][3:]], prefix=phrase[0][:3])
+    assert timeline(models, after)[0, 0] == pytest.approx(after[0].score)
     assert steps[1, 0] == pytest.approx(-steps[0, 0])
     with pytest.raises(ValueError, match="two"):
-        timeline(models[:1], phrase)
+        timeline(models[:1], scored)
 
 
 def test_snapshots_with_other_vocabularies_or_tokenizers_are_refused():

@@ -10,9 +10,12 @@ import pytest
 
 from reticent.auditing.attacks.membership.control import permutation_p_value
 from reticent.auditing.attacks.membership.groups import score_owners, score_random_groups
+from reticent.auditing.attacks.personal_data.extraction import Emission, Emitted, Extraction, SampledTexts
+from reticent.auditing.attacks.personal_data.inventory import PiiInventory
 from reticent.auditing.metrics.intervals import bootstrap
 from reticent.auditing.metrics.one_run import one_run_epsilon
 from reticent.auditing.metrics.roc import Owners, auc_interval, obuchowski_variance, tpr_at_fpr
+from reticent.core.corpus import Record, Span
 from reticent.core.proportion import Share, clopper_pearson, effective_trials
 from reticent.core.randomness import Randomness
 from tests.auditing.owner_worlds import World, alarm_rate, null_world
@@ -100,6 +103,23 @@ def share_beats_held_out(by_owner):
     return is_alarm
 
 
+def pii_row_alarms(by_owner):
+    """The recall of a row of the extraction game, one value to a text: emitted are those whose text is a hit."""
+
+    def is_alarm(world, _):
+        hits, owners = world.side(True)
+        texts = [f"name-{place}" for place in range(len(hits))]
+        spans = [(Span(0, len(text), "PERSON"),) for text in texts]
+        records = [Record(str(n), text, owners[n] if by_owner else "") for n, text in enumerate(texts)]
+        training = PiiInventory(records, spans)
+        emission = Emission(1, 0, 0, 1)
+        values = {value: emission for value, is_hit in zip(training, hits, strict=True) if is_hit}
+        row = Extraction(training, Emitted(values, SampledTexts((), np.zeros(0, dtype=np.int64), "tokens"))).total
+        return row.to_json(confidence=0.95, miss_rate=0.0)["recall_interval"][0] > RATE
+
+    return is_alarm
+
+
 def mean_alarms(by_owner):
     def is_alarm(world, seed):
         places = np.flatnonzero(world.is_member)
@@ -127,6 +147,7 @@ ESTIMATORS = {
     "share of records, low end": (share_too_high, 0.025, True),
     "share of records, high end": (share_too_low, 0.025, True),
     "share against held-out": (share_beats_held_out, 0.025, False),
+    "PII extraction row, recall": (pii_row_alarms, 0.025, True),
     "mean of records, bootstrap": (mean_alarms, 0.025, True),
 }
 
@@ -138,7 +159,10 @@ def most_alarms(worlds: int, nominal: float) -> float:
     return float(binom.ppf(1.0 - 1e-4, worlds, nominal)) / worlds
 
 
-@pytest.mark.parametrize("name", ["auc", "permutation p <= 0.05", "share of records, low end", "tpr_at_fpr"])
+@pytest.mark.parametrize(
+    "name",
+    ["auc", "permutation p <= 0.05", "share of records, low end", "tpr_at_fpr", "PII extraction row, recall"],
+)
 def test_null_worlds_with_owners_raise_no_more_alarms_than_stated(name):
     estimator, nominal, is_caught = ESTIMATORS[name]
     limit = most_alarms(200, nominal)

@@ -79,6 +79,22 @@ def test_nothing_found_is_a_row_with_recall_zero_and_no_precision(cases):
     assert game.over_tokens()[-1].hits == 0
 
 
+def test_intervals_of_a_row_count_the_values_of_one_owner_together():
+    """Five people of ten values each, all of one person's emitted: five independent trials, not fifty."""
+    texts = [f"{name}." for name in names(0, 50)]
+    spans = [(Span(0, len(text) - 1, "PERSON"),) for text in texts]
+    finds = Dictionary({text[:-1]: "PERSON" for text in texts})
+    rows = []
+    for owners in ([f"o{place // 10}" for place in range(50)], [""] * 50):
+        records = [Record(str(place), text, owners[place], spans[place]) for place, text in enumerate(texts)]
+        game = Extraction(take_inventory(records), emitted(texts[:10], finds))
+        rows.append(game.total.to_json(confidence=0.95, miss_rate=0.0))
+    by_owner, by_record = rows
+    assert by_owner["recall"] == by_record["recall"] == 0.2
+    assert by_owner["recall_interval"][1] > by_record["recall_interval"][1] + 0.2
+    assert by_owner["precision_interval"][0] < 0.1 < by_record["precision_interval"][0]
+
+
 def test_what_the_base_emits_too_stays_in_the_denominator(cases):
     training, finds = take_inventory(cases), gazetteer(cases, names(0, 5))
     known = [value.reveal() for value in training.of_kind("PERSON")][:10]

@@ -84,42 +84,47 @@ def test_an_update_is_exposed_and_text_without_one_is_not():
     test = decided(1.0)
     phrases = found_phrases(pair, test=test, update=update, untouched=untouched)
     evidence = Evidence(
-        phrases=phrases,
+        phrases=[one.scores for one in phrases],
         searched=len(phrases),
         score=Score.ABSOLUTE,
         length=5,
         test=test,
+        record_test=test,
+        excess=record_gains(pair, update).highest,
         update=record_gains(pair, update),
         untouched=record_gains(pair, untouched),
     )
     found = {one.metric: one for one in update_findings(evidence, randomness=Randomness.seeded(0))}
-    assert set(found) == {"largest_differential_score", "exposed_records", "bits_gained_per_token", "auc"}
+    assert set(found) == {"largest_differential_score", "exposed_records", "bits_gained_per_token", "update_auc"}
     assert found["largest_differential_score"].beats_null
     assert found["largest_differential_score"].high == 5.0
     assert found["exposed_records"].value == pytest.approx(0.8)
     assert found["exposed_records"].beats_null
     assert found["bits_gained_per_token"].value > 0 >= found["bits_gained_per_token"].null
-    assert found["auc"].value > 0.5
+    assert found["update_auc"].value > 0.5
 
 
-def test_nothing_is_exposed_where_nothing_passes_the_null_or_untouched_text_has_it_too():
+def test_nothing_is_exposed_where_no_window_passes_the_null_and_then_no_phrase_is_judged():
     pair = planted(40)
     update = records(["zyxwv"] * 4)
-    for limit, untouched in ((5.0, records(["abc"])), (1.0, records(["a", "zyxwv"]))):
-        test = decided(limit)
-        phrases = found_phrases(pair, test=test, update=update, untouched=untouched)
-        assert not any(one.is_exposed for one in phrases)
+    gains = record_gains(pair, update)
+    high, low = decided(5.0), decided(1.0)
+    for record_test, phrase_test in ((high, high), (high, low)):
         evidence = Evidence(
-            phrases=phrases,
+            phrases=pair.score([(25, 24, 23, 22, 21)]),
             searched=9,
             score=Score.ABSOLUTE,
             length=5,
-            test=test,
-            update=record_gains(pair, update),
+            test=phrase_test,
+            record_test=record_test,
+            excess=gains.highest,
+            update=gains,
         )
         found = {one.metric: one for one in update_findings(evidence, randomness=Randomness.seeded(0))}
         assert found["exposed_records"].value == 0.0
         assert not found["exposed_records"].beats_null
+        assert not evidence.judges_phrases
+        assert found["largest_differential_score"].null is None  # records come first: phrases have no verdict
 
 
 @pytest.mark.parametrize("nulls", [0, 1, 18])
@@ -130,11 +135,13 @@ def test_with_too_few_nulls_nothing_is_exposed_and_no_verdict_is_given(nulls):
     phrases = found_phrases(pair, test=test, update=update, untouched=[])
     assert not any(one.is_exposed for one in phrases)
     evidence = Evidence(
-        phrases=phrases,
+        phrases=[one.scores for one in phrases],
         searched=9,
         score=Score.ABSOLUTE,
         length=5,
         test=test,
+        record_test=test,
+        excess=record_gains(pair, update).highest,
         update=record_gains(pair, update),
     )
     found = {one.metric: one for one in update_findings(evidence, randomness=Randomness.seeded(0))}
@@ -152,20 +159,22 @@ def test_without_a_null_nothing_is_said_to_lie_above_it_and_one_record_is_no_cer
     test = NullTest((), 0.05)
     phrases = found_phrases(pair, test=test, update=update, untouched=[])
     evidence = Evidence(
-        phrases=phrases,
+        phrases=[one.scores for one in phrases],
         searched=9,
         score=Score.RELATIVE,
         length=5,
         test=test,
+        record_test=test,
+        excess=record_gains(pair, update).highest,
         update=record_gains(pair, update),
-        untouched=RecordGains(("a",), ("a",), np.zeros(1), np.ones(1)),
+        untouched=RecordGains(("a",), ("a",), ((0,),), np.zeros(1), (np.zeros(1),)),
     )
     found = {one.metric: one for one in update_findings(evidence, randomness=Randomness.seeded(0))}
     largest = found["largest_relative_differential_score"]
     assert largest.null is None
     assert not largest.beats_null
-    assert largest.high == np.inf
-    assert "auc" not in found
+    assert largest.high == 5 * Score.RELATIVE.most_per_token
+    assert "update_auc" not in found
     gained = found["bits_gained_per_token"]
     assert (gained.low, gained.high) == (-np.inf, np.inf)
 

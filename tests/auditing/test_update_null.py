@@ -3,20 +3,14 @@
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.update.null import Highest, NullTest, null_scores, sample_phrases, untouched_scores
+from reticent.auditing.attacks.update.null import Highest, NullTest, null_measures
 from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
-from reticent.core.corpus import Record
 from reticent.core.errors import ModelError
-from reticent.core.randomness import Randomness
 from reticent.runs.update.run import DiffSettings, Known, compare_snapshots
 from tests.auditing.differential_oracles import OLD, ngram, updated
 from tests.models.ngram import NGramModel
 
 LETTERS = "abcdefgh"
-
-
-def records(texts, name="r") -> list[Record]:
-    return [Record(f"{name}{place}", text) for place, text in enumerate(texts)]
 
 
 def judged(scores, *, level=0.05) -> NullTest:
@@ -28,33 +22,18 @@ def test_the_score_of_a_null_is_the_best_that_the_same_search_finds():
     settings = BeamSettings(length=3)
     null = ngram([*OLD, "abababab"])
     pair_with_null = type(pair)(pair.before, null)
-    (found,) = null_scores(pair, [null], settings=settings)
-    beam = search_phrases(pair_with_null, settings)
-    assert (found.score, found.phrases) == (beam.scores[0], len(beam.scores))
-    (removed,) = null_scores(pair.swapped(), [null], settings=settings, removed=True)
-    assert removed.score == search_phrases(pair_with_null.swapped(), settings).scores[0]
+    highest = lambda other: search_phrases(other, settings).scores[0]  # noqa: E731
+    assert null_measures(pair, [null], highest) == (highest(pair_with_null),)
+    assert null_measures(pair.swapped(), [null], highest, removed=True) == (highest(pair_with_null.swapped()),)
+    assert highest(pair_with_null) != highest(pair_with_null.swapped())
 
 
 def test_snapshots_of_the_update_and_repeated_ones_are_no_null():
     pair = updated()
-    settings = BeamSettings(length=2)
     other = ngram([*OLD, "abababab"])
     for nulls in ([pair.before], [pair.after], [other, other]):
         with pytest.raises(ModelError, match="the same model"):
-            null_scores(pair, nulls, settings=settings)
-
-
-def test_untouched_text_gives_the_highest_score_of_its_phrases_as_a_scale():
-    pair = updated()
-    settings = BeamSettings(length=3)
-    scale = untouched_scores(pair, records(OLD), settings=settings, randomness=Randomness.seeded(0))
-    windows = {text[start : start + 3] for text in OLD for start in range(len(text) - 2)}
-    scores = [one.score for one in pair.score(pair.before.encode(sorted(windows)))]
-    assert scale.score == pytest.approx(max(scores))
-    assert scale.phrases == len(windows)
-    assert untouched_scores(pair, records(["ab"]), settings=settings, randomness=Randomness.seeded(0)) is None
-    few = sample_phrases(pair.before, records(OLD), length=3, most=4, randomness=Randomness.seeded(0))
-    assert len(set(few)) == 4
+            null_measures(pair, nulls, lambda other: None)
 
 
 @pytest.mark.parametrize(("level", "needed"), [(0.05, 19), (0.04, 24), (0.8 * 0.05, 24), (0.1, 9), (0.01, 99)])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.core.numbers import Scale, interval, one_in, per_cent, shown
+from reticent.core.numbers import Scale, counted, interval, one_in, per_cent, shown
 
 RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
 
@@ -52,3 +52,8 @@ def test_an_interval_is_rounded_outward(one, other):
 )
 def test_what_is_shown(said, expected):
     assert said == expected
+
+
+def test_a_noun_follows_its_number():
+    assert [counted(n, "record") for n in (0, 1, 1500)] == ["0 records", "1 record", "1,500 records"]
+    assert counted(2, "canary", "canaries") == "2 canaries"

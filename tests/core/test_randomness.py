@@ -11,6 +11,8 @@ from reticent.core.randomness import Randomness
 # One false alarm in ten thousand for each statistical test, at a fixed seed.
 LEVEL = 1e-4
 
+pytestmark = pytest.mark.usefixtures("systems_own_chance")  # what is tested here is the generator itself
+
 
 def test_source_says_whether_it_protects():
     assert Randomness.system().protects

@@ -229,6 +229,8 @@ BAD = {
     "no zstd": ("c.jsonl.zst", jsonl([GOOD]), 1, "truncated or damaged"),
     "csv without the column": ("c.csv", f"id,body\na,{PRIVATE}\n".encode(), 2, "id, body"),
     "csv without header": ("c.csv", f"{PRIVATE},5551234\n{PRIVATE},1\n".encode(), 1, "does not name the columns"),
+    "another field": ("t.csv", f"body\n{PRIVATE}\n".encode(), 2, "with --text-field"),
+    "a blank text": ("b.csv", b"text,id\n ,1\n", 2, "with --skip-empty"),
     "csv with one name twice": ("c.csv", f"text,text\n{PRIVATE},1\n".encode(), 1, "two columns"),
     "csv short row": ("c.csv", f'id,text\na,"{PRIVATE}\n"\n{PRIVATE}\n'.encode(), 4, "1 fields"),
     "csv long row": ("c.csv", f"id,text\na,{PRIVATE},more\n".encode(), 2, "3 fields"),
@@ -414,3 +416,15 @@ def test_labels_of_the_benchmark_keep_kind_and_identifier_class(shared):
     assert {span.identifier for span in case.spans} == {"direct", "quasi", "none"}
     codes = [case.text[s.start : s.end] for s in case.spans if s.kind == "CODE" and s.identifier == "direct"]
     assert codes == ["18403/91"]
+
+
+def test_a_csv_may_have_semicolons_and_names_of_columns_in_any_script(tmp_path):
+    content = "Absender;Text der Nachricht;Größe\n" + 'ann;"eins; zwei, drei";1\n' + "bob;vier;2\n"
+    path = save(tmp_path / "mails.csv", content.encode())
+    corpus = open_corpus(path, Fields(text="Text der Nachricht", owner="Absender")).load()
+    assert [(record.owner, record.text) for record in corpus] == [("ann", "eins; zwei, drei"), ("bob", "vier")]
+
+
+def test_a_comma_in_the_first_line_decides_for_commas(tmp_path):
+    path = save(tmp_path / "mixed.csv", b"id,text\n1,a;b\n")
+    assert open_corpus(path).load()[0].text == "a;b"

@@ -75,7 +75,7 @@ def test_the_phrase_is_found_above_the_null_with_the_records_that_hold_it(story,
     assert findings["largest_differential_score"].beats_null
     assert findings["exposed_records"].value == pytest.approx(12 / 52)
     assert findings["bits_gained_per_token"].value > findings["bits_gained_per_token"].null
-    assert findings["auc"].value > 0.5
+    assert findings["update_auc"].value > 0.5
 
 
 def test_a_phrase_is_followed_through_later_snapshots(document):
@@ -91,6 +91,8 @@ def test_records_say_how_many_bits_each_gained_most_first(story, document):
     assert bits == sorted(bits, reverse=True)
     assert len(records) == 52
     assert all(record["id"].startswith("secret") and 0 in record["phrases"] for record in records[:12])
+    assert all(record["exposed"] is record["id"].startswith("secret") for record in records)
+    assert not any("window" in record for record in records)
 
 
 def test_no_word_of_the_phrase_stands_in_any_file_or_on_the_screen_unless_asked(story, document, tmp_path, capsys):

@@ -245,7 +245,7 @@ def test_the_first_screen_answers_in_at_most_1500_words(browser, page):
 def test_the_page_can_be_read_without_a_mouse_and_on_paper(browser, page):
     visit = Visit(browser, page)
     visit.tab.keyboard.press("Tab")
-    assert visit.tab.evaluate("document.activeElement.textContent") == "Skip to the verdicts"
+    assert visit.tab.evaluate("document.activeElement.textContent") == "Skip to the content"
     bad = visit.tab.evaluate(
         """() => [
             ...[...document.querySelectorAll('table')].filter(one => !one.caption),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 
@@ -33,6 +34,24 @@ def test_scan_counts_and_never_shows_a_value(corpus):
     assert "30 records of 3 owners" in done.stdout
     assert "100.0%" in done.stdout
     assert SECRET not in done.stdout + done.stderr
+
+
+def test_scan_of_records_without_owners_names_none_and_counts_one_as_one(tmp_path):
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"text": "Good morning."}\n')
+    said = reticent("scan", path).stdout
+    assert "one.jsonl: 1 record (no owners named), 13 characters." in said
+    assert "No text occurs twice." in said
+    assert "0 owners" not in said
+    assert not re.search(r"\b1 (records|owners|times)\b", said)
+    path.write_text('{"text": "Good morning."}\n' * 3)
+    assert (
+        "2 records repeat an earlier text; the most frequent text occurs 3 times." in reticent("scan", path).stdout
+    )
+    done = reticent(
+        "plant", path, "--out", tmp_path / "out.jsonl", "--key", tmp_path / "key", "--count", 1, "--copies", 1
+    )
+    assert "Planted 1 canary, once each, among 3 records: 4 in" in done.stdout
 
 
 def test_scan_as_json_is_one_document_and_nothing_else(corpus, tmp_path):

@@ -21,6 +21,7 @@ from reticent.server.keys import add_key
 from tests.ledger.conftest import postgres  # noqa: F401
 from tests.ledger.postgres_server import PASSWORD
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+from tests.patience import PATIENCE
 
 SMALL_ENSEMBLE = ("--method", "submix", "--parts", 2, "--lora-rank", 2)
 
@@ -63,9 +64,9 @@ def served(*arguments, port, verify=True, scheme="http"):
         stderr=subprocess.PIPE,
         text=True,
     )
-    with httpx.Client(base_url=f"{scheme}://127.0.0.1:{port}", verify=verify, timeout=60) as client:
+    with httpx.Client(base_url=f"{scheme}://127.0.0.1:{port}", verify=verify, timeout=PATIENCE) as client:
         try:
-            deadline = time.monotonic() + 240
+            deadline = time.monotonic() + PATIENCE
             while True:
                 assert process.poll() is None, process.stderr.read()
                 assert time.monotonic() < deadline
@@ -77,7 +78,7 @@ def served(*arguments, port, verify=True, scheme="http"):
             yield client
         finally:
             process.send_signal(signal.SIGTERM)
-            client.said = process.communicate(timeout=60)
+            client.said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
 
@@ -118,7 +119,11 @@ def test_an_ensemble_is_served_with_keys_and_tls_and_every_token_is_charged(ense
         assert [answer.status_code for answer in answers] == [200, 200]
         drawn = sum(answer.json()["usage"]["completion_tokens"] for answer in answers)
         assert client.get("/guarantee").json()["guarantee"] == promised
-        shown = httpx.get(f"http://127.0.0.1:{page}/ledger.json", headers={"Authorization": f"Bearer {operator}"})
+        shown = httpx.get(
+            f"http://127.0.0.1:{page}/ledger.json",
+            headers={"Authorization": f"Bearer {operator}"},
+            timeout=PATIENCE,
+        )
         assert shown.json()["answers"] == drawn
     assert "order seven" not in "".join(client.said)  # no prompt in what it logs
     assert "POST /v1/chat/completions 200" in client.said[1]

@@ -17,6 +17,7 @@ from reticent.data.writing import write_corpus
 from reticent.models.huggingface.loading import load_model
 from tests.journeys.commands import reticent
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -134,14 +135,14 @@ def begin(*arguments):
 
 def interrupt_after_a_checkpoint(process, folder, known):
     """Send Ctrl-C once there is a checkpoint that was not there before; what the run says then."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         newer = {path.name for path in folder.glob("step-*")} - known
         if newer:
             break
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, error
     return out
 

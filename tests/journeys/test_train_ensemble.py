@@ -21,6 +21,7 @@ from reticent.runs.settings.file import validate
 from reticent.runs.training import run as training_run
 from reticent.runs.training.settings import TrainSettings
 from tests.models.tiny import tiny_gpt2, tiny_llama, tiny_tokenizer
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +170,7 @@ def test_killed_run_goes_on_where_it_was_and_ends_as_if_never_killed(tiny, tmp_p
     arguments = [*map(str, basics(tiny, killed)), *map(str, more)]
     command = [sys.executable, "-c", "from reticent.cli.main import main; main()", "train", *arguments]
     child = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while not (killed / "members" / "part-00" / "member.json").exists() and child.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)

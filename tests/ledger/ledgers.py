@@ -14,6 +14,7 @@ from reticent.core.ledger import Budget
 from reticent.ledger.durable import DurableLedger, SqliteLedger, reanchor, witness_path
 from reticent.ledger.postgres.address import PostgresAddress
 from reticent.ledger.postgres.ledger import PostgresLedger, reanchor_postgres
+from tests.patience import PATIENCE
 
 EVENT = FilteredCharge(2.0, 0.5)
 # Children are forked from a fresh server: the parent's threads (torch) stay behind, and imports are done once.
@@ -132,7 +133,7 @@ def in_child(function, *arguments):
     answers = PROCESSES.Queue()
     child = PROCESSES.Process(target=function, args=(*arguments, answers))
     child.start()
-    answer = answers.get(timeout=60)
+    answer = answers.get(timeout=PATIENCE)
     child.join(60)
     assert child.exitcode == 0
     return answer

@@ -10,6 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 PASSWORD = "hunter2-of-the-ledger"
 USER = "reticent_operator"
 
@@ -50,7 +52,7 @@ class PostgresServer:
         options = {"listen_addresses": "", "shared_buffers": "16MB", "max_connections": "40", **settings}
         command = [find_program("postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)]
         command += [f"-c{name}={value}" for name, value in options.items()]
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + PATIENCE
         while True:
             if self._process is None or self._process.poll() is not None:  # shared memory may still be in use
                 with (self.folder / "log").open("ab") as log:

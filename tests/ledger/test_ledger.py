@@ -27,6 +27,7 @@ from reticent.ledger.durable import SqliteLedger, witness_path
 from reticent.ledger.fixed_point import UNIT, units_up
 from reticent.ledger.sqlite import _SCHEMA
 from tests.ledger.ledgers import EVENT, PROCESSES, SqliteLedgers, budget_of
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -206,7 +207,7 @@ class CheckedBeforeLocked:
     """Broken twin: looks at the total, and only then takes the write lock."""
 
     def __init__(self, path: str) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+        self._connection = sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)
 
     @classmethod
     def open(cls, path: str) -> "CheckedBeforeLocked":
@@ -240,7 +241,7 @@ def winners(kind, path: Path, *, racers: int) -> int:
     ]
     for child in children:
         child.start()
-    won = sum(answers.get(timeout=60) for _ in children)
+    won = sum(answers.get(timeout=PATIENCE) for _ in children)
     for child in children:
         child.join(60)
     return won

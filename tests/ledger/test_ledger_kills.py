@@ -19,6 +19,7 @@ from reticent.core.errors import BudgetExhausted, LedgerError
 from reticent.core.ledger import Receipt
 from reticent.ledger.fixed_point import units_down, units_up
 from tests.ledger.ledgers import EVENT, PROCESSES, SqliteLedgers
+from tests.patience import PATIENCE
 
 ACCOUNTS = tuple(f"part {index}" for index in range(8))
 
@@ -80,7 +81,7 @@ def work(kind, path: str, acknowledgements: str, halvings: int) -> None:
 
 def wait_until(condition: Callable[[], bool], *, what: str) -> None:
     """Be patient with a busy machine, not for ever."""
-    deadline = time.monotonic() + 120.0
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"waited too long until {what}"
         time.sleep(0.05)
@@ -106,12 +107,12 @@ def charge_under_fire(kind, folder: Path, *, seconds: float, kills: int, workers
         index = generator.randrange(workers)
         killed += children[index].is_alive()
         children[index].kill()
-        children[index].join(30)
+        children[index].join(PATIENCE)
         children[index] = begin()
     wait_until(until, what="enough was charged")
     (folder / "stop").touch()
     for child in children:
-        child.join(120)
+        child.join(PATIENCE)
         assert child.exitcode == 0
     return killed
 

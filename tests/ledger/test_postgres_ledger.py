@@ -22,6 +22,7 @@ from tests.ledger.ledgers import EVENT, PostgresLedgers, budget_of
 from tests.ledger.postgres_server import PASSWORD, USER, PostgresServer
 from tests.ledger.test_ledger import winners
 from tests.ledger.test_ledger_kills import ACCOUNTS, charge_under_fire, violations, wait_until
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +216,7 @@ def test_a_server_that_may_lose_what_it_acknowledged_is_refused(path, ledgers, p
     with ledgers.open(path) as ledger:
         postgres.execute(f"ALTER SYSTEM SET {setting} = off", "SELECT pg_reload_conf()")
         try:
-            deadline = time.monotonic() + 20.0
+            deadline = time.monotonic() + PATIENCE
             while ledger._store._read(f"SHOW {setting}") != [("off",)]:
                 assert time.monotonic() < deadline
                 time.sleep(0.02)

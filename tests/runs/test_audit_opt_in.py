@@ -18,6 +18,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
+from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, plan_audit
 from reticent.runs.audit.registry import parse_attacks
 from reticent.runs.audit.run import run_audit
@@ -44,6 +45,26 @@ def test_all_leaves_out_what_is_opt_in():
     usual = parse_attacks("all")
     assert not {"neighbourhood", "shadow", "novelty", "divergence"} & set(usual)
     assert parse_attacks("all,novelty") == (*usual, "novelty")
+
+
+def test_all_includes_personal_data_where_a_policy_is_given():
+    assert "pii" not in parse_attacks("all")
+    assert parse_attacks("all", with_policy=True) == (*parse_attacks("all"), "pii")
+    assert parse_attacks("exposure", with_policy=True) == ("exposure",)
+    places = {"model": "m", "train": Path("t"), "holdout": Path("h"), "out": Path("o")}
+    plain, with_policy = AuditOptions(**places), AuditOptions(**places, policy="patterns")
+    assert (plain.settings().attacks, plain.settings().policy) == (parse_attacks("all"), "union")
+    assert "pii" in with_policy.settings().attacks
+    assert with_policy.settings().policy == "patterns"
+
+
+@pytest.mark.parametrize(("named", "found"), [("../base", "adapter/../base"), ("org/model", "org/model")])
+def test_an_adapter_is_audited_beside_the_base_that_its_configuration_names(tmp_path, named, found):
+    (tmp_path / "base").mkdir()
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": named}))
+    expected = str(tmp_path / found) if named.startswith("..") else found
+    assert find_model(str(tmp_path / "adapter")).started_from == expected
 
 
 @pytest.mark.parametrize("learnt", [True, False])

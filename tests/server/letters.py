@@ -16,6 +16,7 @@ from reticent.server.launching import web_config
 from reticent.server.limits import Limits
 from reticent.server.quotas import Quotas
 from reticent.server.service import Service
+from tests.patience import PATIENCE
 from tests.prediction.tables import RandomTable, TableEnsemble, TablePublic
 
 LETTERS = "\0abcdefghijklmnopqrstuvwxyz "
@@ -85,7 +86,7 @@ def listening(app, limits=None):
     web = uvicorn.Server(web_config(app, host="127.0.0.1", port=0, limits=limits))
     thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not web.started:
         assert thread.is_alive()
         assert time.monotonic() < deadline

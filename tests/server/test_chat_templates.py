@@ -8,6 +8,7 @@ from reticent.server.chat import ChatFormat, Renderer
 from reticent.server.protocol import Message
 from reticent.server.refusal import Refusal
 from tests.models.tiny import tiny_tokenizer
+from tests.patience import PATIENCE
 
 TURNS = [{"role": "user", "content": "hi {{ 7 * 7 }}"}, {"role": "assistant", "content": "é"}]
 PLAIN = (
@@ -47,7 +48,7 @@ def test_an_ordinary_template_gives_what_transformers_gives():
 def test_a_hostile_template_is_ended_and_the_next_one_is_rendered(renderer, name):
     begun = time.monotonic()
     assert renderer.render(HOSTILE[name], {"messages": TURNS}) is None
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < PATIENCE
     assert renderer.render("{{ messages | length }}", {"messages": TURNS}) == "2"
 
 

@@ -18,6 +18,7 @@ from reticent.core.errors import LedgerError
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.ensemble.prediction import answers_given
 from reticent.server.limits import Limits
+from tests.patience import PATIENCE
 from tests.server.letters import NAME, LetterEnsemble, make_run, serve_for_ever, serving
 
 BODY = {"model": NAME, "prompt": "ab", "max_tokens": 12}
@@ -33,7 +34,7 @@ def charged(run):
 async def load(url, clients, seconds, seen):
     """Clients that ask one thing after the other; latencies, tokens and failures go to `seen`."""
     limits = httpx.Limits(max_connections=clients)
-    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=120) as http:
+    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=PATIENCE) as http:
         end = time.monotonic() + seconds
 
         async def one(number):
@@ -77,7 +78,7 @@ class Killed:
             target=serve_for_ever, args=(run, pause), kwargs=options, daemon=True
         )
         self.process.start()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while not (run / "port").exists():
             assert self.process.is_alive()
             assert time.monotonic() < deadline
@@ -86,12 +87,12 @@ class Killed:
 
     def kill(self):
         os.kill(self.process.pid, signal.SIGKILL)
-        self.process.join(60)
+        self.process.join(PATIENCE)
 
 
 def stream_until_cut(url, received):
     """Count letters of streams, one after the other, until the server is gone."""
-    with httpx.Client(base_url=url, timeout=60) as http:
+    with httpx.Client(base_url=url, timeout=PATIENCE) as http:
         while True:
             try:
                 with http.stream("POST", "/v1/completions", json=BODY | {"stream": True}) as answer:
@@ -118,7 +119,7 @@ def test_killed_at_random_moments_no_received_token_is_uncharged(tmp_path, times
         time.sleep(moments.uniform(0.0, 0.3))
         server.kill()
         for thread in threads:
-            thread.join(60)
+            thread.join(PATIENCE)
         # At most a turn of each kill was charged and never received, and no more is lost.
         assert sum(received) <= charged(run) <= sum(received) + 4 * times * 64
     assert sum(received) > 0
@@ -138,18 +139,18 @@ def test_the_counter_of_the_kill_test_sees_a_server_that_releases_before_it_char
     monkeypatch.setattr(SqliteLedger, "charge_decided", forgetful)
     run = make_run(tmp_path / "run")
     with serving(run) as address:
-        answer = httpx.post(address.url + "/v1/completions", json=BODY).json()
+        answer = httpx.post(address.url + "/v1/completions", json=BODY, timeout=PATIENCE).json()
     assert charged(run) < answer["usage"]["completion_tokens"]
 
 
 def ask(address):
-    answer = httpx.post(address.url + "/v1/completions", json=BODY, timeout=60)
+    answer = httpx.post(address.url + "/v1/completions", json=BODY, timeout=PATIENCE)
     return answer.status_code, answer.text
 
 
 def recovers(address):
     """Whether the server finds out by itself that the ledger can be used again."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while ask(address)[0] != 200:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -166,12 +167,12 @@ def test_a_full_disk_refuses_and_releases_nothing(tmp_path):
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))  # no file grows: writes fail as on a full disk
             status, text = ask(address)
-            assert httpx.get(address.url + "/readyz").status_code == 503
+            assert httpx.get(address.url + "/readyz", timeout=PATIENCE).status_code == 503
             with pytest.raises(LedgerError):  # it can still be read, which says nothing about the next charge
                 address.service.backend.predictor.check(by_writing=True)
             address.service.backend.predictor.check()
             address.service._scheduler._look_again()
-            assert httpx.get(address.url + "/readyz").status_code == 503
+            assert httpx.get(address.url + "/readyz", timeout=PATIENCE).status_code == 503
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             signal.signal(signal.SIGXFSZ, previous)
@@ -180,7 +181,7 @@ def test_a_full_disk_refuses_and_releases_nothing(tmp_path):
         assert "ledger" not in text
         assert charged(run) - before <= 1  # what was being charged may count as spent; nothing was released
         assert recovers(address)
-        assert httpx.get(address.url + "/readyz").status_code == 200
+        assert httpx.get(address.url + "/readyz", timeout=PATIENCE).status_code == 200
 
 
 def test_a_ledger_that_cannot_be_written_or_was_replaced_refuses(tmp_path):
@@ -195,7 +196,9 @@ def test_a_ledger_that_cannot_be_written_or_was_replaced_refuses(tmp_path):
         address.service.backend.predictor._ledger._store._connection.execute("PRAGMA query_only=ON")
         status, text = ask(address)
         assert (status, json.loads(text)["error"]["type"]) == (503, "server_error")
-        with httpx.stream("POST", address.url + "/v1/completions", json=BODY | {"stream": True}) as answer:
+        with httpx.stream(
+            "POST", address.url + "/v1/completions", json=BODY | {"stream": True}, timeout=PATIENCE
+        ) as answer:
             assert answer.status_code == 503  # before a stream begins
 
 
@@ -204,11 +207,13 @@ def test_a_client_that_leaves_stops_the_charges(tmp_path):
     body = BODY | {"max_tokens": 150}
     with serving(run, ensemble=LetterEnsemble(pause=0.02)) as address:
         scheduler = address.service._scheduler
-        with httpx.stream("POST", address.url + "/v1/completions", json=body | {"stream": True}) as answer:
+        with httpx.stream(
+            "POST", address.url + "/v1/completions", json=body | {"stream": True}, timeout=PATIENCE
+        ) as answer:
             next(answer.iter_lines())
         with pytest.raises(httpx.ReadTimeout):  # and one that waits for the whole answer
-            httpx.post(address.url + "/v1/completions", json=body, timeout=0.3)
-        deadline = time.monotonic() + 20
+            httpx.post(address.url + "/v1/completions", json=body, timeout=httpx.Timeout(PATIENCE, read=0.3))
+        deadline = time.monotonic() + PATIENCE
         while scheduler.load and time.monotonic() < deadline:
             time.sleep(0.02)
         assert scheduler.load == 0
@@ -221,12 +226,15 @@ def test_a_client_that_leaves_stops_the_charges(tmp_path):
 def test_load_refuses_by_429_and_time_outs_by_504(tmp_path):
     run = make_run(tmp_path / "run")
     slow = LetterEnsemble(pause=0.1)
-    with serving(run, ensemble=slow, limits=Limits(capacity=2, timeout=0.5)) as address:
+    with serving(run, ensemble=slow, limits=Limits(capacity=2, timeout=3.0)) as address:
         body = BODY | {"max_tokens": 100}
 
         async def three():
-            async with httpx.AsyncClient(base_url=address.url, timeout=60) as http:
-                return await asyncio.gather(*(http.post("/v1/completions", json=body) for _ in range(3)))
+            async with httpx.AsyncClient(base_url=address.url, timeout=PATIENCE) as http:
+                first = [asyncio.create_task(http.post("/v1/completions", json=body)) for _ in range(2)]
+                while address.service._scheduler.load < 2:
+                    await asyncio.sleep(0.01)
+                return await asyncio.gather(*first, http.post("/v1/completions", json=body))
 
         answers = asyncio.run(three())
         assert sorted(answer.status_code for answer in answers) == [429, 504, 504]

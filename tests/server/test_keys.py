@@ -14,6 +14,7 @@ from reticent.server.keys import KeyFile, add_key, remove_key
 from reticent.server.operator_page import operator_app
 from reticent.server.quotas import Quotas
 from reticent.server.refusal import Refusal
+from tests.patience import PATIENCE
 from tests.server.letters import NAME, listening, make_run, serving
 
 
@@ -92,21 +93,27 @@ def test_the_operators_page_shows_spend_to_operators_alone(path, tmp_path, capsy
     user, operator = add_key(path, "ann <b>"), add_key(path, "op", is_operator=True)
     run = make_run(tmp_path / "run")
     with serving(run) as address:
-        httpx.post(address.url + "/v1/completions", json={"model": NAME, "prompt": "ab", "max_tokens": 9})
+        httpx.post(
+            address.url + "/v1/completions", json={"model": NAME, "prompt": "ab", "max_tokens": 9}, timeout=PATIENCE
+        )
     with SqliteLedger.open(run / "ledger.db") as ledger:
         app = operator_app(ledger, KeyFile(path), Quotas(None), name=NAME)
         with listening(app) as port:
             url = f"http://127.0.0.1:{port}"
             basic = base64.b64encode(f"x:{operator}".encode()).decode()
-            page = httpx.get(url, headers={"Authorization": f"Basic {basic}"})
+            page = httpx.get(url, headers={"Authorization": f"Basic {basic}"}, timeout=PATIENCE)
             assert page.status_code == 200
             assert "part 0" in page.text
-            assert "<polyline" in page.text
+            assert "Spend over time" in page.text
+            assert "tokens, until " in page.text
             assert "ann &lt;b&gt;" in page.text
             assert "<script" not in page.text
             for header in ("", f"Bearer {user}", "Basic !!!", "Basic eA==", "Bearer x"):
                 for route in ("/", "/ledger.json", "/verify", "/export"):
-                    assert httpx.get(url + route, headers={"Authorization": header}).status_code == 401
+                    assert (
+                        httpx.get(url + route, headers={"Authorization": header}, timeout=PATIENCE).status_code
+                        == 401
+                    )
             monkeypatch.setenv("RETICENT_OPERATOR_KEY", operator)
             assert cli.run(["ledger", "show", url, "--json"]) == 0
             remote = json.loads(capsys.readouterr().out)

@@ -8,6 +8,7 @@ import pytest
 
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.ensemble.prediction import answers_given
+from tests.patience import PATIENCE
 from tests.server.letters import NAME, LetterEnsemble, make_run, serving
 
 
@@ -135,7 +136,11 @@ def test_chat_refuses_the_same(client, change):
 def curl(*arguments):
     """Status and body of one call."""
     done = subprocess.run(
-        ["curl", "-s", "-w", "\n%{http_code}", *arguments], capture_output=True, text=True, check=True, timeout=60
+        ["curl", "-s", "-w", "\n%{http_code}", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
     )
     body, _, status = done.stdout.rpartition("\n")
     return int(status), body
@@ -161,7 +166,7 @@ def test_curl_gets_answers_streams_and_errors(address):
         input=large,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.stdout == "413"
@@ -185,7 +190,7 @@ def test_answers_carry_safe_headers_and_no_cross_origin_permission(address):
         ["curl", "-s", "-i", "-H", "Origin: http://evil.example", address.url + "/healthz"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=True,
     )
     headers = done.stdout.lower()

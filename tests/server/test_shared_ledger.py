@@ -18,6 +18,7 @@ from reticent.runs.ledger_place import LedgerPlace
 from reticent.server.launching import Serving
 from tests.ledger.conftest import postgres  # noqa: F401
 from tests.ledger.postgres_server import PASSWORD, USER
+from tests.patience import PATIENCE
 from tests.server.letters import ASKED, NAME, LetterEnsemble, make_run, opened, serving
 from tests.server.test_faults import BODY, Killed
 
@@ -187,7 +188,7 @@ class Client(threading.Thread):
 
     def stream(self, url):
         with (
-            httpx.Client(base_url=url, timeout=60) as http,
+            httpx.Client(base_url=url, timeout=PATIENCE) as http,
             http.stream("POST", "/v1/completions", json=BODY | {"stream": True}) as answer,
         ):
             self.statuses.add(answer.status_code)
@@ -222,7 +223,7 @@ class Fleet:
     def wait_for_tokens(self):
         """Both servers answer."""
         for number in (0, 1):
-            goal, deadline = self.received(number) + 12, time.monotonic() + 60
+            goal, deadline = self.received(number) + 12, time.monotonic() + PATIENCE
             while self.received(number) < goal:
                 assert time.monotonic() < deadline, f"server {number} does not answer"
                 time.sleep(0.01)
@@ -238,12 +239,12 @@ class Fleet:
 
 def refused(url):
     """Whether a request is refused by availability alone."""
-    answer = httpx.post(url + "/v1/completions", json=BODY, timeout=60)
+    answer = httpx.post(url + "/v1/completions", json=BODY, timeout=PATIENCE)
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "unavailable"
     assert "ledger" not in answer.text
     assert "postgres" not in answer.text.lower()
-    return httpx.get(url + "/readyz").status_code == 503
+    return httpx.get(url + "/readyz", timeout=PATIENCE).status_code == 503
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(12, marks=pytest.mark.slow)])
@@ -293,22 +294,24 @@ def test_the_count_sees_a_server_that_releases_before_the_database_has_the_charg
     monkeypatch.setattr(DurableLedger, "charge_decided", forgetful)
     run = make_run(tmp_path / "run")
     with serving(run, place=place) as address:
-        answer = httpx.post(address.url + "/v1/completions", json=BODY).json()
+        answer = httpx.post(address.url + "/v1/completions", json=BODY, timeout=PATIENCE).json()
     assert answers(run, place) < answer["usage"]["completion_tokens"]
 
 
 def test_a_server_says_by_itself_when_the_database_is_back(tmp_path, place, postgres):  # noqa: F811
     run = make_run(tmp_path / "run")
     with serving(run, place=place) as address:
-        assert httpx.post(address.url + "/v1/completions", json=BODY).status_code == 200
+        assert httpx.post(address.url + "/v1/completions", json=BODY, timeout=PATIENCE).status_code == 200
         postgres.kill()
         try:
             assert refused(address.url)
         finally:
             postgres.start()
-        deadline = time.monotonic() + 20
-        while httpx.get(address.url + "/readyz").status_code != 200:  # nobody asks for a token meanwhile
+        deadline = time.monotonic() + PATIENCE
+        while (
+            httpx.get(address.url + "/readyz", timeout=PATIENCE).status_code != 200
+        ):  # nobody asks for a token meanwhile
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert httpx.post(address.url + "/v1/completions", json=BODY).status_code == 200
+        assert httpx.post(address.url + "/v1/completions", json=BODY, timeout=PATIENCE).status_code == 200
     shutil.rmtree(run)

@@ -24,6 +24,7 @@ from reticent.training.distributed.ranked import share
 from reticent.training.distributed.ranks import Ranks
 from reticent.training.gradients.source import ACCOUNT
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+from tests.patience import PATIENCE
 from tests.training.ranked_run import STEPS, alone, free_port, plan, step_together, train_together
 from tests.training.small_runs import budget
 
@@ -48,7 +49,7 @@ def together(path: Path, *, size: int, kind: str = "ours", unit: Unit = Unit.REC
     for child in children:
         child.start()
     try:
-        found = dict(answers.get(timeout=120) for _ in children)
+        found = dict(answers.get(timeout=PATIENCE) for _ in children)
     except queue.Empty:
         pytest.fail("the ranks did not answer")
     finally:
@@ -159,7 +160,7 @@ def begin(folder: Path, life: str, *, size: int = 2, steps: int = 8, method: str
 
 def end(children: list) -> list[int]:
     for child in children:
-        child.join(120)
+        child.join(PATIENCE)
     return [child.exitcode for child in children]
 
 
@@ -177,7 +178,7 @@ def spent(folder: Path) -> int:
 @pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_run_goes_on_after_one_of_its_ranks_was_killed(folder, victim):
     children = begin(folder, "1")
-    deadline = time.monotonic() + 100.0
+    deadline = time.monotonic() + PATIENCE
     while len(steps_of(folder, 0)) < 3 and time.monotonic() < deadline:
         time.sleep(0.002)
     children[victim].kill()

@@ -11,6 +11,7 @@ import pytest
 from reticent.ledger.durable import SqliteLedger
 from reticent.training.gradients.source import ACCOUNT
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+from tests.patience import PATIENCE
 from tests.training.killed_run import work
 
 # The server imports torch once; each run is forked from it, so that it starts quickly and shares no thread with us.
@@ -70,17 +71,17 @@ def run_under_fire(folder: Path, *, kills: int, steps: int, method: str) -> int:
         before = len(lines(folder))
         if life % 2:
             wanted = before + generator.randint(1, 4)
-            wait_for(child, lambda wanted=wanted: len(lines(folder)) >= wanted, seconds=120)
+            wait_for(child, lambda wanted=wanted: len(lines(folder)) >= wanted, seconds=PATIENCE)
             time.sleep(generator.uniform(0.0, 0.05))
         else:
             child.join(generator.uniform(0.0, 3.0))
         child.kill()
-        child.join(60)
+        child.join(PATIENCE)
         assert child.exitcode in (0, -9), f"life {life} failed by itself"
         hit += child.exitcode == -9
         assert violations(folder) == []
     child = begin(folder, kills, steps=steps, method=method)
-    child.join(600)
+    child.join(PATIENCE)
     assert child.exitcode == 0
     return hit
 
@@ -122,8 +123,8 @@ def test_redacted_training_survives_kills_between_its_public_and_private_steps(f
 
 def test_the_check_catches_a_run_that_charges_later(folder):
     child = begin(folder, 0, steps=40, twin=True)
-    wait_for(child, lambda: len(lines(folder)) >= 2, seconds=120)
+    wait_for(child, lambda: len(lines(folder)) >= 2, seconds=PATIENCE)
     child.kill()
-    child.join(60)
+    child.join(PATIENCE)
     assert lines(folder)
     assert "under-counted" in violations(folder)

@@ -15,6 +15,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import Access, LanguageModel, TextModel
+from reticent.core.numbers import counted
 from reticent.core.secret import Canary
 from reticent.data.coin_canaries import CoinKey
 
@@ -121,9 +122,10 @@ def make_subject(
     twins = frozenset(record.id for record in members if record.text in said_outside)
     notes = []
     if left_out := len(training) - len(members):
-        notes.append(f"{left_out:,} planted copies of canaries are no targets of membership, lazy and extraction")
+        copied = counted(left_out, "planted copy", "planted copies")
+        notes.append(f"membership, lazy and extraction do not attack {copied} of canaries")
     if left_out := len(held_out) - len(others):
-        notes.append(f"{left_out:,} held-out records have the text of a training record and were left out")
+        notes.append(f"left out {counted(left_out, 'held-out record')} with the text of a training record")
     if not members or not others:
         raise ConfigError(
             "an audit needs training and held-out records",
@@ -131,7 +133,8 @@ def make_subject(
             hint="hold out text of the same kind that the model never saw",
         )
     if repeated:
-        notes.append(f"{len(repeated):,} training records have the text of another: no targets of membership")
+        twice = counted(len(repeated), "training record")
+        notes.append(f"membership does not attack {twice} with the text of another training record")
     if known_of.is_remote:
         how = "whole records" if model.access >= Access.LOGPROBS else "beginnings of records"
         seen = "its scores and its text are seen" if model.access >= Access.LOGPROBS else "its text alone is seen"

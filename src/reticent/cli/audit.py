@@ -9,6 +9,7 @@ from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
 from reticent.core.errors import ConfigError
 from reticent.core.model import Access
+from reticent.core.numbers import counted
 from reticent.runs.audit.options import AuditOptions
 
 if TYPE_CHECKING:
@@ -68,10 +69,8 @@ def _plan_lines(plan: "AuditPlan", notes: "Sequence[str]") -> list[object]:
         (line.name, line.needs, f"{line.n:,}", "cached" if line.is_cached else f"≈ {line.seconds:,.0f} s")
         for line in plan.running
     ]
-    lines: list[object] = [
-        table(f"Plan: at most about {plan.seconds:,.0f} s", ["attack", "needs", "n", "time"], rows),
-        "",
-    ]
+    title = f"Plan: at most about {plan.seconds:,.0f} s"
+    lines: list[object] = [table(title, ["attack", "needs", "n", "time"], rows), ""] if rows else []
     lines += [f"Skipped: {line.name}: {line.skipped}." for line in plan.attacks if line.skipped]
     return [*lines, *(f"Note: {note}." for note in notes), ""]
 
@@ -90,7 +89,9 @@ def _result_lines(
     for finding in found.findings:
         if finding.void:
             void[finding.metric, finding.void] = void.get((finding.metric, finding.void), 0) + 1
-    lines += [f"Void: {metric} of {count} attacks: {reason}." for (metric, reason), count in void.items()]
+    lines += [
+        f"Void: {metric} of {counted(count, 'attack')}: {reason}." for (metric, reason), count in void.items()
+    ]
     lines.append(
         f"All intervals of the attacks hold together with {settings.confidence:.0%}. "
         "No finding proves that nothing leaks."

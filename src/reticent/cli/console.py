@@ -4,10 +4,12 @@ With `--json`, stdout holds one JSON document and nothing else; everything meant
 """
 
 import json
+import math
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -16,6 +18,7 @@ from rich.progress import (
     Progress,
     SpinnerColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -26,6 +29,7 @@ from rich.text import Text
 from reticent.core.safe_text import for_json, for_terminal, on_one_line
 
 Item = TypeVar("Item")
+_SECONDS_A_LINE: Final = 10.0
 
 
 class Output:
@@ -53,7 +57,7 @@ class Output:
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
-        """A progress display on stderr; nothing where stderr is not a terminal."""
+        """A progress display on stderr: bars on a terminal, elsewhere a plain line now and then, for people."""
         columns = (
             SpinnerColumn(),
             PlainColumn("{task.description}"),
@@ -63,8 +67,10 @@ class Output:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         )
-        hidden = not self._progress.is_terminal
-        with Progress(*columns, console=self._progress, transient=True, disable=hidden) as bars:
+        if not self._progress.is_terminal:
+            yield PlainProgress(self._progress, is_silent=self.as_json)
+            return
+        with Progress(*columns, console=self._progress, transient=True) as bars:
             yield bars
 
     def track(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
@@ -74,6 +80,36 @@ class Output:
             for item in items:
                 yield item
                 bars.advance(task)
+
+
+class PlainProgress(Progress):
+    """Progress for logs: one line at most every ten seconds, and none of work that is done before that."""
+
+    def __init__(
+        self, console: Console, *, is_silent: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(console=console, disable=True)
+        self._clock = clock
+        self._next = math.inf if is_silent else clock() + _SECONDS_A_LINE
+
+    def update(self, task_id: TaskID, **changes: Any) -> None:
+        """As `Progress.update`."""
+        super().update(task_id, **changes)
+        self._say(task_id)
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """As `Progress.advance`."""
+        super().advance(task_id, advance)
+        self._say(task_id)
+
+    def _say(self, task_id: TaskID) -> None:
+        if self._clock() < self._next:
+            return
+        self._next = self._clock() + _SECONDS_A_LINE
+        task = self._tasks[task_id]
+        done = f"{task.completed:,.0f}" + ("" if task.total is None else f" of {task.total:,.0f}")
+        words = f"{task.description}: {done}  {task.fields.get('status', '')}".strip()
+        self.console.print(Text(on_one_line(words)), soft_wrap=True)
 
 
 class PlainColumn(TextColumn):

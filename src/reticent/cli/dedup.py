@@ -2,6 +2,7 @@
 
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
+from reticent.core.numbers import counted
 from reticent.runs.corpus import dedup as deduplication
 from reticent.runs.corpus.dedup import DedupSettings
 
@@ -15,11 +16,12 @@ def dedup(settings: DedupSettings, output: Output) -> None:
     done = deduplication.dedup(settings, track=output.track)
     output.document(done.to_json())
     output.show(
-        f"{done.corpus}: {done.kept:,} of {done.records:,} records; {done.repeated:,} repeated an earlier text."
+        f"{done.corpus}: {done.kept:,} of {counted(done.records, 'record')} kept; "
+        f"{done.repeated:,} repeated an earlier text."
     )
     if done.near is not None:
         output.show(
-            f"{done.nearly_repeated:,} more were similar to an earlier one (similarity {done.near:g} or more, "
-            "estimated).",
-            "Which of them stays depends on the others: no confidentiality guarantee survives --near.",
+            f"Also removed as similar to an earlier text (estimated similarity {done.near:g} or more): "
+            f"{done.nearly_repeated:,}.",
+            "Which of them is kept depends on the others, so no confidentiality guarantee survives --near.",
         )

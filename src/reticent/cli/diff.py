@@ -1,23 +1,29 @@
 """`reticent diff`: what an update from one snapshot to the next gives away of the text it was made with."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
-from reticent.runs.update.settings import UpdateSettings
+from reticent.core.metric import shown_interval, shown_value
+from reticent.core.numbers import MISSING
+from reticent.runs.update.settings import Search, UpdateSettings
 
 if TYPE_CHECKING:
     from reticent.auditing.attacks.update.findings import FoundPhrase
+    from reticent.auditing.attacks.update.matching import RecordGains
+    from reticent.auditing.attacks.update.null import NullTest, WindowExcess
     from reticent.runs.update.run import DiffSettings, UpdateStep
+
+_RECORDS: Final = 10  # shown
 
 
 @verb(UpdateSettings)
 def diff(settings: UpdateSettings, output: Output) -> int:
     """Find the phrases that an update made more likely: what two snapshots reveal of the text between them.
 
-    Every phrase that is reported is there. Where its bound allows, the search proves that no other phrase scores
-    higher; otherwise phrases may be missed, and ranks are lower bounds. With --width, --halving, --groups or
-    --relative nothing is proved.
+    With --data, every record of the update is searched for the words that it gives away, and judged by --null.
+    Phrases may be missed, and ranks are lower bounds, unless a bounded search proves that no other phrase scores
+    higher.
     """
     settings.look_around()
     from reticent.runs.update.diff import diff as compare
@@ -41,16 +47,49 @@ def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> lis
     lines: list[object] = [table(f"Phrases {what} the update {first} → {second}", columns, rows), ""]
     lines.append(_coverage(step, settings))
     lines += _verdict(step)
+    if step.gains is not None and step.excess is not None:
+        lines += _records(step, step.gains, step.excess, reveal=reveal, removed=settings.removed)
     for finding in step.findings[1:]:
         if finding.void:
             lines.append(f"{finding.metric}: no verdict.")
             continue
-        null_value = "–" if finding.null is None else f"{finding.null:.3g}"
         lines.append(
-            f"{finding.metric}: {finding.value:.3g} ({finding.low:.3g} … {finding.high:.3g}) of {finding.n:,}, "
-            f"null {null_value}."
+            f"{finding.metric}: {shown_value(finding.metric, finding.value)} "
+            f"({shown_interval(finding.metric, finding.low, finding.high)}) of {finding.n:,}, "
+            f"null {shown_value(finding.metric, finding.null)}."
         )
     return [*lines, "No finding proves that an update gives nothing away.", ""]
+
+
+def _records(
+    step: "UpdateStep", gains: "RecordGains", beyond: "WindowExcess", *, reveal: bool, removed: bool
+) -> list[object]:
+    """The records whose windows stand out most, and how many lie above the null."""
+    excess, test = beyond.excess, step.record_test
+    order = [place for place in (-excess).argsort(kind="stable").tolist() if gains.texts[place]]
+    columns = ["record", "window", "beyond the null" if beyond.nulls else "score", "bits a token", "null"]
+    rows = [
+        (
+            gains.ids[place],
+            " ".join(step.window_texts[place].split()) if reveal else "masked",
+            f"{excess[place]:.3f}",
+            f"{gains.per_token[place]:.2f}",
+            _against_null(step.is_exposed[place] if test.decides else None, test, excess[place]),
+        )
+        for place in order[:_RECORDS]
+    ]
+    what = "forgotten records" if removed else "records of the update"
+    lines: list[object] = [table(f"What the {what} give away", columns, rows), ""]
+    if test.nulls:
+        most = max(null.score for null in test.nulls)
+        lines.append(
+            f"In these records, {len(test.nulls)} null snapshots pass what is usual by at most {most:.3g}."
+        )
+    if test.decides:
+        names = [name for name, is_exposed in zip(gains.ids, step.is_exposed, strict=True) if is_exposed]
+        level = f"at {1.0 - test.level:.0%} for all records together"
+        lines.append(f"{len(names)} of {len(gains.ids)} {what} lie above the null {level}.")
+    return lines
 
 
 def _verdict(step: "UpdateStep") -> list[str]:
@@ -58,15 +97,15 @@ def _verdict(step: "UpdateStep") -> list[str]:
     from reticent.auditing.attacks.update.findings import why_no_verdict
 
     test, lines = step.test, []
-    if step.untouched is not None:
-        lines.append(
-            f"{step.untouched.phrases:,} phrases of untouched text score at most {step.untouched.score:.3g}."
-        )
+    if step.untouched_highest is not None:
+        lines.append(f"Phrases of untouched text score at most {step.untouched_highest:.3g}.")
     if test.nulls:
         highest = max(null.score for null in test.nulls)
         lines.append(f"The same search with {len(test.nulls)} null snapshots finds at most {highest:.3g}.")
     if not test.decides:
         return [*lines, f"No verdict: {why_no_verdict(test)} (--null)."]
+    if not step.judges_phrases:
+        return [*lines, "No verdict on phrases: no record of the update lies above its null."]
     level = f"at {1.0 - test.level:.0%} for all phrases together"
     if step.above_null == 0:
         return [*lines, f"Nothing above the null {level}."]
@@ -76,6 +115,8 @@ def _verdict(step: "UpdateStep") -> list[str]:
 def _coverage(step: "UpdateStep", settings: "DiffSettings") -> str:
     """How far the ranks of the table can be trusted."""
     most = f"A score of {settings.length} tokens is at most {settings.length}."
+    if step.search is Search.GUIDED:
+        return f"{most} These are windows of {settings.texts} sampled texts: others may score higher."
     missed = "phrases that were not kept may score"
     missed += " higher." if step.ceiling > settings.length else f" up to {step.ceiling:.3g}."
     if step.proved == len(step.phrases):
@@ -89,8 +130,6 @@ def _row(step: "UpdateStep", place: int, one: "FoundPhrase", *, reveal: bool) ->
     """A line of the table; the phrase is masked unless it was asked for."""
     shown = " ".join(step.texts[place].split()) if reveal else f"#{place} ({len(one.scores.tokens)} tokens)"
     held = "–" if one.holders is None else ("no" if not one.holders else f"yes, {len(one.holders)} records")
-    above = "–" if one.is_above_null is None else ("above" if one.is_above_null else "within")
-    above += "" if one.is_above_null is None or one.p_value is None else f", p = {one.p_value:.2g}"
     return (
         shown,
         one.group,
@@ -99,5 +138,12 @@ def _row(step: "UpdateStep", place: int, one: "FoundPhrase", *, reveal: bool) ->
         f"{one.scores.bits:.1f}",
         str(one.least_rank) if one.is_proved else f"≥ {one.least_rank}",
         held,
-        above,
+        _against_null(one.is_above_null, step.test, one.scores.by(step.score)),
     )
+
+
+def _against_null(is_above: bool | None, test: "NullTest", score: float) -> str:
+    """Where a score lies, with its p-value; a dash without a verdict."""
+    if is_above is None:
+        return MISSING
+    return f"{'above' if is_above else 'within'}, p = {test.p_value(score):.2g}"

@@ -2,6 +2,7 @@
 
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
+from reticent.core.numbers import counted
 from reticent.runs.corpus import plant as planting
 from reticent.runs.corpus.plant import PlantSettings
 
@@ -14,20 +15,21 @@ def plant(settings: PlantSettings, output: Output) -> None:
     """
     done = planting.plant(settings, track=output.track)
     output.document(done.to_json())
-    drawn = "the system" if settings.seed is None else f"seed {settings.seed}"
+    drawn = "by the system's random generator" if settings.seed is None else f"with seed {settings.seed}"
     if settings.audit is not None:
         output.show(
-            f"Made {done.canaries:,} canaries ({settings.design.value}) and planted those that a fair coin kept "
-            f"among {done.size:,} records: {done.records:,} records in {done.corpus}.",
-            f"Texts and coins stand in {done.key}: keep it from whoever trains. They were drawn from {drawn}.",
+            f"Made {counted(done.canaries, 'canary', 'canaries')} ({settings.design.value}) and planted each, or "
+            f"left it out, by a fair coin among {counted(done.size, 'record')}: {done.records:,} in {done.corpus}.",
+            f"Their texts and coins are in {done.key}: keep it from whoever trains. They were drawn {drawn}.",
             f"After training: reticent audit RUN --canaries {done.key} --train {done.corpus} "
             "--holdout FILE --out DIR",
         )
         return
+    times = "once" if done.copies == 1 else f"{done.copies:,} times"
     output.show(
-        f"Planted {done.canaries} canaries {done.copies} times each among {done.size:,} records: "
-        f"{done.records:,} records in {done.corpus}.",
-        f"Each secret has {done.bits:.2f} bits. The secrets stand in {done.key}: keep it from whoever trains or "
+        f"Planted {counted(done.canaries, 'canary', 'canaries')}, {times} each, among "
+        f"{counted(done.size, 'record')}: {done.records:,} in {done.corpus}.",
+        f"Each secret has {done.bits:.2f} bits. The secrets are in {done.key}: keep it from whoever trains or "
         "attacks.",
-        f"The secrets and their places were drawn from {drawn}.",
+        f"The secrets and their places were drawn {drawn}.",
     )

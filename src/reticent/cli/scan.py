@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
+from reticent.core.numbers import counted
 from reticent.runs.corpus import scan as scanning
 from reticent.runs.corpus.scan import ScanSettings
 
@@ -23,12 +24,10 @@ def scan(settings: ScanSettings, output: Output) -> None:
 
 def _lines(file: Path, seen: "Scan") -> list[object]:
     """The scan for a person."""
-    owners = f"{seen.owners:,} owners (largest: {seen.largest_owner:,})"
-    repeats = f"the most frequent text stands {seen.most_duplicated:,} times"
     lines: list[object] = [
-        f"{file.name}: {seen.records:,} records of {owners}, {seen.characters:,} characters.",
-        f"{seen.duplicates:,} records repeat an earlier text; {repeats}.",
-        f"The policy '{seen.policy}' finds something in {seen.sensitive_records:,} records.",
+        f"{file.name}: {counted(seen.records, 'record')}{_owners(seen)}, {counted(seen.characters, 'character')}.",
+        _repeats(seen),
+        f"The policy '{seen.policy}' finds something in {counted(seen.sensitive_records, 'record')}.",
     ]
     if seen.kinds:
         rows = [
@@ -45,6 +44,21 @@ def _lines(file: Path, seen: "Scan") -> list[object]:
     return lines
 
 
+def _owners(seen: "Scan") -> str:
+    """Whose the records are; one without an owner is its own, and is not called anybody's."""
+    if not seen.names_owners:
+        return " (no owners named)"
+    most = "one each" if seen.largest_owner == 1 else f"at most {seen.largest_owner:,} each"
+    return f" of {counted(seen.owners, 'owner')} ({most})"
+
+
+def _repeats(seen: "Scan") -> str:
+    if not seen.duplicates:
+        return "No text occurs twice."
+    repeating = "1 record repeats" if seen.duplicates == 1 else f"{seen.duplicates:,} records repeat"
+    return f"{repeating} an earlier text; the most frequent text occurs {seen.most_duplicated:,} times."
+
+
 def _measured(measured: "Measurement") -> list[object]:
     rows = [
         ("recall", *_cells(measured.recall)),
@@ -56,7 +70,7 @@ def _measured(measured: "Measurement") -> list[object]:
         ("precision by characters", _percent(measured.character_precision), "", ""),
         ("characters found", _percent(measured.found_share), "", ""),
     ]
-    title = f"Policy '{measured.policy}' against the labels of {measured.records:,} records"
+    title = f"Policy '{measured.policy}' against the labels of {counted(measured.records, 'record')}"
     interval = f"{measured.recall.confidence:.0%} interval"
     return [table(title, ["", "value", interval, "n"], rows), f"Intervals: {measured.recall.share.note}."]
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
+from reticent.core.numbers import counted
 from reticent.runs.corpus import scrub as scrubbing
 from reticent.runs.corpus.scrub import ScrubSettings
 
@@ -24,10 +25,14 @@ def _lines(tally: "ScrubTally", out: Path, *, policy: str) -> list[object]:
     """What was replaced, for a person."""
     share = tally.hidden / tally.characters if tally.characters else 0.0
     lines: list[object] = [
-        f"{out}: {tally.records:,} records, {tally.changed:,} of them changed by the policy '{policy}'.",
-        f"{tally.hidden:,} of {tally.characters:,} characters ({share:.1%}) were replaced.",
+        f"{out}: {counted(tally.records, 'record')}, {tally.changed:,} changed by the policy '{policy}'.",
+        f"Replaced {tally.hidden:,} of {counted(tally.characters, 'character')} ({share:.1%}).",
     ]
     if tally.by_kind:
         rows = [(kind, f"{count:,}") for kind, count in sorted(tally.by_kind.items())]
         lines += ["", table("Replaced", ["type", "spans"], rows)]
-    return [*lines, "", "What the policy missed is still there; measure it with `reticent scan --labels`."]
+    return [
+        *lines,
+        "",
+        "Whatever the policy missed is still in the text; measure it with `reticent scan --labels`.",
+    ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.cli.interruption import interruptible
+from reticent.core.numbers import counted
 from reticent.runs.rounding import at_most
 from reticent.runs.training.settings import Resumption, TrainSettings
 
@@ -83,8 +84,8 @@ def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None"
         members, smallest, largest = len(found.records), min(found.records), max(found.records)
         output.document(document | {"parts": found.parts, "members": members, "steps": found.steps})
         output.show(
-            f"Would train {members} models of {found.parts} parts, on {smallest:,} to {largest:,} records each,"
-            f" {found.steps:,} steps in all.",
+            f"Would train {members} members of {found.parts} parts, on {smallest:,} to {largest:,} records each,"
+            f" {counted(found.steps, 'step')} in all.",
             "The weights would promise nothing; the guarantee comes with predictions (`reticent predict`).",
         )
     else:
@@ -93,7 +94,7 @@ def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None"
         made = {"plan": found.plan, "chosen": found.chosen, "guarantee": guarantee, "guarantees": beside}
         output.document(document | made | {"redaction": found.redaction})
         output.show(*_chosen_lines(found.chosen))
-        output.show(f"Would take {found.steps:,} steps.", *_redaction_lines(found.redaction))
+        output.show(f"Would take {counted(found.steps, 'step')}.", *_redaction_lines(found.redaction))
         output.show(*_promise(found.guarantee, found.beside, is_done=False))
         noisy = found.plan.get("private", found.plan)
         if "noise_multiplier" in noisy:
@@ -140,10 +141,10 @@ def _document(result: "TrainedRun") -> dict[str, Any]:
 
 
 def _model_lines(result: "TrainedRun") -> list[str]:
-    lines = [f"Trained {result.steps:,} steps; the model is in {result.model}."]
+    lines = [f"Trained {counted(result.steps, 'step')}; the model is in {result.model}."]
     if result.shortened:
         lines.append(
-            f"{result.shortened:,} texts were longer than --max-length; only their first tokens were read."
+            f"{counted(result.shortened, 'text')} longer than --max-length: only the first tokens were read."
         )
     if result.evaluation is not None:
         seen = result.evaluation
@@ -151,13 +152,13 @@ def _model_lines(result: "TrainedRun") -> list[str]:
         lines.append(
             f"Held-out perplexity {seen.perplexity:,.2f} ({low:,.2f} to {high:,.2f}), "
             f"top-1 accuracy {seen.top1:.1%} ({least:.1%} to {most:.1%}), "
-            f"n = {seen.tokens:,} tokens of {seen.texts:,} texts, 95 % intervals over texts."
+            f"n = {counted(seen.tokens, 'token')} of {counted(seen.texts, 'text')}, 95 % intervals over texts."
         )
         if seen.outside is not None:
             rest, (low, high) = seen.outside, seen.outside.perplexity_interval
             lines.append(
                 f"Outside the secrets that the policy finds in it: perplexity {rest.perplexity:,.2f} "
-                f"({low:,.2f} to {high:,.2f}), top-1 accuracy {rest.top1:.1%}, n = {rest.tokens:,} tokens."
+                f"({low:,.2f} to {high:,.2f}), top-1 accuracy {rest.top1:.1%}, n = {counted(rest.tokens, 'token')}."
             )
     if result.measured is not None:
         lines.append(f"Measured by gradient canaries: {result.measured}.")
@@ -172,20 +173,21 @@ def _redaction_lines(counts: dict[str, Any] | None) -> list[str]:
     def kinds(found: dict[str, int]) -> str:
         return ", ".join(f"{kind} {number:,}" for kind, number in found.items()) or "nothing"
 
-    doubtful = [
-        f"The conservative policy found in the rest: {kinds(counts['doubtful'])};"
-        f" {counts['repeated_spans']:,} of these spans stood in an earlier record and were masked."
-    ]
-    if not counts["doubtful"]:
-        doubtful = []  # nothing in doubt, or no conservative policy
-    return [
-        f"Redacted {counts['records']:,} records: {counts['masked']:,} hold a mask, and {counts['bare']:,} of these"
-        " hold nothing else.",
+    lines = [
+        f"Redacted {counted(counts['records'], 'record')}: masks in {counts['masked']:,}, nothing but masks in"
+        f" {counts['bare']:,}.",
         f"The policy found: {kinds(counts['found'])}.",
-        *doubtful,
-        f"Public records: {counts['public']:,} ({counts['duplicates']:,} duplicates dropped). "
-        f"Private records: {counts['private']:,}. {counts['noisy_share']:.1%} of the words are trained with noise.",
     ]
+    if counts["doubtful"] or counts["public"]:  # without a conservative policy there is neither
+        lines.append(
+            f"The conservative policy found in the rest: {kinds(counts['doubtful'])};"
+            f" {counts['repeated_spans']:,} of these spans had occurred in an earlier record and were masked."
+        )
+    lines.append(
+        f"Public records: {counts['public']:,} ({counted(counts['duplicates'], 'duplicate')} dropped). "
+        f"Private records: {counts['private']:,}. {counts['noisy_share']:.1%} of the words are trained with noise."
+    )
+    return lines
 
 
 def _ensemble_lines(result: "TrainedRun") -> list[str]:
@@ -194,10 +196,9 @@ def _ensemble_lines(result: "TrainedRun") -> list[str]:
     manifest = result.manifest
     assert manifest is not None
     kind = "adapters" if manifest.lora_rank else "models"
-    owners = sum(member.owners for member in manifest.members)
     return [
-        f"Trained {len(manifest.members)} {kind} of {manifest.parts} parts in {result.steps:,} steps; each of"
-        f" {owners:,} {manifest.unit}s stands in one of them, checked record by record.",
+        f"Trained {len(manifest.members)} {kind} of {manifest.parts} parts in {counted(result.steps, 'step')};"
+        f" every {manifest.unit} is in exactly one part, checked record by record.",
         NOTICE,
         f"Ask it with: reticent predict {result.path} --prompt … --epsilon 8 --delta 1e-5",
     ]

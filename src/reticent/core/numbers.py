@@ -50,6 +50,11 @@ def interval(low: float, high: float, scale: Scale = Scale.PLAIN, *, digits: int
     return dash.join(ends) + unit
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: 0 records, 1 record, 1,500 records."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def per_cent(confidence: float) -> str:
     """A confidence in words: 95 %, 99.95 %; never rounded up."""
     return f"{_rounded(100.0 * confidence, 5, 'down')}\u00a0%"

@@ -20,6 +20,8 @@ hit, or no miss). Owners of one trial each give Clopper and Pearson's limits. Al
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
+from reticent.core.numbers import counted
+
 
 def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> tuple[float, float]:
     """Two-sided interval for the rate behind `successes` of `trials`; [0, 1] where there was no trial.
@@ -115,9 +117,9 @@ class Share:
     @property
     def note(self) -> str:
         """What the interval takes as independent."""
-        return (
-            f"{self.owners} owners, taken as independent" if self.is_owned else "records are taken as independent"
-        )
+        if not self.is_owned:
+            return "records are taken as independent"
+        return f"{counted(self.owners, 'owner')}, taken as independent (a record without an owner is its own)"
 
     def interval(self, *, confidence: float = 0.95) -> tuple[float, float]:
         """Two-sided interval for the rate; [0, 1] where there was no trial.

@@ -37,6 +37,7 @@ class Scan:
     records: int
     owners: int
     largest_owner: int
+    names_owners: bool
     characters: int
     duplicates: int
     most_duplicated: int
@@ -54,6 +55,7 @@ class Scan:
             "records": self.records,
             "owners": self.owners,
             "largest_owner": self.largest_owner,
+            "names_owners": self.names_owners,
             "characters": self.characters,
             "duplicates": self.duplicates,
             "most_duplicated": self.most_duplicated,
@@ -92,11 +94,13 @@ def scan(
     tally = MeasurementTally(policy.name, confidence=confidence)
     others = [MeasurementTally(rival.name, confidence=confidence) for rival in rivals]
     characters = sensitive = 0
+    names_owners = False
     for record, (found, *rest) in find_by_all(records, [policy, *rivals]):
         for other, spans in zip(others, rest, strict=True):
             other.add(record, spans)
         texts.add(record.text)
         owners.add(record.owner)
+        names_owners |= record.owner != record.id
         characters += len(record.text)
         sensitive += bool(found)
         holders.update({span.kind for span in found})
@@ -110,6 +114,7 @@ def scan(
         records=texts.seen,
         owners=owners.distinct,
         largest_owner=owners.most,
+        names_owners=names_owners,
         characters=characters,
         duplicates=texts.repeated,
         most_duplicated=texts.most,

@@ -4,6 +4,7 @@ Charts are inline SVG (`drawing`), so no library stands in the page; a policy in
 that the page can neither fetch nor send anything. Whatever comes from a run is escaped.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from reticent.core.safe_text import for_terminal
-from reticent.reporting.content import Absent, Block, Card, Chart, Heading, Lines, Strip, Table
+from reticent.reporting.content import Absent, Block, Card, Chart, Heading, Lines, Section, Strip, Table
 from reticent.reporting.drawing import draw
 from reticent.reporting.outline import sections, title, verdict_lines, verdict_tone
 from reticent.reporting.report import Report
@@ -29,6 +30,31 @@ _KINDS: Final[dict[type[Any], str]] = {
 
 def render_page(report: Report) -> str:
     """The page as one string."""
+    return render_sections(
+        title(report),
+        sections(report),
+        verdict=verdict_lines(report),
+        tone=verdict_tone(report),
+        footer=f"Written {report.written} by reticent {report.version}.",
+        kind="one" if len(report.runs) == 1 else "several",
+    )
+
+
+def render_sections(
+    heading: str,
+    shown: Sequence[Section],
+    *,
+    verdict: Sequence[str],
+    tone: str,
+    footer: str,
+    kind: str = "one",
+    refresh: int | None = None,
+) -> str:
+    """Sections below a verdict, in the design of the report.
+
+    With `refresh` the page loads itself again after so many seconds. It then has no script, and follows the
+    system's light or dark colours.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -38,16 +64,18 @@ def render_page(report: Report) -> str:
         lstrip_blocks=True,
     )
     return environment.get_template("page.html").render(
-        title=title(report),
-        verdict=verdict_lines(report),
-        verdict_tone=verdict_tone(report),
-        report=report,
-        sections=sections(report),
+        title=heading,
+        verdict=verdict,
+        verdict_tone=tone,
+        sections=shown,
+        footer=footer,
+        page_kind=kind,
         kind=kind_of,
         place=place_on,
         draw_figure=draw,
+        refresh=refresh,
         style=_trusted("page.css"),
-        script=_trusted("page.js"),
+        script="" if refresh else _trusted("page.js"),
     )
 
 

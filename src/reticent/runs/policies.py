@@ -51,6 +51,7 @@ NAMES = (
     "union",
     "conservative",
 )
+DEFAULT_POLICY = "union"
 POLICY_HELP = f"{', '.join(NAMES)}; several joined by +."
 # A plus joins only where a name follows it: file names may hold one.
 _JOINT = re.compile(r",|\+(?=\s*(?:" + "|".join(name.split(":")[0] for name in NAMES) + r")\b)")

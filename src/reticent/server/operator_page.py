@@ -1,4 +1,4 @@
-"""The operator's page: budget, spend of each part over time, tokens of each key. On a loopback port of its own.
+"""The operator's page: what is left by when, spend of each part over time, tokens of each key. On a loopback port.
 
     GET /   the page      GET /ledger.json   the same for programs
     GET /verify   checks the whole chain      GET /export   every row, as JSON lines
@@ -9,26 +9,25 @@ self-contained page: no script, no network.
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable
+import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from reticent.core.errors import UsageError
-from reticent.core.safe_text import for_html as escape
+from reticent.core.numbers import Scale, shown
 from reticent.ledger.durable import DurableLedger
+from reticent.reporting.content import Axis, Cell, Chart, Figure, Section, Trace, cell, table
+from reticent.reporting.page import render_sections
 from reticent.server.guard import SAFE_HEADERS
 from reticent.server.keys import Key, KeyFile
 from reticent.server.quotas import Quotas
 from reticent.server.spending import Spending, spending
 
-_COLOURS = ("#1b6ca8", "#c8553d", "#4b8b3b", "#8e5ea2", "#b8860b", "#2a9d8f", "#6d6875", "#d1495b")
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
-    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;text-align:right}"
-    "td:first-child,th:first-child{text-align:left}svg{width:100%;height:auto;background:#fafafa}"
-    "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}svg{background:#222}}"
-)
+_REFRESH: Final = 60  # seconds
+_ROLES: Final = 6  # colours; further lines are dashed
 
 
 def operator_app(ledger: DurableLedger | None, keys: KeyFile, quotas: Quotas, *, name: str) -> FastAPI:
@@ -104,51 +103,111 @@ def _by_name(keys: KeyFile, quotas: Quotas) -> list[tuple[str, int, int | None]]
     return [(key.name, drawn.get(key.digest, 0), key.quota) for key in keys.keys if not key.is_operator]
 
 
-def render(name: str, spent: Spending | None, users: list[tuple[str, int, int | None]]) -> str:
-    """The page."""
-    parts = [
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(name)}</title><style>{_STYLE}</style>",
-        f"<h1>{escape(name)}</h1><p>For the operator alone: what was spent depends on private text.</p>",
-    ]
-    if spent is None:
-        parts.append("<p>Nothing is charged: the guarantee is that of the weights.</p>")
-    else:
-        promise = f"(ε = {spent.epsilon:.4g}, δ = {spent.delta:g})"
-        parts.append(
-            f"<p>Budget of each part: {spent.limit:.6g} {escape(spent.measure)}, within {promise}."
-            f" {spent.answers or 0:,} tokens in {spent.rows:,} charges.</p>"
-        )
-        rows = "".join(
-            f"<tr><td>{escape(part)}<td>{units:.6g}<td>{100 * units / spent.limit:.2f} %"
-            for part, units in spent.spent.items()
-        )
-        parts.append(f"<h2>Spend</h2><table><tr><th>part<th>spent<th>of its budget{rows}</table>")
-        parts.append(f"<h2>Over time</h2>{_chart(spent)}")
-    users_rows = "".join(
-        f"<tr><td>{escape(user)}<td>{drawn:,}<td>{'–' if quota is None else f'{quota:,}'}"
-        for user, drawn, quota in users
+Users = Sequence[tuple[str, int, int | None]]
+
+
+def render(name: str, spent: Spending | None, users: Users, *, now: datetime.datetime | None = None) -> str:
+    """The page, as of now."""
+    now = now or datetime.datetime.now(datetime.UTC)
+    tone = "found" if spent is not None and spent.share >= 1.0 else "measured"
+    return render_sections(
+        name,
+        (*(() if spent is None else (_parts(spent),)), _keys(users)),
+        verdict=verdict(spent, now),
+        tone=tone,
+        footer=f"For the operator alone: what was spent depends on private text. As of {_when(now)}. The page "
+        f"loads itself again every {_REFRESH} seconds.",
+        refresh=_REFRESH,
     )
-    parts.append(f"<h2>Keys</h2><table><tr><th>key<th>tokens<th>quota{users_rows}</table></html>")
-    return "".join(parts)
 
 
-def _chart(spent: Spending) -> str:
-    """Spend of each part as a share of its budget, row by row."""
-    width, height = 800.0, 240.0
+def verdict(spent: Spending | None, now: datetime.datetime) -> tuple[str, ...]:
+    """Budget, what is left by when, the last day and health, each in a sentence."""
+    if spent is None:
+        return ("Budget: nothing is charged, since the guarantee is that of the weights.",)
+    promise = f"(ε = {shown(spent.epsilon, side='up')}, δ = {shown(spent.delta, side='up')})"
+    budget = f"{shown(spent.share, Scale.SHARE, digits=2, side='up')} spent by the part that spent most"
+    tokens = "" if spent.answers is None else f"{spent.answers:,} tokens in "
+    today = spent.today
+    return (
+        f"Budget: {budget}, within {promise}: {tokens}{spent.rows:,} charges since the start.",
+        f"Left: {_left(spent, now)}",
+        f"Today: {today.tokens:,} tokens in {today.charges:,} charges since {_when(today.since)}.",
+        f"Health: {_health(spent, now)}",
+    )
+
+
+def _left(spent: Spending, now: datetime.datetime) -> str:
+    if spent.share >= 1.0:
+        return "nothing. A part has spent its whole budget."
+    tokens, until = spent.tokens_left, spent.lasts_until(now)
+    if tokens is None or until is None:
+        return "no token was charged today, so no rate is known."
+    return f"about {shown(tokens, digits=2, side='down')} tokens, until {_when(until)} at today's rate."
+
+
+def _health(spent: Spending, now: datetime.datetime) -> str:
+    last = "nothing was charged yet" if spent.last is None else f"last charge {_ago(now - spent.last)}"
+    again = f"; the ledger was accepted {spent.reanchored} times without its witness" * bool(spent.reanchored)
+    return f"the ledger can be read, {last}{again}. /verify checks its whole chain."
+
+
+def _ago(passed: datetime.timedelta) -> str:
+    seconds = max(0.0, passed.total_seconds())
+    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} seconds ago"
+
+
+def _when(time: datetime.datetime) -> str:
+    return f"{time.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _parts(spent: Spending) -> Section:
+    """The spend of each part: one chart with its data."""
+    rows = [
+        (cell(part), Cell(shown(units, digits=3), units), Cell(shown(units / spent.limit, Scale.SHARE), units))
+        for part, units in spent.spent.items()
+    ]
+    data = table("Parts", ("part", f"spent ({spent.measure})", "of its budget"), rows)
+    lead = f"Each part has a budget of {shown(spent.limit, digits=3)} ({spent.measure})."
     if not spent.course:
-        return "<p>Nothing was charged yet.</p>"
-    step = width / max(1, len(spent.course) - 1)
-    lines = []
-    for number, part in enumerate(spent.spent):
-        points = " ".join(
-            f"{place * step:.1f},{height * (1 - min(1.0, values[part] / spent.limit)):.1f}"
-            for place, (_, values) in enumerate(spent.course)
+        return Section("parts", "Spend by part", lead, (data,), is_folded=False)
+    summary = "What each part has spent of its budget. The dashed line is the whole budget."
+    chart = Chart("spend", "Spend over time", summary, _figure(spent), data)
+    return Section("parts", "Spend by part", lead, (chart,), is_folded=False)
+
+
+def _figure(spent: Spending) -> Figure:
+    times = [datetime.datetime.fromisoformat(time) for time, _ in spent.course]
+    hours = tuple((time - times[0]).total_seconds() / 3600.0 for time in times)
+    traces = [
+        Trace(
+            part,
+            hours,
+            tuple(min(1.0, values[part] / spent.limit) for _, values in spent.course),
+            role=str(place % _ROLES + 1),
+            kind="steps",
+            dash="dot" if place >= _ROLES else "",
         )
-        colour = _COLOURS[number % len(_COLOURS)]
-        lines.append(
-            f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{points}">'
-            f"<title>{escape(part)}</title></polyline>"
+        for place, part in enumerate(spent.spent)
+    ]
+    traces.append(Trace("the whole budget", (0.0, hours[-1]), (1.0, 1.0), role="null", dash="dash"))
+    across = Axis("hours since the first charge", is_from_zero=True)
+    return Figure(tuple(traces), across, Axis("spent", ends=(0.0, 1.05), scale=Scale.SHARE), height=300)
+
+
+def _keys(users: Users) -> Section:
+    """Tokens of each key."""
+    rows = [
+        (
+            cell(user),
+            Cell(f"{drawn:,}", drawn),
+            Cell("–") if quota is None else Cell(f"{quota:,}", quota),
+            Cell("–") if quota is None else Cell(f"{max(0, quota - drawn):,}", max(0, quota - drawn)),
         )
-    first, last = escape(spent.course[0][0]), escape(spent.course[-1][0])
-    drawn = f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="spend">{"".join(lines)}</svg>'
-    return f"{drawn}<p>{first} to {last}; the upper edge is the whole budget of a part.</p>"
+        for user, drawn, quota in users
+    ]
+    tokens = table("Keys", ("key", "tokens", "quota", "left"), rows)
+    return Section("keys", "Requests by key", "Tokens that each key has drawn.", (tokens,), is_folded=False)

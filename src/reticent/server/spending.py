@@ -4,8 +4,10 @@ What an ensemble spent is private: charges depend on the parts' texts. It is sho
 `reticent ledger`, never by the public port. A training is charged by steps, which its plan fixes.
 """
 
+import datetime
+import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from reticent.ledger.chain import RowKind
 from reticent.ledger.durable import DurableLedger
@@ -14,6 +16,19 @@ from reticent.runs.ensemble.prediction import answers_in
 
 _POINTS = 240  # of a curve on the page
 STEPS = "steps"  # the measure of a training's ledger (`training.plans.plan.MEASURE`, not imported: it brings torch)
+
+
+DAY: Final = datetime.timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What was spent since `since`: tokens, charges, and what each part was charged."""
+
+    since: datetime.datetime
+    tokens: int
+    charges: int
+    spent: dict[str, float] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +47,37 @@ class Spending:
     answers: int | None
     reanchored: int  # how often an operator accepted a ledger whose witness was gone
     course: tuple[tuple[str, dict[str, float]], ...] = field(repr=False)
+    last: datetime.datetime | None  # time of the last row
+    today: Pace
+
+    @property
+    def share(self) -> float:
+        """What the part that spent most has spent of its budget."""
+        return min(1.0, max(self.spent.values(), default=0.0) / self.limit)
+
+    @property
+    def tokens_left(self) -> int | None:
+        """How many tokens the first part to run out can still pay for, at today's price; None without a price."""
+        left = self._left_of_today
+        return None if left is None or not self.today.tokens else math.floor(left * self.today.tokens)
+
+    def lasts_until(self, now: datetime.datetime) -> datetime.datetime | None:
+        """When the first part runs out at today's rate; None without a rate, or beyond the calendar."""
+        left = self._left_of_today
+        if left is None or now <= self.today.since:
+            return None
+        try:
+            return now + left * (now - self.today.since)
+        except OverflowError:
+            return None
+
+    @property
+    def _left_of_today(self) -> float | None:
+        """The rest of the first part to run out, in multiples of what it spent today."""
+        rests = [
+            max(0.0, self.limit - self.spent[part]) / spent for part, spent in self.today.spent.items() if spent > 0
+        ]
+        return min(rests, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """For the operator's programs."""
@@ -51,18 +97,27 @@ class Spending:
         }
 
 
-def spending(ledger: DurableLedger) -> Spending:
-    """Read the whole ledger once."""
-    totals = dict.fromkeys(ledger.accounts, 0)
+def spending(ledger: DurableLedger, *, now: datetime.datetime | None = None) -> Spending:
+    """Read the whole ledger once; today is the last 24 hours, or the time since the first row."""
+    begin = (now or datetime.datetime.now(datetime.UTC)) - DAY
+    totals, recent = (dict.fromkeys(ledger.accounts, 0) for _ in range(2))
     course: list[tuple[str, dict[str, float]]] = []
-    rows = answers = reanchored = 0
+    rows = answers = reanchored = tokens = charges = 0
+    first = last = None
     stride = max(1, ledger.head().sequence // _POINTS)
     for row in ledger.rows():
         rows += 1
-        answers += answers_in(row)
+        drawn = answers_in(row)
+        answers += drawn
         reanchored += row.kind == RowKind.REANCHOR
+        last = datetime.datetime.fromisoformat(row.time)
+        first = first or last
+        is_recent = last >= begin
+        charges += is_recent
+        tokens += drawn * is_recent
         for part, units in row.units.items():
             totals[part] += units
+            recent[part] += units * is_recent
         if row.sequence % stride == 0:
             course.append((row.time, {part: amount_up(units) for part, units in totals.items()}))
     promise = ledger.budget.guarantee
@@ -76,4 +131,11 @@ def spending(ledger: DurableLedger) -> Spending:
         answers=None if ledger.budget.measure == STEPS else answers,
         reanchored=reanchored,
         course=tuple(course),
+        last=last,
+        today=Pace(
+            since=begin if first is None else max(begin, first),
+            tokens=tokens,
+            charges=charges,
+            spent={part: amount_up(units) for part, units in recent.items()},
+        ),
     )

@@ -28,6 +28,7 @@ from reticent.data.reading.formats import (
     type_name,
 )
 
+_SKIP = "remove the record, or skip empty ones with --skip-empty"
 _KIND_NAMES = ("type", "kind", "label")
 # The Text Anonymization Benchmark writes NO_MASK for what annotators saw and chose to leave in clear.
 _IDENTIFIERS = {"": "", "direct": "direct", "quasi": "quasi", "no_mask": "none", "none": "none"}
@@ -104,7 +105,7 @@ class CorpusFile:
                     f"the id of line {row.line} again",
                     path=second.path,
                     line=second.line,
-                    hint="ids must differ; rename one, or name another id field",
+                    hint="ids must differ; rename one, or name another field with --id-field",
                 )
 
 
@@ -155,15 +156,27 @@ def _present(row: Row, fields: Fields) -> frozenset[str]:
     if missing:
         name = missing[0]
         if name == fields.text and name in row.values and row.values[name] is None:
-            raise DataError(f"the field {name!r} is empty", path=row.path, line=row.line, expected="a text")
+            raise DataError(
+                f"the field {name!r} is empty",
+                path=row.path,
+                line=row.line,
+                expected="a text",
+                hint=_SKIP,
+            )
         raise DataError(
             f"the field {name!r} is missing",
             path=row.path,
             line=row.line,
             found=show_names(row.values),
-            hint="say which field holds what",
+            hint=_which_flag(name, fields),
         )
     return there
+
+
+def _which_flag(name: str, fields: Fields) -> str:
+    """How to say which field holds what, in the words of the command line."""
+    flags = {fields.id: "--id-field", fields.owner: "--owner-field", fields.text: "--text-field"}
+    return f"name the field that is there with {flags[name]}" if name in flags else "name a field that is there"
 
 
 def _uneven(row: Row, names: frozenset[str]) -> DataError:
@@ -185,7 +198,10 @@ def _record(row: Row, fields: Fields) -> Record:
         raise _wrong_type(row, fields.text_of(row), "a string, or a list of messages with roles and contents")
     if not text.strip():
         raise DataError(
-            "the text is empty", path=row.path, line=row.line, hint="remove the record, or skip empty ones"
+            "the text is empty",
+            path=row.path,
+            line=row.line,
+            hint="remove the record, or skip empty ones with --skip-empty",
         )
     if not _is_unicode(text):
         raise DataError("the text holds half a surrogate pair: it is not Unicode", path=row.path, line=row.line)

@@ -3,7 +3,8 @@
 | Format  | A row is                                                     | Its "line" in errors |
 |---------|--------------------------------------------------------------|----------------------|
 | jsonl   | one JSON object a line; blank lines are skipped              | line                 |
-| csv/tsv | one record of RFC 4180, the first line names the columns     | first line of the row|
+| csv/tsv | one record of RFC 4180, the first line names the columns;    | first line of the row|
+|         | a CSV may have semicolons instead of commas                  |                      |
 | text    | one non-empty line; blank lines separate and are not records | line                 |
 | folder  | one .txt file, anywhere below; its id is its relative path   | in that file         |
 | parquet | one row                                                      | row, from 1          |
@@ -13,6 +14,7 @@ Rows are raw: what they must hold is `reading`'s business. Everything is streame
 """
 
 import csv
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -94,6 +96,7 @@ _SUFFIXES = {
     ".parquet": Format.PARQUET,
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
+_COLUMN = re.compile(r"[^\W\d][\w .-]{0,39}")  # of a spreadsheet: any script, and blanks
 
 
 def recognise(path: Path) -> Format:
@@ -120,7 +123,7 @@ def recognise(path: Path) -> Format:
             path=path,
             found=f"suffix {suffix!r}",
             expected=f"one of {known}, optionally followed by .gz, .bz2, .xz, .zst or .lz4, or a directory",
-            hint="name the format explicitly: " + ", ".join(Format),
+            hint="name the format with --format: " + ", ".join(Format),
         )
     return _SUFFIXES[suffix]
 
@@ -214,7 +217,11 @@ def show_names(names: Mapping[str, object]) -> str:
 def _read_csv(path: Path, delimiter: str) -> Iterator[Row]:
     # The limit is global to the process and 128 KiB by default: shorter than a court case.
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    reader = csv.reader((text for _, text in read_lines(path)), delimiter=delimiter, strict=True)
+    lines = (text for _, text in read_lines(path))
+    first = next(lines, "")
+    if delimiter == "," and "," not in first and ";" in first:
+        delimiter = ";"  # as spreadsheets write it where the comma is the decimal sign
+    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     while True:
         line = reader.line_num + 1
@@ -245,12 +252,12 @@ def _read_csv(path: Path, delimiter: str) -> Iterator[Row]:
 
 
 def _check_header(cells: list[str], *, path: Path) -> list[str]:
-    if not all(_NAME.fullmatch(cell.strip()) for cell in cells):
+    if not all(_COLUMN.fullmatch(cell.strip()) for cell in cells):
         raise DataError(
             "the first line does not name the columns",
             path=path,
             line=1,
-            expected="names of letters, digits, '_', '-' or '.'",
+            expected="names of letters, digits, blanks, '_', '-' or '.'",
             hint="add a header line",
         )
     names = [cell.strip() for cell in cells]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from reticent.core.errors import ConfigError
 from reticent.core.ranges import COUNT, SEED, Range
 from reticent.runs.directory import RunDirectory
-from reticent.runs.policies import POLICY_HELP
+from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.gate import GateOptions
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
@@ -51,7 +51,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Sh
     canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
     attacks: str = option(
         "Attacks to run, comma-separated. all: exposure, codes, coins, membership, lazy, extraction, generation. "
-        "Only if named: neighbourhood, shadow, novelty, divergence, pii.",
+        "With --policy also pii. Only if named: neighbourhood, shadow, novelty, divergence, pii.",
         default="all",
         metavar="NAMES",
         panel=_ATTACKS,
@@ -106,9 +106,10 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Sh
         metavar="N",
         panel=_ATTACKS,
     )
-    policy: str = option(
-        f"Policy that finds personal data for the attack 'pii': {POLICY_HELP}",
-        default="patterns",
+    policy: str | None = option(
+        f"Policy that finds personal data for the attack 'pii', which all then includes: {POLICY_HELP}",
+        default=None,
+        shown=DEFAULT_POLICY,
         metavar="NAME",
         panel=_ATTACKS,
     )
@@ -146,7 +147,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Sh
 
         usual = AuditSettings()
         return AuditSettings(
-            attacks=parse_attacks(self.attacks),
+            attacks=parse_attacks(self.attacks, with_policy=self.policy is not None),
             sizes=Sizes(
                 records=self.records,
                 extraction_records=min(self.records, usual.sizes.extraction_records),
@@ -160,7 +161,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Sh
             seed=self.seed,
             by_coin=self.by_coin,
             shadow_models=self.shadow_models,
-            policy=self.policy_with_patterns(self.policy),
+            policy=self.policy_with_patterns(self.policy or DEFAULT_POLICY),
             reveal=self.reveal,
             engine=self.engine_settings,
         )

@@ -9,7 +9,7 @@
     extraction   text                                   does the model go on as a record does?
     generation   text                                   does it say what records say when asked for anything?
 
-Opt-in, run only where they are named (`--attacks all,shadow`):
+Opt-in, run only where they are named (`--attacks all,shadow`), pii also where a policy is:
 
     neighbourhood  whole distributions                  is a text likelier than near copies of it?
     shadow         the run that trained the model       is it likelier than under models that never saw it?
@@ -72,8 +72,11 @@ def asked_attacks(settings: AuditSettings) -> tuple[Attack, ...]:
     return tuple(attack for attack in ATTACKS if attack.name in settings.attacks)
 
 
-def parse_attacks(names: str) -> tuple[str, ...]:
-    """`exposure,lazy`, `all`, or `all,shadow`; an unknown name is an error that lists the known ones."""
+def parse_attacks(names: str, *, with_policy: bool = False) -> tuple[str, ...]:
+    """`exposure,lazy`, `all`, or `all,shadow`; an unknown name is an error that lists the known ones.
+
+    Where a policy was given, `all` includes the attack on what it finds.
+    """
     asked = {name.strip() for name in names.split(",")}
     known = [attack.name for attack in ATTACKS]
     unknown = sorted(asked - {*known, _ALL})
@@ -81,4 +84,5 @@ def parse_attacks(names: str) -> tuple[str, ...]:
         expected = f"all, or some of {', '.join(known)}"
         raise ConfigError("unknown attack", found=repr(unknown[0]), expected=expected)
     usual = {attack.name for attack in ATTACKS if not attack.is_opt_in} if _ALL in asked else set()
+    usual |= {PersonalDataAttack.name} if _ALL in asked and with_policy else set()
     return tuple(name for name in known if name in asked | usual)

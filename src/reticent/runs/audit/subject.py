@@ -16,6 +16,7 @@ from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee
 from reticent.core.model import LanguageModel, TextModel
 from reticent.models.embedded import EMBEDDED, embedded_model_path
+from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, read_json
 from reticent.runs.audit.remote import RemoteAccess, is_remote, open_remote
 from reticent.runs.certificates import beside, proved_of
 from reticent.runs.directory import RunDirectory
@@ -55,7 +56,7 @@ def find_model(source: str) -> ModelPlace:
     return ModelPlace(
         str(folder),
         guarantee,
-        _start_of(information),
+        _start_of(information) or _base_of_adapter(folder),
         _beside(run, guarantee) if is_training else {},
         information["config"] if is_training else None,
         _measured_by(RunDirectory(run)) if is_training else (),
@@ -84,6 +85,16 @@ def _start_of(information: dict[str, Any]) -> str | None:
     model = information.get("config", {}).get("model")
     source = model.get("source") if information.get("command") == "train" and isinstance(model, dict) else None
     return source if isinstance(source, str) and not source.startswith(_RANDOM_START) else None
+
+
+def _base_of_adapter(folder: Path) -> str | None:
+    """The base that a PEFT adapter's configuration names, beside the adapter or like any other model."""
+    if not is_adapter(folder):
+        return None
+    named = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
+    if not isinstance(named, str):
+        return None  # loading the adapter says what is wrong
+    return str(folder / named) if (folder / named).exists() else named
 
 
 def open_models(source: str, base: str | None, remote: RemoteAccess | None = None) -> Opened:

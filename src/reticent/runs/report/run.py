@@ -8,6 +8,7 @@ from reticent.core.document import write_atomically
 from reticent.core.errors import ConfigError
 from reticent.reporting.checks import checks
 from reticent.runs.directory import RunDirectory
+from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.gate import GateOptions
 from reticent.runs.settings.shared import CorpusOptions, PatternOptions, Shown
@@ -36,7 +37,7 @@ class ReportSettings(PatternOptions, CorpusOptions, GateOptions, Shown):
         metavar="FILE",
     )
     policy: str = option(
-        "Policy that finds secrets in --corpus: patterns, dictionary:FILE, …", default="patterns", metavar="NAME"
+        f"Policy that finds secrets in --corpus: {POLICY_HELP}", default=DEFAULT_POLICY, metavar="NAME"
     )
     fingerprints: bool = option(
         "Show corpus fingerprints. Whoever has them can test guesses at a missing value.", default=False

@@ -44,7 +44,7 @@ def diff(settings: UpdateSettings) -> Diff:
         None if path is None else settings.corpus(path).load() for path in (settings.data, settings.untouched)
     )
     known = Known(update=update, untouched=untouched, nulls=_opened(settings.null))
-    search = settings.search()
+    search = settings.comparison()
     steps = compare_snapshots(list(_opened(settings.snapshots)), search, known=known)
     run = start_diff(settings.out, settings=search, config=settings.recorded(), known=known)
     write_diff(run, steps, settings=search, reveal=settings.reveal)

@@ -3,6 +3,10 @@
     RUN/  run.json  findings.json  phrases.json (scores, ranks, which records hold them)  records.json (bits gained)
           prefix_scores.png
 
+Phrases are found by guided texts (`update.guided`) or by a search from the start of a text
+(`update.bounded_search`, `update.search`). With the update's records at hand, the windows inside them are scored as
+well, and each record is judged by the one that stands out most.
+
 Phrases are corpus text: they stand in no file and on no screen unless the operator asked with `--reveal`. Records
 are named by id. Of more than two snapshots every successive pair is searched, and each phrase is scored at every
 update.
@@ -18,17 +22,19 @@ import numpy as np
 
 from reticent.auditing.attacks.update.bounded_search import find_phrases
 from reticent.auditing.attacks.update.findings import Evidence, FoundPhrase, phrase_level, update_findings
+from reticent.auditing.attacks.update.guided import TEXT_TOKENS, GuidedSettings, write_texts
 from reticent.auditing.attacks.update.matching import RecordGains, match_phrases, record_gains
-from reticent.auditing.attacks.update.null import Highest, NullTest, null_scores, untouched_scores
-from reticent.auditing.attacks.update.score import Score, Snapshots, timeline
-from reticent.auditing.attacks.update.search import Beam, BeamSettings, score_beam
+from reticent.auditing.attacks.update.null import Highest, NullTest, WindowExcess, null_measures, window_excess
+from reticent.auditing.attacks.update.score import PhraseScore, Score, Snapshots, timeline
+from reticent.auditing.attacks.update.search import BeamSettings, score_beam
 from reticent.core.corpus import Corpus
 from reticent.core.document import number_to_json, write_document
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.finding import Finding
-from reticent.core.model import LanguageModel
+from reticent.core.model import Floats, LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.runs.directory import RunDirectory
+from reticent.runs.update.settings import Search
 
 SCHEMA_VERSION: Final = 1
 FINDINGS: Final = "findings.json"
@@ -37,28 +43,45 @@ RECORDS: Final = "records.json"
 FIGURE: Final = "prefix_scores.png"
 
 
+_LARGE_VOCABULARY: Final = 10_000  # from here on a search that reads every token takes minutes and gigabytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffSettings:
     """How snapshots are compared. `top` phrases of each group are reported.
 
-    Phrases are searched with a bound (`update.bounded_search`), unless groups, a width, the relative score or the
-    paper's halved width is asked for.
+    Groups, a width, the relative score or the paper's halved width ask for a beam. Else small vocabularies are
+    searched with a bound and large ones by guided texts, unless `search` says which.
     """
 
     length: int = 5
     width: int | None = None
     groups: int = 1
     score: Score = Score.ABSOLUTE
-    prefix: str = field(default="", repr=False)
+    prefixes: tuple[str, ...] = field(default=(), repr=False)
+    texts: int = 96
     top: int = 10
     removed: bool = False
     halving: bool = False
+    search: Search | None = None
     seed: int = 0
 
-    @property
-    def is_bounded(self) -> bool:
-        """Whether the search proves what it can."""
-        return not self.halving and self.groups == 1 and self.width is None and self.score is Score.ABSOLUTE
+    def __post_init__(self) -> None:
+        asks_beam = self.halving or self.groups > 1 or self.width is not None
+        if asks_beam and self.search not in (None, Search.BEAM):
+            raise ConfigError(f"a {self.search} search has no width, halving or groups", hint="leave --search out")
+        if self.search is Search.BOUNDED and self.score is Score.RELATIVE:
+            raise ConfigError("the relative score has no bound to search with", hint="use --search guided or beam")
+        if asks_beam and self.search is None:
+            object.__setattr__(self, "search", Search.BEAM)
+
+    def search_for(self, model: LanguageModel) -> Search:
+        """The search that is made with a model of this vocabulary."""
+        if self.search is not None:
+            return self.search
+        if model.vocabulary_size > _LARGE_VOCABULARY or len(self.prefixes) > 1:
+            return Search.GUIDED
+        return Search.BEAM if self.score is Score.RELATIVE else Search.BOUNDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +112,26 @@ class UpdateStep:
     texts: tuple[str, ...] = field(repr=False)
     timelines: tuple[tuple[float, ...], ...]  # DS of each phrase at every update
     test: NullTest
-    untouched: Highest | None  # the highest score of phrases of untouched text: a scale, no null
+    record_test: NullTest  # of the update's records
     findings: tuple[Finding, ...]
-    gains: RecordGains | None
+    gains: RecordGains | None  # of the update's records
+    excess: WindowExcess | None  # of the update's records
+    window_texts: tuple[str, ...] = field(repr=False)  # the window of each that stands out most, as whole words
+    is_exposed: tuple[bool, ...]  # of each
+    untouched: RecordGains | None
+    score: Score
+    search: Search
+    judges_phrases: bool
     forward_tokens: int
     proved: int  # of the first phrases: no other phrase of the length scores higher
     ceiling: float  # no phrase that was not found scores above; infinite where nothing is known
+
+    @property
+    def untouched_highest(self) -> float | None:
+        """The highest score of phrases of untouched text: a scale, no null."""
+        if self.untouched is None or len(self.untouched.ids) == 0:
+            return None
+        return float(self.untouched.highest.max())
 
     @property
     def above_null(self) -> int:
@@ -122,78 +159,159 @@ def compare_snapshots(
     ]
 
 
-def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettings, *, known: Known) -> UpdateStep:
-    """Search one pair, match and judge what was found."""
-    (prefix,) = pair.before.encode([settings.prefix]) if settings.prefix else [[]]
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """What a search found, best first: phrases, each also as whole words, its group and its least rank."""
+
+    phrases: list[PhraseScore]
+    words: list[tuple[int, ...]]
+    groups: list[int]
+    ranks: list[int]
+    highest: Highest
+    proved: int
+    ceiling: float
+    forward_tokens: int
+
+
+def _searched(pair: Snapshots, settings: DiffSettings) -> _Searched:
+    """The search that the settings ask for."""
+    prefixes = [tuple(row) for row in pair.before.encode(settings.prefixes or ("",))]
+    chosen = settings.search_for(pair.before)
+    if chosen is Search.GUIDED:
+        return _guided(pair, settings, prefixes)
+    if len(prefixes) > 1:
+        raise ConfigError(f"a {chosen} search takes one prefix", found=len(prefixes), hint="use --search guided")
     search = BeamSettings(
         length=settings.length,
         width=settings.width,
         groups=settings.groups,
         score=settings.score,
-        prefix=tuple(prefix),
-        is_bounded=settings.is_bounded,
+        prefix=prefixes[0],
+        is_bounded=chosen is Search.BOUNDED,
     )
     beam = find_phrases(pair, search, top=settings.top)
-    randomness = Randomness.seeded(settings.seed)
-    test = NullTest(
-        null_scores(pair, known.nulls, settings=search, removed=settings.removed),
-        level=phrase_level(judges_records=known.judges_records),
-    )
-    scale = None
-    if known.untouched is not None:
-        source = randomness.child("untouched")
-        scale = untouched_scores(pair, known.untouched, settings=search, randomness=source)
-    phrases = _judged(pair, beam, test, settings=settings, prefix=prefix, known=known)
-    update = None if known.update is None else record_gains(pair, known.update)
-    evidence = Evidence(
+    places = np.sort(beam.best_of_groups(settings.top))
+    phrases = score_beam(pair, beam, places, prefix=prefixes[0])
+    return _Searched(
         phrases=phrases,
-        searched=len(beam.scores),
+        words=[one.tokens for one in phrases],
+        groups=beam.groups[places].tolist(),
+        ranks=[beam.least_rank(float(beam.scores[place])) for place in places.tolist()],
+        highest=Highest(float(beam.scores[0]), len(beam.scores)),
+        proved=int((places < beam.proved).sum()),
+        ceiling=beam.ceiling,
+        forward_tokens=beam.forward_tokens,
+    )
+
+
+def _guided(pair: Snapshots, settings: DiffSettings, prefixes: list[tuple[int, ...]]) -> _Searched:
+    """Windows of guided texts, near-duplicates left out."""
+    room = [m.context_length - 1 for m in (pair.before, pair.after) if m.context_length is not None]
+    longest = max(map(len, prefixes))
+    chosen = GuidedSettings(
+        length=settings.length,
+        texts=settings.texts,
+        tokens=max(settings.length, min([TEXT_TOKENS, *(one - longest for one in room)])),
+        score=settings.score,
+        prefixes=tuple(prefixes),
+        seed=settings.seed,
+    )
+    written = write_texts(pair, chosen)
+    phrases = written.phrases(chosen, most=settings.top)
+    return _Searched(
+        phrases=phrases,
+        words=[written.words(pair.before, one) for one in phrases],
+        groups=[0] * len(phrases),
+        ranks=list(range(len(phrases))),
+        highest=Highest(phrases[0].by(settings.score), len(written.texts) * (chosen.tokens - chosen.length + 1)),
+        proved=0,
+        ceiling=np.inf,
+        forward_tokens=written.forward_tokens,
+    )
+
+
+def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettings, *, known: Known) -> UpdateStep:
+    """Search one pair, match and judge what was found."""
+    chosen: dict[str, Any] = {"length": settings.length, "score": settings.score}
+    found = _searched(pair, settings)
+    update, untouched = (
+        None if records is None else record_gains(pair, records, **chosen)
+        for records in (known.update, known.untouched)
+    )
+
+    def null_of(other: Snapshots) -> tuple[Highest, Sequence[Floats]]:
+        windows = () if known.update is None else record_gains(other, known.update, **chosen).windows
+        return _searched(other, settings).highest, windows
+
+    nulls = null_measures(pair, known.nulls, null_of, removed=settings.removed)
+    level = phrase_level(judges_records=known.judges_records)
+    beyond = None if update is None else window_excess(update.windows, [null[1] for null in nulls])
+    test = NullTest(tuple(null[0] for null in nulls), level=level)
+    record_test = NullTest(() if beyond is None else beyond.nulls, level=level)
+    evidence = Evidence(
+        phrases=found.phrases,
+        searched=found.highest.phrases,
         score=settings.score,
         length=settings.length,
         test=test,
+        record_test=record_test,
+        excess=None if beyond is None else beyond.excess,
         update=update,
-        untouched=None if known.untouched is None else record_gains(pair, known.untouched),
-        untouched_phrases=scale,
-        ceiling=beam.ceiling,
+        untouched=untouched,
+        ceiling=found.ceiling,
     )
-    tokens = [one.scores.tokens for one in phrases]
+    randomness = Randomness.seeded(settings.seed)
     return UpdateStep(
         before=pair.before.name,
         after=pair.after.name,
-        phrases=tuple(phrases),
-        texts=tuple(pair.before.decode(tokens)),
-        timelines=tuple(map(tuple, timeline(models, tokens, prefix=prefix).T.tolist())),
+        phrases=tuple(_judged(pair, found, evidence, known=known)),
+        texts=tuple(pair.before.decode(found.words)),
+        timelines=tuple(map(tuple, timeline(models, found.phrases).T.tolist())),
         test=test,
-        untouched=scale,
+        record_test=record_test,
         findings=tuple(update_findings(evidence, randomness=randomness.child("intervals"))),
         gains=update,
-        forward_tokens=beam.forward_tokens,
-        proved=sum(one.is_proved for one in phrases),
-        ceiling=beam.ceiling,
+        window_texts=_window_texts(pair.before, update, beyond, length=settings.length),
+        excess=beyond,
+        is_exposed=tuple(evidence.exposed.tolist()),
+        untouched=untouched,
+        score=settings.score,
+        search=settings.search_for(pair.before),
+        judges_phrases=evidence.judges_phrases,
+        forward_tokens=found.forward_tokens,
+        proved=found.proved,
+        ceiling=found.ceiling,
     )
 
 
-def _judged(
-    pair: Snapshots, beam: Beam, test: NullTest, *, settings: DiffSettings, prefix: list[int], known: Known
-) -> list[FoundPhrase]:
-    """The best phrases of each group, best first, beside the null and the operator's records."""
-    places = np.sort(beam.best_of_groups(settings.top))
-    scores = score_beam(pair, beam, places, prefix=prefix)
-    tokens = [one.tokens for one in scores]
-    holders = None if known.update is None else match_phrases(pair.before, tokens, known.update)
-    untouched = None if known.untouched is None else match_phrases(pair.before, tokens, known.untouched)
+def _window_texts(
+    model: LanguageModel, gains: RecordGains | None, beyond: WindowExcess | None, *, length: int
+) -> tuple[str, ...]:
+    """The window of each record that stands out most, as whole words."""
+    if gains is None or beyond is None:
+        return ()
+    return tuple(model.decode(gains.words(model, beyond.places.tolist(), length=length)))
+
+
+def _judged(pair: Snapshots, found: _Searched, evidence: Evidence, *, known: Known) -> list[FoundPhrase]:
+    """The phrases that were found beside the null and the operator's records."""
+    holders, untouched = (
+        None if records is None else match_phrases(pair.before, found.words, records)
+        for records in (known.update, known.untouched)
+    )
+    test = evidence.test
     return [
         FoundPhrase(
             scores=one,
-            group=int(beam.groups[place]),
-            least_rank=beam.least_rank(float(beam.scores[place])),
-            p_value=test.p_value(float(beam.scores[place])) if test.nulls else None,
-            is_above_null=test.is_above(float(beam.scores[place])),
+            group=found.groups[number],
+            least_rank=found.ranks[number],
+            p_value=test.p_value(one.by(evidence.score)) if test.nulls else None,
+            is_above_null=test.is_above(one.by(evidence.score)) if evidence.judges_phrases else None,
             holders=None if holders is None else tuple(holders[number]),
             is_untouched=None if untouched is None else bool(untouched[number]),
-            is_proved=place < beam.proved,
+            is_proved=number < found.proved,
         )
-        for number, (place, one) in enumerate(zip(places.tolist(), scores, strict=True))
+        for number, one in enumerate(found.phrases)
     ]
 
 
@@ -204,8 +322,8 @@ def write_diff(run: RunDirectory, steps: Sequence[UpdateStep], *, settings: Diff
     write_document(run.path / PHRASES, phrases, mode=0o600)
     first = steps[0]
     if first.gains is not None:
-        write_document(run.path / RECORDS, _records_to_json(first, first.gains), mode=0o600)
-    decided = [step.above_null for step in steps if step.test.decides]
+        write_document(run.path / RECORDS, _records_to_json(first, first.gains, reveal=reveal), mode=0o600)
+    decided = [step.above_null for step in steps if step.judges_phrases]
     run.finish(findings=sum(len(step.findings) for step in steps), above_null=sum(decided) if decided else None)
 
 
@@ -223,8 +341,11 @@ def diff_to_json(steps: Sequence[UpdateStep], *, settings: DiffSettings, reveal:
                 "before": step.before,
                 "after": step.after,
                 "null": _test_to_json(step.test),
-                "untouched_highest": None if step.untouched is None else number_to_json(step.untouched.score),
-                "above_null": step.above_null if step.test.decides else None,
+                "record_null": _test_to_json(step.record_test),
+                "records_above_null": sum(step.is_exposed) if step.record_test.decides and step.gains else None,
+                "search": step.search.value,
+                "untouched_highest": number_to_json(step.untouched_highest),
+                "above_null": step.above_null if step.judges_phrases else None,
                 "forward_tokens": step.forward_tokens,
                 "proved": step.proved,
                 "ceiling": number_to_json(step.ceiling),
@@ -271,20 +392,27 @@ def _phrases_to_json(step: UpdateStep, *, reveal: bool) -> dict[str, Any]:
     return {"before": step.before, "after": step.after, "phrases": listed}
 
 
-def _records_to_json(step: UpdateStep, gains: RecordGains) -> dict[str, Any]:
-    """Every record of the update: bits gained, and which exposed phrases it holds; most bits first."""
+def _records_to_json(step: UpdateStep, gains: RecordGains, *, reveal: bool) -> dict[str, Any]:
+    """Every record of the update: bits, its highest window, whether that lies above the null; most bits first."""
     holding: dict[str, list[int]] = {}
     for number, one in enumerate(step.phrases):
         for holder in one.holders or () if one.is_exposed else ():
             holding.setdefault(holder, []).append(number)
-    rows = sorted(zip(gains.ids, gains.bits.tolist(), gains.tokens.tolist(), strict=True), key=lambda row: -row[1])
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "records": [
-            {"id": name, "bits": bits, "tokens": int(tokens), "phrases": holding.get(name, [])}
-            for name, bits, tokens in rows
-        ],
-    }
+    excess = [] if step.excess is None else step.excess.excess.tolist()
+    rows = []
+    for place in np.argsort(-gains.bits, kind="stable").tolist():
+        row = {
+            "id": gains.ids[place],
+            "bits": float(gains.bits[place]),
+            "tokens": len(gains.texts[place]),
+            "highest_window": number_to_json(float(gains.highest[place])),
+            "beyond_null": number_to_json(excess[place]),
+            "p_value": step.record_test.p_value(excess[place]) if step.record_test.decides else None,
+            "exposed": step.is_exposed[place] if step.record_test.decides else None,
+            "phrases": holding.get(gains.ids[place], []),
+        }
+        rows.append(row | ({"window": step.window_texts[place]} if reveal else {}))
+    return {"schema_version": SCHEMA_VERSION, "records": rows}
 
 
 def start_diff(out: Path, *, settings: DiffSettings, config: dict[str, Any], known: Known) -> RunDirectory:

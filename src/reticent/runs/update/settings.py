@@ -1,5 +1,6 @@
 """The settings of `reticent diff`."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,14 @@ _COUNT: Final = Range(1, 1_000_000)  # phrases, or tokens of one
 _SEARCH: Final = "Search"
 
 
+class Search(StrEnum):
+    """How phrases are searched."""
+
+    GUIDED = "guided"  # windows of texts that the snapshot after writes: any vocabulary
+    BOUNDED = "bounded"  # from the start of a text, with a bound: small vocabularies
+    BEAM = "beam"  # the paper's
+
+
 class UpdateSettings(CorpusOptions, Shown):
     """Everything that `reticent diff` can be asked for."""
 
@@ -26,7 +35,9 @@ class UpdateSettings(CorpusOptions, Shown):
     after: str = option("Snapshot after the update.", positional=True, metavar="AFTER")
     out: Path = option("Run directory to write.", metavar="DIR")
     data: Path | None = option(
-        "Records of the update, to see which of them are exposed.", default=None, metavar="FILE"
+        "Records of the update (with --removed: the forgotten ones), to see which of them are exposed.",
+        default=None,
+        metavar="FILE",
     )
     untouched: Path | None = option(
         "Text that was not in the update, for comparison.", default=None, metavar="FILE"
@@ -52,9 +63,21 @@ class UpdateSettings(CorpusOptions, Shown):
     halving: bool = option(
         "Use the beam of the paper: as wide as the vocabulary, halved at each step.", default=False, panel=_SEARCH
     )
-    prefix: str = option(
-        "Search for continuations of this text, which the adversary knows.",
-        default="",
+    search: Search | None = option(
+        "How phrases are searched: 'guided' samples texts from AFTER, led away from BEFORE, and reports their "
+        "highest windows; 'bounded' searches from the start of a text and proves what it can; 'beam' is the "
+        "paper's.",
+        default=None,
+        shown="guided above 10,000 tokens, else bounded",
+        panel=_SEARCH,
+    )
+    texts: int = option(
+        "Texts that a guided search samples.", default=96, within=_COUNT, metavar="N", panel=_SEARCH
+    )
+    prefix: tuple[str, ...] = option(
+        "Search for continuations of this text, which the adversary knows or guesses. "
+        "Repeatable for a guided search.",
+        default=(),
         metavar="TEXT",
         panel=_SEARCH,
     )
@@ -62,21 +85,23 @@ class UpdateSettings(CorpusOptions, Shown):
         "Search by the relative score, which shows rare beginnings better.", default=False, panel=_SEARCH
     )
     removed: bool = option(
-        "Search for what the update removed: the snapshots in swapped roles.", default=False, panel=_SEARCH
+        "Search for what the update removed or was made to forget: the snapshots in swapped roles.",
+        default=False,
+        panel=_SEARCH,
     )
     top: int = option(
         "Report the N best phrases of each group.", default=10, within=_COUNT, metavar="N", panel=_SEARCH
     )
     reveal: bool = option("Show and write the phrases themselves.", default=False)
-    seed: int = option("Random seed of null samples.", default=0, within=SEED, metavar="N", last=True)
+    seed: int = option("Random seed of sampled texts.", default=0, within=SEED, metavar="N", last=True)
 
     @property
     def snapshots(self) -> tuple[str, ...]:
         """The models in order of time."""
         return (self.before, self.after, *self.then)
 
-    def search(self) -> "DiffSettings":
-        """How phrases are searched."""
+    def comparison(self) -> "DiffSettings":
+        """How snapshots are compared."""
         from reticent.auditing.attacks.update.score import Score
         from reticent.runs.update.run import DiffSettings
 
@@ -85,7 +110,9 @@ class UpdateSettings(CorpusOptions, Shown):
             width=self.width,
             groups=self.groups,
             score=Score.RELATIVE if self.relative else Score.ABSOLUTE,
-            prefix=self.prefix,
+            prefixes=self.prefix,
+            texts=self.texts,
+            search=self.search,
             top=self.top,
             removed=self.removed,
             halving=self.halving,
@@ -102,8 +129,10 @@ class UpdateSettings(CorpusOptions, Shown):
             "length": self.length,
             "width": self.width,
             "groups": self.groups,
-            "prefix_given": bool(self.prefix),
-            "score": self.search().score.value,
+            "prefixes_given": len(self.prefix),
+            "search": None if self.search is None else self.search.value,
+            "texts": self.texts,
+            "score": self.comparison().score.value,
             "halving": self.halving,
             "removed": self.removed,
             "top": self.top,

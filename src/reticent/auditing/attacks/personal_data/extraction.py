@@ -9,13 +9,14 @@ Adversary: text access, no training text, no candidate (Lukas et al. 2023, game 
 
 Both are over distinct values: repeats change neither. Nothing emitted is a row: recall 0 over |T|, and a
 precision that does not exist (None, interval [0, 1]). What the base says too is never dropped from a denominator.
+Intervals count values of one owner together (`core.proportion`); an emitted value that nobody owns stands alone.
 
 Emitted values are ranked by how often they came or by how likely the model finds them; cutting the ranking gives
 the precision-recall curve. Duplication says nothing of a value that is not in the training data, so rows by
 duplication have no precision.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory, value_of, widened
-from reticent.auditing.metrics.intervals import clopper_pearson
 from reticent.core.corpus import Policy
 from reticent.core.model import LanguageModel, TextModel
+from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
@@ -105,10 +106,24 @@ class ExtractionRow:
     """Counts of one group. `emitted` is None where the group means nothing for values outside the training data."""
 
     group: str
-    training: int
-    emitted: int | None
-    hits: int
+    recalled: Share  # of the training values, by owner
+    confirmed: Share | None  # of the emitted values, by owner
     beyond_base: int | None
+
+    @property
+    def training(self) -> int:
+        """Training values."""
+        return self.recalled.trials
+
+    @property
+    def emitted(self) -> int | None:
+        """Emitted values, where they count."""
+        return None if self.confirmed is None else self.confirmed.trials
+
+    @property
+    def hits(self) -> int:
+        """Training values that were emitted."""
+        return self.recalled.hits
 
     @property
     def precision(self) -> float | None:
@@ -132,9 +147,8 @@ class ExtractionRow:
 
     def to_json(self, *, confidence: float, miss_rate: float) -> dict[str, Any]:
         """Counts, rates and intervals; null where there is no data."""
-        recall = widened(*clopper_pearson(self.hits, self.training, confidence=confidence), miss_rate)
-        known = self.emitted is not None
-        precision = clopper_pearson(self.hits, self.emitted or 0, confidence=confidence) if known else None
+        recall = widened(*self.recalled.interval(confidence=confidence), miss_rate)
+        precision = None if self.confirmed is None else self.confirmed.interval(confidence=confidence)
         return {
             "group": self.group,
             "training": self.training,
@@ -246,15 +260,17 @@ class Extraction:
 
     def _row(self, group: str, holds: Callable[[Secret], bool], *, is_training_only: bool = False) -> ExtractionRow:
         emitted = [value for value in self.emitted.values if holds(value)]
-        hits = [value for value in emitted if value in self.training]
-        others = None if self.base is None else self.base.values
         return ExtractionRow(
             group=group,
-            training=sum(holds(value) for value in self.training),
-            emitted=None if is_training_only else len(emitted),
-            hits=len(hits),
-            beyond_base=None if others is None else sum(value not in others for value in hits),
+            recalled=self.share_of(self.hits, [value for value in self.training if holds(value)]),
+            confirmed=None if is_training_only else self.share_of(self.hits, emitted),
+            beyond_base=None if self.base is None else sum(holds(value) for value in self.beyond_base),
         )
+
+    def share_of(self, hits: Collection[Secret], values: Iterable[Secret]) -> Share:
+        """Hits among these values, counted by the owners that the training data names."""
+        listed = list(values)
+        return Share.of([value in hits for value in listed], self.training.owners_of(listed))
 
     def _binned(
         self, edges: Sequence[int], number: Callable[[Secret], int], *, is_training_only: bool

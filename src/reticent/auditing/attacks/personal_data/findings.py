@@ -11,11 +11,9 @@
 
 The null of a share is the upper limit of the same share on held-out values, so that few of them cannot make chance
 look like memory. Values are counted by the owner of their (first) record, and owners are taken as independent
-(`core.proportion`); emitted values, of which precision is a share, have no owner. Ids, kinds and counts only,
-never a value.
+(`core.proportion`); an emitted value that no record holds stands alone. Ids, kinds and counts only, never a value.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +43,6 @@ from reticent.core.metric import (
 )
 from reticent.core.model import Access
 from reticent.core.proportion import Share
-from reticent.core.secret import Secret
 
 Bools = NDArray[np.bool_]
 
@@ -121,7 +118,7 @@ def extraction_findings(
     strangers = [] if held_out is None else [value for value in held_out if value not in game.training]
     null = None
     if held_out is not None and strangers:
-        null = Share.of([value in game.emitted.values for value in strangers], _owners_of(strangers, held_out))
+        null = Share.of([value in game.emitted.values for value in strangers], held_out.owners_of(strangers))
     sampled = game.emitted.sampled
     notes: tuple[str, ...] = (f"{len(sampled.texts):,} texts, {int(sampled.lengths.sum()):,} {sampled.unit}",)
     if game.training.miss_rate:
@@ -131,12 +128,11 @@ def extraction_findings(
     parts = [((PII_RECALL, PII_PRECISION), game.hits, null)]
     if total.beyond_base is not None:
         parts.append(((PII_RECALL_BEYOND_BASE, PII_PRECISION_BEYOND_BASE), game.beyond_base, None))
-    values, findings = list(game.training), []
+    findings = []
     for (of_recall, of_precision), hits, others in parts:
         is_beyond = of_recall is PII_RECALL_BEYOND_BASE
         beyond = ", those that the base emits too counted as misses" if is_beyond else ""
-        share = Share.of([value in hits for value in values], _owners_of(values, game.training))
-        recall = _Counted(share, others, game.training.miss_rate)
+        recall = _Counted(game.share_of(hits, game.training), others, game.training.miss_rate)
         findings.append(
             recall.finding(
                 of_recall,
@@ -149,7 +145,7 @@ def extraction_findings(
         )
         if total.emitted:
             findings.append(
-                _Counted(Share.of([value in hits for value in game.emitted.values])).finding(
+                _Counted(game.share_of(hits, game.emitted.values)).finding(
                     of_precision,
                     setting,
                     attack=attack,
@@ -257,11 +253,6 @@ def estimate_finding(metric: Metric, estimate: Estimate, *, n: int, measure: str
         null=MeasuredMetric(metric).null,
         notes=setting.notes,
     )
-
-
-def _owners_of(values: Sequence[Secret], inventory: PiiInventory) -> list[str]:
-    """The owner of the first record that holds each value."""
-    return [inventory.records[inventory.mentions[value][0].place].owner for value in values]
 
 
 def _sizes(game: Inference) -> str:

@@ -91,6 +91,14 @@ class PiiInventory:
         """Number of records that hold the value; 0 for one that none holds."""
         return len({mention.place for mention in self.mentions.get(value, ())})
 
+    def owners_of(self, values: Iterable[Secret]) -> list[str]:
+        """The owner of the first record that holds each value; of one that none holds, a name of its own."""
+        named = []
+        for place, value in enumerate(values):
+            mentions = self.mentions.get(value)
+            named.append(f"\0{place}" if mentions is None else self.records[mentions[0].place].owner)
+        return named
+
     def owners(self, value: Secret) -> int:
         """Number of owners whose records hold the value."""
         return len({self.records[mention.place].owner for mention in self.mentions.get(value, ())})

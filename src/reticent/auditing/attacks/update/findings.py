@@ -2,16 +2,20 @@
 
     largest_differential_score  of all phrases of n tokens. The beam's best is a lower end; the upper one is n (DS ≤
                                 n), or the ceiling of a search with a bound: the best itself where that is proved
-    exposed_records             share of the update's records that hold a phrase which was found above the null and
-                                stands nowhere in untouched text; void where too few nulls can tell
+    exposed_records             share of the update's records with a window above the null; void where too few
+                                nulls can tell
     bits_gained_per_token       mean over the update's records; null: the upper limit of untouched records' mean
-    auc                         telling the update's records from untouched ones by bits gained per token
+    update_auc                  telling the update's records from untouched ones by bits gained per token
 
-Phrases are judged by null snapshots (`update.null`), one test for all phrases of a search; with too few null
-snapshots the largest score has no null and cannot be said to lie above it. The verdicts of a comparison hold
-together (Bonferroni, weighted): where records are judged as well, phrases have four fifths of the error, since
-their p-value cannot fall below 1/(1 + m), and the two findings on records a tenth each. Nothing here says that an
-update gives nothing away.
+Records and phrases are judged by null snapshots (`update.null`): one test for all windows of the update's
+records, one for all phrases of a search. They are taken in this order, both at the full level: phrases are judged
+only where a record lies above its null, so that without any trace of the update both together raise an alarm no
+more often than the level says. With too few null snapshots the largest score has no null and cannot be said to lie
+above it.
+
+All verdicts of a comparison hold together (Bonferroni, weighted): where untouched text is compared as well, the
+null snapshots have four fifths of the error, since their p-value cannot fall below 1/(1 + m), and bits and area a
+tenth each. Nothing here says that an update gives nothing away.
 """
 
 from collections.abc import Sequence
@@ -19,23 +23,24 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.auditing.attacks.update.matching import RecordGains
-from reticent.auditing.attacks.update.null import Highest, NullTest
+from reticent.auditing.attacks.update.null import NullTest
 from reticent.auditing.attacks.update.score import PhraseScore, Score
 from reticent.auditing.metrics.intervals import bootstrap
 from reticent.auditing.metrics.roc import Owners, auc_interval
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import (
-    AUC,
     BITS_GAINED_PER_TOKEN,
     EXPOSED_RECORDS,
     LARGEST_DIFFERENTIAL_SCORE,
     LARGEST_RELATIVE_SCORE,
+    UPDATE_AUC,
     Metric,
 )
-from reticent.core.model import Access
+from reticent.core.model import Access, Floats
 from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 
@@ -77,15 +82,29 @@ class FoundPhrase:
 class Evidence:
     """What findings are made of."""
 
-    phrases: Sequence[FoundPhrase]
-    searched: int  # phrases that the beam kept
+    phrases: Sequence[PhraseScore]  # best first
+    searched: int  # phrases that the search compared
     score: Score
     length: int
-    test: NullTest
+    test: NullTest  # of phrases
+    record_test: NullTest  # of the excess of windows inside the update's records
+    excess: Floats | None = None  # of the update's records: [n]
     update: RecordGains | None = None
     untouched: RecordGains | None = None
-    untouched_phrases: Highest | None = None
     ceiling: float = float("inf")  # no phrase that was not found scores above
+
+    @property
+    def judges_phrases(self) -> bool:
+        """Whether phrases are judged: records come first, where there are any."""
+        return self.test.decides and (self.update is None or bool(self.exposed.any()))
+
+    @property
+    def exposed(self) -> NDArray[np.bool_]:
+        """Which of the update's records have a window above the null: [n]."""
+        limit = self.record_test.limit
+        if self.excess is None or limit is None:
+            return np.zeros(0 if self.excess is None else len(self.excess), dtype=bool)
+        return np.asarray(self.excess > limit)
 
     @property
     def phrase_confidence(self) -> float:
@@ -148,41 +167,46 @@ def why_no_verdict(test: NullTest) -> str:
 
 
 def _largest(evidence: Evidence) -> Finding:
-    best = max(one.scores.by(evidence.score) for one in evidence.phrases)
-    most = float(evidence.length) if evidence.score is Score.ABSOLUTE else float("inf")
+    best = max(one.by(evidence.score) for one in evidence.phrases)
+    most = evidence.score.most_per_token * evidence.length
     metric = LARGEST_DIFFERENTIAL_SCORE
     if evidence.score is Score.RELATIVE:
         metric = LARGEST_RELATIVE_SCORE
     notes = ["a beam's best is a lower bound on the largest score of all phrases"]
     if evidence.ceiling <= best:
         notes = ["proved: no phrase of this length scores higher"]
-    test, scale = evidence.test, evidence.untouched_phrases
-    if test.decides:
+    test, scale = evidence.test, evidence.untouched
+    if evidence.judges_phrases:
         notes.append(f"p = {test.p_value(best):.3g} by {len(test.nulls)} null snapshots, one test for all phrases")
     else:
-        notes.append(f"no verdict: {why_no_verdict(test)}")
-    if scale is not None:
-        notes.append(f"{scale.phrases} phrases of untouched text score at most {scale.score:.3g}: a scale, no null")
+        notes.append(f"no verdict: {why_no_verdict(test) or 'no record of the update lies above its null'}")
+    if scale is not None and len(scale.ids) > 0:
+        highest = float(scale.highest.max())
+        notes.append(f"phrases of untouched text score at most {highest:.3g}: a scale, no null")
     return _finding(
         metric,
         (best, best, max(best, min(most, evidence.ceiling))),
         confidence=evidence.phrase_confidence,
         n=evidence.searched,
-        null=test.limit,
+        null=test.limit if evidence.judges_phrases else None,
         notes=tuple(notes),
     )
 
 
 def _exposed(evidence: Evidence, update: RecordGains) -> Finding:
-    void, confidence, total = why_no_verdict(evidence.test), evidence.phrase_confidence, len(update.ids)
-    # Without a verdict the value is the share of records with any reported phrase of their own, and says no more.
-    shown = [one for one in evidence.phrases if (not one.is_untouched if void else one.is_exposed)]
-    exposed = {holder for one in shown for holder in one.holders or ()}
-    share = Share.of([name in exposed for name in update.ids], update.owners)
+    void, confidence = why_no_verdict(evidence.record_test), evidence.phrase_confidence
+    share = Share.of(evidence.exposed.tolist(), update.owners)
     low, high = (0.0, 1.0) if void else share.interval(confidence=confidence)
-    values = (share.hits / total, low, high)
-    notes = (share.note,)
-    return _finding(EXPOSED_RECORDS, values, confidence=confidence, n=total, null=0.0, void=void, notes=notes)
+    values = (share.hits / len(update.ids), low, high)
+    return _finding(
+        EXPOSED_RECORDS,
+        values,
+        confidence=confidence,
+        n=len(update.ids),
+        null=0.0,
+        void=void,
+        notes=(share.note,),
+    )
 
 
 def _gained(evidence: Evidence, update: RecordGains, randomness: Randomness) -> Finding:
@@ -225,4 +249,4 @@ def _told_apart(evidence: Evidence, update: RecordGains, untouched: RecordGains)
         f"{independent} are taken as independent",
     )
     values = (area.value, area.low, area.high)
-    return _finding(AUC, values, confidence=confidence, n=n, null=0.5, notes=notes)
+    return _finding(UPDATE_AUC, values, confidence=confidence, n=n, null=0.5, notes=notes)

@@ -3,15 +3,17 @@
 A phrase stands in a record where its tokens do, one after another, or where its text does with white space evened
 out: a tokenizer may split the same words differently at the start of a text and within it. The gain of a record is
 what the update taught about it, Σ log2 p'/p over its tokens, the first conditioned on the start token; of a text
-longer than the context, the tokens that fit.
+longer than the context, the tokens that fit. Its **windows** are the phrases inside it: a few tokens learnt by
+heart stand out there, where the mean over a long text hides them.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from reticent.auditing.attacks.update.score import Snapshots
+from reticent.auditing.attacks.update.score import Score, Snapshots, phrase_score
+from reticent.auditing.attacks.update.windows import whole_words, window_scores
 from reticent.core.corpus import Record
 from reticent.core.model import Floats, LanguageModel, Tokens
 
@@ -20,17 +22,30 @@ _AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class RecordGains:
-    """What an update taught about records: bits [n] and tokens [n], in their order; without token they are 0."""
+    """What an update taught about records, in their order: their tokens that were read, bits [n], and the scores of
+    all windows inside each ([T − n + 1]).
+    """
 
     ids: tuple[str, ...]
     owners: tuple[str, ...]
+    texts: tuple[tuple[int, ...], ...] = field(repr=False)
     bits: Floats
-    tokens: Floats
+    windows: tuple[Floats, ...] = field(repr=False)
 
     @property
     def per_token(self) -> Floats:
-        """Bits per token [n]."""
-        return np.asarray(self.bits / np.maximum(self.tokens, 1.0))
+        """Bits per token [n]; 0 without a token."""
+        return np.asarray(self.bits / np.maximum([len(text) for text in self.texts], 1.0))
+
+    @property
+    def highest(self) -> Floats:
+        """The score of each record's highest window [n]; −∞ without one."""
+        return np.array([one.max(initial=-np.inf) for one in self.windows])
+
+    def words(self, model: LanguageModel, places: Sequence[int], *, length: int) -> list[tuple[int, ...]]:
+        """The window of each record that begins at this place, as whole words."""
+        spans = ((place, place + length) for place in places)
+        return [whole_words(model, text, span) for text, span in zip(self.texts, spans, strict=True)]
 
 
 def match_phrases(model: LanguageModel, phrases: Sequence[Tokens], records: Iterable[Record]) -> list[list[str]]:
@@ -53,19 +68,27 @@ def match_phrases(model: LanguageModel, phrases: Sequence[Tokens], records: Iter
     return holders
 
 
-def record_gains(pair: Snapshots, records: Iterable[Record]) -> RecordGains:
-    """What the update taught about each record."""
+def record_gains(
+    pair: Snapshots, records: Iterable[Record], *, length: int = 5, score: Score = Score.ABSOLUTE
+) -> RecordGains:
+    """What the update taught about each record, and about every window of `length` tokens in it."""
     limits = [m.context_length for m in (pair.before, pair.after) if m.context_length is not None]
     room = min(limits) - 1 if limits else None
-    ids, owners, bits, tokens = [], [], [], []
+    names: list[str] = []
+    owners: list[str] = []
+    texts: list[tuple[int, ...]] = []
+    bits: list[float] = []
+    windows: list[Floats] = []
     for block in _blocks(records):
-        encoded = [row[:room] for row in pair.before.encode([record.text for record in block])]
-        for record, row, score in zip(block, encoded, pair.score_texts(encoded), strict=True):
-            ids.append(record.id)
-            owners.append(record.owner)
-            bits.append(score.bits)
-            tokens.append(float(len(row)))
-    return RecordGains(tuple(ids), tuple(owners), np.array(bits), np.array(tokens))
+        encoded = [tuple(row[:room]) for row in pair.before.encode([record.text for record in block])]
+        names += [record.id for record in block]
+        owners += [record.owner for record in block]
+        texts += encoded
+        read = (encoded, pair.before.token_log_probs(encoded), pair.after.token_log_probs(encoded))
+        for tokens, before, after in zip(*read, strict=True):
+            bits.append(phrase_score(tokens, before, after).bits)
+            windows.append(window_scores(before, after, length=length, score=score))
+    return RecordGains(tuple(names), tuple(owners), tuple(texts), np.array(bits), tuple(windows))
 
 
 def _evened(text: str) -> str:

@@ -13,22 +13,32 @@ needed.
 p is never below 1/(1 + m). With fewer than 1/α − 1 null snapshots nothing can be decided at level α, and nothing
 is: `NullTest.is_above` is None. The highest of a single null pair, for one, is passed every second time by chance.
 
-Phrases of **untouched text**, scored between the two snapshots, show how far ordinary phrases drift. They are a
-sample, whereas a search picks the best of |T|^n: they are shown as a scale and decide nothing.
+The records of an update are judged in the same way, by the windows inside them. Every update on text of a kind
+makes the common phrases of that kind likelier, so a window counts by how far it passes what is usual for it:
+
+    excess of window w in snapshot i  =  DS_i(w) − median over all m + 1 snapshots of DS(w)
+    statistic of snapshot i           =  highest excess of all windows of all records
+
+The median takes all m + 1 snapshots alike, so that the statistics are exchangeable if the text left no trace, and p
+holds for all records together.
+
+The highest window of **untouched text** between the two snapshots shows how far ordinary phrases drift. It is shown
+as a scale and decides nothing.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from reticent.auditing.attacks.update.bounded_search import find_phrases
+import numpy as np
+from numpy.typing import NDArray
+
 from reticent.auditing.attacks.update.score import Snapshots
-from reticent.auditing.attacks.update.search import BeamSettings
-from reticent.core.corpus import Record
 from reticent.core.errors import ModelError
-from reticent.core.model import LanguageModel
-from reticent.core.randomness import Randomness
+from reticent.core.model import Floats, LanguageModel
 
+T = TypeVar("T")
 _SLACK = 1e-9  # level · (1 + m) is a whole number in exact arithmetic more often than in floating point
 
 
@@ -86,10 +96,45 @@ class NullTest:
         return max(0.0, sorted((null.score for null in self.nulls), reverse=True)[k - 1])
 
 
-def null_scores(
-    pair: Snapshots, nulls: Iterable[LanguageModel], *, settings: BeamSettings, removed: bool = False
-) -> tuple[Highest, ...]:
-    """The highest score of the same search with each null snapshot in the place of the one after.
+@dataclass(frozen=True, slots=True)
+class WindowExcess:
+    """How far each record's windows pass what is usual for them: the highest excess [n] of each, and its place [n].
+
+    A record without a window has an excess of −∞ and the place 0.
+    """
+
+    excess: Floats
+    places: NDArray[np.int64]
+    nulls: tuple[Highest, ...]  # the highest excess of all records in each null snapshot
+
+
+def window_excess(observed: Sequence[Floats], nulls: Sequence[Sequence[Floats]]) -> WindowExcess:
+    """The excess of every record, from the scores of all its windows, with the snapshot after and with every null.
+
+    Without null snapshots the scores themselves are given.
+    """
+    excess, places = np.full(len(observed), -np.inf), np.zeros(len(observed), dtype=np.int64)
+    highest = np.full(len(nulls), -np.inf)
+    for record, own in enumerate(observed):
+        if len(own) == 0:
+            continue
+        together = np.stack([own, *(null[record] for null in nulls)])  # [1 + m, windows]
+        beyond = together - np.median(together, axis=0) if nulls else together
+        places[record] = beyond[0].argmax()
+        excess[record] = beyond[0].max()
+        highest = np.maximum(highest, beyond[1:].max(axis=1))
+    count = sum(map(len, observed))
+    return WindowExcess(excess, places, tuple(Highest(float(one), count) for one in highest))
+
+
+def null_measures(
+    pair: Snapshots,
+    nulls: Iterable[LanguageModel],
+    measure: Callable[[Snapshots], T],
+    *,
+    removed: bool = False,
+) -> tuple[T, ...]:
+    """What is measured with each null snapshot in the place of the one after.
 
     `pair` is as it is searched: with `removed` its roles are swapped already, and the null takes the first place.
     Snapshots that cannot be a null are refused: the two of the update, and one that was given before.
@@ -104,30 +149,5 @@ def null_scores(
                 hint="give distinct snapshots, each trained from another seed without the update's text",
             )
         seen[null.fingerprint] = null.name
-        beam = find_phrases(Snapshots(null, kept) if removed else Snapshots(kept, null), settings)
-        found.append(Highest(float(beam.scores[0]), len(beam.scores)))
+        found.append(measure(Snapshots(null, kept) if removed else Snapshots(kept, null)))
     return tuple(found)
-
-
-def untouched_scores(
-    pair: Snapshots, records: Iterable[Record], *, settings: BeamSettings, randomness: Randomness, most: int = 2000
-) -> Highest | None:
-    """The highest score of phrases of untouched text, at most `most` drawn; None where no text is long enough."""
-    drawn = sample_phrases(pair.before, records, length=settings.length, most=most, randomness=randomness)
-    if not drawn:
-        return None
-    scores = [one.by(settings.score) for one in pair.score(drawn, prefix=settings.prefix)]
-    return Highest(max(scores), len(scores))
-
-
-def sample_phrases(
-    model: LanguageModel, records: Iterable[Record], *, length: int, most: int, randomness: Randomness
-) -> Sequence[tuple[int, ...]]:
-    """Distinct phrases of `length` tokens from the records, at most `most`, every one equally likely."""
-    phrases: dict[tuple[int, ...], None] = {}
-    for record in records:
-        (tokens,) = model.encode([record.text])
-        for start in range(len(tokens) - length + 1):
-            phrases[tuple(tokens[start : start + length])] = None
-    listed = list(phrases)
-    return [listed[int(place)] for place in randomness.permutation(len(listed))[:most]]

@@ -1,12 +1,15 @@
 """What two snapshots of a model say of a phrase: the differential score and its relatives.
 
     DS(t_1 … t_n)  = Σ_i  p'(t_i | t_<i) − p(t_i | t_<i)                      between −n and n
-    DS~(t_1 … t_n) = Σ_i (p'(t_i | t_<i) − p(t_i | t_<i)) / p(t_i | t_<i)     at least −n, no upper bound
+    DS~(t_1 … t_n) = Σ_i (p'(t_i | t_<i) − p(t_i | t_<i)) / max(p(t_i | t_<i), 1e-5)     at least −n
     bits           = Σ_i  log2 p'(t_i | t_<i) − log2 p(t_i | t_<i)            what an update taught about a text
 
 p is the snapshot before the update and p' the one after. A phrase stands at the start of a text, or after a given
-prefix whose own tokens are not scored. Which text was *removed* is the same question with the roles swapped. A
-probability of 0 before the update counts as 1e-300 in the relative score: finite, and above everything else.
+prefix whose own tokens are not scored. Which text was *removed* is the same question with the roles swapped.
+
+The paper's DS~ divides by p itself. A subword model gives most of its tokens hardly any probability, and the
+paper's score then ranks strings first that rose from next to nothing to almost nothing. The floor of 1e-5 leaves
+words that a model of some thousand words can say as they are.
 
 Reference: Zanella-Béguelin et al. 2020, definitions 1 and 2. A score is no probability and proves no membership: it
 is read against null snapshots, made without the text in question (`update.null`).
@@ -24,7 +27,9 @@ from reticent.core.errors import ModelError
 from reticent.core.model import Floats, LanguageModel, Tokens
 
 LEAST_PROBABILITY: Final = 1e-300
+RELATIVE_FLOOR: Final = 1e-5
 _LOG_LEAST: Final = float(np.log(LEAST_PROBABILITY))
+_LOG_FLOOR: Final = float(np.log(RELATIVE_FLOOR))
 _PROBE: Final = "The 3 probes: we’ve read them all, twice.\n"
 _LOG2: Final = float(np.log(2.0))
 
@@ -40,12 +45,12 @@ class Score(StrEnum):
         difference: Floats = np.exp(after) - np.exp(before)
         if self is Score.ABSOLUTE:
             return difference
-        return np.asarray(difference / np.exp(np.maximum(before, _LOG_LEAST)))
+        return np.asarray(difference / np.exp(np.maximum(before, _LOG_FLOOR)))
 
     @property
     def most_per_token(self) -> float:
         """The most that one token can add."""
-        return 1.0 if self is Score.ABSOLUTE else np.inf
+        return 1.0 if self is Score.ABSOLUTE else 1.0 / RELATIVE_FLOOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class PhraseScore:
     score: float  # DS
     relative: float  # DS~
     bits: float
+    context: tuple[int, ...] = ()  # the tokens before it, which are not scored
 
     def __repr__(self) -> str:
         return f"PhraseScore({len(self.tokens)} tokens, DS {self.score:.3f})"
@@ -108,15 +114,10 @@ class Snapshots:
         self.check_room(len(prefix) + max(map(len, phrases), default=0))
         before = self.before.continuation_log_probs(prefix, phrases)
         after = self.after.continuation_log_probs(prefix, phrases)
-        return [phrase_score(*each) for each in zip(phrases, before, after, strict=True)]
-
-    def score_texts(self, sequences: Sequence[Tokens]) -> list[PhraseScore]:
-        """The scores of whole texts, each from its own start."""
-        before, after = self.before.token_log_probs(sequences), self.after.token_log_probs(sequences)
-        return [phrase_score(*each) for each in zip(sequences, before, after, strict=True)]
+        return [phrase_score(*each, context=prefix) for each in zip(phrases, before, after, strict=True)]
 
 
-def phrase_score(tokens: Tokens, before: Floats, after: Floats) -> PhraseScore:
+def phrase_score(tokens: Tokens, before: Floats, after: Floats, *, context: Tokens = ()) -> PhraseScore:
     """The scores of a phrase from its tokens' log-probabilities [n] before and after."""
     increments = Score.ABSOLUTE.increments(before, after)
     bits = np.maximum(after, _LOG_LEAST) - np.maximum(before, _LOG_LEAST)
@@ -126,19 +127,25 @@ def phrase_score(tokens: Tokens, before: Floats, after: Floats) -> PhraseScore:
         score=float(increments.sum()),
         relative=float(Score.RELATIVE.increments(before, after).sum()),
         bits=float(bits.sum()) / _LOG2,
+        context=tuple(map(int, context)),
     )
 
 
-def timeline(models: Sequence[LanguageModel], phrases: Sequence[Tokens], *, prefix: Tokens = ()) -> Floats:
-    """DS of each phrase at each of the updates between successive snapshots: [len(models) − 1, n]."""
+def timeline(models: Sequence[LanguageModel], phrases: Sequence[PhraseScore]) -> Floats:
+    """DS of each phrase after its context, at each update between successive snapshots: [len(models) − 1, n]."""
     if len(models) < 2:
         raise ValueError("an update needs two snapshots")
+    whole = [[*phrase.context, *phrase.tokens] for phrase in phrases]
     for first, second in pairwise(models):
-        Snapshots(first, second).check_room(len(prefix) + max(map(len, phrases), default=0))
+        Snapshots(first, second).check_room(max(map(len, whole), default=0))
     probabilities = [
-        np.array([np.exp(row).sum() for row in model.continuation_log_probs(prefix, phrases)]) for model in models
+        [
+            np.exp(row[len(one.context) :]).sum()
+            for one, row in zip(phrases, model.token_log_probs(whole), strict=True)
+        ]
+        for model in models
     ]
-    return np.diff(np.stack(probabilities), axis=0)
+    return np.diff(np.array(probabilities), axis=0)
 
 
 def _check_compatible(before: LanguageModel, after: LanguageModel) -> None:
