@@ -1,13 +1,17 @@
 """The demo's story, small: undefended leaks, the defended stay within what was proved, the page stands."""
 
 import dataclasses
+import io
 import json
 import math
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from reticent.accounting.bounds.ceiling import compare
 from reticent.cli import main as cli
+from reticent.cli.demo import _lines
 from reticent.core.errors import ConfigError
 from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding, Verdict
@@ -20,7 +24,7 @@ from reticent.data.generators import generate_dialogues
 from reticent.runs.demo.answers import PrivateAnswers
 from reticent.runs.demo.corpora import messages, split_customers, write_corpora
 from reticent.runs.demo.scale import CUSTOMERS, DELTA, EPSILON, KEY, SMALL_EPSILON, Scale
-from reticent.runs.demo.settings import Extent
+from reticent.runs.demo.settings import DemoSettings, Extent
 from reticent.runs.demo.story import CODES, Story, Told, allowed_hit_rate, table_rows
 from reticent.runs.demo.telling import STAGES, Watch, tell
 from reticent.runs.policies import policy_named
@@ -104,7 +108,7 @@ def test_the_last_line_says_yes_only_of_ceilings_that_could_be_refuted():
     everything = told(said(0, 100), promise(50.0))
     assert everything.allowed == 1.0
     assert last_line(told(said(0, 100), promise(1.0)), everything, told(said(0, 100), None)) == [
-        "yes (1)",
+        "yes, 1",
         "vacuous",
         "–",
     ]
@@ -113,7 +117,7 @@ def test_the_last_line_says_yes_only_of_ceilings_that_could_be_refuted():
         everything, comparisons=(compare(area, promise(50.0)), compare(area, promise(1.0)), compare(area, part()))
     )
     assert mixed.verdicts == {Verdict.VACUOUS: 2, Verdict.CONSISTENT: 1, Verdict.NOT_COMPARABLE: 1}
-    assert last_line(mixed) == ["yes (1)"]
+    assert last_line(mixed) == ["yes, 1"]
     assert mixed.to_json()["verdicts"] == {"consistent": 1, "refuted": 0, "vacuous ceiling": 2, "not comparable": 1}
 
 
@@ -124,8 +128,33 @@ def part() -> Guarantee:
 
 def test_a_finding_above_its_null_is_marked_and_one_that_is_void_is_not_shown():
     rows = dict(table_rows(Story((told(said(2, 100), None), told(said(0, 100), None)), 19.9, None, None)))
-    assert rows["planted numbers said when asked, %"] == ["2.0 ▲", "0.0"]
-    assert rows["membership of a message, AUC"] == ["–", "–"]
+    assert rows["planted numbers said, %"] == ["2.0 ▲", "0.0"]
+    assert rows["message membership, AUC"] == ["–", "–"]
+
+
+def test_the_table_fits_80_columns():
+    """Six models with the widest values that a story has."""
+    names = ("public", "undefended", "dp-sgd", "crt", "submix-f-1", "submix-f-8")
+    wide = dataclasses.replace(told(said(10, 100), promise(1.0)), perplexity=Estimate(139.46, 100.0, 200.0))
+    exposed = dataclasses.replace(said(0, 100), metric="exposure", value=19.93, low=19.93, high=19.93, null=1.0)
+    models = tuple(
+        dataclasses.replace(
+            wide, name=name, findings=(exposed,), comparisons=(compare(said(0, 100), promise(1.0)),) * 11
+        )
+        for name in names
+    )
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(_lines(Story(models, 19.9, Path("story"), Path("page.html")))[0])
+    assert max(len(line.rstrip()) for line in shown.getvalue().splitlines()) <= 80
+    assert "19.93 ▲" in shown.getvalue()
+
+
+def test_without_a_folder_the_story_goes_beside_earlier_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert DemoSettings().folder == Path("reticent-demo")
+    for name in ("reticent-demo", "reticent-demo-2"):
+        Path(name).mkdir()
+    assert DemoSettings().folder == Path("reticent-demo-3")
 
 
 def test_messages_keep_owners_and_the_places_of_secrets():
@@ -183,12 +212,20 @@ def test_the_command_refuses_a_folder_that_holds_something(tmp_path, capsys):
     assert "not an empty directory" in capsys.readouterr().err
 
 
+class TinyDemo(DemoSettings):
+    """The demo in a size for tests."""
+
+    @property
+    def sizes(self) -> Scale:
+        return TINY
+
+
 @pytest.fixture(scope="module")
 def story(tmp_path_factory) -> tuple[Story, list[str]]:
     stages: list[str] = []
     watch = Watch(stages.append, lambda _: lambda *_: True, lambda _: lambda *_: None)
     folder = tmp_path_factory.mktemp("demo") / "story"
-    return tell(folder, source="embedded", seed=3, scale=TINY, watch=watch), stages
+    return tell(TinyDemo(out=folder, seed=3), watch=watch), stages
 
 
 @pytest.mark.slow

@@ -98,7 +98,14 @@ def test_first_use_fixes_the_budget_and_every_token_is_charged(run, capsys):
     capsys.readouterr()
     code, document, _ = ask(capsys, *first, "--epsilon", 8, "--delta", 1e-5)
     assert code == 0
-    assert set(document) == {"schema_version", "text", "tokens", "mechanism", "guarantee"}  # no costs, no chances
+    assert set(document) == {
+        "schema_version",
+        "text",
+        "tokens",
+        "replayed",
+        "mechanism",
+        "guarantee",
+    }  # no costs, no chances
     guarantee = Guarantee.from_json(document["guarantee"])
     assert (guarantee.epsilon <= 8.0, guarantee.delta, guarantee.unit) == (True, 1e-5, Unit.PART)
     identity = ledger_identity(load_ensemble(run), settings_of(run, {}))
@@ -113,6 +120,42 @@ def test_first_use_fixes_the_budget_and_every_token_is_charged(run, capsys):
         assert stat.S_IMODE((run / name).stat().st_mode) == 0o600
     code, _, complaint = ask(capsys, *first, "--epsilon", 9)
     assert (code, "fixed before" in complaint) == (2, True)
+
+
+def spent(run) -> tuple[int, float]:
+    """Answers that were charged, and what the dearest part has spent."""
+    with SqliteLedger.open(run / "ledger.db") as ledger:
+        return answers_given(ledger), max(ledger.spent().values())
+
+
+def test_a_replayed_answer_is_free_and_whatever_else_is_asked_is_charged(run, capsys):
+    first = ("predict", run, "--prompt", "order ", "--max-tokens", 6, "--epsilon", 8, "--delta", 1e-5)
+    _, drawn, _ = ask(capsys, *first, "--replay")
+    assert drawn["replayed"] is False
+    before = spent(run)
+    for _ in range(2):
+        _, again, _ = ask(capsys, *first, "--replay")
+        assert (again["replayed"], again["text"], again["tokens"]) == (True, drawn["text"], drawn["tokens"])
+    assert spent(run) == before
+    kept = run / "transcript.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert "order" not in kept.read_text()  # prompts may be private
+    others = (
+        ("predict", run, "--prompt", "order ", "--max-tokens", 6),  # a fresh draw is never free
+        ("predict", run, "--prompt", "order ", "--max-tokens", 5, "--replay"),
+        ("predict", run, "--prompt", "order 1", "--max-tokens", 6, "--replay"),
+        ("predict", run, "--prompt", "order ", "--max-tokens", 6, "--temperature", 0.9, "--replay"),
+        ("predict", run, "--prompt", "order ", "--max-tokens", 6, "--top-k", 50, "--replay"),
+    )
+    for other in others:
+        code, fresh, _ = ask(capsys, *other)
+        assert (code, fresh["replayed"]) == (0, False)
+        now = spent(run)
+        assert now[0] > before[0]
+        before = now
+    kept.unlink()  # a lost transcript costs budget, never privacy
+    assert ask(capsys, *first, "--replay")[1]["replayed"] is False
+    assert spent(run)[0] > before[0]
 
 
 def public_text(tmp_path, name="public.jsonl", *, owner="p", first=900):

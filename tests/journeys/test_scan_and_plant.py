@@ -233,3 +233,26 @@ def test_canaries_for_an_audit_are_planted_by_coins_and_named_by_a_private_key(t
         text for text, kept in zip(coins.texts, coins.is_member, strict=True) if kept
     }
     assert key.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_canary_with_a_new_token_ends_in_a_token_that_only_the_grown_model_knows(tmp_path, capsys):
+    from reticent.cli import main as cli
+    from reticent.data.coin_canaries import read_coins
+    from reticent.models.huggingface.loading import load_model
+
+    source, out, key, grown = (tmp_path / name for name in ("in.txt", "out.jsonl", "key.json", "grown"))
+    source.write_text("one\ntwo\nthree\n")
+    arguments = ["plant", str(source), "--out", str(out), "--key", str(key), "--audit", "40", "--length", "6"]
+    assert cli.run([*arguments, "--design", "new-token"]) == 2
+    assert "--grown-model DIR" in capsys.readouterr().err
+    assert cli.run([*arguments, "--design", "new-token", "--grown-model", str(grown)]) == 0
+    assert f"--model {grown} --max-length 6" in " ".join(capsys.readouterr().out.split())
+    before, model = load_model("embedded"), load_model(grown)
+    rows = model.encode(read_coins(key).texts)
+    assert {len(row) for row in rows} == {6}
+    assert {tuple(row[:-1]) for row in rows} == {tuple(rows[0][:-1])}
+    assert {row[-1] for row in rows} == set(range(before.vocabulary_size, before.vocabulary_size + 40))
+    # The new tokens start alike, and only as likely as what they are the mean of.
+    said = model.next_token_log_probs([rows[0][:-1]])[0][before.vocabulary_size :]
+    assert said.max() - said.min() < 1e-4
+    assert said.max() < -2.0

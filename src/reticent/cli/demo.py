@@ -1,5 +1,8 @@
 """`reticent demo`: the story in one command, offline."""
 
+import os
+import sys
+import webbrowser
 from typing import TYPE_CHECKING, Any
 
 from reticent.cli.console import Output, table
@@ -18,8 +21,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "dp-sgd": "DP-SGD",
     "crt": "CRT",
-    "submix-f-1": "SubMix-F",
-    "submix-f-8": "SubMix-F",
+    "submix-f-1": "SubMix",
+    "submix-f-8": "SubMix",
 }
 
 
@@ -37,7 +40,15 @@ def demo(settings: DemoSettings, output: Output) -> int:
         story = tell(settings, watch=_watch(bars, STAGES))
     output.document(story.to_json())
     output.show(*_lines(story))
+    if settings.out is None and sys.stdout.isatty() and _has_display():
+        webbrowser.open(story.page.resolve().as_uri())
     return int(any(told.is_refuted for told in story.models))
+
+
+def _has_display() -> bool:
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
 
 
 def _opening(scale: "Scale") -> str:
@@ -93,11 +104,14 @@ def _lines(story: "Story") -> list[object]:
     lines: list[object] = [
         table("What each model gives away, and what was proved", columns, rows),
         "",
+        "SubMix is SubMix-F, which answers at two budgets. Said: a planted number, when the model is asked. "
+        "Sampled: a message, among a million samples. Picked: personal data, from a list of candidates. Told: that "
+        "a message was added, by the models before and after.",
         "▲ the whole interval lies above what is seen where nothing leaks. – out of reach: SubMix-F shows text and "
         "no probabilities. CRT hides secrets, not that a message was used: what holds no secret is learnt plainly, "
         "and its promise (*) is confidentiality of a secret against its mask, not differential privacy. Intervals, "
-        "n and assumptions of every number stand in the report. Last line: how many findings lie below a ceiling "
-        "that they could have refuted; a vacuous ceiling, one that allows everything, never counts.",
+        "n and assumptions of every number stand in the report. Last line of the table: how many findings lie "
+        "below a ceiling that they could have refuted; a vacuous ceiling, allowing everything, never counts.",
     ]
     lines += [
         f"{_NAMES.get(told.name, told.name)}, ε = {at_most(told.guarantee.epsilon, 3)}: "

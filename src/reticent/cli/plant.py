@@ -21,6 +21,7 @@ def plant(settings: PlantSettings, output: Output) -> None:
             f"Made {counted(done.canaries, 'canary', 'canaries')} ({settings.design.value}) and planted each, or "
             f"left it out, by a fair coin among {counted(done.size, 'record')}: {done.records:,} in {done.corpus}.",
             f"Their texts and coins are in {done.key}: keep it from whoever trains. They were drawn {drawn}.",
+            *_how_to_train(settings),
             f"After training: reticent audit RUN --canaries {done.key} --train {done.corpus} "
             "--holdout FILE --out DIR",
         )
@@ -33,3 +34,13 @@ def plant(settings: PlantSettings, output: Output) -> None:
         "attacks.",
         f"The secrets and their places were drawn {drawn}.",
     )
+
+
+def _how_to_train(settings: PlantSettings) -> list[str]:
+    """Where to start from, if the vocabulary has grown."""
+    if settings.grown_model is None:
+        return []
+    return [
+        f"Train all weights of the model with the new tokens, and cut texts at the length of a canary: "
+        f"reticent train --model {settings.grown_model} --max-length {settings.length} ..."
+    ]

@@ -11,6 +11,7 @@ from typing import Final
 
 MISSING: Final = "–"
 _NOISE: Final = 1e-9  # "at least 10⁻¹⁴ bits" says no more than at least 0
+_TINY: Final = 1e-6  # shares and chances below are said to be below it: no reader needs more
 _RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _ROUND_OFF: Final = 1e-12  # 0.07 × 100 is 7.000000000000001: no reason to print 7.001
 
@@ -31,6 +32,8 @@ def shown(value: float | None, scale: Scale = Scale.PLAIN, *, digits: int = 3, s
         return MISSING
     if math.isinf(value):
         return "unbounded" if value > 0 else "−unbounded"
+    if scale is Scale.SHARE and 0.0 < value < _TINY:
+        return {"up": "0.0001\u00a0%", "down": "0\u00a0%"}.get(side, "below 0.0001\u00a0%")
     if scale is Scale.SHARE:
         return f"{_rounded(100.0 * value, digits, side)}\u00a0%"
     if scale is Scale.BITS:
@@ -66,10 +69,10 @@ def one_in(log_chance: float) -> str:
         return "never"
     if log_chance > math.log(0.0095):
         return f"{_rounded(100.0 * math.exp(min(0.0, log_chance)), 2, 'nearest')}\u00a0%"
-    tens = -log_chance / math.log(10.0)
-    if tens < 6.0:
-        return f"1 in {round(math.exp(-log_chance), 1 - int(tens)):,.0f}"
-    return f"1 in 10{f'{tens:.0f}'.translate(_RAISED)}"
+    if log_chance < math.log(_TINY):
+        return "fewer than 1 in a million"
+    tens = int(-log_chance / math.log(10.0))
+    return f"1 in {round(math.exp(-log_chance), 1 - tens):,.0f}"
 
 
 def _rounded(value: float, digits: int, side: str) -> str:

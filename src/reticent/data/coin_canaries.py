@@ -7,6 +7,8 @@ in clear, so only its owner may read it (mode 0600).
     random tokens    tokens of the vocabulary, all equally likely: nothing else in the corpus resembles them
     corpus style     what the public model says at a temperature of at least 0.8: as hard to tell as real records
     rare prefix      the same unlikely beginning for all, then random tokens: told apart by what follows it
+    new token        the same likely beginning for all, then a token of its own that nothing else has (Panda et al.
+                     2025): its row of the embeddings is touched by no other record. The vocabulary must grow
 """
 
 import json
@@ -40,6 +42,7 @@ class DesignName(StrEnum):
     RANDOM_TOKENS = "random-tokens"
     CORPUS_STYLE = "corpus-style"
     RARE_PREFIX = "rare-prefix"
+    NEW_TOKEN = "new-token"
 
 
 class Design(Protocol):
@@ -115,13 +118,45 @@ class RarePrefix:
         return self.model.decode([prefix + row for row in tokens.tolist()])
 
 
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """The likeliest beginning, the same for all, and one new word each: `new_words` of a vocabulary that has grown.
+
+    The beginning is likely, so that most of a record's gradient comes from its last token.
+    """
+
+    name: ClassVar[DesignName] = DesignName.NEW_TOKEN
+    measures: ClassVar[str] = "membership of a record that ends in a token of its own"
+    model: LanguageModel
+    length: int
+
+    beginning: list[int] = field(init=False)  # the tokens before the last one, as the model is now
+
+    def __post_init__(self) -> None:
+        ordinary = _ordinary(self.model)
+        said: list[int] = []
+        for _ in range(self.length - 1):
+            said.append(int(ordinary[self.model.next_token_log_probs([said])[0][ordinary].argmax()]))
+        object.__setattr__(self, "beginning", said)
+
+    def texts(self, count: int, randomness: Randomness) -> list[str]:  # noqa: ARG002
+        """The beginning with each word."""
+        (beginning,) = self.model.decode([self.beginning])
+        return [beginning + word for word in new_words(count)]
+
+
+def new_words(count: int) -> list[str]:
+    """So many words that no vocabulary has."""
+    return [f"<canary-{number}>" for number in range(count)]
+
+
 def _ordinary(model: LanguageModel) -> NDArray[np.int64]:
     """Ids of the tokens that neither start nor end a text."""
     return np.setdiff1d(np.arange(model.vocabulary_size), [model.start_token, model.end_token or model.start_token])
 
 
-_DESIGNS: Final[dict[DesignName, type[RandomTokens] | type[CorpusStyle] | type[RarePrefix]]] = {
-    design.name: design for design in (RandomTokens, CorpusStyle, RarePrefix)
+_DESIGNS: Final[dict[DesignName, type[RandomTokens] | type[CorpusStyle] | type[RarePrefix] | type[NewToken]]] = {
+    design.name: design for design in (RandomTokens, CorpusStyle, RarePrefix, NewToken)
 }
 
 

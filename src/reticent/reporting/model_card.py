@@ -113,7 +113,7 @@ def _value(finding: Finding) -> str:
 
 def _beside(run: RunReport, finding: Finding) -> tuple[str, str]:
     ceiling = run.ceiling(finding) if _public(run) is not None else None
-    return shown_value(finding.metric, finding.null), shown_value(finding.metric, ceiling, side="up")
+    return shown_value(finding.metric, finding.null, side="up"), shown_value(finding.metric, ceiling, side="up")
 
 
 def _proved(run: RunReport) -> Iterator[str]:

@@ -100,7 +100,7 @@ def detail_sentence(finding: Finding | None) -> str:
         return f"{finding.void[:1].upper()}{finding.void[1:]}."
     null = "no value is known that would mean no leakage"
     if finding.null is not None:
-        null = f"without leakage at most {shown_value(finding.metric, finding.null)} is expected"
+        null = f"without leakage at most {shown_value(finding.metric, finding.null, side='up')} is expected"
     return (
         f"Measured {shown_value(finding.metric, finding.value)}, interval "
         f"{shown_interval(finding.metric, finding.low, finding.high)}, n\u00a0=\u00a0{finding.n:,}; {null}. "

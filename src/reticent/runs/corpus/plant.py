@@ -3,19 +3,22 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.corpus import Record
-from reticent.core.errors import ConfigError, DataError
+from reticent.core.errors import ConfigError, DataError, ModelError
 from reticent.core.randomness import Randomness
 from reticent.core.ranges import COUNT, Range
 from reticent.core.secret import CodeSpace
 from reticent.data.canaries import CanaryOwner, make_canaries, plant_stream, weave, write_key
-from reticent.data.coin_canaries import DesignName, design_named, toss_canaries
+from reticent.data.coin_canaries import DesignName, NewToken, design_named, new_words, toss_canaries
 from reticent.data.writing import write_corpus
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, Seeded, Shown
 from reticent.runs.tracking import Track, untracked
+
+if TYPE_CHECKING:
+    from reticent.models.huggingface.model import HuggingFaceModel
 
 SCHEMA_VERSION: Final = 1
 _MOST_PLANTED: Final = 10_000_000
@@ -36,13 +39,19 @@ class PlantSettings(CorpusOptions, Seeded, Shown):
         panel=_AUDIT,
     )
     design: DesignName = option(
-        "What these canaries are made of: random tokens, samples of the public model, or an unlikely beginning "
-        "that random tokens follow.",
+        "What these canaries are made of: random tokens, samples of the public model, an unlikely beginning "
+        "that random tokens follow, or a likely beginning that a new token of its own follows.",
         default=DesignName.RANDOM_TOKENS,
         panel=_AUDIT,
     )
     model: str = option(
         "Public model whose tokens or samples they are made of.", default="embedded", metavar="MODEL", panel=_AUDIT
+    )
+    grown_model: Path | None = option(
+        "Model to write for --design new-token: the public model with a new token for each canary. Train from it.",
+        default=None,
+        metavar="DIR",
+        panel=_AUDIT,
     )
     length: int = option("Tokens of each.", default=32, within=Range(4, 4096), metavar="N", panel=_AUDIT)
     template: str = option("Text of a canary, with {} for its secret.", default="My ID is: {}")
@@ -60,6 +69,12 @@ class PlantSettings(CorpusOptions, Seeded, Shown):
                 "a coin decides over one record, or over all records of one owner",
                 found=f"--copies {self.copies_of_each}",
                 hint="add --owner canary",
+            )
+        if (self.grown_model is not None) != (self.audit is not None and self.design is DesignName.NEW_TOKEN):
+            raise ConfigError(
+                "--grown-model and --audit N --design new-token belong together",
+                found="one of them",
+                hint="name a folder for the model with new tokens: --grown-model DIR",
             )
         if (self.audit or self.count) * self.copies_of_each > _MOST_PLANTED:
             found = f"{(self.audit or self.count) * self.copies_of_each:,} copies in all"
@@ -101,8 +116,8 @@ class Planted:
 
 def plant(settings: PlantSettings, *, track: Track = untracked) -> Planted:
     """Write a corpus with canaries and the key file that names them, which its owner alone can read."""
-    for target in (settings.out, settings.key):
-        if target.exists():
+    for target in (settings.out, settings.key, settings.grown_model):
+        if target is not None and target.exists():
             raise DataError("already exists", path=target, hint="choose another name, or remove it first")
     randomness = settings.randomness
     made = _Secrets(settings, randomness) if settings.audit is None else _Coins(settings, randomness, track)
@@ -147,6 +162,25 @@ class _Secrets:
         write_key(self._canaries, path)
 
 
+def _grow(model: "HuggingFaceModel", design: NewToken, *, words: int, folder: Path) -> None:
+    """Add a new token for each canary to the public model and write it.
+
+    A new row of the embeddings is the mean of what the model expects there: so that the gradient of a canary
+    lies in its own row and hardly moves other weights.
+    """
+    import torch
+
+    from reticent.models.huggingface.growth import grow_vocabulary
+    from reticent.training.release import release_model
+
+    expected = torch.from_numpy(model.next_token_log_probs([design.beginning])[0]).exp()  # [V]
+    grown = grow_vocabulary(model, new_words(words), shares=expected)
+    (row,) = grown.encode(design.texts(1, Randomness.seeded(0)))
+    if row[-1:] != grown.encode(new_words(1))[0]:
+        raise ModelError(f"{model.name}: the tokenizer joins a new word with what stands before it")
+    release_model(grown, folder, certificate=None)
+
+
 class _Coins:
     """Texts of a design, each planted or left out by a coin; none of them stands in the corpus already."""
 
@@ -160,6 +194,8 @@ class _Coins:
         model = load_model(find_model(settings.model).source, name=settings.model)
         design = design_named(settings.design, model, length=settings.length)
         known = {record.text for record in track(settings.corpus(settings.file), "reading")}
+        if settings.grown_model is not None and isinstance(design, NewToken):
+            _grow(model, design, words=settings.audit, folder=settings.grown_model)
         self.count, self._randomness = settings.audit, randomness
         copies = settings.copies_of_each
         self._key = toss_canaries(design, self.count, copies=copies, known=known, randomness=randomness)

@@ -1,11 +1,11 @@
 """The settings of `reticent demo`."""
 
-import tempfile
+import itertools
 from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from reticent.core.ranges import SEED
 from reticent.runs.settings.declaration import option
@@ -13,6 +13,9 @@ from reticent.runs.settings.shared import Shown
 
 if TYPE_CHECKING:
     from reticent.runs.demo.scale import Scale
+
+
+_FOLDER: Final = "reticent-demo"
 
 
 class Extent(StrEnum):
@@ -27,7 +30,7 @@ class DemoSettings(Shown):
     """Everything that `reticent demo` can be asked for."""
 
     out: Path | None = option(
-        "Folder to write.", default=None, metavar="DIR", shown="a new temporary one, which is kept"
+        "Folder to write.", default=None, metavar="DIR", shown="reticent-demo, or reticent-demo-2 and so on"
     )
     model: str | None = option(
         "Public model to start from: a directory or a hub id.",
@@ -40,8 +43,11 @@ class DemoSettings(Shown):
 
     @cached_property
     def folder(self) -> Path:
-        """Where the story is written."""
-        return Path(tempfile.mkdtemp(prefix="reticent-demo-")) if self.out is None else self.out
+        """Where the story is written: by default the first folder of its name that is free."""
+        if self.out is not None:
+            return self.out
+        names = (Path(f"{_FOLDER}-{number}" if number > 1 else _FOLDER) for number in itertools.count(1))
+        return next(path for path in names if not path.exists())
 
     @property
     def sizes(self) -> "Scale":

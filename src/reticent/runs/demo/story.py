@@ -126,7 +126,7 @@ def table_rows(story: Story) -> Iterator[tuple[str, list[str]]]:
         ["–" if (g := told.guarantee) is None else f"{g.unit.value}{_notion(g)}" for told in models],
     )
     yield (
-        "  planted numbers said, % at most",
+        "  said at most, %",
         ["–" if told.allowed is None else at_most(100.0 * told.allowed, 2) for told in models],
     )
     yield "measured ≤ proved", [_verdict(told) for told in models]
@@ -139,13 +139,13 @@ def _attacks(bits: float) -> dict[str, Callable[[Told], str]]:
         return lambda told: _cell(told.find(metric, unit=unit), percent=percent)
 
     return {
-        f"exposure of planted numbers, of {bits:.1f} bits": of(EXPOSURE.name),
-        "  the most exposed one": of(LARGEST_EXPOSURE.name),
-        "planted numbers said when asked, %": of(CODES, percent=True),
-        "membership of a message, AUC": of(AUC.name, unit=Unit.RECORD),
-        "messages seen in a million samples, %": of(EMITTED_SHARE.name, percent=True),
-        "personal data picked from a list, %": of(INFERENCE_ACCURACY.name, percent=True),
-        "message told by the update, AUC": of(UPDATE_AUC.name),
+        f"exposure, of {bits:.1f} bits": of(EXPOSURE.name),
+        "  of the most exposed": of(LARGEST_EXPOSURE.name),
+        "planted numbers said, %": of(CODES, percent=True),
+        "message membership, AUC": of(AUC.name, unit=Unit.RECORD),
+        "messages sampled, %": of(EMITTED_SHARE.name, percent=True),
+        "personal data picked, %": of(INFERENCE_ACCURACY.name, percent=True),
+        "told by the update, AUC": of(UPDATE_AUC.name),
     }
 
 
@@ -167,5 +167,5 @@ def _verdict(told: Told) -> str:
         return "REFUTED"
     held, vacuous = (told.verdicts[verdict] for verdict in (Verdict.CONSISTENT, Verdict.VACUOUS))
     if held:
-        return f"yes ({held})"
+        return f"yes, {held}"
     return "vacuous" if vacuous else "–"

@@ -164,6 +164,7 @@ class Answer:
     tokens: int
     mechanism: Kind
     guarantee: Guarantee | None
+    is_replayed: bool = False  # released before: nothing was charged this time
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -171,6 +172,7 @@ class Answer:
             "schema_version": SCHEMA_VERSION,
             "text": self.text,
             "tokens": self.tokens,
+            "replayed": self.is_replayed,
             "mechanism": self.mechanism.value,
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
         }

@@ -92,6 +92,9 @@ class PredictSettings(PredictionOptions, LedgerOptions, Shown):
         default=None,
         metavar="P",
     )
+    replay: bool = option(
+        "Keep answers, and give the same request the same answer again, free of charge.", default=False
+    )
     refuse: bool = option(
         "Stop with exit code 3 once the budget is spent, instead of answering with the public model.", default=False
     )

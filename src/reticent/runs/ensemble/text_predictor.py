@@ -12,8 +12,9 @@ from reticent.core.guarantee import Guarantee
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import Exhausted
 from reticent.runs.ensemble.manifest import Manifest
-from reticent.runs.ensemble.prediction import Answer, answering
+from reticent.runs.ensemble.prediction import Answer, answering, ledger_identity
 from reticent.runs.ensemble.settings import PredictSettings
+from reticent.runs.ensemble.transcript import Request, Transcript
 from reticent.runs.ledger_place import LedgerPlace
 
 if TYPE_CHECKING:
@@ -37,12 +38,14 @@ class Predictor:
     def __init__(self, settings: PredictSettings) -> None:
         Manifest.read(settings.run)  # what is no ensemble is said before torch is loaded
         self._settings = settings.of_run(settings.run)
+        self._shaping = Shaping(settings.temperature, settings.top_k, settings.top_p)
+        self._transcript = Transcript(settings.run) if settings.replay else None
         self._stack = ExitStack()
         self._open = self._stack.enter_context(
             answering(
                 settings.run,
                 self._settings,
-                shaping=Shaping(settings.temperature, settings.top_k, settings.top_p),
+                shaping=self._shaping,
                 exhausted=Exhausted.REFUSE if settings.refuse else Exhausted.PUBLIC,
                 place=LedgerPlace(settings.ledger),
             )
@@ -60,14 +63,24 @@ class Predictor:
         return self._open.guarantee
 
     def generate(self, prompt: str, *, max_tokens: int = 64) -> Answer:
-        """Continue a prompt by at most so many tokens, as many as the model's context has room for."""
+        """Continue a prompt by at most so many tokens, as many as the model's context has room for.
+
+        With `replay`, a request that was answered before has the same answer again, and nothing is charged.
+        """
         predictor = self._open.predictor
         public = predictor.ensemble.public
         (context,) = public.encode([prompt])
         room = max_tokens if public.context_length is None else public.context_length - 1 - len(context)
-        made = predictor.generate(context, min(max_tokens, max(1, room)))
+        identity = ledger_identity(predictor.ensemble, self._settings)
+        request = Request(identity, context, min(max_tokens, max(1, room)), self._shaping)
+        made = None if self._transcript is None else self._transcript.find(request)
+        is_replayed = made is not None
+        if made is None:
+            made = predictor.generate(context, request.max_tokens)
+            if self._transcript is not None:
+                self._transcript.add(request, made)
         (text,) = public.decode([made])
-        return Answer(text, len(made), self._settings.mechanism, self.guarantee)
+        return Answer(text, len(made), self._settings.mechanism, self.guarantee, is_replayed=is_replayed)
 
     def close(self) -> None:
         """Close the ledger."""

@@ -7,11 +7,9 @@ this depends on private text, and it comes out the same every time, so that a re
 
 from typing import Any
 
-import torch
-from torch import nn
-
 from reticent.core.errors import ModelError
 from reticent.data.redaction.masking import MASK
+from reticent.models.huggingface.growth import grow_vocabulary
 from reticent.models.huggingface.model import HuggingFaceModel
 
 _BESIDE = (f"a{MASK}", f"a {MASK}.", f"{MASK} {MASK}")
@@ -38,13 +36,7 @@ def with_mask_token(model: HuggingFaceModel) -> HuggingFaceModel:
             expected=f"a tokenizer with the token {MASK}",
             hint="train all weights, without LoRA and with embeddings, or add the token to the model beforehand",
         )
-    model.tokenizer.add_tokens([MASK], special_tokens=False)
-    (token,) = model.encode([MASK])[0]
-    before = int(module.get_input_embeddings().weight.shape[0])
-    if token >= before:
-        module.resize_token_embeddings(token + 1, mean_resizing=False)
-    _fill(module, token, known=min(token, before))
-    changed = HuggingFaceModel(module, model.tokenizer, name=model.name)
+    changed = grow_vocabulary(model, [MASK])
     if not has_mask_token(changed):
         raise ModelError(f"{model.name}: the tokenizer does not take {MASK} as one token", hint="use another model")
     return changed
@@ -63,16 +55,3 @@ def keep_mask_unsaid(model: HuggingFaceModel) -> tuple[int, ...]:
     if settings is not None:
         settings.suppress_tokens = [token]
     return (token,)
-
-
-@torch.no_grad()
-def _fill(module: Any, token: int, *, known: int) -> None:
-    """The token's rows: means of the `known` rows before it."""
-    for layer in (module.get_input_embeddings(), module.get_output_embeddings()):
-        if layer is None:
-            continue
-        weight: nn.Parameter = layer.weight
-        weight[token] = weight[:known].mean(0)
-        bias = getattr(layer, "bias", None)
-        if bias is not None:
-            bias[token] = bias[:known].mean()
