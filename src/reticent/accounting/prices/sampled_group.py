@@ -16,8 +16,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, log_ndtr, logsumexp, ndtr
-from scipy.stats import binom
+from scipy.special import bdtrc, gammaln, log_ndtr, logsumexp, ndtr
 
 from reticent.accounting.prices.hockey_stick import Direction
 from reticent.core.event import Composed, Event, Gaussian, Repeated, SampledGaussian, SampledGroup
@@ -87,7 +86,8 @@ def group_loss_range(event: SampledGroup) -> tuple[float, float]:
     What lies above counts as an infinite loss, so a range that is too short only raises prices.
     """
     reach = _REACH * event.noise_multiplier
-    most = float(binom.isf(_BEYOND, event.group, event.sampling_rate))  # of the group in one step
+    beyond = bdtrc(np.arange(event.group + 1.0), event.group, event.sampling_rate)  # P[more than j drawn]
+    most = float(np.argmax(beyond <= _BEYOND))
     low, high = _loss(event, np.array([-reach, most + reach]))[0]
     return float(low), min(float(high), _GREATEST_LOSS)
 
