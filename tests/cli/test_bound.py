@@ -112,6 +112,14 @@ def test_confidentiality_gives_the_average_and_never_without_the_worst_case(caps
     assert open_ended["worst_case"]["epsilon"] == "inf"
 
 
+def test_sentences_name_a_single_step_and_what_both_policies_miss(capsys):
+    setting = ["--noise-multiplier", "1", "--sampling-rate", "0.01", "--steps", "1", "--delta", "1e-5"]
+    assert cli.run(["bound", "dp-sgd", *setting]) == 0
+    assert "and 1 step is (" in " ".join(capsys.readouterr().out.split())
+    assert cli.run(["bound", "confidentiality", *setting, "--miss-rate", "0.1"]) == 0
+    assert "misses 0.1 of them and both policies 0:" in " ".join(capsys.readouterr().out.split())
+
+
 def test_confidentiality_from_training_is_priced_by_replacing_one(capsys):
     found = document(
         capsys,
