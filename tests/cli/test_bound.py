@@ -224,7 +224,7 @@ def test_plot_draws_the_figure(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def plotted():
     """The document that the text is made from, and the curves of its figure."""
-    from reticent.runs.bounds.document import Training, dp_sgd_bound
+    from reticent.runs.bounds.bound import Training, dp_sgd_bound
     from reticent.runs.bounds.figures import dp_sgd_curves
 
     training = Training(noise_multiplier=1.0, sampling_rate=0.02, steps=200, delta=1e-5)
@@ -253,7 +253,7 @@ def test_broken_twin_the_renyi_bound_alone_is_another_curve(plotted):
 
 def test_the_figure_is_drawn_for_as_many_copies_as_the_text_speaks_of(monkeypatch):
     from reticent.runs.bounds import figures
-    from reticent.runs.bounds.document import Training, dp_sgd_bound
+    from reticent.runs.bounds.bound import Training, dp_sgd_bound
     from reticent.runs.bounds.figures import dp_sgd_curves
 
     monkeypatch.setattr(figures, "_LENGTHS", (10.0,))
