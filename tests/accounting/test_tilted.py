@@ -3,16 +3,27 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
 
+from reticent.accounting import tilted
 from reticent.accounting.bounds.leakage import leakage_bounds
 from reticent.accounting.pld import privacy_profile
-from reticent.accounting.tilted import tilted_log_delta, tilted_log_probability
+from reticent.accounting.tilted import tilted_log_probability
 from reticent.core.event import Composed, Gaussian, Laplace, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours
 
 ADD_REMOVE, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE
 SAMPLED = Repeated(SampledGaussian(1.0, 0.01), 1000)
+
+
+def tilted_log_delta(event, neighbours, *, epsilon: float) -> float | None:
+    """log δ of the grid's ε below."""
+    curves = tilted._curves(event, neighbours, log_p0=0.0, epsilon=epsilon)
+    if curves is None:
+        return None
+    epsilons, log_deltas = curves
+    return float(log_deltas[int(np.searchsorted(epsilons, epsilon, side="right")) - 1])
 
 
 def gaussian_log_delta(epsilon: float, sigma: float) -> float:

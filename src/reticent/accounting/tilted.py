@@ -73,21 +73,6 @@ def tilted_log_probability(event: Event, neighbours: Neighbours, *, log_p0: floa
     return min(0.0, float(np.logaddexp(epsilons + log_p0, log_deltas).min()))
 
 
-def tilted_log_delta(event: Event, neighbours: Neighbours, *, epsilon: float) -> float | None:
-    """log δ at an ε ≥ 0, rounded up to the grid; None as in `tilted_log_probability`.
-
-    Guarantee: the event is (ε, δ)-DP for these neighbours.
-    """
-    curves = _curves(event, neighbours, log_p0=0.0, epsilon=epsilon)
-    if curves is None:
-        return None
-    epsilons, log_deltas = curves
-    place = (
-        int(np.searchsorted(epsilons, epsilon, side="right")) - 1
-    )  # δ falls: that of a smaller ε is an upper one
-    return float(log_deltas[place])
-
-
 def _curves(
     event: Event, neighbours: Neighbours, *, log_p0: float, epsilon: float | None
 ) -> tuple[Floats, Floats] | None:
