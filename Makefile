@@ -12,7 +12,7 @@ TORCH  := torch==2.13.0
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: demo test shuffled slow check format bench reproduce docs site lock audit clean help
+.PHONY: demo test shuffled slow search check format bench reproduce docs site lock audit clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
@@ -28,6 +28,9 @@ shuffled: $(READY) ## the tests in random order; the seed is printed, and -p ran
 
 slow: $(READY)   ## the long tests, and those that need models which are not shipped
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
+search: $(READY) ## the property tests with other examples than `make test` uses, ten times as many
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis --hypothesis-profile search
 
 check: $(READY)  ## formatting, lint, types, layers, generated docs
 	$(BIN)/ruff format --check .

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.chance import SAME_CHANCE
 
@@ -24,7 +24,11 @@ for _name in ("FORCE_COLOR", "CLICOLOR_FORCE", "PYTHONIOENCODING"):
     os.environ.pop(_name, None)
 
 # No test fails by chance: examples, protective noise and keys are the same in every run, and examples may be slow.
-settings.register_profile("same", derandomize=True, deadline=None)
+# `make search` looks further.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", parent=settings.get_profile("same"), derandomize=False, max_examples=500)
 settings.load_profile("same")
 SAME_CHANCE.install()
 

@@ -33,7 +33,7 @@ from reproductions.rdp.curves import leaked_bits, traditional_bits
 from reticent.accounting.conversion import rdp_epsilon
 from reticent.accounting.curve import RenyiCurve
 from reticent.core.randomness import Randomness
-from reticent.runs.bounds.document import Training
+from reticent.runs.bounds.bound import Training
 
 RATE: Final = 2.81e-4
 STEPS: Final = 186_000

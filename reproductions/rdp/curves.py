@@ -8,7 +8,7 @@ from typing import Final
 
 from reticent.accounting.bounds.leakage import rdp_leakage
 from reticent.accounting.curve import RenyiCurve
-from reticent.runs.bounds.document import Training
+from reticent.runs.bounds.bound import Training
 
 _LOG2: Final = math.log(2.0)
 

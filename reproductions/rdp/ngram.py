@@ -33,7 +33,7 @@ from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
 from reticent.core.model import Access
 from reticent.core.randomness import Randomness
-from reticent.runs.bounds.document import Training
+from reticent.runs.bounds.bound import Training
 
 PRINTED_NOISE: Final = 2.875
 PRINTED_MEAN, PRINTED_SD = -22.5, 1.5

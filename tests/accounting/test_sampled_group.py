@@ -1,5 +1,6 @@
 """Groups under Poisson sampling: exact by integration, figures of dp_accounting, never looser than one by one."""
 
+import itertools
 import math
 
 import numpy as np
@@ -119,3 +120,39 @@ def test_every_part_of_a_release_is_grouped_or_none_is():
         (Repeated(SampledGroup(2.0, 0.1, 2), 3), Gaussian(2.0))
     )
     assert group_event(Composed((training, Laplace(1.0))), 2) is None
+
+
+def exact_group_delta(places, epsilon, *, noise, rate):
+    """The greater δ(ε) of a step in which units at places [κ, 2] of a plane are each drawn with chance `rate`."""
+    axis = np.arange(-5.0 * noise, len(places) + 5.0 * noise, 0.05)
+    point = np.stack(np.meshgrid(axis, axis, indexing="ij"))  # [2, n, n]
+
+    def density(centre):
+        return np.exp(-((point - centre[:, None, None]) ** 2).sum(0) / (2 * noise**2)) / (2 * np.pi * noise**2)
+
+    without, with_group = density(np.zeros(2)), 0.0
+    for drawn in itertools.product((0, 1), repeat=len(places)):
+        chance = rate ** sum(drawn) * (1 - rate) ** (len(places) - sum(drawn))
+        with_group = with_group + chance * density(np.array(drawn) @ places)
+    sides = (with_group - math.exp(epsilon) * without, without - math.exp(epsilon) * with_group)
+    return max(float(np.maximum(side, 0.0).sum()) * 0.05**2 for side in sides)
+
+
+@pytest.mark.parametrize("group", [2, 3])
+def test_no_other_directions_or_lengths_cost_a_group_more_than_all_the_same_way(group):
+    """The worst case that the price rests on, by brute force over contributions in a plane."""
+    rng, noise, rate = np.random.default_rng(group), 0.9, 0.3
+    for epsilon in (0.2, 1.0):
+        event = SampledGroup(noise, rate, group)
+        priced = max(
+            float(group_delta(event, np.array([epsilon]), direction=direction)[0])
+            for direction in (Direction.REMOVE, Direction.ADD)
+        )
+        together = np.tile([1.0, 0.0], (group, 1))
+        assert exact_group_delta(together, epsilon, noise=noise, rate=rate) == pytest.approx(priced, rel=1e-3)
+        for _ in range(12):
+            angles, lengths = rng.uniform(0.0, math.pi, group), rng.uniform(0.3, 1.0, group) ** 0.3
+            places = lengths[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+            assert exact_group_delta(places, epsilon, noise=noise, rate=rate) <= priced * (1 + 1e-3)
+        # Twin: contributions that are longer than the clip norm.
+        assert exact_group_delta(1.05 * together, epsilon, noise=noise, rate=rate) > 1.01 * priced

@@ -112,6 +112,14 @@ def test_confidentiality_gives_the_average_and_never_without_the_worst_case(caps
     assert open_ended["worst_case"]["epsilon"] == "inf"
 
 
+def test_sentences_name_a_single_step_and_what_both_policies_miss(capsys):
+    setting = ["--noise-multiplier", "1", "--sampling-rate", "0.01", "--steps", "1", "--delta", "1e-5"]
+    assert cli.run(["bound", "dp-sgd", *setting]) == 0
+    assert "and 1 step is (" in " ".join(capsys.readouterr().out.split())
+    assert cli.run(["bound", "confidentiality", *setting, "--miss-rate", "0.1"]) == 0
+    assert "misses 0.1 of them and both policies 0:" in " ".join(capsys.readouterr().out.split())
+
+
 def test_confidentiality_from_training_is_priced_by_replacing_one(capsys):
     found = document(
         capsys,
@@ -216,7 +224,7 @@ def test_plot_draws_the_figure(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def plotted():
     """The document that the text is made from, and the curves of its figure."""
-    from reticent.runs.bounds.document import Training, dp_sgd_bound
+    from reticent.runs.bounds.bound import Training, dp_sgd_bound
     from reticent.runs.bounds.figures import dp_sgd_curves
 
     training = Training(noise_multiplier=1.0, sampling_rate=0.02, steps=200, delta=1e-5)
@@ -245,7 +253,7 @@ def test_broken_twin_the_renyi_bound_alone_is_another_curve(plotted):
 
 def test_the_figure_is_drawn_for_as_many_copies_as_the_text_speaks_of(monkeypatch):
     from reticent.runs.bounds import figures
-    from reticent.runs.bounds.document import Training, dp_sgd_bound
+    from reticent.runs.bounds.bound import Training, dp_sgd_bound
     from reticent.runs.bounds.figures import dp_sgd_curves
 
     monkeypatch.setattr(figures, "_LENGTHS", (10.0,))

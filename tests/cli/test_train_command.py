@@ -156,13 +156,23 @@ def test_flags_override_the_file(corpus, tmp_path, capsys):
     path = tmp_path / "run.toml"
     path.write_text(
         f"[data]\nfile = '{corpus}'\n[model]\nsource = 'embedded'\n[training]\nmethod = 'dp-sgd'\n"
-        "noise_multiplier = 1.0\ndelta = 1e-4\nbatch = 10\nunit = 'owner'\n[report]\nanything = 1\n"
+        "noise_multiplier = 1.0\ndelta = 1e-4\nbatch = 10\nunit = 'owner'\n"
     )
     assert cli.run(["train", "--config", str(path), "--batch", "5", "--dry-run", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["plan"]["batch"] == 5
     assert document["plan"]["units"] == 20
     assert document["guarantee"]["unit"] == "owner"
+
+
+@pytest.mark.parametrize("table", ["[prediction]", "[[audit]]", "[report]"])
+def test_a_table_that_training_would_not_read_is_refused(corpus, tmp_path, capsys, table):
+    path = tmp_path / "run.toml"
+    path.write_text(
+        f"[data]\nfile = '{corpus}'\n[model]\nsource = 'embedded'\n[training]\nmethod = 'sgd'\n{table}\na = 1\n"
+    )
+    assert cli.run(["train", "--config", str(path), "--dry-run"]) == 2
+    assert f"unknown key '{table.strip('[]')}'" in capsys.readouterr().err
 
 
 def test_a_model_whose_layers_mix_records_is_refused_before_anything_is_written(refused, monkeypatch):

@@ -9,7 +9,10 @@ from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
 
 
 def half_the_noise(patch):
-    patch.setattr(source, "add_noise", lambda total, size, fresh: clipping.add_noise(total, size / 2.0, fresh))
+    def too_little(total, size, fresh, **more):
+        return clipping.add_noise(total, size / 2.0, fresh, **more)
+
+    patch.setattr(source, "add_noise", too_little)
 
 
 def no_clipping(patch):
@@ -20,8 +23,8 @@ def noise_of_pairs(patch):
     """Every second step gets the noise of the step before."""
     calls, first = iter(range(1_000_000)), Randomness.system().fresh_seed()
 
-    def reused(total, size, _):
-        return clipping.add_noise(total, size, Randomness.seeded(first).child(f"pair {next(calls) // 2}"))
+    def reused(total, size, _, **more):
+        return clipping.add_noise(total, size, Randomness.seeded(first).child(f"pair {next(calls) // 2}"), **more)
 
     patch.setattr(source, "add_noise", reused)
 

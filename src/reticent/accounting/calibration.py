@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reticent.accounting.conversion import rdp_epsilon
+from reticent.accounting.conversion import epsilon_from_renyi
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import epsilons
 from reticent.accounting.pld import pld_epsilon
@@ -19,6 +19,7 @@ from reticent.core.guarantee import Neighbours
 from reticent.core.ranges import NOISE_MULTIPLIER, STEPS
 
 _LEAST_NOISE, _MOST_NOISE = NOISE_MULTIPLIER.low, NOISE_MULTIPLIER.high
+_SEARCHED = 512.0  # orders up to which a noise that suffices is searched, at least
 _PRECISION = 1e-3  # relative, of the noise multiplier or of ε, whichever is met first
 _MOST_TRIES = 12
 _MOST_STEPS = 1 << 40
@@ -74,10 +75,16 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
             expected=f"at most {target.epsilon:g}",
             hint="raise epsilon or delta, or lower the steps or the sampling rate",
         )
-    if _rdp(target, _LEAST_NOISE, steps) <= target.epsilon:
+
+    # The best order of a Gaussian is 1 + 2 log(1/δ)/ε; those far above it cost most, at little noise above all.
+    highest = max(_SEARCHED, 4.0 * math.log(1.0 / target.delta) / target.epsilon)
+
+    def suffices(noise: float) -> bool:
+        return _rdp(target, noise, steps, highest=highest) <= target.epsilon
+
+    enough = _bisect(suffices)
+    if enough < 1.03 * _LEAST_NOISE and suffices(_LEAST_NOISE):  # asked last: so little noise is dear to price
         enough = _LEAST_NOISE
-    else:
-        enough = _bisect(lambda noise: _rdp(target, noise, steps) <= target.epsilon)
     if target.batches is not None:
         # What Poisson samples need is a first guess.
         while _least(target, round_up(enough), steps) > target.epsilon:
@@ -118,10 +125,11 @@ def round_up(value: float, digits: int = 4) -> float:
     return math.ceil(value * scale * (1.0 - 1e-12)) / scale
 
 
-def _rdp(target: Target, noise: float, steps: int) -> float:
-    """ε of Poisson samples by the Rényi curve: a bound for these, a guess for random allocation."""
+def _rdp(target: Target, noise: float, steps: int, *, highest: float = math.inf) -> float:
+    """ε of Poisson samples by the Rényi curve up to an order: a bound for these, a guess for random allocation."""
     event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
-    return rdp_epsilon(RenyiCurve(event, target.neighbours), delta=target.delta).value
+    curve = RenyiCurve(event, target.neighbours)
+    return curve.minimise(lambda a, d: epsilon_from_renyi(a, d, delta=target.delta), highest=highest)[0]
 
 
 def _least(target: Target, noise: float, steps: int) -> float:

@@ -200,8 +200,8 @@ class RenyiCurve:
         pure = {math.inf} if self(math.inf) < math.inf else set[float]()
         return np.array(sorted({*_GRID.tolist(), *known_orders(self.event), *pure}))
 
-    def minimise(self, objective: Objective) -> tuple[float, float]:
-        """Least objective(order, D_order) over all orders, with its order.
+    def minimise(self, objective: Objective, *, highest: float = math.inf) -> tuple[float, float]:
+        """Least objective(order, D_order) over all orders up to `highest`, with its order.
 
         Every fourth order of the grid first, then those around the best of them, then by search between two.
         Orders at which a charge is known are always looked at.
@@ -210,6 +210,7 @@ class RenyiCurve:
         number is never returned.
         """
         orders = self.orders()
+        orders = orders[orders <= highest]
         scores: dict[int, float] = {}
 
         def best_of(places: Iterable[int]) -> int:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from reticent.core.metric import AUC, TPR_AT_FPR
+from reticent.core.numbers import counted
 from reticent.runs.rounding import at_least, at_most, chance_at_most
 
 
@@ -12,7 +13,7 @@ def dp_sgd_sentences(document: dict[str, Any]) -> list[str]:
     known = [float(value) for value in (epsilon["rdp"], epsilon["pld"]) if value is not None]
     setting = (
         f"noise multiplier {document['noise_multiplier']:g}, sampling rate {document['sampling_rate']:.3g} "
-        f"and {document['steps']:,} steps"
+        f"and {counted(document['steps'], 'step')}"
     )
     promise = f"({at_most(min(known))}, {document['delta']:g})-differentially private for one record"
     lines = [
@@ -53,7 +54,7 @@ def confidentiality_sentences(document: dict[str, Any]) -> list[str]:
             return "nothing is proved"
         return f"({at_most(point['epsilon'])}, {at_most(point['delta'])})-confidentiality"
 
-    rates = f"{document['miss_rate']:.3g} and the conservative policy {document['conservative_miss_rate']:.3g}"
+    rates = f"{document['miss_rate']:.3g} of them and both policies {document['conservative_miss_rate']:.3g}"
     plainly = ", since a secret that both policies miss is trained on plainly"
     return [
         f"On average over secrets, where the policy misses {rates}: {pair('bayesian')}, against an attacker who "

@@ -17,6 +17,7 @@ import typer
 from reticent.cli.console import Output, table
 from reticent.cli.flags import VerbCommand, verb
 from reticent.core.errors import ConfigError
+from reticent.core.numbers import counted
 from reticent.core.safe_text import for_json
 from reticent.server.ledger_settings import (
     CorpusLedgerSettings,
@@ -66,11 +67,12 @@ def _sentences(document: dict[str, Any]) -> list[str]:
     if "steps" in document:
         return [
             f"The training may take {document['limit']:,.0f} noisy steps, {promise}.",
-            f"{document['steps']:,.0f} steps in {document['rows']:,} charges.",
+            f"{counted(round(document['steps']), 'step')} in {counted(document['rows'], 'charge')}.",
         ]
     return [
         f"Each part may spend {document['limit']:.6g} {document['measure']}, {promise}.",
-        f"{document['answers']:,} tokens in {document['rows']:,} charges. Private: do not publish.",
+        f"{counted(document['answers'], 'token')} in {counted(document['rows'], 'charge')}. Private: do not "
+        "publish.",
     ]
 
 

@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -43,15 +44,10 @@ VERBS = (
 class _Commands(Mapping[str, Any]):
     """The commands by name, each made when it is first asked for."""
 
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
     def __getitem__(self, name: str) -> Any:
         if name not in VERBS:
             raise KeyError(name)
-        if name not in self._made:
-            self._made[name] = _command(name)
-        return self._made[name]
+        return _command(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(VERBS)
@@ -60,6 +56,7 @@ class _Commands(Mapping[str, Any]):
         return len(VERBS)
 
 
+@cache
 def _command(name: str) -> Any:
     """The command of a verb."""
     verb = getattr(import_module(f"reticent.cli.{name}"), name)

@@ -17,10 +17,10 @@ def report(settings: ReportSettings, output: Output) -> int:
     """
     written = reporting.report(settings)
     output.document(written.to_json())
-    size = written.page.stat().st_size / 1e6
+    size = written.page.stat().st_size / 1e3
     also = [settings.model_card, settings.annex, settings.junit, settings.sarif]
     decided = [f"{run.name}: {one.said}" for run in written.report.runs for one in checks(run) if written.is_gate]
-    output.show(written.headline, *decided, f"Written to {written.page} ({size:.1f} MB) and {written.markdown}.")
+    output.show(written.headline, *decided, f"Written to {written.page} ({size:,.0f} kB) and {written.markdown}.")
     output.show(*(f"Written to {path}." for path in also if path is not None))
     if settings.open_page:
         import webbrowser

@@ -27,12 +27,12 @@ def train(settings: TrainSettings | Resumption, output: Output) -> int:
     Exit code 1 if --audit refutes the guarantee.
     """
     settings.look_around()
-    from reticent.runs.training import run as course
+    from reticent.runs.training import run as training
 
     if isinstance(settings, TrainSettings) and settings.dry_run:
-        return _show_preview(course.preview(settings), output, risk=settings.training.risk)
+        return _show_preview(training.preview(settings), output, risk=settings.training.risk)
     with _Watch(output) as watch:
-        result = course.train(
+        result = training.train(
             settings, observe=watch.observe, announce=lambda chosen: output.show(*_chosen_lines(chosen))
         )
     risk = settings.training.risk if isinstance(settings, TrainSettings) else None

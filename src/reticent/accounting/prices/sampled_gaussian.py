@@ -120,8 +120,14 @@ def _nodes(logs: _Logs, means: tuple[float, ...], *, noise_multiplier: float, or
     reach = _REACH * noise_multiplier
     windows = [_peak(logs, noise_multiplier=noise_multiplier, order=order)]
     windows += [(mean - reach, mean + reach) for mean in means]
-    places = [np.arange(math.floor(low / spacing), math.ceil(high / spacing) + 1) for low, high in windows]
-    return spacing * np.unique(np.concatenate(places)).astype(np.float64), spacing
+    merged: list[tuple[int, int]] = []  # windows that overlap are one; np.unique would take longer than the rest
+    for first, last in sorted((math.floor(low / spacing), math.ceil(high / spacing)) for low, high in windows):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    places = np.concatenate([np.arange(first, last + 1) for first, last in merged])  # [n]
+    return spacing * places.astype(np.float64), spacing
 
 
 def _peak(logs: _Logs, *, noise_multiplier: float, order: float) -> tuple[float, float]:

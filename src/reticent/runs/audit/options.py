@@ -50,7 +50,7 @@ class AuditOptions(CorpusOptions, EngineOptions, GateOptions, Shown):
     canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
     attacks: str = option(
         "Attacks to run, comma-separated. all: exposure, codes, coins, membership, lazy, extraction, generation. "
-        "With --policy also pii. Only if named: neighbourhood, shadow, novelty, divergence, pii.",
+        "With --policy also pii. Only if named: neighbourhood, shadow, dataset, novelty, divergence, pii.",
         default="all",
         metavar="NAMES",
         panel=_ATTACKS,

@@ -16,7 +16,7 @@ from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
 from reticent.accounting.guarantees import epsilons
 
 if TYPE_CHECKING:
-    from reticent.runs.bounds.document import Training
+    from reticent.runs.bounds.bound import Training
 
 _COLOURS: Final = (
     "#0b6e99",

@@ -1,7 +1,6 @@
 """The settings of `reticent bound`: DP-SGD, redacted training and private prediction by their parameters alone."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reticent.core.errors import ConfigError
 from reticent.core.extras import require
@@ -9,9 +8,6 @@ from reticent.core.guarantee import Neighbours
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, NOISE_MULTIPLIER, ORDER, SHARE, STEPS, Range
 from reticent.runs.settings.declaration import Settings, option
 from reticent.runs.settings.shared import AddedOrReplaced, Shown
-
-if TYPE_CHECKING:
-    from reticent.runs.bounds.document import Training
 
 
 class RunBoundSettings(Shown):
@@ -32,29 +28,6 @@ class _NoisySteps(_Delta):
     )
     sampling_rate: float | None = option("Probability that a record is in a batch.", default=None)
     steps: int | None = option("Number of noisy steps.", default=None, within=STEPS, metavar="N")
-
-    def training(
-        self, *, rate: float | None, steps: int | None, target: float | None, neighbours: Neighbours
-    ) -> "Training":
-        """The training that the options describe; its noise given, or calibrated to a target."""
-        from reticent.runs.bounds.document import Training, calibrated
-
-        noise = self.noise_multiplier
-        if (noise is None) == (target is None):
-            raise ConfigError(
-                "give one of --noise-multiplier and --target-epsilon", found="both" if noise else "neither"
-            )
-        if rate is None or steps is None:
-            raise ConfigError("--sampling-rate and --steps are both needed")
-        require_chance("--sampling-rate", rate)
-        require_chance("--delta", self.delta)
-        STEPS.require("--steps", steps, hint="no training takes more")
-        if noise is None:
-            assert target is not None
-            return calibrated(target, delta=self.delta, sampling_rate=rate, steps=steps, neighbours=neighbours)
-        return Training(
-            noise_multiplier=noise, sampling_rate=rate, steps=steps, delta=self.delta, neighbours=neighbours
-        )
 
 
 class DpSgdBoundSettings(_NoisySteps, Shown):

@@ -21,6 +21,7 @@ from reticent.core.document import write_atomically
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.metric import ADVANTAGE, AUC, TPR_AT_FPR
+from reticent.core.numbers import counted
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, RANK
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import AddedOrReplaced, Shown
@@ -344,7 +345,7 @@ def _other_methods(settings: PlanSettings) -> list[str]:
         )
     if settings.units < _FEW_UNITS and not said:
         said.append(
-            f"{settings.units:,} {settings.unit.value}s are few for DP-SGD: the public model may hardly improve. "
+            f"Few for DP-SGD: {counted(settings.units, settings.unit.value)}. The public model may hardly improve. "
             "If only answers are shown see --answers-only, if secrets can be found see --secrets-known."
         )
     return said

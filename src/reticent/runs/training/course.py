@@ -66,7 +66,7 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Encoded:
     """The model and the encoded text of a run; `source` makes its gradients."""
 
     model: HuggingFaceModel
@@ -100,7 +100,7 @@ class Course(Protocol):
         """What the run proves."""
         ...
 
-    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Prepared:
+    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """Encode the text; whatever is wrong with model or text shows here, before anything is written."""
         ...
 
@@ -130,20 +130,20 @@ class WholeCourse:
         """The plan's guarantee, if it has one."""
         return Proof(self.plan.guarantee(is_seeded=is_seeded) if isinstance(self.plan, DpSgd) else None)
 
-    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Prepared:
+    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """Units of the plan."""
         texts = encode_texts(model, self.corpus, max_length=max_length)
         plan = self.plan
         if isinstance(plan, PlainPlan):
             units = Units(texts)
-            return Prepared(
+            return Encoded(
                 model,
                 texts.shortened,
                 lambda means: PlainGradients(model.module, units, plan, computation=means.computation),
             )
         _refuse_layers(model, plan.clip_norm)
         private = Units(texts, plan.unit, texts_per_unit=plan.texts_per_unit)
-        return Prepared(model, texts.shortened, lambda means: _private(model, private, plan, means))
+        return Encoded(model, texts.shortened, lambda means: _private(model, private, plan, means))
 
     def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
         """ε of the steps charged so far."""
@@ -181,7 +181,7 @@ class RedactedCourse:
         beside = {"missed": found.missed, "group": found.group, "bayesian": found.bayesian}
         return Proof(found.worst_case, beside)
 
-    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Prepared:
+    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """Both parts, and the mask as one token of the model."""
         model = with_mask_token(model)
         _refuse_layers(model, self.plan.private.clip_norm)
@@ -196,7 +196,7 @@ class RedactedCourse:
             noisy = _private(model, Units(private), self.plan.private, means)
             return RedactedGradients(self.plan, plain, noisy)
 
-        return Prepared(model, private.shortened + public.shortened, source)
+        return Encoded(model, private.shortened + public.shortened, source)
 
     def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
         """ε so far of a secret that the policy misses and the conservative one finds."""
@@ -235,7 +235,7 @@ class SelectiveCourse:
         """What holds for any secret as the headline, what holds for marked tokens beside it."""
         return Proof(self.plan.guarantee(is_seeded=is_seeded), {"marked": self.plan.marked(is_seeded=is_seeded)})
 
-    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Prepared:
+    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """The runs of every text."""
         texts = runs_of(model, self.corpus, self.policy, max_length=max_length)
 
@@ -250,7 +250,7 @@ class SelectiveCourse:
                 computation=means.computation,
             )
 
-        return Prepared(model, 0, source)
+        return Encoded(model, 0, source)
 
     def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:  # noqa: ARG002
         """Nothing: the headline is infinite from the first step on."""

@@ -25,7 +25,7 @@ from reticent.runs.ancestry import Ancestry, together
 from reticent.runs.certificates import RELEASES, beside, proved_of
 from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.runs.directory import RunDirectory, staged
-from reticent.runs.training.course import Course, Means, Prepared, Proof, RedactedCourse
+from reticent.runs.training.course import Course, Encoded, Means, Proof, RedactedCourse
 from reticent.runs.training.measuring import record_measured
 from reticent.runs.training.planning import course_again, plan_course
 from reticent.runs.training.result import Observer, Preview, TrainedRun
@@ -121,7 +121,7 @@ class PreparedModel:
 
     given: Given
     course: Course
-    parts: Prepared
+    parts: Encoded
     proof: Proof
     ancestry: Ancestry | None = None
 

@@ -609,10 +609,7 @@ class Resumption(EngineOptions, Shown):
 
 
 class TrainSettings(Seeded, EngineOptions, Shown):
-    """Everything that `reticent train` can be asked for.
-
-    Tables of other verbs may stand in the same file; training does not look at them.
-    """
+    """Everything that `reticent train` can be asked for."""
 
     out: Path | None = option("Run directory to write.", default=None, metavar="DIR", in_file=False)
     config: Path | None = option(
@@ -625,9 +622,6 @@ class TrainSettings(Seeded, EngineOptions, Shown):
     data: DataSection
     model: ModelSection
     training: TrainingSection
-    prediction: Any = None
-    audit: Any = None
-    report: Any = None
 
     def check(self) -> None:
         """Refuse combinations that the method cannot honour, before anything is read."""
