@@ -14,7 +14,7 @@ from reticent.data.redaction.scrubbing import Replace
 from reticent.runs.corpus.scan import FindingSpans
 from reticent.runs.policies import POLICY_HELP, policy_named
 from reticent.runs.settings.declaration import option
-from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
+from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
 from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LINKED: Final = 5_000  # records among which owners are looked for
 
 
-class ScrubSettings(FindingSpans, CorpusOptions, EngineOptions, Shown):
+class ScrubSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, Shown):
     """Everything that `reticent scrub` can be asked for."""
 
     file: Path = option("Corpus to scrub. It is not changed.", positional=True, metavar="FILE")
@@ -92,7 +92,8 @@ def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
     from reticent.engine.policy import policies_in
 
     out, offsets, cache = settings.out, settings.offsets, settings.cache
-    corpus, chosen = settings.corpus(settings.file), policy_named(settings.policy)
+    corpus = settings.corpus(settings.file)
+    chosen = policy_named(settings.policy_with_patterns(settings.policy))
     _refuse_taken(settings.file, [target for target in (out, offsets) if target is not None])
     # The whole corpus is read, and so checked, before anything is written.
     columns: dict[str, None] = {}
