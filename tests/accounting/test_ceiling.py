@@ -1,6 +1,7 @@
 """Ceilings: closed forms, the null, what is not comparable, and findings held against guarantees."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.accounting.bounds.ceiling import ceiling, compare
-from reticent.accounting.bounds.confidentiality import bayesian, missed_secret
+from reticent.accounting.bounds.confidentiality import bayesian, group_of_secrets, missed_secret, missed_secret_of
+from reticent.accounting.bounds.leakage import leakage_of_guarantee
+from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import Access
@@ -146,3 +149,32 @@ def test_a_finding_for_another_unit_is_not_comparable():
     part = guarantee(1.0, unit=Unit.PART)
     assert compare(finding("auc", 0.99), part).verdict is Verdict.NOT_COMPARABLE
     assert compare(finding("auc", 0.99, unit=Unit.PART), part).verdict is Verdict.REFUTED
+
+
+def test_where_training_keeps_one_copy_of_a_secret_its_ceiling_is_that_of_one_copy():
+    event = Repeated(SampledGaussian(1.0, 0.064), 62)
+    one, many = (missed_secret_of(event, 1e-5, has_conservative=two) for two in (True, False))
+    assert one.epsilon == many.epsilon  # of a secret in one record both say the same
+    for metric in SECRET_METRICS:
+        alone = ceiling(metric, one, candidates=10**6)
+        assert alone == ceiling(metric, many, candidates=10**6)
+        assert ceiling(metric, one, candidates=10**6, copies=20) == alone
+        assert ceiling(metric, many, candidates=10**6, copies=20) > alone
+    # 20 copies allow every bit of a number of six digits without a conservative policy, and 3.4 with one.
+    assert ceiling("exposure", many, candidates=10**6, copies=20) == pytest.approx(math.log2(10**6))
+    assert ceiling("exposure", one, candidates=10**6, copies=20) == pytest.approx(3.374, abs=0.002)
+    assert leakage_of_guarantee(one, 20.0, copies=20).least == leakage_of_guarantee(one, 20.0).least
+    measured = finding("exposure", 10.0, unit=Unit.SECRET)
+    assert compare(measured, one, candidates=10**6, copies=20).verdict is Verdict.REFUTED
+    assert compare(measured, many, candidates=10**6, copies=20).verdict is not Verdict.REFUTED
+
+
+def test_a_group_of_secrets_covers_as_many_copies_and_only_promises_of_secrets_know_of_one_copy():
+    missed = missed_secret_of(Repeated(SampledGaussian(4.0, 0.01), 20), 1e-5, has_conservative=False)
+    group = group_of_secrets(missed, 10, has_conservative=False)
+    assert [group.units_of_secret(copies) for copies in (1, 10, 11, 20, 21)] == [1, 1, 2, 2, 3]
+    records = guarantee(1.0, basis=replace(missed.basis, keeps_one_copy=True))
+    assert records.units_of_secret(7) == 7
+    assert guarantee(1.0, unit=Unit.SECRET).units_of_secret(7) == 7  # nothing is known of its training
+    with pytest.raises(ValueError, match="keeps_one_copy"):
+        replace(missed.basis, keeps_one_copy=1)

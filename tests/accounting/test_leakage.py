@@ -210,7 +210,10 @@ def test_a_guarantee_alone_gives_nearly_the_same_bounds() -> None:
     for bits in (1.0, 20.0, 60.0):
         exact, stored = leakage_bounds(event, bits), leakage_of_guarantee(guarantee, bits)
         for name in ("rdp", "binary_rdp", "pld"):
-            assert exact.bounds[name] - 1e-6 <= stored.bounds[name] <= exact.bounds[name] * 1.05 + 0.05
+            assert exact.bounds[name] - 1e-6 <= stored.bounds[name]
+            if name != "pld" or bits < 40.0:  # δ of a stored point is never below round-off
+                assert stored.bounds[name] <= exact.bounds[name] * 1.05 + 0.05
+        assert stored.least <= exact.least * 1.08 + 0.05
     group = leakage_of_guarantee(guarantee, 20.0, copies=3)
     assert group.rdp is None
     assert group.least >= leakage_bounds(event, 20.0, copies=3).least - 1e-6

@@ -13,7 +13,7 @@ from reticent.accounting.bounds.leakage import leakage_bounds, leakage_of_guaran
 from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of_group
 from reticent.accounting.pld import pld_epsilon, privacy_profile
 from reticent.accounting.prices.hockey_stick import Direction, step_delta
-from reticent.accounting.prices.sampled_group import group_delta, group_event
+from reticent.accounting.prices.sampled_group import group_delta, group_event, group_loss_range
 from reticent.core.event import Composed, Gaussian, Laplace, Repeated, SampledGaussian, SampledGroup
 from reticent.core.guarantee import Neighbours
 
@@ -120,6 +120,18 @@ def test_every_part_of_a_release_is_grouped_or_none_is():
         (Repeated(SampledGroup(2.0, 0.1, 2), 3), Gaussian(2.0))
     )
     assert group_event(Composed((training, Laplace(1.0))), 2) is None
+
+
+def test_a_group_of_hundreds_has_prices_that_fall_and_a_range_that_float64_holds():
+    event = SampledGroup(0.7, 0.064, 300)
+    low, high = group_loss_range(event)
+    assert high == 700.0  # nats: e to it is a float64, and what is above counts as infinite
+    grid = np.linspace(low, 1500.0, 60)
+    for direction in (Direction.REMOVE, Direction.ADD):
+        deltas = group_delta(event, grid if direction is Direction.REMOVE else -grid[::-1], direction=direction)
+        assert np.all(np.diff(deltas) <= 1e-15)
+        assert np.all((deltas >= 0.0) & (deltas <= 1.0))
+    assert group_event(SampledGaussian(1.0, 0.1), 1001) is None  # too many parts: black-box groups are left
 
 
 def exact_group_delta(places, epsilon, *, noise, rate):

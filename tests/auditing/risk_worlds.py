@@ -11,6 +11,7 @@ from reticent.core.corpus import Record
 from reticent.models.huggingface.loading import load_model
 
 ONCE, FOUR, TWELVE = 200, 10, 10  # distinct texts that stand 1, 4 and 12 times
+WARM_UP = 10  # steps, of 46
 
 
 def newsgroup_sentences(shared: Path, *, seed: int, count: int) -> list[str]:
@@ -44,7 +45,10 @@ def copies_map(shared: Path, seed: int) -> RiskMap:
     target, base = load_model(folder, device="cpu"), load_model(folder, device="cpu")
     torch.manual_seed(seed)
     order = random.Random(seed + 1)
-    optimizer = torch.optim.AdamW(target.module.parameters(), lr=5e-4)
+    parameters = list(target.module.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=5e-4)
+    # Without warm-up and clipping one seed of three lost what the model knew in the first steps.
+    warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1 / WARM_UP, total_iters=WARM_UP - 1)
     for _ in range(2):
         order.shuffle(training)
         for start in range(0, len(training), 16):
@@ -54,6 +58,8 @@ def copies_map(shared: Path, seed: int) -> RiskMap:
             inputs = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
             labels = torch.tensor([row + [-100] * (longest - len(row)) for row in rows])
             target.module(input_ids=inputs, labels=labels).loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
+            warm_up.step()
             optimizer.zero_grad()
     return draw_risk_map(target, base, groups={TRAINING: training, HELD_OUT: held_out})

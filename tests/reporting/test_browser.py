@@ -53,6 +53,7 @@ def opened(browser, folder: Path, made: Report, **settings):
     path = folder / "page.html"
     path.write_text(render_page(made), encoding="utf8")
     tab = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | settings))
+    tab.set_default_timeout(0)  # a busy machine is slow, not wrong
     heard: list[str] = []
     tab.on("console", lambda message: heard.append(message.text))
     tab.on("pageerror", lambda error: heard.append(str(error)))
@@ -68,6 +69,15 @@ def test_every_chip_of_one_run_equals_its_finding(browser, tmp_path):
     )
     assert dict(rows) == {question_of(one.metric).text: chip for one, chip in FINDINGS}
     assert heard == []
+
+
+def test_the_box_keeps_the_letters_of_ε_and_of_names(browser, tmp_path):
+    for runs in (("only",), ("undefended", "private")):
+        tab, _ = opened(browser, tmp_path, report(*(run_of(name) for name in runs)))
+        lines = dict(line.split(" ", 1) for line in tab.locator(".box p").all_inner_texts())
+        assert "ε ≤ 2" in lines["Proved"]
+        assert lines["Proved"].startswith("ε ≤ 2" if len(runs) == 1 else "undefended, ε ≤ 2")
+        assert lines["Leaks"][0].isupper()
 
 
 def test_every_chip_of_several_runs_equals_its_finding(browser, tmp_path):

@@ -43,7 +43,7 @@ def audited(which, attack: str, **settings):
 
 def test_all_leaves_out_what_is_opt_in():
     usual = parse_attacks("all")
-    assert not {"neighbourhood", "shadow", "novelty", "divergence"} & set(usual)
+    assert not {"neighbourhood", "shadow", "dataset", "novelty", "divergence"} & set(usual)
     assert parse_attacks("all,novelty") == (*usual, "novelty")
 
 
@@ -74,6 +74,17 @@ def test_neighbourhood_finds_what_was_learnt_and_nothing_else(learnt):
     (auc,) = (finding for finding in audit.findings if finding.metric == "auc")
     assert auc.beats_null is learnt
     assert len(audit.artefacts["neighbourhood.json"]["ids"]) == 80
+
+
+@pytest.mark.parametrize("learnt", [True, False])
+def test_dataset_inference_says_whether_the_corpus_was_used(learnt):
+    """Of a model that knows the corpus by heart every tested record is told: p is the least there is. Else at
+    random; p is fixed by the seeds."""
+    (finding,) = audited(subject(learnt=learnt, count=40), "dataset").findings
+    assert finding.metric == "dataset_auc"
+    assert finding.beats_null is learnt
+    assert finding.n == 40
+    assert not learnt or (finding.value == 1.0 and finding.p_value == 1e-4)
 
 
 @pytest.mark.parametrize("learnt", [True, False])

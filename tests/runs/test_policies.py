@@ -1,10 +1,16 @@
 """Policies by name, and a token classifier behind the protocol."""
 
+from pathlib import Path
+
 import pytest
 
+from reticent.core.corpus import Record
 from reticent.core.errors import ConfigError, ModelError
 from reticent.data.policies.possible import possible
+from reticent.runs.corpus.scan import ScanSettings
 from reticent.runs.policies import policy_named, union_policy
+from reticent.runs.settings.shared import with_patterns
+from reticent.training.methods.redaction import redact_and_route
 
 
 @pytest.mark.parametrize(
@@ -118,3 +124,41 @@ def test_folder_that_holds_no_classifier_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="not a token classifier"):
         policy_named(f"classifier:{tmp_path}").find(["x"])
+
+
+def test_patterns_are_found_beside_a_named_policy_or_alone():
+    text = "Mail ada@mail.org about room 12,5 and a+names"
+    alone = policy_named(with_patterns(None, ["ROOM=room (?P<secret>[0-9,]+)", "ROOM=a\\+names"]))
+    assert [text[s.start : s.end] for s in alone.find([text])[0]] == ["12,5", "a+names"]
+    both = policy_named(with_patterns("patterns", ["ROOM=room [0-9,]+"]))
+    assert [(s.kind, text[s.start : s.end]) for s in both.find([text])[0]] == [
+        ("EMAIL", "ada@mail.org"),
+        ("ROOM", "room 12,5"),
+    ]
+    for broken in ("ROOM", "=x", "ROOM=", "ROOM=(", "ROOM=(?=x)"):
+        with pytest.raises(ConfigError):
+            policy_named(with_patterns(None, [broken]))
+    with pytest.raises(ConfigError, match="one line"):
+        with_patterns(None, ["ROOM=a\nb"])
+
+
+@pytest.mark.parametrize(("given", "found"), [({}, ["ada@mail.org"]), ({"pattern": ("D=[0-9]",)}, ["1", "2"])])
+def test_a_pattern_replaces_the_default_policy_and_joins_one_that_is_named(given, found):
+    text = "ada@mail.org 12"
+    settings = ScanSettings(file=Path("x.jsonl"), **given)
+    policy = policy_named(settings.policy_with_patterns(settings.policy))
+    assert [text[s.start : s.end] for s in policy.find([text])[0]] == found
+    named = ScanSettings(file=Path("x.jsonl"), policy="patterns", pattern=("D=[0-9]",))
+    policy = policy_named(named.policy_with_patterns(named.policy))
+    assert [text[s.start : s.end] for s in policy.find([text])[0]] == ["ada@mail.org", "1", "2"]
+
+
+def test_a_pattern_redacts_every_digit_of_wikitext_as_in_the_paper(shared):
+    lines = (shared / "data" / "wikitext-2.valid.txt").read_text(encoding="utf8").splitlines()[:400]
+    records = [Record(str(place), line) for place, line in enumerate(lines) if line.strip()]
+    with_digits = sum(any(c.isdigit() for c in record.text) for record in records)
+    routed = redact_and_route(records, policy_named(with_patterns(None, ["DIGITS=[0-9]+"])))
+    assert with_digits > 50
+    assert routed.counts.masked == with_digits
+    assert not any("0" <= c <= "9" for record in routed.private for c in record.text)
+    print(f"{with_digits} of {len(records)} lines hold digits, {routed.counts.found['DIGITS']} numbers masked")

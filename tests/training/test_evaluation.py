@@ -2,16 +2,17 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from reticent.core.corpus import Record
+from reticent.core.corpus import Record, Span
 from reticent.core.errors import UsageError
 from reticent.core.estimate import mean_per_token
 from reticent.training.batches import TokenTexts, encode_texts
-from reticent.training.evaluation import Evaluation, evaluate
+from reticent.training.evaluation import Evaluation, evaluate, outside_spans
 from reticent.training.methods.mask_token import keep_mask_unsaid, with_mask_token
 from tests.models.tiny import plain_log_probs, plain_next, tiny_model
 
@@ -42,6 +43,27 @@ def test_evaluation_equals_one_text_at_a_time(kind, budget):
     assert high == pytest.approx(np.exp(loss.high), rel=1e-3)
     assert 0.0 <= found.top1_interval[0] <= found.top1 <= found.top1_interval[1] <= 1.0
     assert Evaluation.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+@pytest.mark.parametrize("budget", [8, 4096])
+def test_outside_secrets_each_token_is_predicted_after_all_that_stands_before_it(budget):
+    model = tiny_model("gpt2")
+    texts = encode_texts(model, [Record(str(i), text) for i, text in enumerate(TEXTS)])
+    places = model.token_places(TEXTS)
+    assert [TEXTS[1][start:end] for start, end in places[1]] == list(TEXTS[1])  # one token a character
+    flags = outside_spans(places, [(), (Span(2, 6, "X"), Span(26, 28, "N")), (Span(0, 1, "X"),)])
+    flags = [np.append(each, True) for each in flags]
+    found = evaluate(model.module, texts, token_budget=budget, outside=flags)
+    assert evaluate(model.module, texts, token_budget=budget) == replace(found, outside=None)
+    sequences = [[*tokens, model.end_token] for tokens in model.encode(TEXTS)]
+    scores = [plain_log_probs(model.module, model.start_token, tokens) for tokens in sequences]
+    kept = np.concatenate([score[each] for score, each in zip(scores, flags, strict=True)])
+    assert found.outside.tokens == len(kept) == found.tokens - 7
+    assert found.outside.perplexity == pytest.approx(np.exp(-kept.mean()), rel=1e-4)
+    assert found.outside.perplexity != pytest.approx(found.perplexity, rel=1e-4)
+    assert Evaluation.from_json(json.loads(json.dumps(found.to_json()))) == found
+    nothing = [np.zeros_like(each) for each in flags]
+    assert evaluate(model.module, texts, outside=nothing).outside is None
 
 
 def test_evaluation_leaves_the_mode_as_it_was():

@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from reticent.data.policies.combined import Dictionary, RandomMiss
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.redaction.masking import MASK
 from reticent.ledger.durable import SqliteLedger
+from reticent.runs.certificates import is_about
 from reticent.training import batches
 from reticent.training.batches import TokenTexts, Units
 from reticent.training.checkpoint import Checkpoints
@@ -309,6 +311,30 @@ def test_without_a_conservative_policy_no_statement_speaks_of_one():
     assert without.worst_case.epsilon == without.missed.epsilon
     # The twin: with a conservative policy the headline rests on it, and says so.
     assert any("catches every secret" in line for line in plan().confidentiality().worst_case.assumes)
+
+
+def test_with_a_conservative_policy_every_statement_is_about_all_copies_of_a_secret():
+    told = plan().confidentiality()
+    alone = PolicyFacts(is_local=True, has_conservative=False)
+    without = RedactedPlan(public=None, private=plan().private, misses=MISSES, policies=alone).confidentiality()
+    for each in (told.missed, told.worst_case, told.group, told.bayesian):
+        assert each.basis.keeps_one_copy
+        assert "one copy" in each.assumes[0]
+        assert not any("in several it is a group" in line for line in each.assumes)
+    for each in (without.missed, without.worst_case, without.group, without.bayesian):
+        assert not each.basis.keeps_one_copy
+        assert "in several it is a group" in each.assumes[0]
+    # A statement that claims it beside a headline that does not is not about the same training.
+    forged = replace(without.missed, basis=replace(without.missed.basis, keeps_one_copy=True))
+    assert is_about("missed", without.missed, without.worst_case)
+    assert not is_about("missed", forged, without.worst_case)
+
+
+def test_the_group_that_is_asked_for_is_the_one_that_is_stated():
+    made = plan_redacted(settings(), routed(20, 30), misses=MISSES, policies=LOCAL, group=3)
+    assert RedactedPlan.from_json(made.to_json()).group == 3
+    assert made.confidentiality().group.basis.group == 3
+    assert made.confidentiality().group.covers.startswith("3 secrets")
 
 
 def test_without_a_conservative_policy_nothing_may_be_public():

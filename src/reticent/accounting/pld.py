@@ -50,6 +50,7 @@ Floats = NDArray[np.float64]
 _TOLERANCE = 5e-5  # what discretisation may add to ε
 _COARSEST = 1e-3
 _MOST_CELLS = 130_000  # cells of one step's distribution: a second of work on one core
+_MANY_PARTS = 20  # of a group's mixture, from which on its grid is coarser
 _MOST_COMPOSED = 1 << 23  # cells of the composed one: seconds and hundreds of megabytes
 _GREATEST_EXPONENT = 700.0  # of e that float64 holds; any split is valid, so those above are not needed
 _SPLITS = 33  # ways to share ε between removing and adding
@@ -273,7 +274,7 @@ def _least_spacing(leaf: Event, neighbours: Neighbours) -> float:
             return max(high - low for low, high in ranges) / _MOST_CELLS
         case SampledGroup():
             low, high = group_loss_range(leaf)
-            return (high - low) / _MOST_CELLS
+            return (high - low) / _MOST_CELLS * max(1.0, leaf.group / _MANY_PARTS)  # each cell costs `group` terms
         case RandomAllocation():
             return allocation_spacing(leaf)
         case Laplace(scale):

@@ -185,5 +185,6 @@ def _planted(training: Corpus, holders: Sequence[Sequence[int]]) -> dict[Unit, i
         return {}
     most = max(len(places) for places in holders)
     by_owner = max(len({training[place].owner for place in places}) for places in holders)
-    # A promise for one secret in one record composes over the records that hold it, as one for records does.
+    # A promise for one secret in one record composes over the records that hold it, as one for records does; where
+    # training kept one copy, `Guarantee.units_of_secret` says so.
     return {Unit.RECORD: most, Unit.SECRET: most, Unit.OWNER: by_owner}

@@ -10,6 +10,7 @@ from reticent.runs.corpus import scrub as scrubbing
 from reticent.runs.corpus.scrub import ScrubSettings
 
 if TYPE_CHECKING:
+    from reticent.data.redaction.linkage import Linkage
     from reticent.data.redaction.scrubbing import ScrubTally
 
 
@@ -19,6 +20,20 @@ def scrub(settings: ScrubSettings, output: Output) -> None:
     done = scrubbing.scrub(settings, track=output.track)
     output.document(done.to_json())
     output.show(*_lines(done.tally, done.corpus, policy=done.policy))
+    if done.linkage is not None:
+        output.show(_linked(done.linkage))
+
+
+def _linked(linkage: "Linkage") -> str:
+    """How many records still say whose they are."""
+    low, high = linkage.linked.interval
+    value = linkage.linked.value or 0.0
+    verdict = "" if linkage.beats_null else " That is not distinguishable from chance."
+    return (
+        f"{value:.1%} of {linkage.linked.trials:,} scrubbed records (95 % CI {low:.1%} to {high:.1%}) were linked "
+        f"to their owner among {linkage.owners:,} by what is left of their text; chance links {linkage.null:.1%} "
+        f"(p = {linkage.p_value:.3g}).{verdict}"
+    )
 
 
 def _lines(tally: "ScrubTally", out: Path, *, policy: str) -> list[object]:

@@ -154,6 +154,12 @@ def _model_lines(result: "TrainedRun") -> list[str]:
             f"top-1 accuracy {seen.top1:.1%} ({least:.1%} to {most:.1%}), "
             f"n = {counted(seen.tokens, 'token')} of {counted(seen.texts, 'text')}, 95 % intervals over texts."
         )
+        if seen.outside is not None:
+            rest, (low, high) = seen.outside, seen.outside.perplexity_interval
+            lines.append(
+                f"Outside the secrets that the policy finds in it: perplexity {rest.perplexity:,.2f} "
+                f"({low:,.2f} to {high:,.2f}), top-1 accuracy {rest.top1:.1%}, n = {counted(rest.tokens, 'token')}."
+            )
     if result.measured is not None:
         lines.append(f"Measured by gradient canaries: {result.measured}.")
     return [*lines, *_redaction_lines(result.redaction), *_promise(result.guarantee, result.beside, is_done=True)]

@@ -1,4 +1,4 @@
-"""`core.gaussian.gaussians` as machine code: four draws at once, a fifth of the time, the same bits.
+"""`core.gaussian.gaussians` as machine code: several draws at once, the same bits.
 
 Imported where many Gaussians are drawn: compiling takes a second or two.
 """

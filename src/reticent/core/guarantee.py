@@ -58,8 +58,9 @@ class Basis:
     """What the numbers of a guarantee follow from, so that whoever reads them can derive them again.
 
     `event` was priced at `delta`. `units` and `clip_norm` are the public facts that its sampling rate and its noise
-    refer to. Statements about secrets also need how many are masked together (`group`) and how often the policies
-    miss one. `earlier` are guarantees of releases of the same text that came before: their ε and δ are added.
+    refer to. Statements about secrets also need how many are masked together (`group`), how often the policies miss
+    one, and whether training kept one copy of each (`keeps_one_copy`). `earlier` are guarantees of releases of the
+    same text that came before: their ε and δ are added.
     """
 
     event: Event
@@ -69,6 +70,7 @@ class Basis:
     group: int = 1
     miss_rate: float | None = None
     conservative_miss_rate: float = 0.0
+    keeps_one_copy: bool = False
     earlier: "tuple[Guarantee, ...]" = ()
 
     def __post_init__(self) -> None:
@@ -79,6 +81,8 @@ class Basis:
             raise ValueError(f"a group needs at least one secret, found {self.group}")
         if not all(0.0 <= rate <= 1.0 for rate in (self.miss_rate or 0.0, self.conservative_miss_rate)):
             raise ValueError("miss rates must be in [0, 1]")
+        if not isinstance(self.keeps_one_copy, bool):
+            raise ValueError("keeps_one_copy is true or false")
         if self.units is not None and (not isinstance(self.units, int) or self.units < 0):
             raise ValueError(f"units must be a whole number, found {self.units}")
         if self.clip_norm is not None and not 0.0 < self.clip_norm < math.inf:
@@ -94,6 +98,7 @@ class Basis:
             "group": self.group,
             "miss_rate": self.miss_rate,
             "conservative_miss_rate": self.conservative_miss_rate,
+            "keeps_one_copy": self.keeps_one_copy,
             "earlier": [each.to_json() for each in self.earlier],
         }
 
@@ -159,6 +164,15 @@ class Guarantee:
         if self.order is not None:
             return ((self.order, self.epsilon), *self.renyi)
         return ((math.inf, self.epsilon), *self.renyi) if self.delta == 0.0 else self.renyi
+
+    def units_of_secret(self, copies: int) -> int:
+        """How many of the guarantee's units a secret of so many copies is: one, where training kept one copy.
+
+        Guarantee: masking the secret everywhere is at most so many steps between the guarantee's neighbours.
+        """
+        if self.unit is not Unit.SECRET or self.basis is None:
+            return copies
+        return min(copies, 1) if self.basis.keeps_one_copy else -(-copies // self.basis.group)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""

@@ -185,6 +185,9 @@ TPR_AT_FPR: Final = _share(
 AUC: Final = Metric(
     name="auc", scale=_CHANCE, answer="a member is told from a stranger", null=0.5, ceiling=Ceiling.AREA
 )
+DATASET_AUC: Final = Metric(
+    name="dataset_auc", scale=_CHANCE, answer="a record of the corpus is told from a stranger", null=0.5
+)
 MEMBERSHIP_ACCURACY: Final = _share(
     "membership_accuracy", "of the guesses at membership were right", null=0.5, ceiling=Ceiling.ACCURACY
 )
@@ -340,6 +343,7 @@ QUESTIONS: Final = (
         "Can an attacker tell which texts the model was trained on?",
         ((TPR_AT_FPR,), (AUC,), (MEMBERSHIP_ACCURACY,), (ADVANTAGE,)),
     ),
+    Question("dataset", "Was the corpus used to train the model?", ((DATASET_AUC,),)),
     Question(
         "group-membership",
         "Can an attacker tell whether a group of texts was trained on?",

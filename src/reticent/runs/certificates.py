@@ -79,10 +79,10 @@ def beside(documents: Any, headline: Guarantee | None, *, where: str) -> dict[st
 
 
 def is_about(name: str, statement: Guarantee, headline: Guarantee | None) -> bool:
-    """Whether a statement rests on the event of the headline, or on one of its parts, and on its miss rates.
+    """Whether a statement rests on the event of the headline, or on one of its parts, and on its policies.
 
-    The headline is bound by the ledger, and with it are the rates: what is said on average over secrets rests on
-    them. Statements about other runs are not here.
+    The headline is bound by the ledger, and with it are the miss rates and whether one copy of a secret is kept:
+    what is said of secrets rests on them. Statements about other runs are not here.
     """
     if name == RELEASES or headline is None or headline.basis is None or statement.basis is None:
         return True
@@ -92,8 +92,8 @@ def is_about(name: str, statement: Guarantee, headline: Guarantee | None) -> boo
     return statement.basis.event in (whole, *(whole.events if isinstance(whole, Composed) else ()))
 
 
-def _rates(basis: Basis) -> tuple[float | None, float]:
-    return basis.miss_rate, basis.conservative_miss_rate
+def _rates(basis: Basis) -> tuple[float | None, float, bool]:
+    return basis.miss_rate, basis.conservative_miss_rate, basis.keeps_one_copy
 
 
 def require_paid(certificate: Certificate, ledger: Path) -> None:

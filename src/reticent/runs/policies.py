@@ -15,10 +15,13 @@ union               patterns, credentials, names, and the circumstances that are
 regex:FILE          regular expressions of a file, a line `kind<TAB>expression` each, run by RE2 in linear time
 conservative        whatever could be personal, by a low threshold: to route records, not to read them
 A+B or A,B          what any of them finds
+
+`--pattern KIND=REGEX` adds expressions to the policy, or is the whole policy where none is named. They follow the
+name on lines of their own (`settings.shared.with_patterns`): one string says everything wherever a policy is named.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from reticent.core.corpus import Policy
@@ -27,7 +30,7 @@ from reticent.data.policies.capitals import CapitalRuns
 from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
 from reticent.data.policies.credentials import Credentials
-from reticent.data.policies.expressions import read_expressions
+from reticent.data.policies.expressions import Expressions, read_expressions
 from reticent.data.policies.names import Names
 from reticent.data.policies.normalised import Normalised
 from reticent.data.policies.patterns import PatternPolicy
@@ -56,11 +59,23 @@ _JOINT = re.compile(r",|\+(?=\s*(?:" + "|".join(name.split(":")[0] for name in N
 
 def policy_named(name: str) -> Policy:
     """The policy that `name` describes."""
-    parts = [part.strip() for part in _JOINT.split(name) if part.strip()]
-    if not parts:
+    named, *patterns = name.split("\n")
+    parts = [part.strip() for part in _JOINT.split(named) if part.strip()]
+    if not parts and not patterns:
         raise ConfigError("--policy is empty", expected=POLICY_HELP)
-    policies = [_single(part) for part in parts]
+    policies = [_single(part) for part in parts] + ([_expressions(patterns)] if patterns else [])
     return policies[0] if len(policies) == 1 else Union(policies)
+
+
+def _expressions(patterns: Sequence[str]) -> Expressions:
+    """What --pattern asks for."""
+    expressions: dict[str, list[str]] = {}
+    for pattern in patterns:
+        kind, equals, expression = pattern.partition("=")
+        if not equals or not kind.strip() or not expression:
+            raise ConfigError("--pattern needs a kind and an expression", expected="such as DIGITS=[0-9]+")
+        expressions.setdefault(kind.strip(), []).append(expression)
+    return Expressions(expressions, name="given patterns")
 
 
 def _single(name: str) -> Policy:

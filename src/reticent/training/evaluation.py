@@ -6,24 +6,34 @@ over all n tokens of all texts, the end token of each text among them, in float6
 over the texts (`core.estimate`). Texts are cut as for training (`batches`). What it says of the *held-out* text is
 not covered by any guarantee about the training text.
 
+**Outside secrets**: the same over the tokens that share no character with a secret, each predicted after the whole
+text before it. Text that is redacted before training teaches no secret, so only this number tells how well the rest
+was learnt.
+
 Tokens that the model will never be let say (`silent`: the mask of redacted training) have chance 0, and the others
 share what they had: a model is judged by what it says.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from reticent.core.corpus import Span
 from reticent.core.document import number_from_json, number_to_json
 from reticent.core.errors import UsageError
 from reticent.core.estimate import mean_per_token
 from reticent.models.huggingface.batching import choose_budget
 from reticent.training.batches import TokenTexts, micro_batches
 from reticent.training.gradients.record_loss import IGNORED, TokenBatch
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,7 @@ class Evaluation:
     texts: int
     perplexity_interval: tuple[float, float] = (1.0, math.inf)
     top1_interval: tuple[float, float] = (0.0, 1.0)
+    outside: "Evaluation | None" = None  # the same outside secrets, where somebody said what these are
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; the document that holds them carries the schema version."""
@@ -46,6 +57,7 @@ class Evaluation:
             "top1_interval": list(self.top1_interval),
             "tokens": self.tokens,
             "texts": self.texts,
+            "outside": None if self.outside is None else self.outside.to_json(),
         }
 
     @classmethod
@@ -53,15 +65,23 @@ class Evaluation:
         """What `to_json` wrote."""
         names = ("perplexity_interval", "top1_interval")
         pairs = {name: tuple(number_from_json(end) for end in values[name]) for name in names if name in values}
-        return cls(**{**values, **pairs, "perplexity": number_from_json(values["perplexity"])})
+        outside = None if values.get("outside") is None else cls.from_json(values["outside"])
+        perplexity = number_from_json(values["perplexity"])
+        return cls(**{**values, **pairs, "perplexity": perplexity, "outside": outside})
 
 
 def evaluate(
-    module: nn.Module, texts: TokenTexts, *, token_budget: int | None = None, silent: Sequence[int] = ()
+    module: nn.Module,
+    texts: TokenTexts,
+    *,
+    token_budget: int | None = None,
+    silent: Sequence[int] = (),
+    outside: Sequence[Flags] | None = None,
 ) -> Evaluation:
     """Perplexity and top-1 accuracy of a module on encoded texts; dropout is off meanwhile.
 
-    `token_budget` is the most padded tokens of one forward; None chooses by vocabulary and device.
+    `token_budget` is the most padded tokens of one forward; None chooses by vocabulary and device. `outside` says
+    of each token of each text whether it is outside secrets.
     """
     if not texts.tokens:
         raise UsageError("there is no token to evaluate on")
@@ -69,43 +89,65 @@ def evaluate(
         raise UsageError("the text to evaluate on holds a token that the model never says")
     device, config = next(module.parameters()).device, cast(Any, module).config
     budget = token_budget or choose_budget(config.get_text_config().vocab_size, device)
-    groups = [[text] for text in texts.texts if len(text)]
+    places = [place for place, text in enumerate(texts.texts) if len(text)]
+    places.sort(key=lambda place: len(texts.texts[place]), reverse=True)  # as batches take them
+    groups = [[texts.texts[place]] for place in places]
     was_training = module.training
     module.eval()
-    losses: list[float] = []
-    hits: list[float] = []
-    sizes: list[int] = []
+    losses: list[Floats] = []  # of each text, by token
+    hits: list[Floats] = []
     try:
         for batch in micro_batches(groups, texts.start_token, token_budget=budget, device=str(device)):
-            batch_losses, batch_hits = _score(module, batch, list(silent))
-            losses += batch_losses.tolist()
-            hits += batch_hits.tolist()
-            sizes += batch.tokens.tolist()
+            scored = _score(module, batch, list(silent))
+            ends = batch.tokens.cumsum(0)[:-1].tolist()
+            losses += np.split(scored[0].cpu().numpy(), ends)
+            hits += np.split(scored[1].cpu().numpy(), ends)
     finally:
         module.train(was_training)
-    loss, right = mean_per_token(losses, sizes), mean_per_token(hits, sizes)
+    whole = _evaluation(losses, hits, texts=len(texts))
+    if outside is None:
+        return whole
+    kept = [outside[place] for place in places]
+    pairs = [(loss[flags], hit[flags]) for loss, hit, flags in zip(losses, hits, kept, strict=True) if flags.any()]
+    if not pairs:
+        return whole
+    rest = _evaluation([loss for loss, _ in pairs], [hit for _, hit in pairs], texts=len(pairs))
+    return replace(whole, outside=rest)
+
+
+def _evaluation(losses: Sequence[Floats], hits: Sequence[Floats], *, texts: int) -> Evaluation:
+    """From the negative log-likelihood of each token of each text, and whether it was the likeliest."""
+    sizes = [len(each) for each in losses]
+    loss = mean_per_token([float(each.sum()) for each in losses], sizes)
+    right = mean_per_token([float(each.sum()) for each in hits], sizes)
     return Evaluation(
         _exp(loss.value),
         right.value,
-        texts.tokens,
-        len(texts),
+        sum(sizes),
+        texts,
         perplexity_interval=(max(1.0, _exp(loss.low)), _exp(loss.high)),
         top1_interval=(max(0.0, right.low), min(1.0, right.high)),
     )
 
 
+def outside_spans(places: Sequence[Sequence[tuple[int, int]]], found: Iterable[Sequence[Span]]) -> list[Flags]:
+    """Of each token of each text, by its characters (start, end), whether it shares none with a span."""
+    return [
+        np.array([not any(s.start < end and start < s.end for s in spans) for start, end in text], dtype=bool)
+        for text, spans in zip(places, found, strict=True)
+    ]
+
+
 @torch.inference_mode()
 def _score(module: nn.Module, batch: TokenBatch, silent: list[int]) -> tuple[Tensor, Tensor]:
-    """Of every text, its summed negative log-likelihood and how many likeliest tokens were right [R]."""
+    """Of every token, text by text, its negative log-likelihood and whether it was the likeliest, both [n]."""
     output = module(input_ids=batch.inputs)
     logits = output if isinstance(output, torch.Tensor) else output.logits  # [R, T, V]
     scored = batch.targets != IGNORED
     rows, targets = logits[scored].float(), batch.targets[scored]  # [n, V], [n]
     rows[:, silent] = -math.inf
     losses = nn.functional.cross_entropy(rows, targets, reduction="none").double()
-    text_of = scored.nonzero()[:, 0]  # [n]
-    sums = torch.zeros(len(batch.targets), dtype=torch.float64, device=rows.device)
-    return sums.index_add(0, text_of, losses), sums.index_add(0, text_of, (rows.argmax(-1) == targets).double())
+    return losses, (rows.argmax(-1) == targets).double()
 
 
 def _exp(loss: float) -> float:

@@ -60,7 +60,8 @@ def ceiling(
     """Greatest expectation of `metric` that the guarantee allows; None where the two are not comparable.
 
     `candidates` is the number m of equally likely secrets, `secret_bits` their log2 where m is not given; `copies`
-    the number of the guarantee's units that the secret stands in (metrics of secrets only; others need 1).
+    the number of records or owners that the secret stands in (metrics of secrets only; others need 1). Redacted
+    training keeps one copy of a secret, and its ceilings are those of one copy.
 
     Guarantee: if the guarantee holds, no attack between its neighbouring worlds has a higher expected value.
     """
@@ -144,8 +145,9 @@ def _secret_ceiling(kind: Ceiling, guarantee: Guarantee, *, bits: float | None, 
 
 def _group_ceilings(guarantee: Guarantee, log_p0: Floats, copies: int) -> Floats:
     """log T(p0) [n] for a secret in so many units: by black-box groups, or by the group's own price where lower."""
-    allowed = log_chance_ceilings(guarantee, log_p0, copies=copies)
-    grouped = guarantee_of_group(guarantee, copies)
+    units = guarantee.units_of_secret(copies)
+    allowed = log_chance_ceilings(guarantee, log_p0, copies=units)
+    grouped = guarantee_of_group(guarantee, units)
     return allowed if grouped is None else np.minimum(allowed, log_chance_ceilings(grouped, log_p0))
 
 

@@ -9,6 +9,8 @@ for one replaced record, and secrets redacted before repeated ones are looked fo
   says what it means to catch one;
 - a secret both miss: trained plainly, no bound. Without a conservative policy (`has_conservative`) there is none:
   every record is trained with DP-SGD, so a secret that π misses has (ε, δ) whatever it is;
+- a secret in several records: with π_c training reads one of its copies, so it is one replaced record; without
+  π_c it is a group of as many;
 - k missed secrets together: (kε, δ (e^{kε} − 1)/(e^ε − 1)), the geometric sum, not the printed k e^{kε} δ; or
   k records removed and k others added, each way a mixture of Gaussians (`sampled_group`), where that is tighter;
 - on average over secrets drawn from a distribution that π misses at rate γ and π_c at rate δ2, for an attacker who
@@ -34,8 +36,14 @@ _KNOWS_ONLY_THE_DISTRIBUTION = "the attacker knows the distribution the secret i
 _LOCAL = "masking the secret changes nothing of what the policies find elsewhere"
 _ORDER = "repeated secrets are looked for after redaction, by an exact hash"
 _PUBLIC_MAKING = f"tokenizer, vocabulary and initial model were {UNSEEN}"
+_ONE_COPY = "of a secret that stands in several records training reads one copy, and masks the others"
 _ONE_RECORD = "a secret stands in one record of the private training; in several it is a group of as many"
 _NONE_LOST = "the conservative policy catches every secret that the policy misses"
+
+
+def _one(has_conservative: bool) -> str:
+    """What one secret is: with a conservative policy, all its copies, as one of them is trained on."""
+    return "one secret" if has_conservative else "one secret in one record"
 
 
 def _missed(has_conservative: bool) -> str:
@@ -73,8 +81,8 @@ def missed_secret(
         epsilon=epsilon,
         delta=delta,
         profile=profile,
-        covers=f"one secret in one record, {_missed(has_conservative)}",
-        assumes=(_ONE_RECORD, _LOCAL, _ORDER, _PUBLIC_MAKING, NOISE),
+        covers=f"{_one(has_conservative)}, {_missed(has_conservative)}",
+        assumes=(_ONE_COPY if has_conservative else _ONE_RECORD, _LOCAL, _ORDER, _PUBLIC_MAKING, NOISE),
     )
 
 
@@ -88,7 +96,7 @@ def missed_secret_of(event: Event, delta: float, *, has_conservative: bool = Tru
     epsilon = profile.epsilon(delta)
     points = profile.points() if epsilon < math.inf else ()
     missed = missed_secret(epsilon, delta, profile=points, has_conservative=has_conservative)
-    return replace(missed, basis=Basis(event=event, delta=delta))
+    return replace(missed, basis=Basis(event=event, delta=delta, keeps_one_copy=has_conservative))
 
 
 def worst_case(missed: Guarantee, *, conservative_miss_rate: float, has_conservative: bool = True) -> Guarantee:
@@ -102,7 +110,7 @@ def worst_case(missed: Guarantee, *, conservative_miss_rate: float, has_conserva
     if conservative_miss_rate == 0.0:
         return replace(
             missed,
-            covers="any one secret that stands in one record, known to the attacker or not",
+            covers=f"any {_one(has_conservative)}, known to the attacker or not",
             assumes=(*missed.assumes, *([_NONE_LOST] if has_conservative else [])),
         )
     return replace(
@@ -127,6 +135,7 @@ def group_of_secrets(missed: Guarantee, group: int, *, has_conservative: bool = 
     profile = tuple((group * e, _group_delta(e, d, group)) for e, d in missed.profile)
     limit = min((e for e, d in ((epsilon, delta), *profile) if d <= missed.delta), default=math.inf)
     mixed = _mixed(missed, group)
+    of_records = " together" if has_conservative else f" of one record each, or one of {group} records"
     if mixed is not None and mixed.epsilon(missed.delta) < limit:
         epsilon, delta, profile = mixed.epsilon(missed.delta), missed.delta, mixed.points()
     return replace(
@@ -134,7 +143,7 @@ def group_of_secrets(missed: Guarantee, group: int, *, has_conservative: bool = 
         epsilon=epsilon,
         delta=delta,
         profile=profile,
-        covers=f"{group} secrets of one record each, or one of {group} records, {_missed(has_conservative)}",
+        covers=f"{group} secrets{of_records}, {_missed(has_conservative)}",
         basis=None if missed.basis is None else replace(missed.basis, group=group),
     )
 
@@ -169,7 +178,7 @@ def bayesian(
         epsilon=headline[0],
         delta=headline[1],
         profile=tuple(profile),
-        covers=f"a random secret that stands in one record, missed at rate {miss_rate:g}"
+        covers=f"{_one(has_conservative)} at random, missed at rate {miss_rate:g}"
         + (f", and at {conservative_miss_rate:g} by both policies" if has_conservative else ""),
         assumes=(*missed.assumes, _KNOWS_ONLY_THE_DISTRIBUTION, "the miss rates hold under that distribution"),
         basis=None

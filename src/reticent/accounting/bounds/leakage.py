@@ -5,7 +5,8 @@ same without it. Emitting is post-processing, so each of these bounds L = log(p1
 
     rdp          inf_a  d_a (a − 1)/a + log(1/p0)/a
     binary_rdp   inf_a  of the binary Rényi inequality solved for p1 (`binary_renyi`): tighter for short secrets
-    pld          min_ε  e^ε p0 + δ(ε) ≥ p1: tighter still for short ones, spent near p0 = 2^−40 where δ is round-off
+    pld          min_ε  e^ε p0 + δ(ε) ≥ p1: tightest. For secrets of some 30 bits and more δ is below the round-off
+                 of a convolution, and is taken from a tilted one (`tilted`), of Gaussian steps and one copy
     converted    the same with δ(ε) from the Rényi curve, for events without a privacy loss distribution and groups
 
 `traditional` is inf_a d_a + log(1/p0)/(a − 1), what ε at δ = p0 says: for comparison, never tighter, not capped.
@@ -29,10 +30,12 @@ from reticent.accounting.guarantees import guarantee_of_group
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
 from reticent.accounting.prices.sampled_group import group_event
 from reticent.accounting.search import least_between
+from reticent.accounting.tilted import tilted_log_probability
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee, Neighbours
 
 _LOG2 = math.log(2.0)
+_SPENT = 100.0  # times its round-off: a p0 below that is beyond a plain convolution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +103,11 @@ def leakage_bounds(
 def leakage_of_guarantee(guarantee: Guarantee, secret_bits: float, *, copies: int = 1) -> LeakageBounds:
     """The bounds that a guarantee's own proved points give; never tighter than from the event.
 
-    Guarantee: as `leakage_bounds`, for secrets that stand in `copies` of the guarantee's units.
+    Guarantee: as `leakage_bounds`, for secrets that stand in `copies` records or owners, of which redacted training
+    keeps one.
     """
     log_p0 = _log_prior(secret_bits, copies)
+    copies = guarantee.units_of_secret(copies)
     allowed = [log_probability_bound(log_p0, e, delta=d, copies=copies) for e, d in guarantee.points]
     if grouped := guarantee_of_group(guarantee, copies):
         allowed += [log_probability_bound(log_p0, e, delta=d) for e, d in grouped.points]
@@ -141,9 +146,14 @@ def _log_prior(secret_bits: float, copies: int) -> float:
 
 
 def _profile_bound(event: Event, log_p0: float, *, neighbours: Neighbours, copies: int) -> float:
-    """Bits by the privacy loss distribution: best of the profile's points, refined between them."""
+    """The bound in bits from the privacy loss distribution, tilted where the plain one is round-off."""
     profile = privacy_profile(event, neighbours)
-    return _least(profile.delta, profile.points(), log_p0=log_p0, copies=copies)
+    found = _least(profile.delta, profile.points(), log_p0=log_p0, copies=copies)
+    if copies == 1 and not profile.is_unprotected and log_p0 < math.log(max(_SPENT * profile.round_off, 5e-324)):
+        tilted = tilted_log_probability(event, neighbours, log_p0=log_p0)
+        if tilted is not None:
+            found = min(found, max(0.0, tilted - log_p0) / _LOG2)
+    return found
 
 
 def _converted_bound(curve: RenyiCurve, log_p0: float, copies: int) -> float:

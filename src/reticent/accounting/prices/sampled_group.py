@@ -16,23 +16,29 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp, ndtr
+from scipy.special import bdtrc, gammaln, log_ndtr, logsumexp, ndtr
 
 from reticent.accounting.prices.hockey_stick import Direction
 from reticent.core.event import Composed, Event, Gaussian, Repeated, SampledGaussian, SampledGroup
 
 Floats = NDArray[np.float64]
 
-_REACH = 9.8  # standard deviations: 1e-22 of the mass is beyond
+_BEYOND = 1e-22  # mass that is left aside
+_REACH = 9.8  # standard deviations: so much is beyond
 _MOST_STEPS = 200
+_MOST_PARTS = 1000
+_GREATEST_LOSS = 700.0  # e to it is still a float64; what lies above counts as an infinite loss
 _BLOCK = 1 << 14  # points whose mixtures are in memory at once
 
 
 def group_event(event: Event, group: int) -> Event | None:
     """What the same release is for `group` units that come and go together; None where it is not of Gaussian steps.
 
-    Guarantee: the returned event, priced for one unit, prices the given one for `group` units.
+    Guarantee: the returned event, priced for one unit, prices the given one for `group` units. None also for groups
+    whose mixture would have more than a thousand parts: black-box group privacy is left for these.
     """
+    if group > _MOST_PARTS:
+        return None
     match event:
         case Composed(events):
             parts = [group_event(part, group) for part in events]
@@ -66,20 +72,24 @@ def group_delta(event: SampledGroup, epsilons: Floats, *, direction: Direction) 
         chosen = inside[block]
         x[block][chosen] = _where(event, at[block][chosen])
     if direction is Direction.REMOVE:
-        result = _mixture_tail(event, x) - np.exp(epsilon) * ndtr(-x / event.noise_multiplier)
-        result = np.where(inside, result, -np.expm1(epsilon))
+        result = _mixture_tail(event, x) - np.exp(epsilon + log_ndtr(-x / event.noise_multiplier))
+        result = np.where(inside, result, -np.expm1(np.minimum(epsilon, floor)))  # ε ≤ floor there
     else:
-        result = ndtr(x / event.noise_multiplier) - np.exp(epsilon) * _mixture_head(event, x)
+        result = ndtr(x / event.noise_multiplier) - np.exp(np.minimum(epsilon, -floor)) * _mixture_head(event, x)
         result = np.where(inside, result, 0.0)
     return np.asarray(np.clip(np.where(np.isnan(result), 1.0, result), 0.0, 1.0))
 
 
 def group_loss_range(event: SampledGroup) -> tuple[float, float]:
-    """Least and greatest loss of removing within 9.8 standard deviations of all means."""
+    """Least and greatest loss of removing, but for 1e-22 of the mass or what is above 700 nats.
+
+    What lies above counts as an infinite loss, so a range that is too short only raises prices.
+    """
     reach = _REACH * event.noise_multiplier
-    ends = np.array([-reach, event.group + reach])
-    low, high = _loss(event, ends)[0]
-    return float(low), float(high)
+    beyond = bdtrc(np.arange(event.group + 1.0), event.group, event.sampling_rate)  # P[more than j drawn]
+    most = float(np.argmax(beyond <= _BEYOND))
+    low, high = _loss(event, np.array([-reach, most + reach]))[0]
+    return float(low), min(float(high), _GREATEST_LOSS)
 
 
 def _log_weights(event: SampledGroup) -> Floats:

@@ -111,6 +111,15 @@ class HuggingFaceModel:
         encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         return [list(map(int, row)) for row in encoded]
 
+    def token_places(self, texts: Sequence[str]) -> list[list[tuple[int, int]]] | None:
+        """The characters (start, end) of each token that `encode` gives; None where the tokenizer cannot tell."""
+        if not getattr(self.tokenizer, "is_fast", False):
+            return None
+        if not texts:
+            return []
+        asked = {"add_special_tokens": False, "verbose": False, "return_offsets_mapping": True}
+        return [list(map(tuple, row)) for row in self.tokenizer(list(texts), **asked)["offset_mapping"]]
+
     def decode(self, sequences: Sequence[Tokens]) -> list[str]:
         """Text of each sequence, special tokens shown where there are any."""
         return [

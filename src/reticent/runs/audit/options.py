@@ -9,7 +9,7 @@ from reticent.runs.directory import RunDirectory
 from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.gate import GateOptions
-from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
+from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.auditing.settings import AuditSettings
@@ -29,11 +29,12 @@ _RECORDED: Final = (
     "budget",
     "shadow_models",
     "policy",
+    "pattern",
     "reveal",
 )
 
 
-class AuditOptions(CorpusOptions, EngineOptions, GateOptions, Shown):
+class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Shown):
     """Everything that `reticent audit` can be asked for."""
 
     model: str = option(
@@ -50,7 +51,7 @@ class AuditOptions(CorpusOptions, EngineOptions, GateOptions, Shown):
     canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
     attacks: str = option(
         "Attacks to run, comma-separated. all: exposure, codes, coins, membership, lazy, extraction, generation. "
-        "With --policy also pii. Only if named: neighbourhood, shadow, novelty, divergence, pii.",
+        "With --policy also pii. Only if named: neighbourhood, shadow, dataset, novelty, divergence, pii.",
         default="all",
         metavar="NAMES",
         panel=_ATTACKS,
@@ -160,7 +161,7 @@ class AuditOptions(CorpusOptions, EngineOptions, GateOptions, Shown):
             seed=self.seed,
             by_coin=self.by_coin,
             shadow_models=self.shadow_models,
-            policy=self.policy or DEFAULT_POLICY,
+            policy=self.policy_with_patterns(self.policy or DEFAULT_POLICY),
             reveal=self.reveal,
             engine=self.engine_settings,
         )

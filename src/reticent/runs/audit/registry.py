@@ -13,6 +13,7 @@ Opt-in, run only where they are named (`--attacks all,shadow`), pii also where a
 
     neighbourhood  whole distributions                  is a text likelier than near copies of it?
     shadow         the run that trained the model       is it likelier than under models that never saw it?
+    dataset        log-probabilities                    was the corpus, as a whole, used in training?
     novelty        text                                 is what it says less new than what others say?
     divergence     text                                 what does it say once it stops repeating a word?
     pii            text, a policy                       which personal data does it emit, fill in or pick out?
@@ -30,6 +31,7 @@ from reticent.auditing.attacks.extraction.attack import (
     NoveltyAttack,
 )
 from reticent.auditing.attacks.lazy.attack import LazyAttack
+from reticent.auditing.attacks.membership.dataset_inference import DatasetInference
 from reticent.auditing.attacks.membership.inference import MembershipInference
 from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAttack
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
@@ -50,6 +52,7 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     GenerationAttack(),
     NeighbourhoodAttack(),
     ShadowAttack(train_shadows),
+    DatasetInference(),
     NoveltyAttack(),
     DivergenceAttack(),
     PersonalDataAttack(policy_named),

@@ -9,7 +9,7 @@ from reticent.core.ranges import PROCESSES
 from reticent.runs.directory import RunDirectory
 from reticent.runs.policies import POLICY_HELP, policy_named
 from reticent.runs.settings.declaration import Settings, option
-from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
+from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
 from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class FindingSpans(Settings):
     )
 
 
-class ScanSettings(FindingSpans, CorpusOptions, EngineOptions, Shown):
+class ScanSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, Shown):
     """Everything that `reticent scan` can be asked for."""
 
     file: Path = option(
@@ -54,7 +54,8 @@ def scan(settings: ScanSettings, *, track: Track = untracked) -> "Scan":
     from reticent.data.scanning import scan as scan_records
     from reticent.engine.policy import policies_in
 
-    policies = [policy_named(name) for name in (settings.policy, *settings.compare)]
+    named = settings.policy_with_patterns(settings.policy)
+    policies = [policy_named(name) for name in (named, *settings.compare)]
     corpus, cache = settings.corpus(settings.file), settings.cache
     if settings.labels and "spans" not in corpus.present():
         raise DataError("--labels needs a field 'spans' in every record", path=settings.file)
@@ -67,7 +68,7 @@ def scan(settings: ScanSettings, *, track: Track = untracked) -> "Scan":
         seen = scan_records(track(corpus, "scanning"), chosen, labels=settings.labels, rivals=rivals)
     if settings.out is not None:
         run = RunDirectory.create(settings.out)
-        config = {"file": str(settings.file), "policy": settings.policy}
+        config = {"file": str(settings.file), "policy": named}
         run.start("scan", config=config, seed=None, corpora={"scanned": corpus.fingerprint()})
         write_document(settings.out / "scan.json", seen.to_json())
         run.finish(sensitive_records=seen.sensitive_records)

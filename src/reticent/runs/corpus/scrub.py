@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from reticent.core.errors import ConfigError, DataError
 from reticent.data.reading.formats import Format
@@ -13,16 +14,19 @@ from reticent.data.redaction.scrubbing import Replace
 from reticent.runs.corpus.scan import FindingSpans
 from reticent.runs.policies import POLICY_HELP, policy_named
 from reticent.runs.settings.declaration import option
-from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
+from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
 from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
     from reticent.data.reading.corpus_file import CorpusFile
+    from reticent.data.redaction.linkage import Linkage
     from reticent.data.redaction.rows import ScrubbedRow, Treatment
     from reticent.data.redaction.scrubbing import ScrubTally
 
+_LINKED: Final = 5_000  # records among which owners are looked for
 
-class ScrubSettings(FindingSpans, CorpusOptions, EngineOptions, Shown):
+
+class ScrubSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, Shown):
     """Everything that `reticent scrub` can be asked for."""
 
     file: Path = option("Corpus to scrub. It is not changed.", positional=True, metavar="FILE")
@@ -45,6 +49,11 @@ class ScrubSettings(FindingSpans, CorpusOptions, EngineOptions, Shown):
         metavar="PATH",
     )
     keep_ids: bool = option("Leave ids and owners as they are.", default=False)
+    linkage: bool = option(
+        "Also measure how many scrubbed records can be linked back to their owner by what is left of their text, "
+        "from other records of the owner.",
+        default=False,
+    )
     offsets: Path | None = option(
         "JSONL file to write scrubbed and original offsets to.", default=None, metavar="FILE"
     )
@@ -63,11 +72,13 @@ class ScrubResult:
     policy: str
     replace: Replace
     corpus: Path
+    linkage: "Linkage | None" = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
         about = {"policy": self.policy, "replace": str(self.replace), "corpus": str(self.corpus)}
-        return self.tally.to_json() | about
+        found = {} if self.linkage is None else {"linkage": self.linkage.to_json()}
+        return self.tally.to_json() | about | found
 
 
 def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
@@ -81,7 +92,8 @@ def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
     from reticent.engine.policy import policies_in
 
     out, offsets, cache = settings.out, settings.offsets, settings.cache
-    corpus, chosen = settings.corpus(settings.file), policy_named(settings.policy)
+    corpus = settings.corpus(settings.file)
+    chosen = policy_named(settings.policy_with_patterns(settings.policy))
     _refuse_taken(settings.file, [target for target in (out, offsets) if target is not None])
     # The whole corpus is read, and so checked, before anything is written.
     columns: dict[str, None] = {}
@@ -103,10 +115,19 @@ def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
         scrubber = Scrubber(finder, replace=settings.replace, fakes=fakes)
         rows = track(corpus.rows(whole=True), "scrubbing", size)
         stream = RowScrubber(scrubber, key, treatment=treatment).scrub(rows)
+        kept: list[str] = []
+        if settings.linkage:
+            stream = _copied(stream, kept)
         write_rows(_written(stream, side), out, columns=list(columns), schema=_schema(corpus, treatment))
     if settings.key is not None:
         key.save(settings.key)
-    return ScrubResult(tally=scrubber.tally, policy=chosen.name, replace=settings.replace, corpus=out)
+    return ScrubResult(
+        tally=scrubber.tally,
+        policy=chosen.name,
+        replace=settings.replace,
+        corpus=out,
+        linkage=_linkage(corpus, kept) if settings.linkage else None,
+    )
 
 
 def _written(stream: "Iterator[ScrubbedRow]", side: BinaryIO | None) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -115,6 +136,32 @@ def _written(stream: "Iterator[ScrubbedRow]", side: BinaryIO | None) -> Iterator
         if side is not None:
             side.write(json.dumps(scrubbed.offsets_to_json(), ensure_ascii=False).encode() + b"\n")
         yield scrubbed.redaction.text, scrubbed.values
+
+
+def _copied(stream: "Iterator[ScrubbedRow]", kept: list[str]) -> "Iterator[ScrubbedRow]":
+    """The scrubbed rows; the texts of the first go to `kept`."""
+    for scrubbed in stream:
+        if len(kept) < _LINKED:
+            kept.append(scrubbed.redaction.text)
+        yield scrubbed
+
+
+def _linkage(corpus: "CorpusFile", scrubbed: list[str]) -> "Linkage | None":
+    """How many of the scrubbed texts are linked to their owners; the records are read once more."""
+    from reticent.core.randomness import Randomness
+    from reticent.data.redaction.linkage import link
+
+    records = list(islice(corpus, len(scrubbed)))
+    found = link(
+        [record.owner for record in records],
+        [record.text for record in records],
+        scrubbed,
+        randomness=Randomness.seeded(0).child("linkage"),
+    )
+    if found is None:
+        hint = "name the field that holds the owner with --owner-field"
+        raise DataError("--linkage needs two owners with two records each", path=corpus.path, hint=hint)
+    return found
 
 
 def _schema(corpus: "CorpusFile", treatment: "Treatment") -> Any:

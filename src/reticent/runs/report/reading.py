@@ -290,13 +290,15 @@ def _model_name(information: dict[str, Any], model: dict[str, Any]) -> str:
 
 def _utility(results: dict[str, Any]) -> tuple[Utility, ...]:
     """Perplexity and top-1 accuracy; an evaluation that an older version wrote has intervals that say nothing."""
-    evaluation = results.get("evaluation") or {}
-    names = {
-        "perplexity": ("held-out perplexity", (1.0, "inf")),
-        "top1": ("held-out top-1 accuracy", (0.0, 1.0)),
-    }
+    whole = results.get("evaluation") or {}
+    outside = whole.get("outside") or {}
+    names = (
+        (whole, "perplexity", "held-out perplexity", (1.0, "inf")),
+        (outside, "perplexity", "held-out perplexity outside secrets", (1.0, "inf")),
+        (whole, "top1", "held-out top-1 accuracy", (0.0, 1.0)),
+    )
     found = []
-    for key, (words, unknown) in names.items():
+    for evaluation, key, words, unknown in names:
         if key in evaluation:
             low, high = (number_from_json(end) for end in evaluation.get(f"{key}_interval", unknown))
             value = number_from_json(evaluation[key])

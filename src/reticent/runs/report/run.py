@@ -11,7 +11,7 @@ from reticent.runs.directory import RunDirectory
 from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.gate import GateOptions
-from reticent.runs.settings.shared import CorpusOptions, Shown
+from reticent.runs.settings.shared import CorpusOptions, PatternOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.reporting.report import Report
@@ -20,7 +20,7 @@ SCHEMA_VERSION: Final = 1
 _PRIVATE: Final = 0o600  # the page tells ids and what leaks: its owner alone decides who else reads it
 
 
-class ReportSettings(CorpusOptions, GateOptions, Shown):
+class ReportSettings(PatternOptions, CorpusOptions, GateOptions, Shown):
     """Everything that `reticent report` can be asked for."""
 
     runs: tuple[Path, ...] = option("Run directories to set side by side.", positional=True, metavar="RUN…")
@@ -108,7 +108,8 @@ def report(settings: ReportSettings) -> WrittenReport:
     if page.is_dir() or page.suffix != ".html":
         raise ConfigError("--out names a page", found=str(page), expected="a file that ends in .html")
     text = None if settings.training_text is None else settings.corpus(settings.training_text)
-    facts = None if text is None else read_facts(text, settings.policy, ids=record_ids(runs))
+    named = settings.policy_with_patterns(settings.policy)
+    facts = None if text is None else read_facts(text, named, ids=record_ids(runs))
     found = read_report(runs, facts=facts, with_fingerprints=settings.fingerprints, limits=limits)
     if settings.model_card is not None and len(found.runs) != 1:
         raise ConfigError("--model-card speaks of one run", found=", ".join(run.name for run in found.runs))

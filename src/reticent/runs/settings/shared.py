@@ -1,5 +1,6 @@
 """Options that several verbs have: declared once here, so that they read alike everywhere."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -16,6 +17,11 @@ from reticent.runs.settings.declaration import Settings, option
 
 CORPUS: Final = "Corpus"
 WORKERS: Final = "Parallel work"
+PATTERN_HELP: Final = (
+    "Also find what an RE2 expression matches, or what its group (?P<secret>…) does. Without --policy nothing else "
+    "is looked for. Repeatable."
+)
+PATTERN: Final = "KIND=REGEX"
 
 
 def _neighbours(value: Any) -> Any:
@@ -97,3 +103,21 @@ class EngineOptions(Settings):
             return None
         chosen = self.engine or (EngineName.LOCAL if self.ray_address is None else EngineName.RAY)
         return EngineSettings(name=chosen, workers=self.workers, address=self.ray_address)
+
+
+class PatternOptions(Settings):
+    """Expressions beside the verb's option `policy`."""
+
+    pattern: tuple[str, ...] = option(PATTERN_HELP, default=(), metavar=PATTERN)
+
+    def policy_with_patterns(self, policy: str) -> str:
+        """The policy with the patterns; the patterns alone where no policy was asked for."""
+        asked = policy if not self.pattern or "policy" in self.model_fields_set else None
+        return with_patterns(asked, self.pattern)
+
+
+def with_patterns(name: str | None, patterns: Sequence[str] | None) -> str:
+    """The name of the policy that also finds these patterns; where none is named, of the patterns alone."""
+    if any("\n" in pattern for pattern in patterns or ()):
+        raise ConfigError("a pattern of --pattern is one line", hint="a line break within it is written \\n")
+    return "\n".join([name or "", *(patterns or ())])

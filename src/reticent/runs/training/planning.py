@@ -12,6 +12,7 @@ from reticent.core.corpus import Corpus, Policy
 from reticent.core.errors import ConfigError, DataError
 from reticent.data.writing import replaced
 from reticent.runs.policies import policy_named
+from reticent.runs.settings.shared import with_patterns
 from reticent.runs.training.course import Course, RedactedCourse, SelectiveCourse, WholeCourse
 from reticent.runs.training.settings import Method, Precision, TrainSettings
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, measure_misses, redact_and_route
@@ -19,8 +20,8 @@ from reticent.training.methods.selective import KIND as SELECTIVE
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
 from reticent.training.methods.selective_steps import recurrent
 from reticent.training.plans.plan import plan_from_json
+from reticent.training.plans.redacted import GROUP, PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
 from reticent.training.plans.redacted import KIND as REDACTED
-from reticent.training.plans.redacted import PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
 from reticent.training.starting_model import starting_model
 
 
@@ -62,7 +63,7 @@ def _redacted(config: TrainSettings, corpus: Corpus, seed: int) -> RedactedCours
     misses = _misses(config, policy, conservative)
     routed = _routed(config, corpus, policy, conservative)
     facts = PolicyFacts.of(policy, conservative)
-    plan = plan_redacted(settings, routed, misses=misses, policies=facts)
+    plan = plan_redacted(settings, routed, misses=misses, policies=facts, group=asked.group or GROUP)
     if asked.write_redacted is not None:
         _write_redacted(routed, Path(asked.write_redacted))
     return RedactedCourse(plan, routed, _fill_seed(config))
@@ -123,9 +124,8 @@ def _selective(config: TrainSettings, corpus: Corpus, seed: int) -> SelectiveCou
 def _policies(config: TrainSettings) -> tuple[Policy, Policy | None]:
     """The policy and, where one is named, the conservative policy."""
     asked = config.training
-    assert asked.policy is not None
     conservative = None if asked.conservative_policy is None else policy_named(asked.conservative_policy)
-    return policy_named(asked.policy), conservative
+    return policy_named(with_patterns(asked.policy, asked.pattern)), conservative
 
 
 def _misses(config: TrainSettings, policy: Policy, conservative: Policy | None) -> MissRates:

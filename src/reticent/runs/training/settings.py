@@ -12,9 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.core.ranges import EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, SHARE, STEPS, Range
+from reticent.core.ranges import COUNT, EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, SHARE, STEPS, Range
 from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
-from reticent.runs.settings.shared import CORPUS, AddedOrReplaced, CorpusOptions, EngineOptions, Seeded, Shown
+from reticent.runs.settings.shared import (
+    CORPUS,
+    PATTERN,
+    PATTERN_HELP,
+    AddedOrReplaced,
+    CorpusOptions,
+    EngineOptions,
+    Seeded,
+    Shown,
+    with_patterns,
+)
 from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.plans.sampler import BandedSampler, SamplerName, name_of
 from reticent.training.update_rules import Decay, Rule
@@ -73,6 +83,13 @@ class DataSection(CorpusOptions):
     file: str = option("Corpus to train on.", flag="--data", metavar="FILE")
     holdout: str | None = option(
         "Held-out corpus to evaluate the trained model on. It is never trained on.", default=None, metavar="FILE"
+    )
+    holdout_policy: str | None = option(
+        "Policy that finds secrets in --holdout, to state perplexity outside of them too.",
+        default=None,
+        panel=CORPUS,
+        metavar="NAME",
+        shown="--policy, where the method redacts",
     )
     max_length: int | None = option(
         "Truncate texts to N tokens.",
@@ -319,6 +336,9 @@ class TrainingSection(Settings):
         metavar="NAME",
         methods=REDACTING,
     )
+    pattern: tuple[str, ...] | None = option(
+        PATTERN_HELP, default=None, panel=_POLICIES, metavar=PATTERN, methods=REDACTING
+    )
     conservative_policy: str | None = option(
         "Policy that routes records to private training: what it marks is trained with noise.",
         default=None,
@@ -347,6 +367,15 @@ class TrainingSection(Settings):
         default=None,
         within=SHARE,
         panel=_POLICIES,
+        methods=[Method.CRT],
+    )
+    group: int | None = option(
+        "Number of missed secrets that the guarantee for several together speaks of.",
+        default=None,
+        within=COUNT,
+        panel=_POLICIES,
+        metavar="K",
+        shown="10",
         methods=[Method.CRT],
     )
     fill_masks: bool | None = option(
@@ -492,9 +521,10 @@ class TrainingSection(Settings):
     def _check_policies(self) -> None:
         """What crt and selective need to know of their policies."""
         name = self.method.value
-        if self.policy is None:
+        if self.policy is None and not self.pattern:
             raise ConfigError(
-                f"method '{name}' needs a policy that finds secrets", hint="--policy patterns, or dictionary:FILE"
+                f"method '{name}' needs a policy that finds secrets",
+                hint="--policy patterns, or dictionary:FILE, or --pattern KIND=REGEX",
             )
         rates = (self.miss_rate, self.conservative_miss_rate)
         if self.labelled is not None and rates != (None, None):
@@ -662,6 +692,14 @@ class TrainSettings(Seeded, EngineOptions, Shown):
                 f"the plan is for {planned:,} {unit.value}s, the corpus has {units:,}",
                 hint=f"make the plan with units={units}",
             )
+
+    @property
+    def policy_of_held_out(self) -> str | None:
+        """The policy that says what is secret in the held-out text; None where nobody said."""
+        if self.data.holdout_policy is not None:
+            return self.data.holdout_policy
+        asked = self.training
+        return with_patterns(asked.policy, asked.pattern) if asked.method in REDACTING else None
 
     def required_out(self) -> Path:
         """The run directory to write; an error where none is named."""

@@ -207,7 +207,12 @@ class RedactedSettings:
 
 
 def plan_redacted(
-    settings: RedactedSettings, corpus: RedactedCorpus, *, misses: MissRates, policies: PolicyFacts
+    settings: RedactedSettings,
+    corpus: RedactedCorpus,
+    *,
+    misses: MissRates,
+    policies: PolicyFacts,
+    group: int = GROUP,
 ) -> RedactedPlan:
     """The plan for a routed corpus, with the least noise for the target where one is given.
 
@@ -224,7 +229,11 @@ def plan_redacted(
         batch = min(settings.public_batch or settings.batch, units)
         public = PlainPlan(units=units, batch=batch, epochs=settings.epochs, seed=settings.seed)
     return RedactedPlan(
-        public=public, private=_private_plan(settings, len(corpus.private)), misses=misses, policies=policies
+        public=public,
+        private=_private_plan(settings, len(corpus.private)),
+        misses=misses,
+        policies=policies,
+        group=group,
     )
 
 

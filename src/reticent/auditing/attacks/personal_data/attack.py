@@ -243,7 +243,7 @@ def _extraction_to_json(game: Extraction, setting: PiiSetting, subject: Subject)
 def policy_identity(name: str) -> list[str]:
     """The policy's name and a hash of every file that it names: a part of the key of what was measured before."""
     identity = [name]
-    for part in re.split(r"[+,]", name):
+    for part in re.split(r"[+,]", name.partition("\n")[0]):  # expressions of --pattern follow and name no file
         place = Path(part.partition(":")[2])
         if ":" in part:
             files = [place] if place.is_file() else sorted(each for each in place.rglob("*") if each.is_file())
