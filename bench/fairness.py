@@ -3,7 +3,7 @@
     python -m bench.fairness [--flood 250] [--requests 100] [--model DIR]
 
 The real server with its default limits, an ensemble of eight LoRA adapters, SubMix-F and the durable ledger. The
-flooding key keeps `--flood` requests under way, each of 16 answers after a prompt that nearly fills the context.
+flooding key keeps 250 requests under way, each of 16 answers after a prompt that nearly fills the context.
 The calm key asks for 16 tokens again and again. Clients are processes of their own. Ends with code 1 where the calm
 key's 99th percentile under the flood is more than three times the idle one, or where it is refused.
 """

@@ -4,6 +4,9 @@ The slow, obvious versions of `reticent.accounting.mixing.charge`, which takes p
 Rows are log-pmfs; `exact_excesses` works in arbitrary precision on pmfs.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import mpmath as mp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -102,10 +105,10 @@ def _checked(log_parts: ArrayLike, log_public: ArrayLike, weights: ArrayLike) ->
     return parts, public, shares
 
 
-def exact_excesses(p: ArrayLike, q: ArrayLike, order: float) -> tuple[mp.mpf, mp.mpf]:
+def exact_excesses(p: Sequence[Any], q: Sequence[Any], order: float) -> tuple[mp.mpf, mp.mpf]:
     """I_a(P‖Q) − 1 and I_a(Q‖P) − 1 of two pmfs [V] with 60 digits, centred as core's are."""
     with mp.workdps(60):
-        rows = [[mp.mpf(float(x)) for x in row] for row in (np.asarray(p), np.asarray(q))]
+        rows = [[mp.mpf(x) for x in row] for row in (p, q)]
         a = mp.mpf(order)
         return tuple(  # type: ignore[return-value]
             mp.fsum(y * ((x / y) ** a - 1 - a * (x / y - 1)) for x, y in zip(one, other, strict=True))

@@ -73,7 +73,8 @@ def test_excesses_equal_arbitrary_precision_near_and_far(rows, log_scale, order)
             assert log == pytest.approx(float(mp.log(exact)) if exact else -math.inf, abs=1e-9)
     pull = Pull(pair[1:], pair[0], order)
     theta = 0.3
-    mixed = pair[0] + theta * (pair[1] - pair[0])
+    with mp.workdps(60):  # in float64 the mixture itself would be rounded by more than the curve is
+        mixed = [q + mp.mpf(theta) * (mp.mpf(p) - q) for p, q in zip(pair[1], map(mp.mpf, pair[0]), strict=True)]
     worse = max(exact_excesses(mixed, pair[0], order))
     found = pull.log_excess(np.array([theta]))[0]
     with mp.workdps(60):

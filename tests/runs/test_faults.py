@@ -1,6 +1,7 @@
 """What the machine refuses, what is not there, and numbers that nobody means: one sentence and exit code 2."""
 
 import errno
+import importlib
 import inspect
 import itertools
 import json
@@ -315,11 +316,13 @@ def numeric_options(function):
             yield next(name for name in names if isinstance(name, str) and name.startswith("--"))
 
 
-def verbs(app=cli.app, prefix=()):
-    for command in app.registered_commands:
-        yield (*prefix, command.name), command.callback
-    for group in app.registered_groups:
-        yield from verbs(group.typer_instance, (*prefix, group.name))
+def verbs():
+    for name in cli.VERBS:
+        verb = getattr(importlib.import_module(f"reticent.cli.{name}"), name)
+        if callable(verb) and not hasattr(verb, "registered_commands"):
+            yield (name,), verb
+        else:
+            yield from (((name, command.name), command.callback) for command in verb.registered_commands)
 
 
 OPTIONS = {verb: tuple(numeric_options(function)) for verb, function in verbs()}

@@ -150,7 +150,9 @@ def test_noise_is_never_laid_over_two_sums(kind, repeats, tmp_path, monkeypatch)
     from reticent.training.gradients import source as gradient_source
 
     add = gradient_source.add_noise
-    monkeypatch.setattr(gradient_source, "add_noise", lambda g, s, r: seeds.append(r.seed) or add(g, s, r))
+    monkeypatch.setattr(
+        gradient_source, "add_noise", lambda g, s, r, **k: seeds.append(r.seed) or add(g, s, r, **k)
+    )
     private_run(tmp_path, kill_at=3, kind=kind)
     CountsItsOwnSteps.taken = 0  # a new process
     private_run(tmp_path, kind=kind)

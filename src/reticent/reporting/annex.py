@@ -25,7 +25,7 @@ ATTACKS: Final = "Testing against attacks: "
 OPINION: Final = {
     EXTRACTION: ("exposure", "pii-extraction", "lazy", "generation", "epsilon"),
     QUERIES: ("codes", "continuation", "pii-reconstruction", "pii-inference", "association"),
-    f"{ATTACKS}membership inference": ("membership", "group-membership"),
+    f"{ATTACKS}membership inference": ("membership", "group-membership", "dataset"),
     f"{ATTACKS}attribute inference": ("pii-inference", "association"),
     f"{ATTACKS}exfiltration": ("codes", "pii-extraction", "update"),
     f"{ATTACKS}regurgitation of training data": ("lazy", "continuation", "generation", "novelty"),
