@@ -66,7 +66,7 @@ class Target:
     name: str
     file: Path
     read: Callable[[], object]
-    times: int = 4  # attempts of the default test; fewer where a reading takes long
+    times: int = 2  # attempts of the default test; fewer where a reading takes long
 
 
 def verb(*arguments: object) -> Callable[[], int]:

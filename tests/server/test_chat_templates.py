@@ -29,6 +29,7 @@ HOSTILE = {
 @pytest.fixture(scope="module")
 def renderer():
     made = Renderer(seconds=1.0, longest=10_000)
+    assert made.render("ready", {}) == "ready"  # from here on nothing waits for the process to start
     yield made
     made.close()
 
