@@ -327,6 +327,20 @@ def test_damaged_dataset_is_an_error_without_text(tmp_path):
     assert "state" in str(failure(lambda: open_corpus(path).count()))
 
 
+def test_offsets_that_lead_out_of_a_dataset_are_refused_before_they_are_followed(tmp_path):
+    """Unchecked, pyarrow reads memory that is not its own: a negative length at best, a dead process else."""
+    path = dataset(tmp_path / "saved", rows())
+    shard = sorted(path.glob("*.arrow"))[0]
+    content, refused = shard.read_bytes(), 0
+    for place in range(len(content) // 2 // 4 * 4, len(content) - 4, 4):  # behind the schema
+        shard.write_bytes(content[:place] + b"\xff\xff\xff\x7f" + content[place + 4 :])
+        try:
+            list(open_corpus(path))
+        except DataError:
+            refused += 1
+    assert refused > 50
+
+
 def test_unknown_format_name_lists_the_known_ones(tmp_path):
     assert "parquet" in str(failure(lambda: open_corpus(tmp_path, format="xml")))
     assert "needs a file" in str(failure(lambda: open_corpus(tmp_path, format="csv").count()))

@@ -322,3 +322,12 @@ def test_a_lock_that_is_never_given_back_is_an_error_and_not_a_hang(path):
                 other.charge({"a": 0.5}, EVENT)
         other.charge({"a": 0.5}, EVENT)
         assert holder.spent()["a"] == 3.0
+
+
+def test_a_schema_that_is_not_text_is_refused_as_damage(tmp_path):
+    path = SqliteLedgers().used(tmp_path)
+    content = path.read_bytes()
+    place = content.index(b"CREATE TABLE")
+    path.write_bytes(content[:place] + b"\xff\xfe" + content[place + 2 :])
+    with pytest.raises(LedgerError, match="cannot be used"):
+        SqliteLedger.open(path)

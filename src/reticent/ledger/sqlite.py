@@ -227,3 +227,7 @@ def _ledger_errors(path: Path) -> Iterator[None]:
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         hint = next((hint for prefix, hint in _HINTS.items() if name.startswith(prefix)), EDITED)
         raise LedgerError(f"{path}: the ledger cannot be used", found=f"{name} ({error})", hint=hint) from error
+    except UnicodeDecodeError:
+        raise LedgerError(
+            f"{path}: the ledger cannot be used", found="text that is not UTF-8", hint=EDITED
+        ) from None

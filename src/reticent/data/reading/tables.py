@@ -61,7 +61,7 @@ def read_dataset(path: Path, names: Sequence[str] | None) -> Iterator[tuple[int,
                     wanted = [name for name in columns if names is None or name in names]
                     batches = (
                         batch.slice(first, _ROWS).select(wanted)
-                        for batch in stream
+                        for batch in map(_checked, stream)
                         for first in range(0, batch.num_rows, _ROWS)
                     )
                     for number, values in enumerate(_rows(batches, columns, path=file), start):
@@ -69,6 +69,12 @@ def read_dataset(path: Path, names: Sequence[str] | None) -> Iterator[tuple[int,
                         start = number + 1
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError, struct.error):
             raise _damaged(file) from None
+
+
+def _checked(batch: Any) -> Any:
+    """The batch, once every offset in it lies within its buffers; Arrow would follow others out of its memory."""
+    batch.validate(full=True)
+    return batch
 
 
 def table_schema(path: Path) -> Any:
