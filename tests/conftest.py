@@ -3,6 +3,7 @@
 import locale
 import os
 import random
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,3 +75,16 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip("the shared test data is not here; set RETICENT_SHARED to its folder")
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's or anybody's Chromium, without a window."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no Chromium here")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()

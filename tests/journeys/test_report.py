@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -140,19 +139,6 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(story, capsys, monkeypatch, wo
     complaint = capsys.readouterr().err
     assert said in complaint
     assert len(complaint.splitlines()) == 1
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's or anybody's Chromium, without a window."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no Chromium here")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
 
 
 class Visit:

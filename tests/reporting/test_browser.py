@@ -1,6 +1,5 @@
 """Reports made by hand, opened in Chromium: every chip equals its finding, nothing asks the network, all fits."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,20 +9,6 @@ from reticent.core.metric import question_of
 from reticent.reporting.page import render_page
 from reticent.reporting.report import Report, RunReport
 from tests.reporting.sample_reports import bare_run, finding, full_run, guarantee, report
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's or anybody's Chromium, without a window."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no Chromium here")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
-
 
 # What is measured, and the chip that it must have.
 FINDINGS = (

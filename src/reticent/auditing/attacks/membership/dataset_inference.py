@@ -17,16 +17,14 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, scoring_model, skip
-from reticent.auditing.attacks.membership.attack import run_attacks
+from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, skip
 from reticent.auditing.attacks.membership.control import permutation_p_value
-from reticent.auditing.attacks.membership.inference import membership_attacks
+from reticent.auditing.attacks.membership.inference import membership_attacks, score_targets
 from reticent.auditing.attacks.membership.result import ScoredTargets, independence
-from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.auditing.metrics.roc import Owners, auc_interval
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
-from reticent.auditing.targets import count_targets, membership_targets
+from reticent.auditing.targets import count_targets
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import DATASET_AUC
@@ -103,18 +101,13 @@ class DatasetInference:
 
     def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
         """The one finding, with its p-value."""
-        targets = membership_targets(subject, settings, sizes.records)
-        attacks, _ = membership_attacks(subject)
-        needs_base = any(one.needs_reference for one in attacks)
-        seen = TargetScores(targets.texts, scoring_model(subject), reference=subject.base if needs_base else None)
-        scores = run_attacks(attacks, seen)
-        access = {one.name: one.access for one in attacks}
-        whole = ScoredTargets.of(subject, settings, targets=targets, scores=scores, access=access)
+        whole, _ = score_targets(subject, settings, sizes=sizes)
+        targets = whole.targets
         fits = halves_by_owner(targets.owners, targets.is_member, randomness=settings.randomness("dataset halves"))
         labels = targets.is_member[~fits]
         if min(labels.sum(), (~labels).sum(), targets.is_member[fits].sum(), (~targets.is_member[fits]).sum()) < 2:
             raise NothingToAttack("too few owners on either side to fit weights on one half and test on the other")
-        values = combined(np.stack(list(scores.values()), axis=1), targets.is_member, fits)
+        values = combined(np.stack(list(whole.scores.values()), axis=1), targets.is_member, fits)
         finding = self._finding(values, labels, whole=whole, tested=~fits, settings=settings)
         document = whole.to_json() | {"fitting_half": fits.tolist(), "p_value": finding.p_value}
         return Measurement((finding,), {"dataset.json": document})

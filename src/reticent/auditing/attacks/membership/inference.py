@@ -77,20 +77,27 @@ class MembershipInference:
 
     def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
         """Findings of every score; the scores themselves by record id."""
-        targets = membership_targets(subject, settings, sizes.records)
-        attacks, _ = membership_attacks(subject)
-        needs_base = any(one.needs_reference for one in attacks)
-        seen = TargetScores(targets.texts, scoring_model(subject), reference=subject.base if needs_base else None)
-        scores = run_attacks(attacks, seen)
-        access = {one.name: one.access for one in attacks}
-        scored = ScoredTargets.of(subject, settings, targets=targets, scores=scores, access=access)
+        scored, seen = score_targets(subject, settings, sizes=sizes)
         by_coin = not why_no_one_run(subject, settings)
         confidence = scored.confidence(subject, settings, more=ONE_RUN_BOUNDS if by_coin else 0)
         findings = list(scored.findings(subject, settings, confidence=confidence))
         if by_coin:
-            findings += one_run_findings(subject, settings, targets, scores=scores, confidence=confidence)
+            findings += one_run_findings(
+                subject, settings, scored.targets, scores=scored.scores, confidence=confidence
+            )
         document = scored.to_json() | {"truncated": seen.truncated}
         return Measurement(tuple(findings), {"membership.json": document})
+
+
+def score_targets(subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> tuple[ScoredTargets, TargetScores]:
+    """Every score that can be computed here of both sides, and what they were computed from."""
+    targets = membership_targets(subject, settings, sizes.records)
+    attacks, _ = membership_attacks(subject)
+    needs_base = any(one.needs_reference for one in attacks)
+    seen = TargetScores(targets.texts, scoring_model(subject), reference=subject.base if needs_base else None)
+    access = {one.name: one.access for one in attacks}
+    scores = run_attacks(attacks, seen)
+    return ScoredTargets.of(subject, settings, targets=targets, scores=scores, access=access), seen
 
 
 def membership_attacks(subject: Subject) -> tuple[tuple[MembershipAttack, ...], Lines]:
