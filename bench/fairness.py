@@ -30,8 +30,8 @@ from reticent.models.ensemble.allocator import keep_freed_memory
 from reticent.prediction.budgets import Kind
 from reticent.runs.directory import RunDirectory
 from reticent.runs.ensemble.prediction import PredictionSettings
-from reticent.server.backend import open_ensemble
-from reticent.server.keys import KeyFile, add_key
+from reticent.server.access.keys import KeyFile, add_key
+from reticent.server.backends.backend import open_ensemble
 from reticent.server.limits import Limits
 
 MOST = 3.0

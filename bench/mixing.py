@@ -33,7 +33,7 @@ from reticent.prediction.budgets import Kind, Options, Target, set_up
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, TogetherMechanism
 from reticent.prediction.mechanisms.shaping import Masses
 from reticent.prediction.mechanisms.submix import HASTE, SubMix, SubMixF
-from tests.accounting.mixing_oracles import (
+from tests.accounting.mixing.oracles import (
     fixed_mixture,
     log_mixture,
     slow_filtered_charges,

@@ -51,12 +51,12 @@ from reticent.prediction.budgets import Kind  # noqa: E402
 from reticent.prediction.predictor import Predictor  # noqa: E402
 from reticent.runs.directory import RunDirectory  # noqa: E402
 from reticent.runs.ensemble.prediction import PredictionSettings  # noqa: E402
-from reticent.server.api import create_app  # noqa: E402
-from reticent.server.backend import Backend, open_ensemble  # noqa: E402
-from reticent.server.keys import KeyFile  # noqa: E402
+from reticent.server.access.keys import KeyFile  # noqa: E402
+from reticent.server.access.quotas import Quotas  # noqa: E402
+from reticent.server.backends.backend import Backend, open_ensemble  # noqa: E402
+from reticent.server.http.api import create_app  # noqa: E402
 from reticent.server.launching import web_config  # noqa: E402
 from reticent.server.limits import Limits  # noqa: E402
-from reticent.server.quotas import Quotas  # noqa: E402
 from reticent.server.service import Service  # noqa: E402
 
 ROUNDS = 5

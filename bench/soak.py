@@ -35,7 +35,7 @@ import psutil
 from reticent.runs.ensemble.prediction import answers_given
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.server.limits import Limits
-from tests.ledger.postgres_server import PostgresServer, _children
+from tests.ledger.postgres.server import PostgresServer, _children
 from tests.server.letters import ASKED, NAME, LetterEnsemble, make_run, serving
 
 FAULTS = ("kill worker", "kill database", "stop database", "clock jump", "disk full")

@@ -203,7 +203,7 @@ def targets(folder: Path) -> list[Target]:
 
 def _corpora(folder: Path) -> Iterator[Target]:
     from reticent.data.reading.corpus_file import open_corpus
-    from tests.data.test_reading import FORMATS
+    from tests.data.reading.test_reading import FORMATS
 
     for name, make in FORMATS.items():
         (folder / name).mkdir(parents=True)

@@ -14,7 +14,7 @@ import pytest
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
-from tests.accounting.mixing_oracles import (
+from tests.accounting.mixing.oracles import (
     fixed_mixture,
     slow_filtered_charges,
     slow_submix_charges,

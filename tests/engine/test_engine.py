@@ -17,7 +17,7 @@ from reticent.engine.work import (
     run_pieces,
 )
 from reticent.runs.settings.shared import EngineOptions
-from tests.engine import engine_work as work
+from tests.engine import work as work
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from reticent.data.canaries import make_canaries, plant, write_key
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
 from reticent.models.huggingface.loading import load_model
-from tests.models.test_remote import NAME, serving
+from tests.models.remote.test_remote import NAME, serving
 
 ATTACKS = "exposure,membership,lazy,extraction"
 RECORDS = 8

@@ -17,9 +17,9 @@ import pytest
 from reticent.cli import main as cli
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.ensemble.prediction import answers_given
-from reticent.server.keys import add_key
+from reticent.server.access.keys import add_key
 from tests.ledger.conftest import postgres  # noqa: F401
-from tests.ledger.postgres_server import PASSWORD
+from tests.ledger.postgres.server import PASSWORD
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.patience import PATIENCE
 

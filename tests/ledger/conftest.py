@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.ledger.ledgers import Ledgers, PostgresLedgers, SqliteLedgers
-from tests.ledger.postgres_server import PostgresServer, find_program
+from tests.ledger.postgres.server import PostgresServer, find_program
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from reticent.core.errors import LedgerError
 from reticent.runs.ledger_place import LedgerPlace
 from tests.ledger.ledgers import EVENT, PostgresLedgers, SqliteLedgers
-from tests.ledger.postgres_server import _children
+from tests.ledger.postgres.server import _children
 from tests.patience import PATIENCE
 from tests.server.letters import NAME, make_run, serving
 

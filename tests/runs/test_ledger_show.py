@@ -7,7 +7,7 @@ from reticent.core.event import SampledGaussian
 from reticent.core.ledger import Budget
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.directory import RunDirectory
-from reticent.server.spending import STEPS
+from reticent.server.operator.spending import STEPS
 from reticent.training.plans.plan import MEASURE
 from tests.reporting.sample_reports import guarantee
 

@@ -10,11 +10,11 @@ import uvicorn
 
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.runs.ensemble.prediction import settings_of
-from reticent.server.api import create_app
-from reticent.server.backend import open_ensemble
+from reticent.server.access.quotas import Quotas
+from reticent.server.backends.backend import open_ensemble
+from reticent.server.http.api import create_app
 from reticent.server.launching import web_config
 from reticent.server.limits import Limits
-from reticent.server.quotas import Quotas
 from reticent.server.service import Service
 from tests.patience import PATIENCE
 from tests.prediction.tables import RandomTable, TableEnsemble, TablePublic

@@ -17,7 +17,7 @@ from reticent.runs.ensemble.prediction import answers_given
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.server.launching import Serving
 from tests.ledger.conftest import postgres  # noqa: F401
-from tests.ledger.postgres_server import PASSWORD, USER
+from tests.ledger.postgres.server import PASSWORD, USER
 from tests.patience import PATIENCE
 from tests.server.letters import ASKED, NAME, LetterEnsemble, make_run, opened, serving
 from tests.server.test_faults import BODY, Killed

@@ -15,10 +15,10 @@ from reticent.prediction.mechanisms.mechanism import Moment
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.runs.ensemble.prediction import PredictionSettings
-from reticent.server.backend import reshaping, settings_for
+from reticent.server.backends.backend import reshaping, settings_for
+from reticent.server.backends.weights import FilteredModel, open_weights
 from reticent.server.config import ServeSettings
 from reticent.server.launching import Serving
-from reticent.server.weights import FilteredModel, open_weights
 from tests.claims import certify, claim
 from tests.server.letters import ASKED, NAME, LetterEnsemble, make_run, opened
 

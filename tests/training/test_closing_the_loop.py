@@ -25,7 +25,7 @@ from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.source import PrivateGradients
 from reticent.training.plans.plan import DpSgd
 from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
-from tests.training.oracles import record_gradients
+from tests.training.gradients.oracles import record_gradients
 from tests.training.small_models import START, VOCABULARY, gpt2
 from tests.training.small_runs import new_ledger, private_source
 

@@ -13,7 +13,7 @@ keys = typer.Typer(help="Keys of a server: add, list, remove.", no_args_is_help=
 @verb(AddKeySettings)
 def add(settings: AddKeySettings, output: Output) -> None:
     """Make a key and show it, this once; the file holds its hash."""
-    from reticent.server.keys import add_key
+    from reticent.server.access.keys import add_key
 
     key = add_key(settings.file, settings.name, quota=settings.quota, is_operator=settings.operator)
     output.document({"schema_version": 1, "name": settings.name, "key": key})
@@ -24,8 +24,8 @@ def add(settings: AddKeySettings, output: Output) -> None:
 @verb(ListKeysSettings)
 def list_keys(settings: ListKeysSettings, output: Output) -> None:
     """The keys' names, quotas and what they have drawn."""
-    from reticent.server.keys import KeyFile
-    from reticent.server.quotas import Quotas, usage_path
+    from reticent.server.access.keys import KeyFile
+    from reticent.server.access.quotas import Quotas, usage_path
 
     file = settings.file
     found = KeyFile(file).keys
@@ -47,6 +47,6 @@ def list_keys(settings: ListKeysSettings, output: Output) -> None:
 @verb(RemoveKeySettings)
 def remove(settings: RemoveKeySettings, output: Output) -> None:  # noqa: ARG001
     """Take a key out of the file; a running server stops to admit it."""
-    from reticent.server.keys import remove_key
+    from reticent.server.access.keys import remove_key
 
     remove_key(settings.file, settings.name)

@@ -39,7 +39,7 @@ def show(settings: ShowLedgerSettings, output: Output) -> None:
     if _is_url(run):
         document = json.loads(_fetched(run, "ledger.json"))
     else:
-        from reticent.server.spending import spending
+        from reticent.server.operator.spending import spending
 
         with _opened(run, settings.ledger) as opened:
             document = spending(opened).to_json()

@@ -35,7 +35,7 @@ def serve(settings: ServeSettings, output: Output) -> int:
 
 def _show_promise(serving: "Serving", output: Output) -> None:
     """The guarantee that answers have, or would have."""
-    from reticent.server.promise import promised
+    from reticent.server.backends.promise import promised
 
     guarantee, lines = promised(serving)
     output.document(

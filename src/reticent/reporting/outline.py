@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from reticent.reporting.content import Section
-from reticent.reporting.first_screen import guarantees, limits, promise, side_by_side, verdicts
-from reticent.reporting.glossary import glossary
-from reticent.reporting.measured_sections import CHARTS
-from reticent.reporting.next_steps import next_section, steps
 from reticent.reporting.questions import Answer, answer_of, asked, lead_sentence, speaker
-from reticent.reporting.record_sections import (
+from reticent.reporting.report import GateLine, Report, RunReport
+from reticent.reporting.sections.charts import CHARTS
+from reticent.reporting.sections.first_screen import guarantees, limits, promise, side_by_side, verdicts
+from reticent.reporting.sections.glossary import glossary
+from reticent.reporting.sections.next_steps import next_section, steps
+from reticent.reporting.sections.tables import (
     findings_section,
     policies_section,
     records_section,
@@ -18,7 +19,6 @@ from reticent.reporting.record_sections import (
     untested_section,
     update_section,
 )
-from reticent.reporting.report import GateLine, Report, RunReport
 
 
 def sections(report: Report) -> tuple[Section, ...]:

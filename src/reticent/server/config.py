@@ -101,7 +101,7 @@ class ServeSettings(LedgerOptions, Shown):
     def serving(self) -> "Serving":
         """What a server is started with; an ensemble's own settings are read from its run."""
         from reticent.runs.ledger_place import LedgerPlace
-        from reticent.server.backend import settings_for
+        from reticent.server.backends.backend import settings_for
         from reticent.server.launching import Serving
 
         return Serving(

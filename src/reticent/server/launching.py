@@ -29,11 +29,11 @@ from reticent.core.errors import ConfigError
 from reticent.prediction.budgets import Kind
 from reticent.runs.ensemble.prediction import PredictionSettings
 from reticent.runs.ledger_place import LedgerPlace
-from reticent.server.backend import Backend, open_ensemble
-from reticent.server.connections import connection_class
-from reticent.server.keys import KeyFile
+from reticent.server.access.keys import KeyFile
+from reticent.server.access.quotas import Quotas, usage_path
+from reticent.server.backends.backend import Backend, open_ensemble
+from reticent.server.http.connections import connection_class
 from reticent.server.limits import Limits
-from reticent.server.quotas import Quotas, usage_path
 
 LOG: Final = logging.getLogger("reticent.serve")
 LEDGER_SECONDS: Final = 5.0  # that a charge may take; then nothing is released and the lock is let go of
@@ -113,7 +113,7 @@ def open_backend(serving: Serving) -> Iterator[Backend]:
             yield backend
         return
     from reticent.data.reading.corpus_file import open_corpus
-    from reticent.server.weights import n_gram_index, open_weights
+    from reticent.server.backends.weights import n_gram_index, open_weights
 
     index = None
     if serving.memfree is not None:
@@ -184,7 +184,7 @@ def _bound(serving: Serving) -> Iterator[socket.socket]:
 
 def server(backend: Backend, serving: Serving) -> uvicorn.Server:
     """The web server of one process. Prometheus' library is imported here: it looks at the environment then."""
-    from reticent.server.api import create_app
+    from reticent.server.http.api import create_app
     from reticent.server.service import Service
 
     keys = None if serving.keys is None else KeyFile(serving.keys)
@@ -222,7 +222,7 @@ def _operator_port(serving: Serving, keys: KeyFile | None) -> Iterator[None]:
     if serving.operator_port is None or keys is None or serving.keys is None:
         yield
         return
-    from reticent.server.operator_page import operator_app
+    from reticent.server.operator.page import operator_app
 
     with ExitStack() as stack:
         ledger = None

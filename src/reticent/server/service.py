@@ -20,17 +20,17 @@ from typing import Final, TypeVar
 from starlette.requests import Request
 
 from reticent.core.errors import UsageError
-from reticent.server.asking import Asked, tokens_asked
-from reticent.server.backend import Backend
-from reticent.server.growing_text import GrowingText
-from reticent.server.jobs import Continuation, Job, Piece
-from reticent.server.keys import Key, KeyFile
+from reticent.server.access.keys import Key, KeyFile
+from reticent.server.access.quotas import Quotas
+from reticent.server.backends.backend import Backend
 from reticent.server.limits import Limits
 from reticent.server.metrics import Metrics
-from reticent.server.protocol import ChatRequest, CompletionRequest
-from reticent.server.quotas import Quotas
 from reticent.server.refusal import Refusal, overloaded, timed_out, unavailable
-from reticent.server.scheduler import Delivery, Scheduler
+from reticent.server.requests.asking import Asked, tokens_asked
+from reticent.server.requests.protocol import ChatRequest, CompletionRequest
+from reticent.server.scheduling.growing_text import GrowingText
+from reticent.server.scheduling.jobs import Continuation, Job, Piece
+from reticent.server.scheduling.scheduler import Delivery, Scheduler
 
 Result = TypeVar("Result")
 Body = TypeVar("Body", CompletionRequest, ChatRequest)

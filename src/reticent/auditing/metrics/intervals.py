@@ -82,8 +82,8 @@ def mean_lower(values: ArrayLike, *, tail: float) -> float:
     """Lower limit for the expectation of independent values ≥ 0, by Gaffke's order statistics.
 
     Exact for values that are 0 or one other number (Clopper and Pearson), and never above the sample mean's. In
-    general its validity is proved for one and two values and conjectured beyond; `tests/auditing/test_intervals.py`
-    simulates the hardest known cases. Far sharper for few values than bounds that use the mean alone.
+    general its validity is proved for one and two values and conjectured beyond: the tests of this module simulate
+    the hardest known cases. Far sharper for few values than bounds that use the mean alone.
     """
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1 or len(x) == 0 or (x < 0.0).any() or not 0.0 < tail < 1.0:

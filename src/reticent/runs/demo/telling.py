@@ -20,8 +20,8 @@ from reticent.data.reading.corpus_file import open_corpus
 from reticent.models.embedded import EMBEDDED
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.reporting.markdown import render_markdown
-from reticent.reporting.page import render_page
+from reticent.reporting.formats.markdown import render_markdown
+from reticent.reporting.formats.page import render_page
 from reticent.runs.audit.run import Audit
 from reticent.runs.audit.run import Observer as AuditObserver
 from reticent.runs.audit.subject import find_model

@@ -94,10 +94,10 @@ class WrittenReport:
 
 def report(settings: ReportSettings) -> WrittenReport:
     """Write the page, the Markdown and what else was asked for. No text and no secret stands in any of them."""
-    from reticent.reporting.annex import render_annex
-    from reticent.reporting.markdown import render_markdown
-    from reticent.reporting.model_card import render_model_card
-    from reticent.reporting.page import render_page
+    from reticent.reporting.formats.annex import render_annex
+    from reticent.reporting.formats.markdown import render_markdown
+    from reticent.reporting.formats.model_card import render_model_card
+    from reticent.reporting.formats.page import render_page
     from reticent.runs.report.reading import read_report, record_ids
     from reticent.runs.report.texts import read_facts
 

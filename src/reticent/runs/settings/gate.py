@@ -56,8 +56,8 @@ class GateOptions(Settings):
 
     def write_gate(self, report: "Report") -> None:
         """Write the files that were asked for."""
-        from reticent.reporting.junit import render_junit
-        from reticent.reporting.sarif import render_sarif
+        from reticent.reporting.formats.junit import render_junit
+        from reticent.reporting.formats.sarif import render_sarif
 
         for path, render in ((self.junit, render_junit), (self.sarif, render_sarif)):
             if path is not None:

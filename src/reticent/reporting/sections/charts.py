@@ -1,0 +1,290 @@
+"""The charts of a report, a section each: risk map, ROC, exposure, extraction, bits leaked, budget.
+
+A run without such data is left out; what was not measured is one list at the end of the page.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from reticent.core.guarantee import Unit
+from reticent.core.metric import AUC, EXPOSURE
+from reticent.core.numbers import MISSING, Scale, interval, one_in, shown
+from reticent.reporting.actions import outstanding
+from reticent.reporting.content import Block, Cell, Chart, Heading, Section, Table, cell, table
+from reticent.reporting.report import Report, RunReport, Series
+from reticent.reporting.sections.figures import (
+    budget_figure,
+    exposure_figure,
+    extraction_figure,
+    leakage_figure,
+    risk_figure,
+    roc_figure,
+)
+
+_TABLE_ROWS: Final = 60  # of the data under a chart; the run directory has them all
+
+
+def for_every_run(
+    report: Report,
+    key: str,
+    draw: Callable[[RunReport, str], Block | None],
+) -> tuple[Block, ...]:
+    """What `draw` makes of each run that has such data, under the run's name where there are several."""
+    blocks: list[Block] = []
+    for place, run in enumerate(report.runs):
+        drawn = draw(run, f"{key}-{place}")
+        if drawn is not None:
+            blocks += [Heading(run.name), drawn] if len(report.runs) > 1 else [drawn]
+    return tuple(blocks)
+
+
+def risk_section(report: Report) -> Section:
+    """Which records a lazy attacker would get, and which of those the model has memorised."""
+    lead = (
+        "Every point is a record. To the right: likelier to be said by the model. Upwards: better known to this "
+        "model than to the one it started from, summed over the text. "
+        "Rings are the texts at most risk."
+    )
+    return Section("risk", "Risk map", lead, for_every_run(report, "risk", _risk_chart))
+
+
+def _risk_chart(run: RunReport, key: str) -> Chart | None:
+    if run.risk_map is None:
+        return None
+    training = run.risk_map.group("training")
+    if training is None or not training.points:
+        return None
+    samples, stands_out = run.risk_map.samples, outstanding(run.risk_map)
+    seen = sum(point.log_chance >= math.log(0.5) for point in training.points)
+    beyond = "No held-out record tells which of them stand out."
+    if stands_out is not None:
+        beyond = f"Standing out from held-out records: {sum(stands_out(point) for point in training.points):,}."
+    summary = (
+        f"Scatter plot of {len(training.points):,} training records. With chance one half or more, {seen:,} of "
+        f"them appear in {samples:,} samples. {beyond}"
+    )
+    worst = training.worst(_TABLE_ROWS)
+    rows = [
+        (
+            cell(point.id),
+            cell(copies),
+            cell(point.tokens),
+            Cell(one_in(point.log_chance), point.log_chance),
+            Cell(f"{shown(point.calibrated)} nats", point.calibrated),
+        )
+        for point, copies in worst
+    ]
+    columns = ("record", "copies", "tokens", f"chance in {samples:,} samples", "loss minus base’s")
+    title = f"The {len(rows):,} texts at most risk, of {len(training.points):,} records"
+    data = table(title, columns, rows)
+    return Chart(
+        key,
+        f"Risk map, {run.risk_map.model} against {run.risk_map.reference}",
+        summary,
+        risk_figure(run.risk_map),
+        data,
+    )
+
+
+def roc_section(report: Report) -> Section:
+    """Membership: how many members are found at how many false alarms."""
+    lead = (
+        "How many members an attack finds against how many others it accuses, on logarithmic axes: what counts is "
+        "the left side, where few are accused falsely. Curves are of one sample; "
+        "the intervals stand with the findings."
+    )
+    return Section("roc", "Membership", lead, for_every_run(report, "roc", _roc_chart))
+
+
+def _roc_chart(run: RunReport, key: str) -> Chart | None:
+    if not run.roc:
+        return None
+    # The curves are over records; an attack may also have an area over owners.
+    areas = {one.attack: one for one in run.findings if one.metric == AUC.name and one.unit is Unit.RECORD}
+    rows = []
+    for curve in run.roc:
+        area = areas.get(curve.name)
+        at = [_rate_at(curve, rate) for rate in (0.01, 0.1)]
+        rows.append(
+            (
+                cell(curve.name),
+                Cell(MISSING) if area is None else Cell(shown(area.value), area.value),
+                cell(MISSING if area is None else interval(area.low, area.high)),
+                *(Cell(shown(value, Scale.SHARE), value) for value in at),
+                Cell(MISSING) if curve.n is None else cell(curve.n),
+            )
+        )
+    columns = ("attack", "AUC", "its interval", "found at 1 % false alarms", "at 10 %", "n")
+    best = max(run.roc, key=lambda curve: _rate_at(curve, 0.1))
+    n = "" if best.n is None else f" (n = {best.n:,})"
+    summary = (
+        f"Attacks with a curve: {len(run.roc)}. At 10 % false alarms the best, {best.name}, finds "
+        f"{shown(_rate_at(best, 0.1), Scale.SHARE)} of the members in this sample{n}."
+    )
+    return Chart(key, "True against false positives", summary, roc_figure(run.roc), table("Attacks", columns, rows))
+
+
+def _rate_at(curve: Series, rate: float) -> float:
+    """The greatest y whose x is at most `rate`."""
+    return max((y for x, y in zip(curve.x, curve.y, strict=True) if x <= rate), default=0.0)
+
+
+def exposure_section(report: Report) -> Section:
+    """Planted secrets."""
+    lead = (
+        "How far a planted secret stands before all it could have been, in bits: 1 bit halves the guesses that an "
+        "attacker needs. Without memorisation the mean is about 1.44 bits."
+    )
+    return Section(
+        "exposure",
+        "Exposure of planted secrets",
+        lead,
+        for_every_run(report, "exposure", _exposure_chart),
+    )
+
+
+def _exposure_chart(run: RunReport, key: str) -> Chart | None:
+    if not run.exposures:
+        return None
+    rows = [
+        (
+            cell(one.canary),
+            Cell(shown(one.value, Scale.BITS), one.value),
+            cell(interval(one.low, one.high, Scale.BITS)),
+            Cell(shown(one.bits, Scale.BITS, digits=4), one.bits),
+        )
+        for one in run.exposures
+    ]
+    mean = sum(one.value for one in run.exposures) / len(run.exposures)
+    has_interval = any(one.metric == EXPOSURE.name and not one.void for one in run.findings)
+    with_interval = "; the interval of the mean stands with the findings" if has_interval else ""
+    summary = (
+        f"Planted secrets: {len(rows)}. Their exposure is {shown(mean, Scale.BITS)} on average, of at most "
+        f"{shown(max(one.bits for one in run.exposures), Scale.BITS)}{with_interval}."
+    )
+    data = table("Planted secrets", ("secret", "exposure", "interval", "of"), rows)
+    return Chart(key, "Exposure against its null", summary, exposure_figure(run.exposures, run.exposure_null), data)
+
+
+def extraction_section(report: Report) -> Section:
+    """Records seen against samples drawn."""
+    lead = (
+        "The share of records that somebody sees with chance one half or more who draws so many samples. A curve "
+        "of held-out records, where there is one, shows the same of text that the model never saw. "
+        "Bands are intervals."
+    )
+    return Section(
+        "extraction",
+        "Extraction",
+        lead,
+        for_every_run(report, "extraction", _extraction_chart),
+    )
+
+
+def _extraction_chart(run: RunReport, key: str) -> Chart | None:
+    if not run.extraction:
+        return None
+    columns = ("records", "samples", "seen", "interval", "n")
+    rows = [
+        (
+            cell(curve.name),
+            Cell(f"{x:.3g}", x),
+            Cell(shown(y, Scale.SHARE), y),
+            cell(interval(curve.low[place], curve.high[place], Scale.SHARE) if curve.low else MISSING),
+            Cell(MISSING) if curve.n is None else cell(curve.n),
+        )
+        for curve in run.extraction
+        for place, (x, y) in enumerate(zip(curve.x, curve.y, strict=True))
+        if math.isclose(math.log10(x) % 3.0, 0.0, abs_tol=1e-9)
+    ]
+    ends = "; ".join(
+        f"{curve.name}: {shown(curve.y[-1], Scale.SHARE)} at {curve.x[-1]:.0e} samples" for curve in run.extraction
+    )
+    return Chart(
+        key,
+        "Records seen by sampling",
+        f"Share of records seen. {ends}.",
+        extraction_figure(run.extraction),
+        table("Records seen", columns, rows),
+    )
+
+
+def leakage_section(report: Report) -> Section:
+    """Bits of a secret that may leak."""
+    lead = (
+        "From the guarantee: how many bits of a secret of a given length whoever sees the model can learn at most, "
+        "if the secret stands in one protected unit. A line below the diagonal is what the guarantee is worth."
+    )
+    return Section(
+        "leakage",
+        "Bits leaked by secret length",
+        lead,
+        for_every_run(report, "leakage", _leakage_chart),
+    )
+
+
+def _leakage_chart(run: RunReport, key: str) -> Chart | None:
+    if not run.leakage:
+        return None
+    rows = [
+        (
+            Cell(shown(one.secret_bits, Scale.BITS), one.secret_bits),
+            Cell(shown(one.most, Scale.BITS, side="up"), one.most),
+            Cell(shown(one.secret_bits - one.most, Scale.BITS, side="down"), one.secret_bits - one.most),
+        )
+        for one in run.leakage
+    ]
+    middle = run.leakage[len(run.leakage) // 2]
+    summary = (
+        f"Of a secret of {shown(middle.secret_bits, Scale.BITS)} at most "
+        f"{shown(middle.most, Scale.BITS, side='up')} leak."
+    )
+    columns = ("secret", "leaks at most", "stays hidden at least")
+    return Chart(
+        key, "Proved bound on leaked bits", summary, leakage_figure(run.leakage), table("Bounds", columns, rows)
+    )
+
+
+def budget_section(report: Report) -> Section:
+    """What was spent by when."""
+    lead = "What the ledger says was charged, each time before anything was released, and the limit it cannot pass."
+    return Section(
+        "budget",
+        "Budget over time",
+        lead,
+        for_every_run(report, "budget", _budget_chart),
+    )
+
+
+def _budget_chart(run: RunReport, key: str) -> Chart | None:
+    use = run.budget
+    if use is None or not any(curve.x for curve in use.accounts):
+        return None
+    spent = {curve.name: (curve.y[-1] if curve.y else 0.0) for curve in use.accounts}
+    rows = [
+        (
+            cell(name),
+            Cell(shown(value, digits=6), value),
+            Cell(shown(use.limit, digits=6), use.limit),
+            Cell(shown(value / use.limit, Scale.SHARE), value / use.limit),
+        )
+        for name, value in spent.items()
+    ]
+    most = max(spent.values())
+    summary = (
+        f"Charges since {use.started}: {use.rows:,}. The account that spent most has spent {shown(most, digits=6)} "
+        f"of {shown(use.limit, digits=6)} ({use.measure})."
+    )
+    data: Table = table("Accounts", ("account", f"spent ({use.measure})", "limit", "share"), rows)
+    return Chart(key, "Charges in the ledger", summary, budget_figure(use), data)
+
+
+CHARTS: Final[Sequence[Callable[[Report], Section]]] = (
+    risk_section,
+    roc_section,
+    exposure_section,
+    extraction_section,
+    leakage_section,
+    budget_section,
+)

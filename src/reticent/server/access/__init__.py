@@ -1,0 +1,1 @@
+"""Who may ask, and for how many tokens: API keys and their quotas."""

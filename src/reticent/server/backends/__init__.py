@@ -1,0 +1,1 @@
+"""What a server answers from: an ensemble within its budget, or privately trained weights."""

@@ -1,0 +1,1 @@
+"""The web application: routes, answers, connections and what guards them."""

@@ -1,0 +1,1 @@
+"""What the operator sees: the ledger, spend of each part, tokens of each key."""

@@ -1,0 +1,1 @@
+"""From a request in OpenAI's form to the tokens that a model continues."""

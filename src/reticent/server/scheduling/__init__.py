@@ -1,0 +1,1 @@
+"""Continuous batching: whose turn it is, and the texts as they grow."""

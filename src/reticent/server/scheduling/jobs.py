@@ -1,0 +1,86 @@
+"""What the scheduler works on: a job is one request, a continuation one of the texts that it asks for.
+
+Both belong to the scheduler once submitted, whose thread alone works on them. `Job.is_cancelled`
+alone is set from outside.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reticent.prediction.mechanisms.mechanism import Mechanism
+from reticent.server.refusal import Refusal
+from reticent.server.scheduling.growing_text import GrowingText
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one charged token gave: its text, perhaps empty, and why the continuation ended, where it did."""
+
+    index: int
+    text: str = field(repr=False)
+    finish: str | None = None
+
+
+@dataclass(eq=False, slots=True, repr=False)
+class Continuation:
+    """One text in the course of being written."""
+
+    job: "Job"
+    index: int
+    context: Sequence[int]
+    growth: GrowingText
+    handle: int | None = None
+    drawn: int = 0
+
+    @property
+    def unread(self) -> int:
+        """Tokens of the prompt that its first turn reads; what another text of the job has read is copied."""
+        is_first = all(other.handle is None for other in self.job.continuations)
+        return len(self.context) if is_first else 0
+
+    @property
+    def length(self) -> int:
+        """Tokens that it may have in all: start, prompt, answer."""
+        return 1 + len(self.context) + self.job.max_tokens
+
+    def accept(self, token: int, end_token: int | None) -> Piece:
+        """The piece of a token that was charged and drawn. The end token is charged too and has no text."""
+        self.drawn += 1
+        if token == end_token:
+            return Piece(self.index, self.growth.end(), "stop")
+        text = self.growth.add(token)
+        if self.growth.is_stopped:
+            return Piece(self.index, text, "stop")
+        if self.drawn >= self.job.max_tokens:
+            text += self.growth.end()
+            return Piece(self.index, text, "stop" if self.growth.is_stopped else "length")
+        return Piece(self.index, text)
+
+
+Item = Piece | Refusal
+
+
+@dataclass(eq=False, slots=True, repr=False)
+class Job:
+    """One request: whose it is, how its tokens are drawn, until when, and where its pieces go."""
+
+    key: str
+    mechanism: Mechanism
+    max_tokens: int
+    deadline: float
+    inbox: "asyncio.Queue[Item]"
+    continuations: list[Continuation] = field(default_factory=list)
+    is_cancelled: bool = False
+    is_over: bool = False
+
+    @property
+    def drawn(self) -> int:
+        """Tokens of all its texts."""
+        return sum(continuation.drawn for continuation in self.continuations)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the public time-out has passed."""
+        return time.monotonic() > self.deadline

@@ -1,0 +1,107 @@
+"""Reports made by hand, opened in Chromium: every chip equals its finding, nothing asks the network, all fits."""
+
+from pathlib import Path
+
+import pytest
+
+from reticent.core.finding import Comparison
+from reticent.core.metric import question_of
+from reticent.reporting.formats.page import render_page
+from reticent.reporting.report import Report, RunReport
+from tests.reporting.sample_reports import bare_run, finding, full_run, guarantee, report
+
+# What is measured, and the chip that it must have.
+FINDINGS = (
+    (finding("auc", low=0.8, value=0.85, high=0.9), "refuted"),  # above the ceiling of 0.75
+    (finding("exposure", low=5.0, value=9.0, high=13.0, null=1.44), "leak found"),
+    (finding("code_hit_rate", low=0.0, value=0.0, high=0.03, null=1e-6), "none found"),
+    (finding("emitted_share", low=0.0, value=0.5, high=1.0, null=0.1, could_pass=False), "too few to tell"),
+    (finding("association_share", low=0.1, value=0.2, high=0.3, null=None), "measured"),
+    (finding("inference_accuracy", void="words alone tell them apart"), "not measured"),
+)
+
+
+def run_of(name: str, chosen=FINDINGS) -> RunReport:
+    """A run with these findings; the area is held against 0.75."""
+    promise, measured = guarantee(), tuple(one for one, _ in chosen)
+    compared = tuple(
+        Comparison(one, promise, 0.75, 1.0)
+        if one.metric == "auc"
+        else Comparison(one, promise, None, reason="none")
+        for one in measured
+    )
+    return bare_run(name, findings=measured, comparisons=compared, guarantee=promise)
+
+
+def opened(browser, folder: Path, made: Report, **settings):
+    """The page of a report, and what it asked for or complained of."""
+    path = folder / "page.html"
+    path.write_text(render_page(made), encoding="utf8")
+    tab = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | settings))
+    tab.set_default_timeout(0)  # a busy machine is slow, not wrong
+    heard: list[str] = []
+    tab.on("console", lambda message: heard.append(message.text))
+    tab.on("pageerror", lambda error: heard.append(str(error)))
+    tab.on("request", lambda request: heard.append(request.url) if request.url != path.as_uri() else None)
+    tab.goto(path.as_uri())
+    return tab, heard
+
+
+def test_every_chip_of_one_run_equals_its_finding(browser, tmp_path):
+    tab, heard = opened(browser, tmp_path, report(run_of("only")))
+    rows = tab.locator(".row").evaluate_all(
+        "all => all.map(row => [row.querySelector('h3').textContent, row.querySelector('.chip').textContent])"
+    )
+    assert dict(rows) == {question_of(one.metric).text: chip for one, chip in FINDINGS}
+    assert heard == []
+
+
+def test_the_box_keeps_the_letters_of_ε_and_of_names(browser, tmp_path):
+    for runs in (("only",), ("undefended", "private")):
+        tab, _ = opened(browser, tmp_path, report(*(run_of(name) for name in runs)))
+        lines = dict(line.split(" ", 1) for line in tab.locator(".box p").all_inner_texts())
+        assert "ε ≤ 2" in lines["Proved"]
+        assert lines["Proved"].startswith("ε ≤ 2" if len(runs) == 1 else "undefended, ε ≤ 2")
+        assert lines["Leaks"][0].isupper()
+
+
+def test_every_chip_of_several_runs_equals_its_finding(browser, tmp_path):
+    runs = (run_of("first"), run_of("second", FINDINGS[1:3]), bare_run("third"))
+    tab, heard = opened(browser, tmp_path, report(*runs))
+    cells = tab.locator("#runs tbody tr").evaluate_all(
+        "all => all.map(row => [...row.cells].map("
+        "cell => cell.querySelector('.chip') ? cell.querySelector('.chip').textContent : cell.textContent))"
+    )
+    shown = {row[0]: row[1:] for row in cells}
+    for one, chip in FINDINGS:
+        second = chip if (one, chip) in FINDINGS[1:3] else "not measured"
+        assert shown[question_of(one.metric).text] == [chip, second, "not measured"]
+    assert heard == []
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390])
+@pytest.mark.parametrize("runs", [("one",), ("first", "second", "third")])
+def test_nothing_is_wider_than_the_window_and_the_box_is_on_the_first_screen(browser, tmp_path, width, runs):
+    made = report(*(full_run(name) for name in runs))
+    tab, heard = opened(browser, tmp_path, made, viewport={"width": width, "height": 900})
+    box = tab.locator(".box").bounding_box()
+    assert box["y"] + box["height"] < 900
+    tab.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    # A part that is wider than the window scrolls inside itself, and says so by a focusable region.
+    wider = tab.evaluate(
+        "[...document.querySelectorAll('main *')].filter(one => one.scrollWidth > one.clientWidth + 1 "
+        "&& getComputedStyle(one).overflowX !== 'visible' && one.tabIndex < 0 && one.clientWidth > 0)"
+        ".map(one => one.className)"
+    )
+    assert wider == []
+    assert heard == []
+
+
+def test_the_theme_follows_the_system(browser, tmp_path):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    seen = [
+        opened(browser, tmp_path, report(run_of("only")), color_scheme=scheme)[0].evaluate(colour)
+        for scheme in ("light", "dark")
+    ]
+    assert len(set(seen)) == 2
