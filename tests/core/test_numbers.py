@@ -1,6 +1,7 @@
 """Numbers for people keep their sentence true."""
 
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹−", "-0123456789-")
 def number(text: str) -> float:
     """The number that a text says."""
     plain = text.replace(",", "").replace("\u00a0%", "").replace("\u00a0bits", "")
+    plain = re.sub("^(−?)10(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", r"\g<1>1·10", plain)  # a power of ten stands alone
     mantissa, _, raised = plain.partition("·10")
     return float(mantissa.replace("−", "-")) * 10.0 ** int(raised.translate(RAISED) or 0)
 

@@ -87,5 +87,6 @@ def _rounded(value: float, digits: int, side: str) -> str:
     text = f"{float(exact):.{digits}g}" if size < 10**digits else f"{float(exact):,.0f}"
     if "e" in text:
         mantissa, exponent = text.split("e")
-        text = f"{mantissa}·10{str(int(exponent)).translate(_RAISED)}"
+        power = f"10{str(int(exponent)).translate(_RAISED)}"
+        text = power if mantissa == "1" else f"{mantissa}·{power}"
     return text.replace("-", "−")

@@ -91,7 +91,11 @@ def _proved(report: Report) -> str:
         return "nothing."
     if len(report.runs) == 1:
         return f"{promise(report.runs[0])}."
-    return "; ".join(f"{run.name}, {promise(run)}" for run in report.runs if run.guarantee is not None) + "."
+    runs_of: dict[str, list[str]] = {}
+    for run in report.runs:
+        if run.guarantee is not None:
+            runs_of.setdefault(promise(run), []).append(run.name)
+    return "; ".join(f"{', '.join(names)}: {said}" for said, names in runs_of.items()) + "."
 
 
 def _gate(limits: Sequence[GateLine]) -> str:

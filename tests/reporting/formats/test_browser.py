@@ -1,5 +1,6 @@
 """Reports made by hand, opened in Chromium: every chip equals its finding, nothing asks the network, all fits."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from reticent.reporting.formats.page import render_page
 from reticent.reporting.report import Report, RunReport
 from tests.reporting.sample_reports import bare_run, finding, full_run, guarantee, report
 
+MOST_WORDS_OF_ONE = 1500  # visible before anything is unfolded
+MOST_WORDS_OF_SEVERAL = 2500
+MOST_BYTES = 1_500_000
 # What is measured, and the chip that it must have.
 FINDINGS = (
     (finding("auc", low=0.8, value=0.85, high=0.9), "refuted"),  # above the ceiling of 0.75
@@ -59,9 +63,9 @@ def test_every_chip_of_one_run_equals_its_finding(browser, tmp_path):
 def test_the_box_keeps_the_letters_of_ε_and_of_names(browser, tmp_path):
     for runs in (("only",), ("undefended", "private")):
         tab, _ = opened(browser, tmp_path, report(*(run_of(name) for name in runs)))
-        lines = dict(line.split(" ", 1) for line in tab.locator(".box p").all_inner_texts())
+        lines = dict(line.split(None, 1) for line in tab.locator(".box p").all_inner_texts())
         assert "ε ≤ 2" in lines["Proved"]
-        assert lines["Proved"].startswith("ε ≤ 2" if len(runs) == 1 else "undefended, ε ≤ 2")
+        assert lines["Proved"].startswith("ε ≤ 2" if len(runs) == 1 else "undefended, private: ε ≤ 2")
         assert lines["Leaks"][0].isupper()
 
 
@@ -105,3 +109,39 @@ def test_the_theme_follows_the_system(browser, tmp_path):
         for scheme in ("light", "dark")
     ]
     assert len(set(seen)) == 2
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The rules of axe-core, as a script."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("axe-playwright-python is not installed")
+    return (Path(found.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("runs", [("one",), ("first", "second", "third")])
+def test_axe_finds_no_serious_violation(browser, tmp_path, axe, runs, scheme):
+    tab, _ = opened(browser, tmp_path, report(*(full_run(name) for name in runs)), color_scheme=scheme)
+    tab.evaluate(axe)
+    for unfold in ("0", "document.querySelectorAll('details').forEach(one => { one.open = true; })"):
+        tab.evaluate(unfold)
+        found = tab.evaluate("axe.run()")["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] != "minor"] == []
+
+
+def test_axe_finds_the_violation_of_a_broken_twin(browser, tmp_path, axe):
+    tab, _ = opened(browser, tmp_path, report(full_run("one")))
+    tab.evaluate("document.querySelector('.box').style.color = '#ccc'")
+    tab.evaluate("document.querySelector('.box').style.background = '#fff'")
+    tab.evaluate(axe)
+    assert "color-contrast" in {one["id"] for one in tab.evaluate("axe.run()")["violations"]}
+
+
+@pytest.mark.parametrize(("runs", "words"), [(1, MOST_WORDS_OF_ONE), (7, MOST_WORDS_OF_SEVERAL)])
+def test_a_page_is_short_before_it_is_unfolded_and_small(browser, tmp_path, runs, words):
+    made = report(*(full_run(f"run {number}") for number in range(runs)))
+    tab, _ = opened(browser, tmp_path, made)
+    assert len(tab.locator("body").inner_text().split()) <= words
+    assert (tmp_path / "page.html").stat().st_size < MOST_BYTES

@@ -38,7 +38,7 @@ def test_what_is_left_goes_by_the_part_that_runs_out_first():
     assert spent().lasts_until(NOW) == NOW + datetime.timedelta(hours=20)
     budget, left, today, health = verdict(spent(), NOW)
     assert left == "Left: about 200 tokens, until 2030-05-03 08:00 UTC at today's rate."
-    said = "60\u00a0% spent by the part that spent most, within (ε = 8, δ = 1·10⁻⁵): 300 tokens in 40 charges"
+    said = "60\u00a0% spent by the part that spent most, within (ε = 8, δ = 10⁻⁵): 300 tokens in 40 charges"
     assert budget == f"Budget: {said} since the start."
     assert today == "Today: 100 tokens in 8 charges since 2030-05-02 02:00 UTC."
     assert health.startswith("Health: the ledger can be read, last charge 5 minutes ago. ")

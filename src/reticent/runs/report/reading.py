@@ -72,7 +72,7 @@ def read_report(
     shown = [_with_rates(run, measured) for run in others] or scans
     if limits:
         shown = _gated(shown, limits)
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
+    now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d, %H:%M UTC}"
     return Report(tuple(shown), now, __version__)
 
 
