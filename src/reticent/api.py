@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reticent.runs.corpus.dedup import Deduplicated
     from reticent.runs.corpus.plant import Planted
     from reticent.runs.corpus.scrub import ScrubResult
-    from reticent.runs.ensemble.evaluation import EvaluationResult
+    from reticent.runs.ensemble.evaluate import EvaluationResult
     from reticent.runs.report.run import WrittenReport
     from reticent.runs.training.advice import PlanAdvice
     from reticent.runs.training.result import Observer, TrainedRun
@@ -197,7 +197,7 @@ def evaluate(run: "TrainedRun | Path | str", *, data: Path | str, **options: Any
     >>> sorted({line.mechanism.value for line in found.lines})
     ['non-private', 'public', 'submix-f']
     """
-    from reticent.runs.ensemble.evaluation import evaluate_ensemble
+    from reticent.runs.ensemble.evaluate import evaluate_ensemble
     from reticent.runs.ensemble.settings import EvaluateSettings
 
     return evaluate_ensemble(EvaluateSettings.of(run=_place(run), data=str(data), **options))

@@ -5,6 +5,7 @@ import shutil
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from reticent.cli import main as cli
@@ -12,6 +13,7 @@ from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
+from reticent.models.huggingface.loading import load_model
 from reticent.prediction.budgets import Kind
 from reticent.runs.ensemble.evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
 from reticent.runs.ensemble.loading import load_ensemble
@@ -279,6 +281,63 @@ def test_evaluate_compares_all_mechanisms_and_spends_nothing(corpus, run, capsys
     low, high = lines["submix-f", 8.0]["interval"]
     assert low < perplexity["submix-f", 8.0] < high
     assert not (run / "ledger.db").exists()
+
+
+@pytest.fixture(scope="module")
+def private(corpus, tmp_path_factory):
+    """A DP-SGD run from the ensemble's base, on its text."""
+    run = tmp_path_factory.mktemp("private") / "run"
+    training = ("train", "--method", "dp-sgd", "--model", corpus / "model", "--data", corpus / "train.jsonl")
+    noise = ("--noise-multiplier", 1, "--delta", 1e-3, "--batch", 8, "--epochs", 1, "--max-length", 16)
+    assert cli.run([str(word) for word in (*training, *noise, "--out", run)]) == 0
+    return run
+
+
+def test_evaluate_sets_a_dp_sgd_model_and_its_answers_beside_private_ones(corpus, run, private, capsys):
+    asked = (
+        "evaluate",
+        run,
+        "--data",
+        corpus / "held.jsonl",
+        "--queries",
+        64,
+        "--epsilon",
+        8,
+        "--repeats",
+        2,
+        "--seed",
+        3,
+    )
+    samples = ("--mechanisms", "submix-f", "--samples", 2, "--prompt", "order", "--max-tokens", 5)
+    code, document, complaint = ask(capsys, *asked, *samples, "--dp-sgd", private)
+    assert code == 0, complaint
+    *others, rival = document["lines"]
+    stated = json.loads((private / "model" / "guarantee.json").read_text())
+    assert (rival["mechanism"], rival["epsilon"]) == ("dp-sgd", stated["epsilon"])
+    assert (rival["guarantee"]["unit"], others[-1]["guarantee"]["unit"]) == ("record", "part")
+    assert rival["realised"] is not None
+    names = [line["mechanism"] for line in document["lines"]]
+    assert [sample["mechanism"] for sample in document["samples"]] == names
+    assert all(sample["prompt"] == "order" and len(sample["answers"]) == 2 for sample in document["samples"])
+    assert not (run / "ledger.db").exists()
+    assert ask(capsys, *asked, *samples, "--dp-sgd", private)[1]["samples"] == document["samples"]  # by the seed
+
+
+def test_the_loss_of_a_dp_sgd_model_is_that_of_its_own_token_log_probabilities(corpus, run, private, capsys):
+    asked = ("evaluate", run, "--data", corpus / "held.jsonl", "--queries", 10**6, "--repeats", 1)
+    line = ask(capsys, *asked, "--mechanisms", "submix-f", "--dp-sgd", private)[1]["lines"][-1]
+    model = load_model(private / "model")
+    texts = [json.loads(row)["text"] for row in (corpus / "held.jsonl").read_text().splitlines()]
+    losses = np.concatenate(model.token_log_probs(model.encode(texts)))
+    assert line["perplexity"] == pytest.approx(np.exp(-losses.mean()))
+
+
+def test_only_a_model_with_a_proof_and_the_same_tokens_is_set_beside_private_answers(corpus, run, private, capsys):
+    asked = ("evaluate", run, "--data", corpus / "held.jsonl", "--queries", 64)
+    assert "no differential privacy is proved" in ask(capsys, *asked, "--dp-sgd", corpus / "model")[2]
+    assert "at temperature 1" in ask(capsys, *asked, "--dp-sgd", private, "--temperature", 0.5)[2]
+    assert "belongs to --samples" in ask(capsys, *asked, "--prompt", "order")[2]
+    assert "compare mechanisms" in ask(capsys, *asked, "--compare-settings", "--samples", 1)[2]
 
 
 def test_evaluate_compares_settings_of_submix_f_that_predict_then_takes(corpus, run, capsys):

@@ -12,6 +12,7 @@ from reticent.runs.ensemble.settings import EvaluateSettings
 if TYPE_CHECKING:
     from reticent.prediction.planner import Plan
     from reticent.runs.ensemble.evaluation import Line
+    from reticent.runs.ensemble.samples import Sample
 
 
 @verb(EvaluateSettings)
@@ -24,7 +25,7 @@ def evaluate(settings: EvaluateSettings, output: Output) -> None:
 
     settings.corpus(settings.data)
     Manifest.read(settings.run)  # what is no ensemble is said before torch is loaded
-    from reticent.runs.ensemble.evaluation import evaluate_ensemble
+    from reticent.runs.ensemble.evaluate import evaluate_ensemble
 
     with output.progress() as bars:
         task = bars.add_task("evaluating", total=settings.repeats, status="")
@@ -36,6 +37,7 @@ def evaluate(settings: EvaluateSettings, output: Output) -> None:
         _show_settings(found.plans, output, title=title)
     else:
         _show(found.lines, output, title=title)
+    _show_samples(found.samples, output)
     if found.calibration is not None and found.uncalibrated is not None:
         output.show(
             f"The public model is calibrated (temperature {found.calibration.temperature:.2f}); as it was it has "
@@ -50,19 +52,31 @@ def _show(lines: "list[Line]", output: Output, *, title: str) -> None:
         rows.append(
             (
                 line.mechanism.value,
-                "–" if line.epsilon is None else f"{line.epsilon:g}",
+                "–" if line.epsilon is None else f"{line.epsilon:.4g}",
                 f"{spread.value:,.2f}",
                 f"{spread.low:,.2f} to {spread.high:,.2f}",
                 "–" if line.realised is None else f"{line.realised:.0%}",
                 "nothing" if line.guarantee is None else f"{line.guarantee.notion.value}",
+                "–" if line.guarantee is None else line.guarantee.unit.value,
             )
         )
-    columns = ("mechanism", "ε", "perplexity", "95% interval", "of the gap", "proves")
+    columns = ("mechanism", "ε", "perplexity", "95% interval", "of the gap", "proves", "for one")
     output.show(table(title, columns, rows))
     over = "texts" if lines[0].spread.seeds == 1 else "repeats"
     output.show(
         f"Intervals over {over}. Gap: from the public model to the non-private ensemble, in log-perplexity."
     )
+
+
+def _show_samples(samples: "tuple[Sample, ...]", output: Output) -> None:
+    """Answers under their prompt, the public model's first."""
+    for prompt in dict.fromkeys(sample.prompt for sample in samples):
+        output.show("", f"Prompt: {prompt or '(empty)'}")
+        for sample in samples:
+            if sample.prompt == prompt:
+                at = "" if sample.epsilon is None else f", ε = {sample.epsilon:.4g}"
+                answers = (f"  {answer.strip()}".replace("\n", "\n  ") for answer in sample.answers)
+                output.show(f"{sample.mechanism.value}{at}:", *answers)
 
 
 def _show_settings(plans: "list[tuple[float, Plan]]", output: Output, *, title: str) -> None:

@@ -70,16 +70,22 @@ class Spread:
     seeds: int
 
 
-def passages(ensemble: Ensemble, texts: Iterable[Tokens], *, answers: int) -> Iterable[Passage]:
-    """Held-out texts with their look-ups, cut after `answers` tokens in all."""
+def first_tokens(texts: Iterable[Tokens], *, answers: int) -> Iterable[tuple[int, ...]]:
+    """The texts that are not empty, cut after `answers` tokens in all."""
     left = answers
     for text in texts:
         if left <= 0:
             return
         tokens = tuple(text)[:left]
         if tokens:
-            yield Passage(tokens, ensemble.position_log_probs(tokens))
+            yield tokens
             left -= len(tokens)
+
+
+def passages(ensemble: Ensemble, texts: Iterable[Tokens], *, answers: int) -> Iterable[Passage]:
+    """Held-out texts with their look-ups, cut after `answers` tokens in all."""
+    for tokens in first_tokens(texts, answers=answers):
+        yield Passage(tokens, ensemble.position_log_probs(tokens))
 
 
 class Meter:
@@ -91,18 +97,19 @@ class Meter:
         self._remaining = np.full(parts, self._limit)
         self._horizon = horizon
         self._randomness = randomness
-        self._losses: list[float] = []
-        self._sizes: list[int] = []  # tokens of each passage
+        self._losses: list[list[float]] = []  # of each passage
+        self._answered = 0
         self._silent = 0
         self._stopped = False
 
     def read(self, passage: Passage) -> None:
         """Answer at every position of a passage."""
-        self._sizes.append(len(passage.tokens))
+        losses: list[float] = []
+        self._losses.append(losses)
         for place, token in enumerate(passage.tokens):
             moment = Moment(
                 remaining=self._remaining,
-                left=max(1, self._horizon - len(self._losses)),
+                left=max(1, self._horizon - self._answered),
                 context=passage.tokens[:place],
                 stopped=self._stopped,
             )
@@ -113,24 +120,26 @@ class Meter:
             self._stopped = self._stopped or release.stops
             self._silent += not release.costs.any()
             chance = float(release.pmf[token])
-            self._losses.append(-math.log(chance) if chance > 0.0 else math.inf)
+            losses.append(-math.log(chance) if chance > 0.0 else math.inf)
+            self._answered += 1
 
     def score(self) -> Score:
         """What was measured so far."""
-        if not self._losses:
-            raise ConfigError("there is no held-out token to evaluate on")
-        count = len(self._losses)
         spent = float((self._limit - self._remaining).max()) if math.isfinite(self._limit) else 0.0
-        ends = np.cumsum(self._sizes)[:-1]
-        loss = mean_per_token([float(part.sum()) for part in np.split(self._losses, ends)], self._sizes)
-        return Score(
-            self._setup.mechanism.name,
-            count,
-            loss.value,
-            self._silent / count,
-            spent,
-            loss_interval=(max(0.0, loss.low), loss.high),
-        )
+        silent = self._silent / max(1, self._answered)
+        return score_of(self._setup.mechanism.name, self._losses, silent=silent, most_spent=spent)
+
+
+def score_of(
+    name: str, losses: Sequence[Sequence[float]], *, silent: float = 0.0, most_spent: float = 0.0
+) -> Score:
+    """The score of a mechanism from its losses in nats, a sequence for each text."""
+    sizes = [len(text) for text in losses]
+    if not sum(sizes):
+        raise ConfigError("there is no held-out token to evaluate on")
+    loss = mean_per_token([float(np.sum(text)) for text in losses], sizes)
+    interval = (max(0.0, loss.low), loss.high)
+    return Score(name, sum(sizes), loss.value, silent, most_spent, loss_interval=interval)
 
 
 def evaluate(

@@ -6,29 +6,30 @@ are Student's over repeats; they speak of the text, not of another training of t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from reticent.core.document import number_to_json, require_writable, write_document
+from reticent.core.document import number_to_json
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Unit
-from reticent.core.model import Tokens
+from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
-from reticent.prediction.calibration import CalibratedEnsemble, Calibration
-from reticent.prediction.evaluation import Score, Spread, evaluate, over_seeds, passages, realised_share
+from reticent.prediction.evaluation import (
+    Score,
+    Spread,
+    evaluate,
+    first_tokens,
+    over_seeds,
+    passages,
+    realised_share,
+    score_of,
+)
 from reticent.prediction.mechanisms.mechanism import Layout
-from reticent.prediction.mechanisms.shaping import Shaping
-from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.prediction.planner import Plan, plan
-from reticent.runs.ensemble.loading import load_ensemble
-from reticent.runs.ensemble.prediction import SETTINGS, check_unit, settings_of
-from reticent.runs.ensemble.public_text import calibrate
-from reticent.runs.ensemble.settings import EvaluateSettings
 
 HALVED = (Kind.SUBMIX, Kind.SUBMIX_PER_PART)
-_NGRAM = 8  # tokens that MemFree never lets through twice
 _NO_TARGET = (Kind.PUBLIC, Kind.NON_PRIVATE, Kind.MEMFREE)  # the same at every ε
 
 
@@ -48,9 +49,19 @@ class EvaluationSettings:
         if not self.mechanisms or not self.epsilons or self.repeats < 1:
             raise ConfigError("an evaluation needs mechanisms, an ε and at least one repeat")
         if Kind.DP_SGD in self.mechanisms:
-            raise ConfigError(
-                "a DP-SGD model is no part of an ensemble", hint="measure it with: reticent train --holdout"
-            )
+            raise ConfigError("a DP-SGD model is no part of an ensemble", hint="name its run with --dp-sgd RUN")
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A model that was trained with differential privacy, and what was proved of it: answers cost it nothing."""
+
+    model: LanguageModel
+    guarantee: Guarantee
+
+    def score(self, texts: Sequence[Tokens]) -> Score:
+        """Its losses on texts of the ensemble's tokens."""
+        return score_of(Kind.DP_SGD.value, [(-row).tolist() for row in self.model.token_log_probs(texts)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +110,24 @@ def compare_mechanisms(
     settings: EvaluationSettings,
     *,
     randomness: Randomness,
+    rival: Rival | None = None,
     observe: Callable[[int], None] = lambda _: None,
 ) -> list[Line]:
-    """Every mechanism at every ε; the public model and the non-private ensemble are always measured with them."""
-    cases = _cases(settings)
-    setups = [_set_up(kind, epsilon, settings, ensemble) for kind, epsilon in cases]
+    """Every mechanism at every ε; the public model and the non-private ensemble are always measured with them.
+
+    A `rival` is read on the same tokens; its line is the last one.
+    """
+    cases = cases_of(settings)
+    setups = [set_up_case(kind, epsilon, settings, ensemble) for kind, epsilon in cases]
     scores: list[list[Score]] = [[] for _ in cases]
+    rival_scores: list[Score] = []
     for repeat in range(settings.repeats):
         source = randomness.child(f"repeat {repeat}")
         order = source.permutation(len(texts))
-        chosen = passages(ensemble, (texts[int(index)] for index in order), answers=settings.answers)
+        ordered = [texts[int(index)] for index in order]
+        if rival is not None:
+            rival_scores.append(rival.score(list(first_tokens(ordered, answers=settings.answers))))
+        chosen = passages(ensemble, ordered, answers=settings.answers)
         found = evaluate(
             setups, chosen, parts=len(ensemble.parts), horizon=settings.answers, randomness=source.child("draws")
         )
@@ -123,6 +142,10 @@ def compare_mechanisms(
         silent = sum(score.silent for score in case) / len(case)
         promise = None if setup.budget is None or kind in _NO_TARGET else setup.budget.guarantee
         lines.append(Line(kind, epsilon, spread, realised, silent, promise))
+    if rival is not None:
+        spread = over_seeds(rival_scores)
+        realised = realised_share(ends[Kind.PUBLIC], spread.value, ends[Kind.NON_PRIVATE])
+        lines.append(Line(Kind.DP_SGD, rival.guarantee.epsilon, spread, realised, 0.0, rival.guarantee))
     return lines
 
 
@@ -138,14 +161,16 @@ def compare_settings(
     return found
 
 
-def _cases(settings: EvaluationSettings) -> list[tuple[Kind, float | None]]:
+def cases_of(settings: EvaluationSettings) -> list[tuple[Kind, float | None]]:
+    """What is compared: mechanisms, each with its ε; None where it has none."""
     cases: list[tuple[Kind, float | None]] = [(Kind.PUBLIC, None), (Kind.NON_PRIVATE, None)]
     cases += [(kind, None) for kind in settings.mechanisms if kind in _NO_TARGET and (kind, None) not in cases]
     targeted = [kind for kind in settings.mechanisms if kind not in _NO_TARGET]
     return cases + [(kind, epsilon) for epsilon in settings.epsilons for kind in targeted]
 
 
-def _set_up(kind: Kind, epsilon: float | None, settings: EvaluationSettings, ensemble: Ensemble) -> Setup:
+def set_up_case(kind: Kind, epsilon: float | None, settings: EvaluationSettings, ensemble: Ensemble) -> Setup:
+    """A mechanism of the comparison, calibrated to its ε."""
     target = Target(
         epsilon=settings.epsilons[0] if epsilon is None else epsilon,
         delta=settings.delta,
@@ -153,94 +178,3 @@ def _set_up(kind: Kind, epsilon: float | None, settings: EvaluationSettings, ens
         unit=settings.unit,
     )
     return set_up(kind, target, Layout(ensemble.rows), options=settings.options)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationResult:
-    """What was compared: mechanisms (`lines`), or settings of SubMix-F at every ε (`plans`)."""
-
-    settings: EvaluateSettings
-    parts: int
-    lines: list[Line] = field(default_factory=list)
-    plans: list[tuple[float, Plan]] = field(default_factory=list)
-    calibration: Calibration | None = None
-    uncalibrated: float | None = None  # perplexity of the public model as it was, where it was calibrated
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON document with a schema version."""
-        asked = self.settings
-        facts: dict[str, Any] = {
-            "schema_version": 1,
-            "run": str(asked.run),
-            "parts": self.parts,
-            "queries": asked.queries,
-            "delta": asked.delta,
-            "unit": asked.unit.value,
-        }
-        if self.calibration is not None:
-            facts["calibration"] = self.calibration.to_json()
-            facts["uncalibrated_public"] = number_to_json(self.uncalibrated)
-        if asked.compare_settings:
-            return facts | {"settings": [{"epsilon": at} | each.to_json() for at, each in self.plans]}
-        return facts | {"lines": [line.to_json() for line in self.lines]}
-
-
-def _calibration(settings: EvaluateSettings) -> Calibration | None:
-    """That of the public text that was given; else the one that the ensemble answers with."""
-    if settings.public is not None:
-        return calibrate(settings.run, settings.public)
-    is_fixed = (settings.run / SETTINGS).is_file()
-    return settings_of(settings.run, {}).calibration if is_fixed else None
-
-
-def _perplexity(ensemble: Ensemble, texts: Sequence[Tokens], *, answers: int) -> float:
-    """Of the public model alone, on the first `answers` tokens of the texts."""
-    target = Target(epsilon=1.0, delta=0.0, answers=answers)  # it has none
-    setup = set_up(Kind.PUBLIC, target, Layout(ensemble.rows))
-    read = passages(ensemble, texts, answers=answers)
-    parts, source = len(ensemble.parts), Randomness.seeded(0)  # nothing is drawn
-    return evaluate([setup], read, parts=parts, horizon=answers, randomness=source)[0].perplexity
-
-
-def evaluate_ensemble(
-    settings: EvaluateSettings, *, observe: Callable[[int], None] = lambda _: None
-) -> EvaluationResult:
-    """Compare mechanisms, or settings of SubMix-F, on held-out text. Nothing is charged; numbers are private."""
-    corpus, epsilons = settings.corpus(settings.data), settings.epsilons
-    if settings.out is not None:
-        require_writable(settings.out)
-    held_out = corpus.load()
-    check_unit(settings.run, settings.unit)
-    calibration = _calibration(settings)
-    plain = load_ensemble(settings.run)
-    ensemble = plain if calibration is None else CalibratedEnsemble(plain, calibration)
-    index = None
-    if settings.train is not None:
-        index = NGramIndex(ensemble.public.encode(settings.corpus(settings.train).load().texts), _NGRAM)
-    comparison = EvaluationSettings(
-        mechanisms=mechanisms_for(settings.mechanisms, ensemble, has_index=index is not None),
-        epsilons=epsilons,
-        delta=settings.delta,
-        answers=settings.queries,
-        repeats=settings.repeats,
-        unit=settings.unit,
-        options=Options(
-            shaping=Shaping(settings.temperature),
-            order=settings.order,
-            weight_limit=settings.weight_limit,
-            index=index,
-        ),
-    )
-    texts = [tokens[: settings.max_length] for tokens in ensemble.public.encode(held_out.texts)]
-    result = EvaluationResult(settings=settings, parts=len(ensemble.parts), calibration=calibration)
-    if settings.compare_settings:
-        result = replace(result, plans=compare_settings(ensemble, texts, comparison))
-    else:
-        source = settings.randomness
-        lines = compare_mechanisms(ensemble, texts, comparison, randomness=source, observe=observe)
-        result = replace(result, lines=lines)
-        if calibration is not None:
-            result = replace(result, uncalibrated=_perplexity(plain, texts, answers=settings.queries))
-    if settings.out is not None:
-        write_document(settings.out, result.to_json(), mode=0o600)
-    return result

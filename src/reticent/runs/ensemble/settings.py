@@ -135,9 +135,35 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
         metavar="FILE",
         shown="as the ensemble answers",
     )
+    dp_sgd: Path | None = option(
+        "Run directory of `train --method dp-sgd`, to compare on the same text.", default=None, metavar="RUN"
+    )
+    samples: int = option(
+        "Also show N answers of each mechanism, side by side. The non-private ones may repeat private text.",
+        default=0,
+        within=Range(0, 1000),
+        metavar="N",
+    )
+    prompt: tuple[str, ...] = option(
+        "Prompt of the answers that --samples shows. Repeatable.", default=(), metavar="TEXT", shown="an empty text"
+    )
+    max_tokens: int = option(
+        "Maximum number of tokens of an answer that --samples shows.", default=48, within=_LENGTH, metavar="N"
+    )
     train: Path | None = option("Training corpus, which MemFree needs.", default=None, metavar="FILE")
     max_length: int = option("Truncate texts to N tokens.", default=128, within=_LENGTH, metavar="N")
     out: Path | None = option("File to write the JSON document to.", default=None, metavar="FILE")
+
+    def check(self) -> None:
+        """Refuse options that have nothing to act on."""
+        if self.prompt and not self.samples:
+            raise ConfigError(
+                "--prompt belongs to --samples", hint="--samples 3 shows three answers to each prompt"
+            )
+        if self.compare_settings and (self.samples or self.dp_sgd is not None):
+            raise ConfigError("--samples and --dp-sgd compare mechanisms", hint="leave out --compare-settings")
+        if self.dp_sgd is not None and self.temperature != 1.0:
+            raise ConfigError("--dp-sgd is compared at temperature 1", found=self.temperature)
 
     @property
     def epsilons(self) -> tuple[float, ...]:

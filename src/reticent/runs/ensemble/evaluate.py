@@ -1,0 +1,156 @@
+"""The verb `reticent evaluate`: what private answers are worth on held-out text, for the operator's eyes.
+
+Compares mechanisms, a DP-SGD model beside them where one is named, or settings of SubMix-F; shows what answers read
+like. Budgets are in memory: nothing is charged, so no guarantee covers what is printed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from reticent.core.document import number_to_json, require_writable, write_document
+from reticent.core.ensemble import Ensemble
+from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Notion
+from reticent.core.model import Tokens
+from reticent.core.randomness import Randomness
+from reticent.prediction.budgets import Kind, Options, Target, set_up
+from reticent.prediction.calibration import CalibratedEnsemble, Calibration
+from reticent.prediction.evaluation import evaluate, passages
+from reticent.prediction.mechanisms.mechanism import Layout
+from reticent.prediction.mechanisms.shaping import Shaping
+from reticent.prediction.mechanisms.unprotected import NGramIndex
+from reticent.prediction.planner import Plan
+from reticent.runs.audit.subject import find_model
+from reticent.runs.ensemble.evaluation import (
+    EvaluationSettings,
+    Line,
+    Rival,
+    compare_mechanisms,
+    compare_settings,
+    mechanisms_for,
+)
+from reticent.runs.ensemble.loading import load_ensemble
+from reticent.runs.ensemble.prediction import SETTINGS, check_unit, settings_of
+from reticent.runs.ensemble.public_text import calibrate
+from reticent.runs.ensemble.samples import Sample, sample_answers
+from reticent.runs.ensemble.settings import EvaluateSettings
+
+_NGRAM = 8  # tokens that MemFree never lets through twice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationResult:
+    """What was compared: mechanisms (`lines`), or settings of SubMix-F at every ε (`plans`)."""
+
+    settings: EvaluateSettings
+    parts: int
+    lines: list[Line] = field(default_factory=list)
+    plans: list[tuple[float, Plan]] = field(default_factory=list)
+    calibration: Calibration | None = None
+    uncalibrated: float | None = None  # perplexity of the public model as it was, where it was calibrated
+    samples: tuple[Sample, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON document with a schema version."""
+        asked = self.settings
+        facts: dict[str, Any] = {
+            "schema_version": 1,
+            "run": str(asked.run),
+            "parts": self.parts,
+            "queries": asked.queries,
+            "delta": asked.delta,
+            "unit": asked.unit.value,
+        }
+        if self.calibration is not None:
+            facts["calibration"] = self.calibration.to_json()
+            facts["uncalibrated_public"] = number_to_json(self.uncalibrated)
+        if asked.compare_settings:
+            return facts | {"settings": [{"epsilon": at} | each.to_json() for at, each in self.plans]}
+        if self.samples:
+            facts["samples"] = [sample.to_json() for sample in self.samples]
+        return facts | {"lines": [line.to_json() for line in self.lines]}
+
+
+def _calibration(settings: EvaluateSettings) -> Calibration | None:
+    """That of the public text that was given; else the one that the ensemble answers with."""
+    if settings.public is not None:
+        return calibrate(settings.run, settings.public)
+    is_fixed = (settings.run / SETTINGS).is_file()
+    return settings_of(settings.run, {}).calibration if is_fixed else None
+
+
+def _perplexity(ensemble: Ensemble, texts: Sequence[Tokens], *, answers: int) -> float:
+    """Of the public model alone, on the first `answers` tokens of the texts."""
+    target = Target(epsilon=1.0, delta=0.0, answers=answers)  # it has none
+    setup = set_up(Kind.PUBLIC, target, Layout(ensemble.rows))
+    read = passages(ensemble, texts, answers=answers)
+    parts, source = len(ensemble.parts), Randomness.seeded(0)  # nothing is drawn
+    return evaluate([setup], read, parts=parts, horizon=answers, randomness=source)[0].perplexity
+
+
+def _rival(source: Path, texts: Sequence[str], encoded: Sequence[Tokens]) -> Rival:
+    """The model of a DP-SGD run, which must split the held-out texts as the ensemble does."""
+    from reticent.models.huggingface.loading import load_model
+
+    place = find_model(str(source))
+    if place.guarantee is None or place.guarantee.notion is not Notion.DIFFERENTIAL_PRIVACY:
+        raise ConfigError(
+            f"{source}: no differential privacy is proved of this model",
+            hint="name the run directory of: reticent train --method dp-sgd",
+        )
+    model = load_model(place.source, name=str(source))
+    if model.encode(texts) != list(encoded):
+        raise ConfigError(
+            f"{source}: its tokenizer splits the held-out text in another way than the ensemble's",
+            hint="compare models that were trained from one base model",
+        )
+    return Rival(model, place.guarantee)
+
+
+def evaluate_ensemble(
+    settings: EvaluateSettings, *, observe: Callable[[int], None] = lambda _: None
+) -> EvaluationResult:
+    """Compare mechanisms, or settings of SubMix-F, on held-out text. Nothing is charged; numbers are private."""
+    corpus, epsilons = settings.corpus(settings.data), settings.epsilons
+    if settings.out is not None:
+        require_writable(settings.out)
+    held_out = corpus.load()
+    check_unit(settings.run, settings.unit)
+    calibration = _calibration(settings)
+    plain = load_ensemble(settings.run)
+    ensemble = plain if calibration is None else CalibratedEnsemble(plain, calibration)
+    index = None
+    if settings.train is not None:
+        index = NGramIndex(ensemble.public.encode(settings.corpus(settings.train).load().texts), _NGRAM)
+    comparison = EvaluationSettings(
+        mechanisms=mechanisms_for(settings.mechanisms, ensemble, has_index=index is not None),
+        epsilons=epsilons,
+        delta=settings.delta,
+        answers=settings.queries,
+        repeats=settings.repeats,
+        unit=settings.unit,
+        options=Options(
+            shaping=Shaping(settings.temperature),
+            order=settings.order,
+            weight_limit=settings.weight_limit,
+            index=index,
+        ),
+    )
+    encoded = ensemble.public.encode(held_out.texts)
+    rival = None if settings.dp_sgd is None else _rival(settings.dp_sgd, held_out.texts, encoded)
+    texts = [tokens[: settings.max_length] for tokens in encoded]
+    result = EvaluationResult(settings=settings, parts=len(ensemble.parts), calibration=calibration)
+    if settings.compare_settings:
+        result = replace(result, plans=compare_settings(ensemble, texts, comparison))
+    else:
+        source = settings.randomness
+        lines = compare_mechanisms(ensemble, texts, comparison, randomness=source, rival=rival, observe=observe)
+        samples = sample_answers(ensemble, comparison, settings, rival=rival, randomness=source.child("samples"))
+        result = replace(result, lines=lines, samples=samples)
+        if calibration is not None:
+            result = replace(result, uncalibrated=_perplexity(plain, texts, answers=settings.queries))
+    if settings.out is not None:
+        write_document(settings.out, result.to_json(), mode=0o600)
+    return result
