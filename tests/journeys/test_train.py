@@ -10,11 +10,13 @@ import time
 import pytest
 
 from reticent.cli import main as cli
+from reticent.core.errors import GuaranteeError
 from reticent.core.guarantee import Guarantee
 from reticent.core.randomness import Randomness
 from reticent.data.generators.dialogues import generate_dialogues
 from reticent.data.writing import write_corpus
 from reticent.models.huggingface.loading import load_model
+from reticent.runs.audit.subject import find_model
 from tests.journeys.commands import reticent
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.patience import PATIENCE
@@ -113,6 +115,25 @@ def test_owners_and_frozen_embeddings(tiny, tmp_path, capsys):
     before, after = load_model(tiny / "model").module, load_model(tmp_path / "run" / "model").module
     assert torch.equal(before.transformer.wte.weight, after.transformer.wte.weight)
     assert not torch.equal(before.transformer.h[0].mlp.c_fc.weight, after.transformer.h[0].mlp.c_fc.weight)
+
+
+def test_records_of_one_owner_are_priced_together_beside_the_record(tiny, tmp_path, capsys):
+    asked = ("--method", "dp-sgd", "--model", tiny / "model", "--data", tiny / "train.jsonl", "--delta", 1e-3)
+    steps = ("--noise-multiplier", 2, "--batch", 4, "--epochs", 0.5, "--max-length", 8)
+    document = run_json(capsys, *asked, *steps, "--out", tmp_path / "run")
+    record, owner = document["guarantee"], document["guarantees"]["owner"]
+    assert (record["unit"], owner["unit"]) == ("record", "owner")
+    assert record["epsilon"] < owner["epsilon"]
+    assert "no owner has more than 4 records, and this number is public" in owner["assumes"]
+    assert cli.run(["bound", str(tmp_path / "run")]) == 0
+    stored = tmp_path / "run" / "training.json"
+    stated = json.loads(stored.read_text())
+    stated["guarantees"]["owner"]["basis"]["event"] = record["basis"]["event"]  # the twin: an owner is one record
+    stated["guarantees"]["owner"]["epsilon"] = record["epsilon"]
+    stored.write_text(json.dumps(stated))
+    assert cli.run(["bound", str(tmp_path / "run")]) == 1
+    with pytest.raises(GuaranteeError, match="about another event"):
+        find_model(str(tmp_path / "run"))
 
 
 def test_an_lstm_from_random_weights(tiny, tmp_path, capsys):

@@ -178,6 +178,26 @@ def guarantee_of_group(guarantee: Guarantee, group: int) -> Guarantee | None:
     )
 
 
+def guarantee_of_owner(guarantee: Guarantee, records: int) -> Guarantee | None:
+    """What a release that protects one record proves for an owner of at most `records` of them, all at once.
+
+    None where records are replaced, or where no price of the group is known (`guarantee_of_group`).
+
+    Guarantee: (ε, δ)-differential privacy for adding or removing all records of one owner, each drawn by itself.
+    """
+    if guarantee.unit is not Unit.RECORD or guarantee.neighbours is not Neighbours.ADD_REMOVE:
+        return None
+    grouped = guarantee_of_group(guarantee, records)
+    if grouped is None:
+        return None
+    return replace(
+        grouped,
+        unit=Unit.OWNER,
+        covers=f"{guarantee.covers}, for an owner of at most {records} records",
+        assumes=(*guarantee.assumes, f"no owner has more than {records} records, and this number is public"),
+    )
+
+
 def _refuse_realised_filter(event: Event) -> None:
     """What a Rényi filter proves is its budget, priced as one charge; what was spent so far depends on the data."""
     charges = [count for leaf, count in leaves(event) if isinstance(leaf, FilteredCharge)]

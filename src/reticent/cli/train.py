@@ -212,6 +212,11 @@ def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]", *, i
     return [
         f"{said}: {_statement(guarantee)}.",
         *(f"{said} beside it ({name}): {_statement(each)}: {each.covers}." for name, each in beside.items()),
+        *(
+            ["Some owners have several records. To protect owners as such: --unit owner."]
+            if "owner" in beside
+            else []
+        ),
         "It rests on:" if is_done else "It would rest on:",
         *(f"  - {assumption}" for assumption in guarantee.assumes),
     ]

@@ -1,6 +1,7 @@
 """Texts with an id and an owner, and an immutable sequence of them with a content fingerprint."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -127,6 +128,11 @@ class Corpus(Sequence[Record]):
     def owners(self) -> tuple[str, ...]:
         """Distinct owners, in order of first appearance."""
         return tuple(dict.fromkeys(record.owner for record in self._records))
+
+    @cached_property
+    def most_records(self) -> int:
+        """The number of records of the owner who has most."""
+        return max(Counter(record.owner for record in self._records).values(), default=0)
 
 
 @runtime_checkable

@@ -8,10 +8,12 @@ guarantee that is returned has the numbers that were computed here, not those th
 from pathlib import Path
 from typing import Any
 
+from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import require_derivable
+from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.certificate import GUARANTEE, Certificate
 from reticent.core.errors import GuaranteeError, UnsupportedEvent
-from reticent.core.event import Composed
+from reticent.core.event import Composed, Event, SampledGroup
 from reticent.core.guarantee import Basis, Guarantee, Unit
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.schemas import read_valid
@@ -89,7 +91,14 @@ def is_about(name: str, statement: Guarantee, headline: Guarantee | None) -> boo
     whole = headline.basis.event
     if headline.unit is Unit.SECRET and _rates(statement.basis) != _rates(headline.basis):
         return False
-    return statement.basis.event in (whole, *(whole.events if isinstance(whole, Composed) else ()))
+    event = statement.basis.event
+    if statement.unit is Unit.OWNER and headline.unit is Unit.RECORD:  # about all records of an owner
+        return any(event == group_event(whole, size) for size in _group_sizes(event))
+    return event in (whole, *(whole.events if isinstance(whole, Composed) else ()))
+
+
+def _group_sizes(event: Event) -> set[int]:
+    return {leaf.group for leaf, _ in leaves(event) if isinstance(leaf, SampledGroup)}
 
 
 def _rates(basis: Basis) -> tuple[float | None, float, bool]:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ from scipy.stats import binom, norm
 from reticent.accounting.bounds.approximate import log_group_delta
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import leakage_bounds, leakage_of_guarantee
-from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of_group
+from reticent.accounting.derivation import require_derivable
+from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of_group, guarantee_of_owner
 from reticent.accounting.pld import pld_epsilon, privacy_profile
 from reticent.accounting.prices.hockey_stick import Direction, step_delta
 from reticent.accounting.prices.sampled_group import group_delta, group_event, group_loss_range
+from reticent.core.errors import GuaranteeError
 from reticent.core.event import Composed, Gaussian, Laplace, Repeated, SampledGaussian, SampledGroup
-from reticent.core.guarantee import Neighbours
+from reticent.core.guarantee import Neighbours, Unit
 
 ADD_REMOVE = Neighbours.ADD_REMOVE
 EPSILONS = np.array([-0.2, -0.01, 0.0, 0.3, 1.0, 2.5])
@@ -168,3 +171,21 @@ def test_no_other_directions_or_lengths_cost_a_group_more_than_all_the_same_way(
             assert exact_group_delta(places, epsilon, noise=noise, rate=rate) <= priced * (1 + 1e-3)
         # Twin: contributions that are longer than the clip norm.
         assert exact_group_delta(1.05 * together, epsilon, noise=noise, rate=rate) > 1.01 * priced
+
+
+def test_an_owner_of_several_records_has_a_statement_of_its_own():
+    record = dp_sgd_guarantee(Repeated(SampledGaussian(1.0, 0.01), 300), delta=1e-5)
+    owner = guarantee_of_owner(record, 3)
+    assert (owner.unit, owner.neighbours) == (Unit.OWNER, Neighbours.ADD_REMOVE)
+    assert record.epsilon < owner.epsilon  # the twin that calls a record an owner is refused as edited
+    assert "no owner has more than 3 records" in owner.assumes[-1]
+    assert require_derivable(owner, where="a file").epsilon == pytest.approx(owner.epsilon)
+    with pytest.raises(GuaranteeError, match="does not follow"):
+        require_derivable(replace(owner, epsilon=record.epsilon), where="a file")
+
+
+def test_no_owner_statement_where_it_would_say_nothing_new_or_has_no_price():
+    event = Repeated(SampledGaussian(1.0, 0.01), 300)
+    assert guarantee_of_owner(dp_sgd_guarantee(event, delta=1e-5), 1) is None
+    assert guarantee_of_owner(dp_sgd_guarantee(event, delta=1e-5, unit=Unit.OWNER), 3) is None
+    assert guarantee_of_owner(dp_sgd_guarantee(event, delta=1e-5, neighbours=Neighbours.REPLACE), 3) is None

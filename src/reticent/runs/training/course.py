@@ -16,6 +16,7 @@ from typing import Protocol
 
 from torch import nn
 
+from reticent.accounting.guarantees import guarantee_of_owner
 from reticent.core.canary_trace import CanaryKey, TraceFile
 from reticent.core.corpus import Corpus, Policy
 from reticent.core.errors import ConfigError
@@ -127,8 +128,12 @@ class WholeCourse:
         return identity(self.plan, corpus)
 
     def proof(self, *, is_seeded: bool = False) -> Proof:
-        """The plan's guarantee, if it has one."""
-        return Proof(self.plan.guarantee(is_seeded=is_seeded) if isinstance(self.plan, DpSgd) else None)
+        """The plan's guarantee, if it has one, and what follows for owners of several records."""
+        if not isinstance(self.plan, DpSgd):
+            return Proof(None)
+        headline = self.plan.guarantee(is_seeded=is_seeded)
+        owner = guarantee_of_owner(headline, self.corpus.most_records)
+        return Proof(headline, {} if owner is None else {"owner": owner})
 
     def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """Units of the plan."""
