@@ -23,6 +23,7 @@ from reticent.cli.main import run as command_line
 from reticent.core.errors import UsageError
 
 MEMORY = 1 << 30  # bytes that one reading may add
+PATIENCE = 120.0  # seconds of the clock; long, as the machine may be busy
 VALUES: list[Any] = [
     None,
     True,
@@ -160,27 +161,34 @@ def changed(target: Target, content: bytes) -> Iterator[None]:
         shutil.move(kept, target.file)
 
 
-def attempt(target: Target, content: bytes, *, seconds: float) -> str | None:
-    """What went wrong when the target's reader met this content; None where nothing did."""
+def attempt(target: Target, content: bytes, *, seconds: float, patience: float = PATIENCE) -> str | None:
+    """What went wrong when the target's reader met this content; None where nothing did.
+
+    `seconds` are of work, so that a busy machine makes no fault; `patience` is of the clock, for one that waits.
+    """
 
     def stop(*_: object) -> None:
         raise Hang
 
     before = _peak(anew=True)
-    previous = signal.signal(signal.SIGPROF, stop)
+    timers = {signal.SIGPROF: (signal.ITIMER_PROF, seconds), signal.SIGALRM: (signal.ITIMER_REAL, patience)}
+    previous = {number: signal.signal(number, stop) for number in timers}
     try:
         with changed(target, content):
-            signal.setitimer(signal.ITIMER_PROF, seconds)  # by the work done, not by the clock
             try:
+                for timer, most in timers.values():
+                    signal.setitimer(timer, most)
                 target.read()
             finally:
-                signal.setitimer(signal.ITIMER_PROF, 0.0)
+                for timer, _ in timers.values():
+                    signal.setitimer(timer, 0.0)
     except Hang:
-        return f"more than {seconds:g} s of work"
+        return f"more than {seconds:g} s of work or {patience:g} s of waiting"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     finally:
-        signal.signal(signal.SIGPROF, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
     grown = _peak() - before
     return f"{grown >> 20} MiB of memory" if grown > MEMORY else None
 

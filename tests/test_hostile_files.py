@@ -4,6 +4,7 @@ The long run is `python -m bench.fuzzing --minutes 60`.
 """
 
 import random
+import threading
 
 import pytest
 
@@ -43,11 +44,13 @@ def test_the_attempt_sees_a_reader_that_breaks_hangs_or_swallows_memory(tmp_path
     def floods():
         return b"x" * (MEMORY + (64 << 20))
 
-    for read, seconds, what in (
-        (lambda: 1 / 0, 60, "ZeroDivisionError"),
-        (hangs, 0.2, "of work"),
-        (floods, 600, "MiB"),
+    for read, seconds, patience, what in (
+        (lambda: 1 / 0, 60, 600, "ZeroDivisionError"),
+        (hangs, 0.2, 600, "of work"),
+        (threading.Event().wait, 60, 0.2, "of waiting"),
+        (floods, 600, 600, "MiB"),
     ):
-        assert what in (attempt(Target("twin", file, read), b"bad", seconds=seconds) or "")
+        fault = attempt(Target("twin", file, read), b"bad", seconds=seconds, patience=patience)
+        assert what in (fault or "")
         assert file.read_bytes() == b"good"
     assert attempt(Target("fine", file, lambda: file.read_bytes()), b"bad", seconds=60.0) is None

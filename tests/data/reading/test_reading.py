@@ -327,6 +327,13 @@ def test_damaged_dataset_is_an_error_without_text(tmp_path):
     assert "state" in str(failure(lambda: open_corpus(path).count()))
 
 
+@pytest.mark.parametrize("name", ["\ud800", "shard\0.arrow", "../shard.arrow", "..", "", 7])
+def test_file_names_of_a_dataset_that_are_no_plain_names_are_refused(tmp_path, name):
+    path = dataset(tmp_path / "saved", rows())
+    (path / "state.json").write_text(json.dumps({"_data_files": [{"filename": name}]}))
+    assert "outside the saved dataset" in str(failure(lambda: open_corpus(path).count()))
+
+
 def test_offsets_that_lead_out_of_a_dataset_are_refused_before_they_are_followed(tmp_path):
     """Unchecked, pyarrow reads memory that is not its own: a negative length at best, a dead process else."""
     path = dataset(tmp_path / "saved", rows())

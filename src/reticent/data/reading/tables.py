@@ -108,9 +108,14 @@ def _dataset_files(path: Path) -> list[Path]:
             path=path,
             hint="save it again after Dataset.flatten_indices()",
         )
-    if not all(isinstance(name, str) and name == Path(name).name and name.strip(".") for name in names):
+    if not all(isinstance(name, str) and _is_plain(name) for name in names):
         raise DataError("names a file outside the saved dataset", path=state_path)
     return [path / name for name in names]
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name is that of a file beside it: no folder, no NUL, no half of a surrogate."""
+    return name.isprintable() and name == Path(name).name and bool(name.strip("."))
 
 
 def _rows(batches: Any, columns: Sequence[str], *, path: Path) -> Iterator[dict[str, object]]:
