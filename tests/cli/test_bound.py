@@ -11,6 +11,8 @@ from tests.test_repository import TORCH, modules_after
 
 DP_SGD = ["--noise-multiplier", "0.5", "--sampling-rate", "2.81e-4", "--steps", "186000", "--delta", "3e-7"]
 
+SCHEDULE = ["--sampling-rate", "0.01", "--steps", "10"]
+
 
 def document(capsys, *arguments):
     assert cli.run(["bound", *arguments, "--json"]) == 0
@@ -120,6 +122,55 @@ def test_sentences_name_a_single_step_and_what_both_policies_miss(capsys):
     assert "misses 0.1 of them and both policies 0:" in " ".join(capsys.readouterr().out.split())
 
 
+def said(capsys, *arguments):
+    """What a bound prints, in one line."""
+    assert cli.run(["bound", *arguments]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_what_holds_of_a_missed_secret_is_said_of_caught_ones_where_both_policies_may_miss(capsys):
+    some = said(capsys, "confidentiality", "--epsilon", "1", "--conservative-miss-rate", "0.01")
+    assert "For a secret that the policy misses and the conservative policy catches: (1, 1e-05)" in some
+    assert "For the worst-off secret: nothing is proved" in some
+    none = said(capsys, "confidentiality", "--epsilon", "1", "--group", "1")
+    assert "For a secret that the policy misses: (1, 1e-05)" in none
+    assert "together" not in none
+
+
+@pytest.mark.parametrize(
+    ("training", "rests_on"),
+    [
+        (["--epsilon", "1"], "the given ε and δ for replacing one record"),
+        (["--noise-multiplier", "1", *SCHEDULE], "Poisson sampling"),
+    ],
+)
+def test_confidentiality_says_what_each_of_its_statements_rests_on(capsys, training, rests_on):
+    none_missed = said(capsys, "confidentiality", *training)
+    assert rests_on in none_missed
+    assert "the conservative policy catches every secret that the policy misses" in none_missed
+    some = said(capsys, "confidentiality", *training, "--conservative-miss-rate", "0.01")
+    assert "catches every secret" not in some
+
+
+def test_a_bound_that_allows_everything_is_said_to_prove_nothing(capsys):
+    found = said(capsys, "dp-sgd", "--noise-multiplier", "0.1", "--sampling-rate", "0.5", "--steps", "100")
+    assert "Nothing is proved about a secret of 20 bits: all of it may leak." in found
+    assert "Nothing is proved against membership attacks on one record." in found
+    assert "100 %" not in found
+    setting = ["extraction", "--order", "2", "--epsilon", "2", "--candidates", "10000"]
+    found = said(capsys, *setting, "--copies", "3")
+    assert "proves nothing about a secret among 10,000 equally likely ones, standing in 3 parts" in found
+    assert "the chance is at most 0.449" in found  # of one owner's text
+    assert "proves nothing" not in said(capsys, *setting)
+    assert "proves nothing about the chance" in said(capsys, *setting[:-1], "3")
+
+
+def test_extraction_says_what_it_rests_on(capsys):
+    found = said(capsys, "extraction", "--order", "2", "--epsilon", "2", "--candidates", "10000")
+    assert "This holds if the release has the given Rényi guarantee for one part;" in found
+    assert "each owner's text stands in one part" in found
+
+
 def test_confidentiality_from_training_is_priced_by_replacing_one(capsys):
     found = document(
         capsys,
@@ -167,9 +218,6 @@ def test_unclear_secrets_are_refused(words):
         bits_of(words)
 
 
-SCHEDULE = ["--sampling-rate", "0.01", "--steps", "10"]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -182,6 +230,7 @@ SCHEDULE = ["--sampling-rate", "0.01", "--steps", "10"]
         ["dp-sgd", "--noise-multiplier", "1", "--sampling-rate", "1.5", "--steps", "10"],
         ["dp-sgd", "--noise-multiplier", "1", "--sampling-rate", "0.1", "--steps", "0"],
         ["dp-sgd", "--noise-multiplier", "1", *SCHEDULE, "--delta", "0"],
+        ["dp-sgd", "--noise-multiplier", "1", *SCHEDULE, "--delta", "1"],
         ["dp-sgd", "--noise-multiplier", "1", *SCHEDULE, "--secret-bits", "ten"],
         ["dp-sgd", "--noise-multiplier", "1", *SCHEDULE, "--secret-bits", "-3"],
         ["dp-sgd", "--noise-multiplier", "1", *SCHEDULE, "--plot", "figure.docx"],
@@ -189,6 +238,7 @@ SCHEDULE = ["--sampling-rate", "0.01", "--steps", "10"]
         ["confidentiality"],
         ["confidentiality", "--epsilon", "1", "--steps", "10"],
         ["confidentiality", "--epsilon", "1", "--miss-rate", "2"],
+        ["confidentiality", "--epsilon", "1", "--delta", "1"],
         ["confidentiality", "--epsilon", "1", "--miss-rate", "0.1", "--conservative-miss-rate", "0.2"],
         ["extraction", "--order", "1", "--epsilon", "2", "--candidates", "10"],
         ["extraction", "--order", "2", "--epsilon", "-2", "--candidates", "10"],

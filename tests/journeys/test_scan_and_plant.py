@@ -40,7 +40,7 @@ def test_scan_of_records_without_owners_names_none_and_counts_one_as_one(tmp_pat
     path = tmp_path / "one.jsonl"
     path.write_text('{"text": "Good morning."}\n')
     said = reticent("scan", path).stdout
-    assert "one.jsonl: 1 record (no owners named), 13 characters." in said
+    assert "one.jsonl: 1 record (each its own owner), 13 characters." in said
     assert "No text occurs twice." in said
     assert "0 owners" not in said
     assert not re.search(r"\b1 (records|owners|times)\b", said)

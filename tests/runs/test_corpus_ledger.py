@@ -7,10 +7,12 @@ import threading
 import pytest
 
 from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of
+from reticent.cli import main as cli
 from reticent.core.errors import LedgerError
 from reticent.core.event import FilteredCharge, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.runs.corpus_ledger import CorpusLedger, _digest, all_together
+from reticent.runs.rounding import at_most
 
 EVENT = Repeated(SampledGaussian(1.0, 0.05), 100)
 RECORD = dp_sgd_guarantee(EVENT, delta=1e-5)
@@ -63,6 +65,43 @@ def test_parts_of_two_ensembles_are_not_the_same_and_do_not_add_up(tmp_path):
     ledger = CorpusLedger(tmp_path / "mails.ledger")
     assert all_together(ledger.enter("one", answers), answers).epsilon == answers.epsilon
     assert all_together(ledger.enter("two", answers), answers).epsilon == math.inf
+
+
+def said(capsys, path):
+    """What `reticent ledger corpus` prints, in one line."""
+    assert cli.run(["ledger", "corpus", str(path)]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_the_printed_epsilon_is_never_below_the_proved_one(tmp_path, capsys):
+    ledger = CorpusLedger(tmp_path / "mails.ledger")
+    proved = next(
+        found
+        for found in (dp_sgd_guarantee(Repeated(EVENT, n), delta=1e-5) for n in range(1, 50))
+        if float(f"{found.epsilon:.4g}") < found.epsilon
+    )  # which the nearest number would understate
+    ledger.enter("only", proved)
+    found = said(capsys, ledger.path)
+    assert f"only DP-SGD record {at_most(proved.epsilon)}" in found
+    assert (
+        f"Proved together: ε = {at_most(proved.epsilon)} at δ = 1e-05 for one record (add or remove one)" in found
+    )
+    assert f"{proved.epsilon:.4g} " not in found
+
+
+def test_the_reason_for_no_promise_is_the_true_one(tmp_path, capsys):
+    answers = guarantee_of(FilteredCharge(8.0, 0.5), delta=1e-5, unit=Unit.PART)
+    plain, ensembles, mixed = (CorpusLedger(tmp_path / name) for name in ("plain", "ensembles", "mixed"))
+    plain.enter("one", None)
+    assert "no release of this corpus has a guarantee" in said(capsys, plain.path)
+    mixed.enter("one", None)
+    mixed.enter("two", RECORD)
+    assert "2 releases of this corpus together: one was made plainly" in said(capsys, mixed.path)
+    for name in ("one", "two"):
+        ensembles.enter(name, answers)
+    found = said(capsys, ensembles.path)
+    assert "ensembles are split differently" in found
+    assert "plain" not in found
 
 
 def test_a_name_of_another_alphabet_or_of_none_is_listed(tmp_path):

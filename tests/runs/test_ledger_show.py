@@ -50,3 +50,17 @@ def test_an_ensemble_speaks_of_tokens_and_of_parts(tmp_path, capsys):
 
 def test_the_measure_of_a_training_has_one_name():
     assert STEPS == MEASURE
+
+
+def test_a_run_that_never_charged_is_not_said_to_have_lost_its_ledger(tmp_path, capsys):
+    plain = RunDirectory.create(tmp_path / "plain")
+    plain.start("train", config={}, seed=None, corpora={})
+    assert cli.run(["ledger", "show", str(plain.path)]) == 2
+    error = capsys.readouterr().err
+    assert "this run has no ledger" in error
+    assert "restore" not in error
+    for trace in ("guarantee.json", "prediction.json", "ledger.db.head"):
+        (plain.path / trace).write_text("{}")
+        assert cli.run(["ledger", "show", str(plain.path)]) == 2
+        assert "the ledger is missing" in capsys.readouterr().err
+        (plain.path / trace).unlink()

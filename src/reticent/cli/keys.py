@@ -46,7 +46,7 @@ def list_keys(settings: ListKeysSettings, output: Output) -> None:
 @keys.command("remove", cls=VerbCommand)
 @verb(RemoveKeySettings)
 def remove(settings: RemoveKeySettings, output: Output) -> None:  # noqa: ARG001
-    """Take a key out of the file; a running server stops to admit it."""
+    """Take a key out of the file; a running server stops admitting it."""
     from reticent.server.access.keys import remove_key
 
     remove_key(settings.file, settings.name)

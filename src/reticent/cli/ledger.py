@@ -54,8 +54,8 @@ def show(settings: ShowLedgerSettings, output: Output) -> None:
     output.show(*_sentences(document), table("Spend", ("account", "spent", "of its budget"), rows))
     if document.get("reanchored"):
         output.show(
-            f"An operator accepted this ledger without its witness, {document['reanchored']} times: the budget"
-            " holds if nothing was released that is not in it."
+            f"An operator accepted this ledger without its witness {counted(document['reanchored'], 'time')}: the "
+            "budget holds if nothing was released that is not in it."
         )
 
 
@@ -88,7 +88,7 @@ def verify(settings: ShowLedgerSettings, output: Output) -> None:
             head = opened.verify()
             document = {"rows": head.sequence, "digest": head.digest}
     output.document({"schema_version": 1} | document)
-    output.show(f"The chain of {document['rows']:,} rows is whole; its head is {document['digest']}.")
+    output.show(f"The chain of {counted(document['rows'], 'row')} is whole; its head is {document['digest']}.")
 
 
 @ledger.command("export", cls=VerbCommand)
@@ -114,6 +114,7 @@ def export(settings: ExportLedgerSettings, output: Output) -> None:  # noqa: ARG
 def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
     """Every release of a corpus, and what they prove together."""
     from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
+    from reticent.runs.rounding import at_most
 
     file = settings.file
     entries = CorpusLedger(file).entries()
@@ -136,15 +137,17 @@ def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
         if entry.guarantee is None:
             return (entry.time, entry.run, "plain training", "–", "∞", "–")
         one = entry.guarantee
-        return (entry.time, entry.run, one.mechanism, one.unit.value, f"{one.epsilon:.4g}", f"{one.delta:.3g}")
+        return (entry.time, entry.run, one.mechanism, one.unit.value, at_most(one.epsilon), at_most(one.delta))
 
     output.show(table("Releases", ("time", "run", "mechanism", "for one", "ε", "δ"), [row(one) for one in entries]))
-    if whole is None or whole.epsilon == float("inf"):
-        output.show("Together they prove nothing: a plain release, or promises of different kinds, are among them.")
+    if whole is None:
+        output.show("Nothing is proved: no release of this corpus has a guarantee.")
+    elif whole.epsilon == float("inf"):
+        output.show(f"Nothing is proved of {whole.covers}.")
     else:
         output.show(
-            f"Whoever sees all {len(entries)} of them is held by ε = {whole.epsilon:.4g} at δ = {whole.delta:.3g}"
-            f" for one {whole.unit.value} ({whole.neighbours.value})."
+            f"Proved together: ε = {at_most(whole.epsilon)} at δ = {at_most(whole.delta)} for one "
+            f"{whole.unit.value} ({whole.neighbours.value}), against whoever sees all releases."
         )
 
 

@@ -127,7 +127,9 @@ def run(arguments: list[str] | None = None, program: typer.Typer | None = None) 
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(str(error))
             return USAGE
-        return _complain(_described(error), "reticent --help", USAGE)
+        context = getattr(error, "ctx", None)
+        asked = "reticent" if context is None else context.command_path
+        return _complain(_described(error), f"{asked} --help", USAGE)
     except (typer.Abort, KeyboardInterrupt):
         return _complain("interrupted", None, 130)
     except BrokenPipeError:
@@ -155,4 +157,4 @@ def _complain(what: str, hint: str | None, code: int) -> int:
 def _described(error: Exception) -> str:
     """What click says of a wrong call, with the option it is about."""
     described = getattr(error, "format_message", None)
-    return str(described()) if callable(described) else str(error)
+    return (str(described()) if callable(described) else str(error)).replace(": Value error, ", ": ")

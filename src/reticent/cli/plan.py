@@ -6,6 +6,8 @@ from reticent.runs.rounding import at_most
 from reticent.runs.training import advice
 from reticent.runs.training.advice import PlanSettings
 
+_SAMPLING = {"poisson": "Poisson samples", "allocation": "random allocation", "banded": "correlated noise"}
+
 
 @verb(PlanSettings)
 def plan(settings: PlanSettings, output: Output) -> None:
@@ -18,7 +20,7 @@ def plan(settings: PlanSettings, output: Output) -> None:
     values, proved = found.values, found.guarantee
     bands = f" with {values['bands']} bands" if "bands" in values else ""
     output.show(
-        f"DP-SGD, {values['sampler']} sampling{bands}: batch {values['batch']:,}, {values['epochs']:g} epochs, "
+        f"DP-SGD, {_SAMPLING[values['sampler']]}{bands}: batch {values['batch']:,}, {values['epochs']:g} epochs, "
         f"{found.steps:,} steps, learning rate {values['learning_rate']:g}, clip norm {values['clip_norm']:g}, "
         f"weights averaged over the last {values['average_tail']:.0%} of the steps.",
         f"Noise multiplier {found.noise_multiplier:g}, or {found.gradient_noise:.2g} on an entry of the gradient.",

@@ -45,9 +45,9 @@ def _lines(file: Path, seen: "Scan") -> list[object]:
 
 
 def _owners(seen: "Scan") -> str:
-    """Whose the records are; one without an owner is its own, and is not called anybody's."""
+    """Whose the records are; one without an owner, or named by its id, is its own and is not called anybody's."""
     if not seen.names_owners:
-        return " (no owners named)"
+        return " (each its own owner)"
     most = "one each" if seen.largest_owner == 1 else f"at most {seen.largest_owner:,} each"
     return f" of {counted(seen.owners, 'owner')} ({most})"
 

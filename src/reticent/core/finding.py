@@ -154,6 +154,11 @@ class Verdict(StrEnum):
 _ALMOST_ALL = 1e-3
 
 
+def allows_everything(ceiling: float, greatest: float) -> bool:
+    """Whether a bound lies within a thousandth of the greatest value there is: nothing is proved by it."""
+    return math.isinf(ceiling) or ceiling >= greatest * (1.0 - _ALMOST_ALL)
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A finding beside what a guarantee allows its metric to reach.
@@ -174,7 +179,7 @@ class Comparison:
         """Whether the ceiling allows everything, or all but a thousandth."""
         if self.ceiling is None:
             return False
-        return math.isinf(self.ceiling) or self.ceiling >= self.greatest * (1.0 - _ALMOST_ALL)
+        return allows_everything(self.ceiling, self.greatest)
 
     @property
     def why_not(self) -> str:

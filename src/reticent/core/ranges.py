@@ -29,7 +29,10 @@ class Range:
 
 
 def _written(value: float) -> str:
-    return f"{value:,.0f}" if 1 <= abs(value) < 1e6 and value == round(value) else f"{value:g}"
+    if 1 <= abs(value) < 1e6 and value == round(value):
+        return f"{value:,.0f}"
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)  # 1.000001 is not 1
 
 
 NOISE_MULTIPLIER: Final = Range(0.05, 1e4)

@@ -28,6 +28,7 @@ from reticent.core.document import check_schema
 from reticent.core.errors import LedgerError
 from reticent.core.event import BandedCycle, Composed, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
+from reticent.core.numbers import counted
 from reticent.runs.ancestry import Ancestor
 from reticent.runs.certificates import stated
 
@@ -130,7 +131,7 @@ def all_together(entries: tuple[Entry, ...], guarantee: Guarantee) -> Guarantee:
     another unit or gives another kind of promise: then nothing is proved of them together. The same where
     several protect parts: a part of one ensemble is no part of another, whose split is its own.
     """
-    count = f"{len(entries)} release{'' if len(entries) == 1 else 's'} of this corpus together"
+    count = f"{counted(len(entries), 'release')} of this corpus" + (" together" if len(entries) > 1 else "")
     proved = [entry.guarantee for entry in entries if entry.guarantee is not None]
     if len(proved) < len(entries) or not all(_adds_up(each, guarantee) for each in proved):
         return _nothing(guarantee, f"{count}: one was made plainly, or protects something else")
@@ -154,7 +155,7 @@ def all_together(entries: tuple[Entry, ...], guarantee: Guarantee) -> Guarantee:
     return replace(
         composed(whole, answers),
         mechanism="all releases of this corpus",
-        covers=f"{count}, against whoever sees them all, for one {guarantee.unit.value}",
+        covers=f"{count}, against whoever sees {'them all' if len(entries) > 1 else 'it'}",
         assumes=(
             *rests_on,
             "every release of this corpus is listed in its ledger, and no last line was removed from it",

@@ -14,13 +14,18 @@ Does not see that a run was copied before its first use and both copies were giv
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from reticent.core.certificate import GUARANTEE
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.ledger import Budget, Receipt
 from reticent.ledger.durable import TIMEOUT, DurableLedger, witness_path
 from reticent.ledger.location import create_ledger, join_ledger, open_ledger, reanchor_ledger
 from reticent.ledger.postgres.address import PostgresAddress
 from reticent.runs.directory import RunDirectory
+
+# Files of which a run that has charged anything keeps one at least, even where its ledger was lost.
+_TRACES: Final = (witness_path(Path("ledger.db")).name, GUARANTEE, "prediction.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +63,17 @@ class LedgerPlace:
     def open(self, run: Path, *, identity: str | None = None) -> DurableLedger:
         """The ledger, every row of it checked; LedgerError if it is not what it was."""
         location = self._location(run)
-        if self.address is None and not Path(location).exists() and witness_path(Path(location)).exists():
-            raise LedgerError(
-                f"{location}: the ledger is missing",
-                hint="restore it; where the budget is in PostgreSQL, give --ledger; never create it anew",
-            )
+        if self.address is None and not Path(location).exists():
+            if not any((run / name).exists() for name in _TRACES):
+                raise LedgerError(
+                    f"{run}: this run has no ledger",
+                    hint="a private training has one, and an ensemble from its first answer on",
+                )
+            if witness_path(Path(location)).exists():
+                raise LedgerError(
+                    f"{location}: the ledger is missing",
+                    hint="restore it; where the budget is in PostgreSQL, give --ledger; never create it anew",
+                )
         return open_ledger(location, identity=identity, witness=self._witness(run), timeout=self.timeout)
 
     def reanchor(self, run: Path) -> Receipt:

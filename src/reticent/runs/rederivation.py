@@ -17,8 +17,10 @@ from reticent.core.document import number_to_json, read_document
 from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
 from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.guarantee import Guarantee
+from reticent.core.numbers import counted
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.certificates import LEDGER, is_about, read_certificate, well_formed_by_name
+from reticent.runs.rounding import at_most
 
 SCHEMA_VERSION: Final = 1
 _TRAINING: Final = "training.json"
@@ -111,8 +113,8 @@ def _derived(guarantee: Guarantee, name: str = "epsilon") -> tuple[Guarantee | N
     except GuaranteeError as error:
         return None, Check(name, f"{error.line()}.", holds=False)
     is_same = agrees(guarantee, anew)
-    says = f"stated ε = {guarantee.epsilon:.4g} at δ = {guarantee.delta:.4g}"
-    found = f"derived again ε = {anew.epsilon:.4g} at δ = {anew.delta:.4g}"
+    says = f"stated ε = {at_most(guarantee.epsilon)} at δ = {at_most(guarantee.delta)}"
+    found = f"derived again ε = {at_most(anew.epsilon)} at δ = {at_most(anew.delta)}"
     if guarantee.epsilon == math.inf:
         return anew, Check(name, f"{says}: it promises nothing, so there is nothing to derive.", holds=True)
     verdict = "they agree" if is_same else "THEY DO NOT AGREE: believe neither until you know why"
@@ -171,7 +173,9 @@ def _ledger(path: Path, certificate: Certificate) -> Check:
     if not is_same:
         return Check("ledger", "The ledger was made for ANOTHER guarantee than is stated.", holds=False)
     return Check(
-        "ledger", f"The ledger is whole ({head.sequence:,} charges) and paid for these weights.", holds=True
+        "ledger",
+        f"The ledger is whole ({counted(head.sequence, 'charge')}) and paid for these weights.",
+        holds=True,
     )
 
 
@@ -181,7 +185,9 @@ def _of_ledger(path: Path) -> Rederivation:
         head = ledger.verify()
         stated = ledger.budget.guarantee
     anew, headline = _derived(stated)
-    whole = Check("ledger", f"The ledger is whole: {head.sequence:,} charges, all within its budget.", holds=True)
+    whole = Check(
+        "ledger", f"The ledger is whole: {counted(head.sequence, 'charge')}, all within its budget.", holds=True
+    )
     return Rederivation(path, stated, anew, (headline, whole))
 
 
@@ -193,16 +199,17 @@ def described(event: Event) -> str:
 def _leaf(leaf: Event, count: int) -> str:
     match leaf:
         case SampledGaussian(noise, rate):
-            return f"{count:,} steps with noise multiplier {noise:.4g} and sampling rate {rate:.4g}"
+            return f"{counted(count, 'step')} with noise multiplier {noise:.4g} and sampling rate {rate:.4g}"
         case RandomAllocation(noise, batches):
-            return f"{count:,} epochs of {batches:,} randomly allocated batches with noise multiplier {noise:.4g}"
+            epochs = counted(count, "epoch")
+            return f"{epochs} of {batches:,} randomly allocated batches with noise multiplier {noise:.4g}"
         case BandedCycle(noise, rate, bands):
             return (
-                f"{count:,} cycles of {bands:,} steps with noise multiplier {noise:.4g}, correlated over {bands:,} "
-                f"steps, and sampling rate {rate:.4g} in the one step of a cycle that a unit belongs to"
+                f"{counted(count, 'cycle')} of {bands:,} steps with noise multiplier {noise:.4g}, correlated over "
+                f"{bands:,} steps, and sampling rate {rate:.4g} in the one step of a cycle that a unit belongs to"
             )
         case Gaussian(noise):
-            return f"{count:,} Gaussian releases with noise multiplier {noise:.4g}"
+            return f"{counted(count, 'Gaussian release')} with noise multiplier {noise:.4g}"
         case _:
             return f"{count:,} × {leaf}"
 
@@ -215,7 +222,11 @@ def sentences(found: Rederivation) -> list[str]:
         facts = [described(basis.event)]
         facts += [] if basis.clip_norm is None else [f"clip norm {basis.clip_norm:g}"]
         facts += [] if basis.units is None else [f"{basis.units:,} units in the corpus"]
-        facts += [] if not basis.earlier else [f"{len(basis.earlier)} earlier releases of the same text added"]
+        facts += (
+            []
+            if not basis.earlier
+            else [f"{counted(len(basis.earlier), 'earlier release')} of the same text added"]
+        )
         lines.append(f"What was done: {'; '.join(facts)}.")
     lines += [f"{check.name}: {check.sentence}" for check in found.checks]
     lines += ["What no file can show, and you must know:", *(f"  - {each}" for each in found.stated.assumes)]

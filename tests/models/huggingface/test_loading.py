@@ -141,6 +141,17 @@ def test_a_directory_without_tokenizer_weights_or_config_is_refused(saved: Path)
     assert "no model" in str(refusal(saved))
 
 
+def test_a_run_directory_is_refused_with_the_place_of_its_model(tmp_path: Path) -> None:
+    tiny_gpt2().save_pretrained(tmp_path / "run" / "model")
+    with pytest.raises(ModelError) as caught:
+        load_model(tmp_path / "run")
+    assert str(tmp_path / "run" / "model") in (caught.value.hint or "")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError) as caught:
+        load_model(tmp_path / "empty")
+    assert "save_pretrained" in (caught.value.hint or "")
+
+
 def test_a_tokenizer_that_comes_out_empty_is_refused(saved: Path) -> None:
     (saved / "tokenizer.json").unlink()
     edit(saved / "tokenizer_config.json", lambda config: config.update(tokenizer_class="GPT2Tokenizer"))

@@ -18,12 +18,15 @@ guarantee for it, is false, so nothing here turns it into one.
 
 import math
 from dataclasses import dataclass, replace
+from typing import Final
 
 from reticent.core.errors import NotComparable
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.randomness import Randomness
 
 _LARGE = 700.0  # of a logarithm: its exponential is the last that float64 holds
+
+ONE_PART: Final = "each owner's text stands in one part, and no owner's place depends on another's"
 
 
 def group_point(order: float, epsilon: float, *, group: int) -> tuple[float, float]:
@@ -73,7 +76,7 @@ def owner_guarantee(part: Guarantee) -> Guarantee:
         profile=(),
         renyi=tuple(converted[1:]),
         covers=part.covers.replace("one part", "one owner"),
-        assumes=(*part.assumes, "each owner's text stands in one part, and no owner's place depends on another's"),
+        assumes=(*part.assumes, ONE_PART),
     )
 
 

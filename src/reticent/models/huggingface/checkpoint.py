@@ -50,16 +50,22 @@ def has_tokenizer(directory: Path) -> bool:
     return any((directory / name).is_file() for name in TOKENIZER_FILES)
 
 
+def _where_the_model_is(directory: Path) -> str:
+    """What to give instead of a directory that holds no model itself."""
+    inner = directory / "model"
+    if is_adapter(inner) or (inner / CONFIG).is_file():
+        return f"give the model of this run: {inner}"
+    found = sorted(path.name for path in directory.glob("*.gguf"))
+    return f"give the GGUF file itself: {directory / found[0]}" if found else "save it with save_pretrained()"
+
+
 def check_directory(directory: Path) -> None:
     """Refuse a directory that holds no model, that wants to run its own code, or that is pickled."""
     if not is_adapter(directory) and not (directory / CONFIG).is_file():
-        found = sorted(path.name for path in directory.glob("*.gguf"))
         raise ModelError(
             f"{directory}: no model in this directory",
             expected=f"a {CONFIG}, or an {ADAPTER_CONFIG} for an adapter",
-            hint=f"give the GGUF file itself: {directory / found[0]}"
-            if found
-            else "save it with save_pretrained()",
+            hint=_where_the_model_is(directory),
         )
     for name in (CONFIG, ADAPTER_CONFIG, TOKENIZER_CONFIG):
         path = directory / name

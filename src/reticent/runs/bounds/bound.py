@@ -8,13 +8,18 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from reticent.accounting.bounds.confidentiality import confidentiality, missed_secret, missed_secret_of
+from reticent.accounting.bounds.confidentiality import (
+    Confidentiality,
+    confidentiality,
+    missed_secret,
+    missed_secret_of,
+)
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
-from reticent.accounting.bounds.parts import extraction_success, owner_point
+from reticent.accounting.bounds.parts import ONE_PART, extraction_success, owner_point
 from reticent.accounting.bounds.tradeoff import auc_ceiling, true_positive_rate_ceiling
 from reticent.accounting.calibration import Target, least_noise
 from reticent.accounting.conversion import classic_epsilon_from_renyi, epsilon_from_renyi
-from reticent.accounting.guarantees import dp_sgd_guarantee, epsilons
+from reticent.accounting.guarantees import CLIPPED, POISSON, dp_sgd_guarantee, epsilons
 from reticent.core.document import number_to_json
 from reticent.core.errors import ConfigError
 from reticent.core.event import Event, Repeated, SampledGaussian
@@ -25,7 +30,6 @@ from reticent.runs.bounds.settings import (
     ConfidentialityBoundSettings,
     DpSgdBoundSettings,
     ExtractionBoundSettings,
-    require_chance,
 )
 
 SCHEMA_VERSION = 1
@@ -63,8 +67,8 @@ def _training(
         )
     if rate is None or steps is None:
         raise ConfigError("--sampling-rate and --steps are both needed")
-    require_chance("--sampling-rate", rate)
-    require_chance("--delta", delta)
+    if not 0.0 < rate <= 1.0:
+        raise ConfigError("--sampling-rate is a chance", found=rate, expected="above 0, at most 1")
     STEPS.require("--steps", steps, hint="no training takes more")
     if noise is None:
         assert target is not None
@@ -145,8 +149,17 @@ def bound_confidentiality(settings: ConfidentialityBoundSettings) -> dict[str, A
         "bayesian": _point(proved.bayesian),
         "worst_case": _point(proved.worst_case),
         "group": {"size": settings.group} | _point(proved.group),
-        "assumes": list(proved.bayesian.assumes),
+        "assumes": _assumptions(proved, settings),
     }
+
+
+def _assumptions(proved: Confidentiality, settings: ConfidentialityBoundSettings) -> list[str]:
+    """What any of the statements rests on, each once."""
+    private: tuple[str, ...] = (POISSON, CLIPPED)
+    if settings.epsilon is not None:
+        private = ("the private training has the given ε and δ for replacing one record",)
+    stated = (proved.missed, proved.worst_case, proved.group, proved.bayesian)
+    return list(dict.fromkeys([*private, *(line for one in stated for line in one.assumes)]))
 
 
 def _point(guarantee: Guarantee) -> dict[str, Any]:
@@ -176,4 +189,9 @@ def bound_extraction(settings: ExtractionBoundSettings) -> dict[str, Any]:
             "owner_epsilon": epsilon_from_renyi(owner_order, owner_epsilon, delta=settings.delta),
         },
         "leaked_bits": math.log2(bound.success * candidates) if bound.success > 0.0 else 0.0,
+        "assumes": [
+            "the release has the given Rényi guarantee for one part",
+            ONE_PART,
+            "without the release every candidate is equally likely",
+        ],
     }

@@ -19,6 +19,13 @@ class RunBoundSettings(Shown):
 class _Delta(Settings):
     delta: float = option("δ at which ε is stated. Choose it well below 1 / number of records.", default=1e-5)
 
+    def require_delta(self, *, zero: bool = False) -> None:
+        """Refuse a δ of 1 or more, which promises nothing, and 0 where it has no ε."""
+        if not (0.0 <= self.delta < 1.0 if zero else 0.0 < self.delta < 1.0):
+            raise ConfigError(
+                "--delta is a chance", found=self.delta, expected="0 to below 1" if zero else "above 0, below 1"
+            )
+
 
 class _NoisySteps(_Delta):
     """DP-SGD by its noise, sampling rate and steps."""
@@ -57,6 +64,7 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
 
     def check(self) -> None:
         """Refuse a figure that cannot be drawn before minutes are spent on computing it."""
+        self.require_delta()
         self.described()
         path = self.plot
         if path is None:
@@ -115,7 +123,7 @@ class ConfidentialityBoundSettings(_NoisySteps, Shown):
                 "give either --epsilon, or --noise-multiplier with --sampling-rate and --steps",
                 hint="ε must be for replacing one record, not for adding or removing one",
             )
-        require_chance("--delta", self.delta, zero=True)
+        self.require_delta(zero=True)
 
 
 class ExtractionBoundSettings(_Delta, Shown):
@@ -128,10 +136,4 @@ class ExtractionBoundSettings(_Delta, Shown):
 
     def check(self) -> None:
         """Refuse a δ that is no chance."""
-        require_chance("--delta", self.delta)
-
-
-def require_chance(name: str, value: float, *, zero: bool = False) -> None:
-    """Refuse what is no probability; 0 is one where `zero` allows it."""
-    if not (0.0 <= value <= 1.0 if zero else 0.0 < value <= 1.0):
-        raise ConfigError(f"{name} is a chance", found=value, expected="0 to 1" if zero else "above 0, at most 1")
+        self.require_delta()

@@ -102,7 +102,7 @@ def add_key(path: Path, name: str, *, quota: int | None = None, is_operator: boo
 
 
 def remove_key(path: Path, name: str) -> None:
-    """Take a key out of the file: a running server stops to admit it."""
+    """Take a key out of the file: a running server stops admitting it."""
     keys = KeyFile(path).keys
     left = [key for key in keys if key.name != name]
     if len(left) == len(keys):

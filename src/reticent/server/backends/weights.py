@@ -21,6 +21,7 @@ from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex, PublicModel
 from reticent.prediction.predictor import Predictor
 from reticent.runs.certificates import proved_of
+from reticent.runs.rounding import at_most
 from reticent.server.backends.backend import Backend
 from reticent.server.requests.chat import ChatFormat
 
@@ -103,7 +104,7 @@ def weights_notes(guarantee: Guarantee, *, is_filtered: bool) -> tuple[str, ...]
     """What a reader must know beside the guarantee."""
     if not is_filtered:
         return ("the guarantee is that of the weights: answers cost nothing and may be any number",)
-    return (f"{MEMFREE_NOTE} ε = {guarantee.epsilon:.4g} for one {guarantee.unit.value}",)
+    return (f"{MEMFREE_NOTE} ε = {at_most(guarantee.epsilon)} for one {guarantee.unit.value}",)
 
 
 def _alone(run: Path) -> Ensemble:

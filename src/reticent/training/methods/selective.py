@@ -52,8 +52,8 @@ _MARKED: Final = "what stands in the marked places of one record, and nothing th
 _MISSED: Final = "any secret: one that the policy misses is trained on plainly"
 # Unlike `plan.ROUNDING`: nothing here tests how batches of runs are rounded.
 UNTESTED_ROUNDING: Final = (
-    "through rounding, one record moves what the others add to a step by at most 1/128 of each norm, by which the "
-    "noise is larger than priced; this is not tested and not proved"
+    "rounding adds at most 1/128 of each norm to what one record moves a step by, and the noise is larger than "
+    "priced by as much; this is not tested and not proved"
 )
 _CLIPPED: Final = (
     "each record's gradient of sensitive positions, and each state that leaves a sensitive run, is clipped to its "

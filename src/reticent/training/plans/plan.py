@@ -63,8 +63,8 @@ TUNING_SHAPE: Final = 0.0  # the logarithmic distribution: a good price for few 
 # What rounding may add to the clip norm: far above what is measured (1e-5 to 1e-4), for 0.8 % more noise.
 ROUNDING_ROOM: Final = 2.0**-7
 ROUNDING: Final = (
-    "through rounding, one record moves what the others add to a step by at most 1/128 of the clip norm, by which "
-    "the noise is larger than priced; this is tested on made-up text while training, not proved"
+    "rounding adds at most 1/128 of the clip norm to what one unit moves a step by, and the noise is larger than "
+    "priced by as much; this is tested on made-up text while training, not proved"
 )
 PROVED_ROUNDING: Final = (
     "a record that is computed by itself twice gives the same numbers both times; then it is proved that rounding "
