@@ -65,6 +65,6 @@ def test_many_steps_have_the_masses_and_the_delta_of_dp_accounting(public):
 def test_a_tail_that_leaves_out_its_own_block_is_caught(public):
     losses = ComposedLosses(public.self_compose(STEPS))
     right = losses.delta(0.5)
-    for tail in losses._tails:
+    for _, tail in losses._sides:
         tail._masses[:] = 0.0  # the broken twin: only the blocks above the one that ε cuts
     assert losses.delta(0.5) < right * (1.0 - 1e-3)

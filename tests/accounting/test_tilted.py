@@ -3,7 +3,6 @@
 import math
 
 import mpmath
-import numpy as np
 import pytest
 
 from reticent.accounting import tilted
@@ -18,12 +17,9 @@ SAMPLED = Repeated(SampledGaussian(1.0, 0.01), 1000)
 
 
 def tilted_log_delta(event, neighbours, *, epsilon: float) -> float | None:
-    """log δ of the grid's ε below."""
-    curves = tilted._curves(event, neighbours, log_p0=0.0, epsilon=epsilon)
-    if curves is None:
-        return None
-    epsilons, log_deltas = curves
-    return float(log_deltas[int(np.searchsorted(epsilons, epsilon, side="right")) - 1])
+    """log δ at ε, which the window was laid around."""
+    curve = tilted._curve(event, neighbours, log_p0=0.0, epsilon=epsilon)
+    return None if curve is None else curve.log_delta(epsilon)
 
 
 def gaussian_log_delta(epsilon: float, sigma: float) -> float:

@@ -20,15 +20,17 @@ Known for Poisson-sampled Gaussian steps, Gaussians, and what is composed of the
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
+from scipy.special import ndtr
 
 from reticent.accounting.curve import leaves
+from reticent.accounting.loss_sums import Tails, power
 from reticent.accounting.prices.hockey_stick import Direction
 from reticent.core.event import Event, Gaussian, SampledGaussian
 from reticent.core.guarantee import Neighbours
@@ -43,6 +45,7 @@ _DEVIATIONS: Final = 12.0  # of the tilted sum, on either side of ε
 _RAISED: Final = 1e-8
 _ROUND_OFF: Final = 16.0 * 2.0**-52  # allowance per step and per cell, as in `pld`
 _TILTS: Final = np.geomspace(0.05, 2000.0, 60)
+_BLOCK: Final = 64  # cells whose moments are taken at once: e^{2000 · 64 · 0.004} is still a float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,17 +69,21 @@ def tilted_log_probability(event: Event, neighbours: Neighbours, *, log_p0: floa
 
     Guarantee: no event of chance p0 in one world has a greater chance in the other.
     """
-    curves = _curves(event, neighbours, log_p0=log_p0, epsilon=None)
-    if curves is None:
+    curve = _curve(event, neighbours, log_p0=log_p0, epsilon=None)
+    if curve is None:
         return None
-    epsilons, log_deltas = curves
-    return min(0.0, float(np.logaddexp(epsilons + log_p0, log_deltas).min()))
+    cells = range(curve.first, curve.last)
+
+    def log_chance(cell: int) -> float:
+        return float(np.logaddexp(curve.spacing * cell + log_p0, curve.log_delta(curve.spacing * cell)))
+
+    # e^ε p0 + δ(ε) is convex in e^ε, and straight between the cells: it falls up to its least value and rises then.
+    best = bisect_left(cells, True, key=lambda cell: log_chance(cell) <= log_chance(cell + 1))
+    return min(0.0, log_chance(curve.first + best))
 
 
-def _curves(
-    event: Event, neighbours: Neighbours, *, log_p0: float, epsilon: float | None
-) -> tuple[Floats, Floats] | None:
-    """A grid of ε [n] around the best one for p0, or around a given one, and log δ [n] of the worse direction."""
+def _curve(event: Event, neighbours: Neighbours, *, log_p0: float, epsilon: float | None) -> "_Curve | None":
+    """δ(ε) around the best ε for p0, or around a given one."""
     sums = _sums(event, neighbours)
     if sums is None:
         return None
@@ -87,11 +94,23 @@ def _curves(
     width = max(each.width(centre) for each in sums)
     if width > _MOST_CELLS:
         return None
-    bottom = centre - width // 2
-    curves = [each.log_deltas(centre, width) for each in sums]
     first = max(0, centre - width // 4)  # from there on nothing was folded into the window that belongs there
-    log_deltas = np.max([curve[first - bottom :] for curve in curves], axis=0)
-    return _grid(spacing, first, bottom + width), log_deltas
+    windows = tuple(each.window(centre, width) for each in sums)
+    return _Curve(windows, spacing, first, centre + width // 2 - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Curve:
+    """log δ of the worse direction at any ε between the first cell and the last."""
+
+    windows: "tuple[_Window, ...]"
+    spacing: float
+    first: int
+    last: int
+
+    def log_delta(self, epsilon: float) -> float:
+        """log δ at ε."""
+        return max(window.log_delta(epsilon) for window in self.windows)
 
 
 @lru_cache(maxsize=8)
@@ -101,14 +120,14 @@ def _sums(event: Event, neighbours: Neighbours) -> "tuple[_Sum, ...] | None":
     if not counts:
         return None
     spacing = min(_COARSEST, math.sqrt(4.0 * _TOLERANCE / sum(counts.values())))
-    ways = (Direction.REMOVE, Direction.ADD) if neighbours is Neighbours.ADD_REMOVE else (Direction.REPLACE,)
-    sums = []
-    for way in ways:
-        steps = [_step(leaf, way, spacing, count) for leaf, count in counts.items()]
-        if None in steps:
+    kinds = []  # of steps: each in every direction
+    for leaf, count in counts.items():
+        cells = _cells(leaf, neighbours, spacing)
+        if cells is None:
             return None
-        sums.append(_Sum.of(tuple(step for step in steps if step is not None), spacing))
-    return tuple(sums)
+        ways = [cells, cells.mirrored()] if neighbours is Neighbours.ADD_REMOVE else [cells]
+        kinds.append([way.step(spacing, count) for way in ways])
+    return tuple(_Sum.of(steps, spacing) for steps in zip(*kinds, strict=True))
 
 
 def _counted(event: Event) -> dict[SampledGaussian, int] | None:
@@ -128,27 +147,44 @@ def _counted(event: Event) -> dict[SampledGaussian, int] | None:
     return counts
 
 
-def _step(leaf: SampledGaussian, way: Direction, spacing: float, count: int) -> _Step | None:
-    """One step on the grid; None where it would have too many cells."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """Masses [n] of P and Q between the losses first·h, (first + 1)·h, …, and P's mass above and Q's below them."""
+
+    first: int
+    ahead: Floats
+    other: Floats
+    above: float
+    below: float
+
+    def mirrored(self) -> "_Cells":
+        """P and Q change places, and losses their sign."""
+        first = -(self.first + len(self.ahead))
+        return _Cells(first, self.other[::-1], self.ahead[::-1], self.below, self.above)
+
+    def step(self, spacing: float, count: int) -> _Step:
+        """A cell's mass P and Q goes to its ends a and b: a + b = P, a e^{−l} + b e^{−l−h} = Q."""
+        losses = _grid(spacing, self.first, self.first + len(self.ahead))
+        upper = np.clip((self.ahead - np.exp(losses) * self.other) / -math.expm1(-spacing), 0.0, self.ahead)  # b
+        masses = np.append(self.ahead - upper, 0.0) + np.insert(upper, 0, 0.0)
+        return _Step(self.first, (1.0 + _RAISED) * masses, self.above, count)
+
+
+def _cells(leaf: SampledGaussian, neighbours: Neighbours, spacing: float) -> _Cells | None:
+    """One step, of removing or replacing one, on the grid; None where it would have too many cells."""
     sigma, q = leaf.noise_multiplier, leaf.sampling_rate
+    way = Direction.REMOVE if neighbours is Neighbours.ADD_REMOVE else Direction.REPLACE
     low, high = (_loss(x, way, sigma, q) for x in (-1.0 - _REACH * sigma, 1.0 + _REACH * sigma))
     first, last = math.floor(low / spacing), math.ceil(high / spacing)
     if last - first > _MOST_CELLS:
         return None
     edges = _places(_grid(spacing, first, last + 1), way, sigma, q)  # x [n + 1], from −∞ on
-    ahead = q * _masses(edges, 1.0, sigma) + (1.0 - q) * _masses(edges, 0.0, sigma)  # of M_1, [n]
     other = _masses(edges, 0.0, sigma)
+    ahead = q * _masses(edges, 1.0, sigma) + (1.0 - q) * other  # of M_1, [n]
     if way is Direction.REPLACE:
         other = q * _masses(edges, -1.0, sigma) + (1.0 - q) * other
-    lost = float(ndtr(-(edges[-1] - 1.0) / sigma))
-    if way is Direction.ADD:  # P and Q change places and losses their sign
-        ahead, other, first, last = other[::-1], ahead[::-1], -last, -first
-        lost = float(ndtr(edges[0] / sigma))
-    # A cell's mass P and Q goes to its ends a and b: a + b = P, a e^{−l} + b e^{−l−h} = Q.
-    losses = _grid(spacing, first, last)
-    upper = np.clip((ahead - np.exp(losses) * other) / -math.expm1(-spacing), 0.0, ahead)  # b
-    masses = np.append(ahead - upper, 0.0) + np.insert(upper, 0, 0.0)
-    return _Step(first, (1.0 + _RAISED) * masses, lost, count)
+    above, below = ndtr(-(edges[-1] - 1.0) / sigma), ndtr(edges[0] / sigma)
+    return _Cells(first, ahead, other, float(above), float(below))
 
 
 def _grid(spacing: float, first: int, after: int) -> Floats:
@@ -182,14 +218,18 @@ def _places(losses: Floats, way: Direction, sigma: float, q: float) -> Floats:
 
 
 def _masses(edges: Floats, mean: float, sigma: float) -> Floats:
-    """Normal masses [n] between the edges [n + 1], as differences of the smaller tails."""
+    """Normal masses [n] between the ascending edges [n + 1], as differences of the smaller tails."""
     z = (edges - mean) / sigma
-    left, right = ndtr(z), ndtr(-z)
-    return np.asarray(np.where(z[:-1] > 0.0, right[:-1] - right[1:], left[1:] - left[:-1]))
+    tails = ndtr(-np.abs(z))
+    masses = np.abs(np.diff(tails))
+    left = int(np.searchsorted(z, 0.0, side="right")) - 1  # the cell that holds 0, where one does
+    if 0 <= left < len(masses):
+        masses[left] = ndtr(z[left + 1]) - ndtr(z[left])
+    return np.asarray(masses)
 
 
 def _log_sum(logs: Floats) -> float:
-    """log Σ e^x over `logs` [n]. Many are needed, and scipy's general one takes several times as long."""
+    """log Σ e^x over `logs` [n]; scipy's general one takes several times as long."""
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))
 
@@ -207,9 +247,7 @@ class _Sum:
         """The sum with its moments."""
         moments = np.zeros(len(_TILTS))
         for step in steps:
-            kept = step.masses > 0.0
-            logs, losses = np.log(step.masses[kept]), step.losses(spacing)[kept]
-            moments += step.count * np.array([_log_sum(logs + t * losses) for t in _TILTS.tolist()])
+            moments += step.count * _log_moments(step, spacing)
         return cls(steps, spacing, moments)
 
     def best_epsilon(self, log_p0: float) -> float:
@@ -235,45 +273,64 @@ class _Sum:
         cells = 4.0 * (_DEVIATIONS * math.sqrt(variance) + 2.0) / self.spacing
         return 1 << math.ceil(math.log2(max(1024.0, cells)))
 
-    def log_deltas(self, centre: int, width: int) -> Floats:
-        """log δ [width] at the ε of the window's cells, (centre − width/2)·h on."""
+    def window(self, centre: int, width: int) -> "_Window":
+        """The convolved masses of `width` cells, (centre − width/2)·h on."""
         t, spacing = self.tilt(centre), self.spacing
         spectrum = np.ones(width // 2 + 1, dtype=np.complex128)
         log_moment, shift, cells = 0.0, 0, 0
         for step in self.steps:
             masses, moment = _tilted(step, step.losses(spacing), t)
             folded = np.bincount(np.arange(len(masses)) % width, weights=masses, minlength=width)
-            spectrum *= np.fft.rfft(folded) ** step.count
+            spectrum *= power(np.fft.rfft(folded), step.count)
             log_moment += step.count * moment
             shift += step.count * step.first
             cells += len(masses)
         # Cell j of the result is the loss (shift + j)·h modulo the window's width.
         bottom = centre - width // 2
         convolved = np.roll(np.fft.irfft(spectrum, width), (shift - bottom) % width)  # [width]
-        losses = _grid(spacing, bottom, bottom + width)
-        above = _tail(np.maximum(convolved, 0.0), spacing, t)
-        noise = _ROUND_OFF * (sum(step.count for step in self.steps) + width + cells)
         lost = math.fsum(step.count * step.lost for step in self.steps)
-        log_lost = np.logaddexp(self.log_above(losses[-1]), math.log(lost) if lost > 0.0 else -math.inf)
-        return np.asarray(np.logaddexp(log_moment - t * losses + np.log(above + noise), log_lost))
+        above = self.log_above(spacing * (bottom + width - 1))
+        return _Window(
+            tails=Tails(np.maximum(convolved, 0.0), bottom, spacing=spacing, tilt=t),
+            tilt=t,
+            log_moment=log_moment,
+            round_off=_ROUND_OFF * (sum(step.count for step in self.steps) + width + cells),
+            log_lost=float(np.logaddexp(above, math.log(lost) if lost > 0.0 else -math.inf)),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Window:
+    """The tilted sum around one ε, and what was lost of it."""
+
+    tails: Tails
+    tilt: float
+    log_moment: float
+    round_off: float
+    log_lost: float
+
+    def log_delta(self, epsilon: float) -> float:
+        """log δ at an ε of the window."""
+        kept = math.log(self.tails.above(epsilon) + self.round_off)
+        return float(np.logaddexp(self.log_moment - self.tilt * epsilon + kept, self.log_lost))
+
+
+def _log_moments(step: _Step, spacing: float) -> Floats:
+    """log M(t) of one step at every tilt: block by block, e^{tl} being the block's factor times the cell's."""
+    blocks = -(-len(step.masses) // _BLOCK)
+    masses = np.zeros((blocks, _BLOCK))
+    masses.reshape(-1)[: len(step.masses)] = step.masses
+    within = np.exp(np.outer(spacing * np.arange(_BLOCK), _TILTS))  # [_BLOCK, tilts]
+    starts = spacing * (step.first + _BLOCK * np.arange(blocks, dtype=np.float64))  # [blocks], losses
+    with np.errstate(divide="ignore"):
+        logs = np.log(masses @ within) + np.outer(starts, _TILTS)  # [blocks, tilts]
+    top = logs.max(axis=0)
+    return np.asarray(top + np.log(np.exp(logs - top).sum(axis=0)))
 
 
 def _tilted(step: _Step, losses: Floats, t: float) -> tuple[Floats, float]:
     """The tilted masses, which sum to 1, and log M(t)."""
     with np.errstate(divide="ignore"):
         logs = np.log(step.masses) + t * losses
-    total = float(logsumexp(logs))
+    total = _log_sum(logs)
     return np.exp(logs - total), total
-
-
-def _tail(masses: Floats, spacing: float, t: float) -> Floats:
-    """Σ_{l > ε} p(l) e^{−t(l−ε)} (1 − e^{ε−l}) at every cell ε [n], by two filters from the top.
-
-    No term is negative, so nothing cancels.
-    With r_k = Σ_{j ≥ k} p_j e^{−(1+t)(l_j − l_k)}, δ_k e^{…} falls by e^{−th} a cell and gains (1 − e^{−h}) r.
-    """
-    from scipy.signal import lfilter
-
-    reach = lfilter([1.0], [1.0, -math.exp(-(1.0 + t) * spacing)], masses[::-1])  # r, from the top
-    gained = -math.expm1(-spacing) * math.exp(-t * spacing) * np.append(0.0, reach[:-1])
-    return np.asarray(lfilter([1.0], [1.0, -math.exp(-t * spacing)], gained)[::-1])
