@@ -105,7 +105,7 @@ def test_shared_bottom_layers_equal_unshared_ones(tmp_path):
     base = tiny_llama()
     batched, separate = both(base, save_adapters(base, tmp_path, 3, layers=(1,)))
     assert batched.decoder.first_adapted == 1
-    assert [buffer.shape[0] for buffer in batched.decoder.new_cache()._keys] == [1, 4]
+    assert [buffer.shape[1] for buffer in batched.decoder.new_cache()._keys] == [1, 4]
     texts = ragged(5, 3, shortest=8)
     streams = batched.streams()
     handles = [streams.open(text[:-1]) for text in texts]
@@ -203,7 +203,7 @@ def test_what_overflowed_in_one_text_does_not_reach_the_next_in_its_slot(pair):
     streams.look_up([first, second])
     with torch.inference_mode():
         for buffer in (*streams._cache._keys, *streams._cache._values):
-            buffer[:, streams._texts[first].slot, :, 10:] = np.nan
+            buffer[streams._texts[first].slot, :, :, 10:] = np.nan
     streams.close(first)
     third, fourth = streams.open(short[:4]), streams.open(long[5:25])
     found = streams.look_up([second, third, fourth])

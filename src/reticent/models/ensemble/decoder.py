@@ -151,18 +151,18 @@ class _Attention:
         values = split[..., heads + shared :, :].transpose(2, 3)
         all_keys, all_values = self._cache.extend(index, keys, values, slots=self._slots, starts=self._starts)
         # Queries that share a key head stand one after another, as if they were further columns.
-        queries = turned[..., :heads, :].view(rows, texts, columns, shared, -1, size).permute(0, 1, 3, 4, 2, 5)
-        batch = rows * texts
+        queries = turned[..., :heads, :].view(rows, texts, columns, shared, -1, size).permute(1, 0, 3, 4, 2, 5)
+        batch = texts * rows
         mask = None
         if self._mask is not None:
-            mask = self._mask[None].expand(rows, -1, -1, -1, -1).reshape(batch, 1, *self._mask.shape[2:])
+            mask = self._mask[:, None].expand(-1, rows, -1, -1, -1).reshape(batch, 1, *self._mask.shape[2:])
         attended = torch.nn.functional.scaled_dot_product_attention(
             queries.reshape(batch, shared, -1, size),
             all_keys.flatten(0, 1),
             all_values.flatten(0, 1),
             attn_mask=mask,
-        )  # [R·n, Hk, g·t, D]
-        ordered = attended.view(rows, texts, shared, -1, columns, size).permute(0, 1, 4, 2, 3, 5)
+        )  # [n·R, Hk, g·t, D]
+        ordered = attended.view(texts, rows, shared, -1, columns, size).permute(1, 0, 4, 2, 3, 5)
         return ordered.reshape(rows, texts, columns, heads * size)
 
     def _rotate(self, x: Tensor) -> Tensor:

@@ -1,13 +1,19 @@
 """Keys and values of many texts and many rows in buffers that are allocated ahead and never moved token by token.
 
-A text has a slot; a layer's buffers are [rows, slots, heads, capacity, size]. Layers below the first adapter have
+A text has a slot; a layer's buffers are [slots, rows, heads, capacity, size]. Layers below the first adapter have
 one row, which all rows share. Writing a token touches its own columns alone, and reading a single text, or texts in
-neighbouring slots, is a view. When buffers are full, columns double and slots grow by a quarter, so that memory
-stays within a quarter of what the texts need (`server.scheduler` admits texts by that).
+neighbouring slots, is a view, which attention reads where it is: slots stand outermost.
+
+When buffers are full, their columns or slots double, which copies each token a few times at most. In the memory of
+the processor a slot that no text has had takes none: the system hands pages out when they are written. Elsewhere
+slots grow by a quarter, so that memory stays within a quarter of what the texts need (`server.scheduler` admits
+texts by that).
 """
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +31,11 @@ class KeyValueCache:
         self._values = [self._new(count) for count in self._rows]
 
     @property
+    def _is_lazy(self) -> bool:
+        """Whether memory is taken when it is written, not when it is reserved."""
+        return self._like.device.type == "cpu"
+
+    @property
     def column_bytes(self) -> int:
         """Bytes of one column of one slot, all layers and rows."""
         return 2 * sum(self._rows) * self._heads * self._size * self._like.element_size()
@@ -36,54 +47,58 @@ class KeyValueCache:
         while self.capacity < columns:
             self.capacity *= 2
         if self.slots < slots:
-            self.slots = max(slots, self.slots + self.slots // 4)
+            self.slots = max(slots, self.slots + (self.slots if self._is_lazy else self.slots // 4))
         for buffers in (self._keys, self._values):
             for layer, old in enumerate(buffers):
                 new = self._new(self._rows[layer])
-                new[:, : old.shape[1], :, : old.shape[3]] = old
+                new[: old.shape[0], :, :, : old.shape[3]] = old
                 buffers[layer] = new
 
     def extend(
         self, layer: int, keys: Tensor, values: Tensor, *, slots: Sequence[int], starts: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """Write keys and values [R, n, H, t, D] from column `starts[i]` on; all there is, as [R, n, H, L, D].
+        """Write keys and values [R, n, H, t, D] from column `starts[i]` on; all there is, as [n, R, H, L, D].
 
         L is the end of the longest text: shorter ones must be masked by whoever attends.
         """
         keep, have, columns = self._keys[layer], self._values[layer], keys.shape[3]
         if len(slots) == 1:
-            keep[:, slots[0], :, starts[0] : starts[0] + columns] = keys[:, 0]
-            have[:, slots[0], :, starts[0] : starts[0] + columns] = values[:, 0]
+            keep[slots[0], :, :, starts[0] : starts[0] + columns] = keys[:, 0]
+            have[slots[0], :, :, starts[0] : starts[0] + columns] = values[:, 0]
         else:
             own = torch.tensor(slots, device=keep.device)[:, None]  # [n, 1]
             places = torch.tensor(starts, device=keep.device)[:, None] + torch.arange(columns, device=keep.device)
-            keep[:, own, :, places] = keys.permute(1, 3, 0, 2, 4)  # [n, t, R, H, D]
-            have[:, own, :, places] = values.permute(1, 3, 0, 2, 4)
+            keep[own, :, :, places] = keys.permute(1, 3, 0, 2, 4)  # [n, t, R, H, D]
+            have[own, :, :, places] = values.permute(1, 3, 0, 2, 4)
         length = max(starts) + columns
         return self._read(keep, slots, length), self._read(have, slots, length)
 
     def copy(self, source: int, target: int, *, columns: int) -> None:
         """The first columns of one slot to another: a beginning that two texts share is read once."""
         for buffer in (*self._keys, *self._values):
-            buffer[:, target, :, :columns] = buffer[:, source, :, :columns]
+            buffer[target, :, :, :columns] = buffer[source, :, :, :columns]
 
     def clear(self, slot: int, *, start: int) -> None:
         """Forget a slot from a column on: a mask multiplies what it hides by 0, which leaves NaN as it is."""
         for buffer in (*self._keys, *self._values):
-            buffer[:, slot, :, start:] = 0.0
+            buffer[slot, :, :, start:] = 0.0
 
     def swap(self, first: int, second: int, *, columns: int) -> None:
         """Exchange the first columns of two slots."""
         for buffer in (*self._keys, *self._values):
-            kept = buffer[:, first, :, :columns].clone()
-            buffer[:, first, :, :columns] = buffer[:, second, :, :columns]
-            buffer[:, second, :, :columns] = kept
+            kept = buffer[first, :, :, :columns].clone()
+            buffer[first, :, :, :columns] = buffer[second, :, :, :columns]
+            buffer[second, :, :, :columns] = kept
 
     def _read(self, buffer: Tensor, slots: Sequence[int], length: int) -> Tensor:
         first = slots[0]
         if list(slots) == list(range(first, first + len(slots))):
-            return buffer[:, first : first + len(slots), :, :length]
-        return buffer[:, :, :, :length].index_select(1, torch.tensor(slots, device=buffer.device))
+            return buffer[first : first + len(slots), :, :, :length]
+        return buffer[:, :, :, :length].index_select(0, torch.tensor(slots, device=buffer.device))
 
     def _new(self, rows: int) -> Tensor:
-        return self._like.new_zeros((rows, self.slots, self._heads, self.capacity, self._size))
+        shape = (self.slots, rows, self._heads, self.capacity, self._size)
+        if not (self._is_lazy and self.slots):
+            return self._like.new_zeros(shape)
+        pages = np.zeros(math.prod(shape) * self._like.element_size(), dtype=np.uint8)  # torch would write them
+        return torch.from_numpy(pages).view(self._like.dtype).view(shape)
