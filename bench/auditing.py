@@ -1,110 +1,200 @@
 """Measured beside proved: ε from below by gradient canaries in real DP-SGD runs, and what the canaries cost.
 
-For each target ε and seed a model is trained privately on generated dialogues, once with canaries and once without:
-same corpus, same plan but for the canaries. Printed are the measured ε (95 %) by the plan's own test, by Steinke
-et al. 2023 and by Mahloujifar et al. 2024 on the same scores, and the held-out perplexity of both runs. Sampling,
-noise and coins come from the system's generator; the seed draws the corpus.
+For each model, target ε and seed a model is trained privately twice, with canaries and without: same text, same
+plan but for the canaries, same samples of records and same noise from the seed, so that the two differ by the
+canaries alone. Coins come from the system's generator. Noted are the measured ε (95 %) by the plan's own test, by
+Steinke et al. 2023 and by Mahloujifar et al. 2024 on the same scores, and the held-out perplexity of both runs.
 
-Ends with 1 if a run is refuted or measures less than half of it at ε = 4 or 8 or a third at ε = 1 in the
-mean over seeds, or if the mean perplexity with canaries lies more than 2 % above that without.
+    python -m bench.auditing --results FOLDER [--minutes 7] [--models embedded MODEL:RANK] [--text customersim]
+                             [--canaries 4000] [--seeds 5] [--epsilons 1 4 8]
 
-    python -m bench.auditing [--model embedded] [--lora-rank 0] [--canaries 4000] [--seeds 5] [--epsilons 1 4 8]
+Each pair of runs is a line of FOLDER/pairs.jsonl, and its scores and coins are a file beside it, for
+`bench.one_run_rivals`. Pairs that are there are not run again, and none begins after so many minutes: call it until
+nothing is missing. MODEL:RANK trains LoRA layers of that rank. Text is looked for as in `bench.utility`.
+
+Prints the table. Ends with 1 if a pair is missing, a run is refuted or measures more than was proved, a mean is
+less than half of the proved ε at 4 or 8 or a third at 1, or a mean perplexity is more than 2 % above that without.
 """
 
 import argparse
+import json
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from reticent.core.corpus import Corpus
+from bench.utility import corpora
+from reticent.auditing.attacks.one_run.gradient_canaries import likelihood_ratios
+from reticent.core.canary_trace import CanaryTrace
+from reticent.core.corpus import Corpus, Record
+from reticent.core.document import read_document
 from reticent.core.randomness import Randomness
-from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
+from reticent.runs.training.model import TRAINING
 from reticent.runs.training.result import TrainedRun
 from reticent.runs.training.run import train
 from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
+from reticent.training.plans.plan import DpSgd, noise_deviation, plan_from_json
 
-RECORDS, HELD_OUT, BATCH, EPOCHS, LENGTH, DELTA = 600, 100, 30, 1.5, 24, 1e-5
+RECORDS, BATCH, EPOCHS, LENGTH, DELTA = 400, 40, 2.0, 24, 1e-5
 LEAST = {1.0: 1 / 3, 4.0: 1 / 2, 8.0: 1 / 2}  # of the proved ε
 DEAREST = 1.02  # perplexity with canaries over that without
+PAIRS = "pairs.jsonl"
+RATES = {False: 5e-4, True: 2e-3}  # of learning all weights, or LoRA layers
 
 
-def config(folder: Path, arguments: argparse.Namespace, *, epsilon: float, audit: int | None) -> TrainSettings:
-    """One private run."""
-    return TrainSettings(
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """What is run."""
+
+    model: str
+    epsilon: float
+    canaries: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of the file of its scores."""
+        return f"{Path(self.model).name.replace(':', '-lora-')}-{self.epsilon:g}-{self.canaries}-{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a cell's two runs found."""
+
+    cell: Cell
+    claimed: float
+    measured: float
+    verdict: str
+    by_count: float
+    by_curve: float
+    with_canaries: float
+    without: float
+    seconds: tuple[float, float]
+
+    @property
+    def cost(self) -> float:
+        """Perplexity with canaries over that without."""
+        return self.with_canaries / self.without
+
+
+def trained(folder: Path, cell: Cell, *, canaries: int | None) -> tuple[TrainedRun, float]:
+    """A run, and the processor seconds that it took."""
+    began = time.process_time()
+    source, _, rank = cell.model.partition(":")
+    settings = TrainSettings(
         data=DataSection(
             file=str(folder / "train.jsonl"), holdout=str(folder / "held-out.jsonl"), max_length=LENGTH
         ),
-        model=ModelSection(source=arguments.model, lora_rank=arguments.lora_rank),
+        model=ModelSection(source=source, lora_rank=int(rank or 0)),
         training=TrainingSection(
             method=Method.DP_SGD,
             epochs=EPOCHS,
             batch=BATCH,
-            learning_rate=arguments.learning_rate,
-            target_epsilon=epsilon,
+            learning_rate=RATES[bool(rank)],
+            target_epsilon=cell.epsilon,
             delta=DELTA,
-            audit=audit,
+            audit=canaries,
         ),
+        seed=cell.seed,
+        out=folder / f"run-{canaries}",
+    )
+    result = train(settings, randomness=Randomness.seeded(cell.seed))
+    return result, time.process_time() - began
+
+
+def measured(cell: Cell, text: str, results: Path) -> Pair:
+    """Both runs of a cell; its scores and coins are written beside the results."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, texts in zip(("train", "held-out"), corpora(text, RECORDS), strict=True):
+            records = Corpus(Record(str(number), one) for number, one in enumerate(texts))
+            write_corpus(records, folder / f"{file}.jsonl")
+        audited, seconds = trained(folder, cell, canaries=cell.canaries)
+        trace, plan = CanaryTrace.read(audited.path), plan_from_json(read_document(audited.path / TRAINING)["plan"])
+        plain, without = trained(folder, cell, canaries=None)
+    assert isinstance(plan, DpSgd)
+    scores = likelihood_ratios(
+        trace.projections, sampling_rate=plan.sampler.rate, deviation=noise_deviation(plan.noise_multiplier, 1.0)
+    )
+    np.savez(results / f"{cell.name}.npz", scores=scores, coins=trace.is_member)
+    found = audited.measured
+    assert found is not None
+    assert audited.evaluation is not None
+    assert plain.evaluation is not None
+    return Pair(
+        cell=cell,
+        claimed=found.claimed,
+        measured=found.epsilon,
+        verdict=found.verdict,
+        by_count=found.by_count.epsilon,
+        by_curve=found.by_curve.epsilon,
+        with_canaries=audited.evaluation.perplexity,
+        without=plain.evaluation.perplexity,
+        seconds=(seconds, without),
     )
 
 
-def trained(
-    folder: Path, arguments: argparse.Namespace, *, epsilon: float, audit: int | None
-) -> tuple[TrainedRun, float]:
-    """A run and the seconds that it took."""
-    began = time.monotonic()
-    settings = config(folder, arguments, epsilon=epsilon, audit=audit)
-    result = train(settings.model_copy(update={"out": folder / f"run-{epsilon:g}-{audit}"}))
-    return result, time.monotonic() - began
+def read(results: Path) -> list[Pair]:
+    """The pairs of a folder of results."""
+    path = results / PAIRS
+    lines = path.read_text(encoding="utf8").splitlines() if path.is_file() else []
+    return [Pair(**{**row, "cell": Cell(**row["cell"])}) for row in map(json.loads, lines)]
+
+
+def show(pairs: list[Pair]) -> list[str]:
+    """Print a line for each model and ε; the limits that are missed."""
+    faults = []
+    groups = sorted({(pair.cell.model, pair.cell.epsilon, pair.cell.canaries) for pair in pairs})
+    for model, epsilon, canaries in groups:
+        group = [p for p in pairs if (p.cell.model, p.cell.epsilon, p.cell.canaries) == (model, epsilon, canaries)]
+        found, costs = [pair.measured for pair in group], [pair.cost for pair in group]
+        name = f"{Path(model).name}, ε = {epsilon:g}"
+        by_count, by_curve = np.mean([pair.by_count for pair in group]), np.mean([pair.by_curve for pair in group])
+        print(
+            f"{name}, {canaries} canaries, {len(group)} seeds: measured {np.mean(found):.2f} ({min(found):.2f} to "
+            f"{max(found):.2f}) of {group[0].claimed:.2f}; Steinke et al. {by_count:.2f}, "
+            f"Mahloujifar et al. {by_curve:.2f}; perplexity × {np.mean(costs):.4f} "
+            f"({min(costs):.4f} to {max(costs):.4f}) of {np.mean([p.without for p in group]):.2f}"
+        )
+        if np.mean(found) < LEAST.get(epsilon, 0.0) * epsilon:
+            faults.append(f"{name}: {np.mean(found) / epsilon:.2f} of the proved ε")
+        if np.mean(costs) > DEAREST:
+            faults.append(f"{name}: perplexity × {np.mean(costs):.4f}")
+        faults += [f"{name}, seed {p.cell.seed}: {p.verdict}" for p in group if p.verdict != "consistent"]
+    return faults
 
 
 def main() -> int:
-    """Print a line a run and the means; 1 where a limit is missed."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", default="embedded")
-    parser.add_argument("--lora-rank", type=int, default=0)
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    """Run what is missing while there is time, print the table; 1 where a limit is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=7.0)
+    parser.add_argument("--models", nargs="+", default=["embedded"])
+    parser.add_argument("--text", default="customersim")
     parser.add_argument("--canaries", type=int, default=4000)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0, 8.0])
-    arguments = parser.parse_args()
-    faults = []
-    for epsilon in arguments.epsilons:
-        found, ratios = [], []
-        for seed in range(arguments.seeds):
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                records = list(generate_dialogues(RECORDS + HELD_OUT, randomness=Randomness.seeded(seed)))
-                write_corpus(Corpus(records[:RECORDS]), folder / "train.jsonl")
-                write_corpus(Corpus(records[RECORDS : RECORDS + HELD_OUT]), folder / "held-out.jsonl")
-                audited, seconds = trained(folder, arguments, epsilon=epsilon, audit=arguments.canaries)
-                plain, without = trained(folder, arguments, epsilon=epsilon, audit=None)
-            measured = audited.measured
-            assert measured is not None
-            assert audited.evaluation is not None
-            assert plain.evaluation is not None
-            ratio = audited.evaluation.perplexity / plain.evaluation.perplexity
-            found.append(measured.epsilon)
-            ratios.append(ratio)
-            print(
-                f"ε {epsilon:g} seed {seed}: measured {measured.epsilon:.2f} of {measured.claimed:.2f} "
-                f"({measured.verdict}); Steinke {measured.by_count.epsilon:.2f}, curve "
-                f"{measured.by_curve.epsilon:.2f}; perplexity {audited.evaluation.perplexity:.3f} / "
-                f"{plain.evaluation.perplexity:.3f} = {ratio:.4f}; {seconds:.0f} s / {without:.0f} s",
-                flush=True,
-            )
-            if measured.is_refuted:
-                faults.append(f"ε {epsilon:g} seed {seed}: refuted")
-        share, cost = np.mean(found) / epsilon, np.mean(ratios)
-        least, most = min(found), max(found)
-        print(f"ε {epsilon:g}: mean {np.mean(found):.2f} ({least:.2f} to {most:.2f}), perplexity × {cost:.4f}")
-        if share < LEAST.get(epsilon, 0.0):
-            faults.append(f"ε {epsilon:g}: {share:.2f} of the proved ε")
-        if cost > DEAREST:
-            faults.append(f"ε {epsilon:g}: perplexity × {cost:.4f}")
+    asked = parser.parse_args()
+    asked.results.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + 60.0 * asked.minutes
+    wanted = [
+        Cell(model, epsilon, asked.canaries, seed)
+        for seed, model, epsilon in product(range(asked.seeds), asked.models, asked.epsilons)
+    ]
+    for cell in wanted:
+        if time.monotonic() > until or cell in {pair.cell for pair in read(asked.results)}:
+            continue
+        pair = measured(cell, asked.text, asked.results)
+        with (asked.results / PAIRS).open("a", encoding="utf8") as file:
+            file.write(json.dumps(asdict(pair), ensure_ascii=False) + "\n")
+        print(pair, flush=True)
+    pairs = [pair for pair in read(asked.results) if pair.cell in wanted]
+    faults = show(pairs) + [f"missing: {cell}" for cell in set(wanted) - {pair.cell for pair in pairs}]
     print(*faults, sep="\n")
     return int(bool(faults))
 

@@ -1,10 +1,13 @@
 """One-run ε by this project, by Opake and by jax_privacy, on the same scores: alarms on null data, and real power.
 
-Null: scores that know nothing of the coins. A bound above 0 is an alarm; at 95 % confidence 5 of 100 are allowed.
-Scores with signal: exact log-likelihood ratios of a DP-SGD plan with a known ε at δ = 1e-5. A rival that is not
-installed is left out with the reason. Both run from their unpacked wheels too: PYTHONPATH=FOLDER.
+Two kinds of null, so many runs of each: the scores of a plan's run with coins that are thrown afterwards, and those
+of a run whose canaries all stayed out. A bound above 0 is an alarm; at 95 % confidence 5 of 100 are allowed. Scores
+with signal are exact log-likelihood ratios of canaries in DP-SGD with a proved ε of 4 and 8 at δ = 1e-5: what
+`bench.auditing` left in a folder, of real runs, or else of simulated ones. A rival that is not installed is left
+out with the reason. Opake's Gaussian method takes seconds a run, also on the coarsest grid that it accepts.
 
-    python -m bench.one_run_rivals [--canaries 500] [--nulls 200] [--runs 5]
+    python -m bench.one_run_rivals [--scores FOLDER] [--model embedded] [--canaries 1000] [--nulls 200] [--runs 5]
+                                   [--only NAME ...]
 """
 
 import argparse
@@ -18,15 +21,18 @@ from typing import Any
 
 import numpy as np
 
+from bench.auditing import BATCH, EPOCHS, RECORDS
 from reticent.auditing.attacks.one_run.gradient_canaries import likelihood_ratios
 from reticent.auditing.metrics.one_run import one_run_epsilon
 from reticent.auditing.metrics.one_run_curve import one_run_epsilon_by_curve
 from reticent.auditing.metrics.one_run_family import one_run_epsilon_by_family, plan_family
-from reticent.core.event import Repeated
+from reticent.core.event import Repeated, SampledGaussian
 from reticent.training.plans.plan import DpSgd
 
 DELTA, ERROR = 1e-5, 0.05
+GRID = 1000  # of Opake's integration: the least that it accepts
 Estimate = Callable[[np.ndarray, np.ndarray], float]
+Scores = list[tuple[np.ndarray, np.ndarray]]
 
 
 def opake() -> dict[str, Estimate]:
@@ -39,7 +45,9 @@ def opake() -> dict[str, Estimate]:
         return one_run(scores, coin_flip=flip)
 
     return {
-        "opake gdp": lambda scores, coins: float(estimate(scores, coins).gdp().epsilon_at(delta=DELTA)),
+        "opake gdp": lambda scores, coins: float(
+            estimate(scores, coins).gdp(grid_size=GRID).epsilon_at(delta=DELTA)
+        ),
         "opake eps-delta": lambda scores, coins: float(estimate(scores, coins).eps_delta().epsilon_at(delta=DELTA)),
     }
 
@@ -83,46 +91,76 @@ def ours(event: Repeated) -> dict[str, Estimate]:
     }
 
 
-def traces(event: Repeated, canaries: int, runs: int, rng: np.random.Generator) -> list[tuple[Any, Any]]:
-    """Scores and coins of so many runs of the plan."""
+def simulated(
+    event: Repeated, canaries: int, runs: int, rng: np.random.Generator, *, chance: float = 0.5
+) -> Scores:
+    """Scores and coins of so many runs of the plan, each canary a member with this chance."""
+    assert isinstance(event.event, SampledGaussian)
     rate, noise = event.event.sampling_rate, event.event.noise_multiplier
     made = []
     for _ in range(runs):
-        coins, shape = rng.random(canaries) < 0.5, (event.count, canaries)
+        coins, shape = rng.random(canaries) < chance, (event.count, canaries)
         released = ((rng.random(shape) < rate) & coins) + noise * rng.standard_normal(shape)
         made.append((likelihood_ratios(released, sampling_rate=rate, deviation=noise), coins))
     return made
 
 
+def left_by_runs(folder: Path, model: str, epsilon: float, canaries: int, runs: int) -> Scores:
+    """The first canaries of the runs that `bench.auditing` made."""
+    files = sorted(folder.glob(f"{model}-{epsilon:g}-*.npz"))[:runs]
+    if not files:
+        raise SystemExit(f"{folder}: no scores of {model} at ε = {epsilon:g}")
+    loaded = [np.load(file) for file in files]
+    return [(one["scores"][:canaries], one["coins"][:canaries]) for one in loaded]
+
+
 def main() -> None:
     """A line for each estimator."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--canaries", type=int, default=500)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scores", type=Path)
+    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--canaries", type=int, default=1000)
     parser.add_argument("--nulls", type=int, default=200)
     parser.add_argument("--runs", type=int, default=5)
-    arguments = parser.parse_args()
-    plans = [DpSgd.for_target(epsilon=e, delta=DELTA, units=600, batch=30, epochs=1.5) for e in (4.0, 8.0)]
+    parser.add_argument("--only", nargs="+", default=[], help="parts of the names of estimators")
+    asked = parser.parse_args()
+    plans = {
+        epsilon: DpSgd.for_target(epsilon=epsilon, delta=DELTA, units=RECORDS, batch=BATCH, epochs=EPOCHS)
+        for epsilon in (4.0, 8.0)
+    }
     rng = np.random.default_rng(0)
-    nulls = [
-        (rng.standard_normal(arguments.canaries), rng.random(arguments.canaries) < 0.5)
-        for _ in range(arguments.nulls)
-    ]
-    real = [traces(plan.event, arguments.canaries, arguments.runs, rng) for plan in plans]
+    real = {
+        epsilon: simulated(plan.event, asked.canaries, asked.runs, rng)
+        if asked.scores is None
+        else left_by_runs(asked.scores, asked.model, epsilon, asked.canaries, asked.runs)
+        for epsilon, plan in plans.items()
+    }
+    kept = [real[4.0][number % len(real[4.0])][0] for number in range(asked.nulls)]
+    unseen = simulated(plans[4.0].event, asked.canaries, asked.nulls, rng, chance=0.0)
+    nulls = {
+        "coins thrown afterwards": [(scores, rng.random(len(scores)) < 0.5) for scores in kept],
+        "canaries never seen": [(scores, rng.random(len(scores)) < 0.5) for scores, _ in unseen],
+    }
     rivals: dict[str, Estimate] = {}
     for name, find in (("opake", opake), ("jax_privacy", jax_privacy)):
         try:
             rivals |= find()
         except ImportError as missing:
             print(f"{name}: left out, {missing}")
-    for name in (*ours(plans[0].event), *rivals):
-        estimates = [rivals.get(name) or ours(plan.event)[name] for plan in plans]
+    own = {epsilon: ours(plan.event) for epsilon, plan in plans.items()}
+    for name in (*own[4.0], *rivals):
+        if asked.only and not any(part in name for part in asked.only):
+            continue
         began = time.process_time()
-        alarms = sum(estimates[0](*null) > 0.0 for null in nulls)
-        found = [np.mean([estimate(*run) for run in runs]) for estimate, runs in zip(estimates, real, strict=True)]
+        estimates = {epsilon: rivals.get(name) or own[epsilon][name] for epsilon in plans}
+        alarms = [f"{sum(estimates[4.0](*run) > 0.0 for run in runs)} ({kind})" for kind, runs in nulls.items()]
+        found = [
+            f"{np.mean([estimates[epsilon](*run) for run in runs]):.2f} of {epsilon:g}"
+            for epsilon, runs in real.items()
+        ]
+        spent = time.process_time() - began
         print(
-            f"{name}: {alarms} alarms in {len(nulls)} null runs; of a proved 4: {found[0]:.2f}, of 8: "
-            f"{found[1]:.2f}; {time.process_time() - began:.0f} s of processor time",
-            flush=True,
+            f"{name}: alarms in {asked.nulls}: {', '.join(alarms)}; {', '.join(found)}; {spent:.0f} s", flush=True
         )
 
 

@@ -1,5 +1,7 @@
 """Questions and answers in words."""
 
+import math
+
 import pytest
 
 from reticent.core.finding import Comparison
@@ -15,6 +17,7 @@ from reticent.reporting.questions import (
     proved_sentence,
     speaker,
 )
+from reticent.reporting.sections.strips import bounds_by_access, strips
 from tests.reporting.sample_reports import bare_run, finding, full_run, guarantee
 
 
@@ -114,3 +117,27 @@ def test_a_metric_above_chance_speaks_before_the_leading_one_that_is_not():
     assert speaker(run, question_of("exposure")) == largest
     assert answer_of(run, largest) is Answer.FOUND
     assert speaker(bare_run(findings=(mean,)), question_of("exposure")) == mean
+
+
+def test_epsilon_from_below_stands_beside_the_proved_one_for_every_level_of_access():
+    metric, promise = "epsilon_lower_bound_at_delta_1e-05", guarantee(epsilon=4.0)
+    loss, steps = (
+        finding(metric, value=low, low=low, high=math.inf, null=0.0, access=access, attack=attack)
+        for low, access, attack in ((1.1, Access.LOGPROBS, "coins"), (3.2, Access.STEPS, "gradient canaries"))
+    )
+    pairs = tuple(Comparison(one, promise, 4.0) for one in (loss, steps))
+    run = bare_run(findings=(loss, steps), guarantee=promise, comparisons=pairs)
+    (strip,) = strips([run], question_of(metric))
+    assert [(mark.label, mark.low, mark.ceiling) for mark in strip.marks] == [
+        ("log-probabilities", 1.1, 4.0),
+        ("every step", 3.2, 4.0),
+    ]
+    assert strip.end == 4.0
+    rows = [[one.text for one in row[1:]] for row in bounds_by_access([run], question_of(metric)).rows]
+    assert rows == [
+        ["text", "no bound", "–", "–"],
+        ["log-probabilities", "1.1", "4", "coins"],
+        ["weights", "1.1", "4", "coins"],  # whoever has the weights sees log-probabilities too
+        ["every step", "3.2", "4", "gradient canaries"],
+    ]
+    assert bounds_by_access([full_run()], question_of("auc")) is None

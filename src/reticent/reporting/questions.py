@@ -33,11 +33,22 @@ _WHO: Final = {
     Access.WEIGHTS: "somebody who has the weights",
     Access.STEPS: "somebody who sees every step of the training",
 }
+_SEEN: Final = {
+    Access.TEXT: "text",
+    Access.LOGPROBS: "log-probabilities",
+    Access.WEIGHTS: "weights",
+    Access.STEPS: "every step",
+}
 
 
 def adversary(finding: Finding) -> str:
     """Who could do it."""
     return _WHO[finding.access]
+
+
+def adversary_with(access: Access) -> str:
+    """What somebody with this access sees, in a word or two."""
+    return _SEEN[access]
 
 
 def asked(runs: Sequence[RunReport]) -> tuple[Question, ...]:

@@ -19,7 +19,7 @@ from reticent.reporting.questions import (
     speaker,
 )
 from reticent.reporting.report import GateLine, Report, RunReport
-from reticent.reporting.sections.strips import strips
+from reticent.reporting.sections.strips import bounds_by_access, strips
 
 
 def verdicts(report: Report) -> Section:
@@ -41,6 +41,8 @@ def verdicts(report: Report) -> Section:
                 )
             )
         blocks.append(Card(question.text, tuple(answers), strips(report.runs, question)))
+        if (by_access := bounds_by_access(report.runs, question)) is not None:
+            blocks.append(by_access)
     if not blocks:
         blocks.append(Absent("No question was answered", why_nothing_was_measured(report), said=""))
     lead = (

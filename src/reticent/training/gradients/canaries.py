@@ -6,7 +6,7 @@ norm, clip factor, sum, noise. Its gradient is longer than the clip norm, so it 
 direction, and a step that does not clip is found out. A canary that is not a member adds nothing.
 
 A direction is a piece of one row of one weight matrix, of equal entries with random signs. No two canaries share an
-entry: their directions are orthogonal. Signs are made from the secret seed whenever they are needed. Half of the
+entry: their directions are orthogonal. Places and signs are made from the secret seed, once. Half of the
 canaries lie in tied weights, if there are any, as both of their uses: a norm that forgets the term between
 the two uses is found out as well.
 
@@ -51,12 +51,12 @@ class _Room:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Placed:
-    """The canaries of one matrix: their numbers, rows and first columns, all [n]."""
+    """The canaries of one matrix: their numbers and rows [n], and the columns [n, width] of their entries."""
 
     room: _Room
     numbers: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    rows: Tensor
+    columns: Tensor
 
 
 class GradientCanaries:
@@ -67,7 +67,10 @@ class GradientCanaries:
         self.key = key
         self._clip_norm = clip_norm
         self._observe = observe
-        self._width, self._placed = _places(_rooms(module), len(key), Randomness.seeded(key.seed).child("places"))
+        source = Randomness.seeded(key.seed)
+        self._width, self._placed = _places(_rooms(module), len(key), source.child("places"))
+        bits = source.child("signs").generator().integers(0, 2, (len(key), self._width))
+        self._signs = torch.from_numpy(2.0 * bits - 1.0)  # ±1 [N, width]
 
     def __len__(self) -> int:
         return len(self.key)
@@ -77,44 +80,37 @@ class GradientCanaries:
 
         Guarantee: each moves the sum by at most the clip norm, by the code that bounds every record.
         """
-        members = drawn[self.key.is_member[drawn]]
+        takes_part = np.zeros(len(self), dtype=np.bool_)
+        takes_part[drawn] = self.key.is_member[drawn]
         for placed in self._placed:
-            chosen = np.flatnonzero(np.isin(placed.numbers, members))
+            chosen = np.flatnonzero(takes_part[placed.numbers])
             if len(chosen):
-                engine.accumulate_given(placed.room.name, self._gradients(placed, chosen))
+                rows, uses = self._gradients(placed, chosen)
+                engine.accumulate_given(placed.room.name, rows, uses)
 
     def read(self, released: Mapping[str, Tensor]) -> None:
         """Hand on what a noisy sum, by parameter, shows along every canary."""
         found = np.zeros(len(self))
         for placed in self._placed:
-            matrix = released[placed.room.name].detach().reshape(placed.room.rows, -1)  # [rows, columns]
-            device = matrix.device
-            columns = torch.as_tensor(placed.columns, device=device)[:, None] + torch.arange(
-                self._width, device=device
-            )
-            entries = matrix[torch.as_tensor(placed.rows, device=device)[:, None], columns]  # [n, width]
-            direction = self._signs(placed.numbers) / np.sqrt(self._width)
-            found[placed.numbers] = (entries.cpu().double().numpy() * direction).sum(1)
-        self._observe(found / self._clip_norm)
+            matrix = released[placed.room.name].detach()  # [rows, columns]
+            rows, columns = placed.rows.to(matrix.device), placed.columns.to(matrix.device)
+            entries = matrix[rows[:, None], columns].cpu().double()  # [n, width]
+            found[placed.numbers] = (entries * self._signs[placed.numbers]).sum(1).numpy()
+        self._observe(found / (self._clip_norm * np.sqrt(self._width)))
 
-    def _gradients(self, placed: _Placed, chosen: NDArray[np.int64]) -> list[Contribution]:
-        """Per-unit gradients of the chosen canaries [B], in the factored form of the layer that owns the matrix."""
-        room, width = placed.room, self._width
-        length = _LENGTH * self._clip_norm / np.sqrt(width) / (2.0 if room.is_tied else 1.0)
-        values = torch.zeros(len(chosen), 1, room.columns)  # [B, 1, columns]
-        columns = torch.as_tensor(placed.columns[chosen])[:, None] + torch.arange(width)
-        signs = torch.from_numpy(self._signs(placed.numbers[chosen]) * length)
-        values[torch.arange(len(chosen))[:, None], 0, columns] = signs.to(values.dtype)
-        ids = torch.as_tensor(placed.rows[chosen])[:, None]  # [B, 1]
+    def _gradients(self, placed: _Placed, chosen: NDArray[np.int64]) -> tuple[Tensor, list[Contribution]]:
+        """The rows [R] that the chosen canaries [B] lie in, and their gradients as uses of those rows alone."""
+        room = placed.room
+        length = _LENGTH * self._clip_norm / np.sqrt(self._width) / (2.0 if room.is_tied else 1.0)
+        values = torch.zeros(len(chosen), room.columns)
+        signs = self._signs[placed.numbers[chosen]] * length
+        values.scatter_(1, placed.columns[chosen], signs.to(values.dtype))
+        rows, ids = torch.unique(placed.rows[chosen], return_inverse=True)  # [R], [B]
+        ids, values = ids[:, None], values[:, None, :]  # [B, 1], [B, 1, columns]
         if not room.is_tied:
-            return [Rows(ids, values)]
-        left = torch.nn.functional.one_hot(ids, room.rows).to(values.dtype)  # [B, 1, rows]
-        return [Rows(ids, values), Outer(left, values)]
-
-    def _signs(self, numbers: NDArray[np.int64]) -> Floats:
-        """±1 [n, width] of canaries, always the same for one key."""
-        bits = Randomness.seeded(self.key.seed).child("signs").generator().integers(0, 2, (len(self), self._width))
-        return np.asarray(2.0 * bits[numbers] - 1.0)
+            return rows, [Rows(ids, values)]
+        left = torch.nn.functional.one_hot(ids, len(rows)).to(values.dtype)  # [B, 1, R]
+        return rows, [Rows(ids, values), Outer(left, values)]
 
 
 def _rooms(module: nn.Module) -> list[_Room]:
@@ -164,7 +160,8 @@ def _place(rooms: list[_Room], numbers: NDArray[np.int64], width: int, source: R
         if mine.any():
             within = pieces[mine] - (ends[index] - room.pieces(width))
             row, block = np.divmod(within, room.columns // width)
-            placed.append(_Placed(room, numbers[mine], row, block * width))
+            columns = torch.from_numpy(block * width)[:, None] + torch.arange(width)
+            placed.append(_Placed(room, numbers[mine], torch.from_numpy(row), columns))
     return placed
 
 

@@ -96,20 +96,26 @@ class PerRecordGradients:
         self._norms.append(norms)
         return norms
 
-    def accumulate_given(self, name: str, uses: Sequence[Contribution]) -> Tensor:
-        """Add units whose gradients are given, as uses of one parameter, to the running sum; their norms [B].
+    def accumulate_given(self, name: str, rows: Tensor, uses: Sequence[Contribution]) -> Tensor:
+        """Add units whose gradients are given, as uses of some rows [R] of one matrix, to the running sum.
+
+        `uses` are those of a matrix [R, q] that holds these rows alone. Returns the norms [B] before clipping.
 
         Guarantee: each moves the running sum by at most `clip_norm`: norms, factors and sums are those of records.
         """
         parameter = self._attached().parameters[name]
-        gradient = ParameterGradient(parameter.shape)
+        gradient = ParameterGradient(torch.Size((len(rows), parameter.shape[1])))
         with exact_products(parameter.device):
             for use in uses:
                 gradient.add(use)
             gradient.arrange()
             norms = gradient.squared_norms(GramCache()).sqrt().float()
-            summed = gradient.clipped_sum(clip_factors(norms, self._clip_norm)).to(parameter.device)
-        self._sums[name] = self._sums[name].double().add_(summed) if name in self._sums else summed
+            summed = gradient.clipped_sum(clip_factors(norms, self._clip_norm))  # [R, q]
+        if name not in self._sums:
+            self._sums[name] = _zeros(parameter, torch.float32)
+        total = self._sums[name]
+        # Rows alone, and in place: a wider copy of a whole matrix costs more than all of its canaries.
+        total.index_add_(0, rows.to(total.device), summed.to(total))
         self._norms.append(norms)
         return norms
 

@@ -328,7 +328,7 @@ class PrivateGradients:
         if self._tested_at is not None and self.position < self._tested_at + _STEPS_PER_TEST:
             return
         self._tested_at = self.position
-        limit = ROUNDING_ROOM / (SHARE * self._plan.sampler.batch)
+        limit = ROUNDING_ROOM / (SHARE * max(1.0, self._plan.normaliser))  # canaries are not computed in batches
         readable = Readable.by(self._module, self._units.start_token)
         self._rounding = RoundingTest(self._engine, readable, self._plan.clip_norm, limit)
         self._packs_closely = self._rounding.allows_close_packing()
