@@ -1,18 +1,24 @@
 """Which text canaries show most of a proved ε through the finished model alone?
 
-Every design, as records or with --copies as owners. A corpus of generated dialogues is planted by `plant --audit`,
-the embedded model is trained on it with DP-SGD at a target ε (all records in every step, SGD), and the attack of
-`audit --canaries` guesses the coins from log-probabilities. Printed is the highest of its bounds, which hold
-together at 95 %. Coins, noise and canaries come from the system's generator; the seed draws the corpus.
+Every design, as records, and the best one as owners of several records each. A corpus of generated dialogues is
+planted by `plant --audit`, the embedded model is trained on it with DP-SGD at a target ε (all units in every step,
+SGD), and the attack of `audit --canaries` guesses the coins from log-probabilities. Noted is the highest of its
+bounds, which hold together at 95 %, and the perplexity of held-out text before and after training. Coins, noise and
+canaries come from the system's generator; the seed draws the corpus.
 
-Ends with 1 if the best design shows less than ε = 1.0 of a proved 4 in the mean.
+    python -m bench.canary_designs --results FILE [--minutes 7] [--canaries 2500] [--seeds 3] [--designs new-token]
+                                   [--copies 1] [--rule sgd]
 
-    python -m bench.canary_designs [--canaries 2000] [--seeds 3] [--designs new-token] [--copies 1] [--rule sgd]
+Each run is a line of FILE. Runs that are there are not repeated, and none begins after so many minutes. The designs
+after the first have one seed. Ends with 1 if the best design shows less than ε = 1.0 of a proved 4 in the mean.
 """
 
 import argparse
+import json
 import sys
 import tempfile
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -96,35 +102,89 @@ def measured(folder: Path, design: DesignName, arguments: argparse.Namespace) ->
     return [one for one in found if one.metric.startswith("epsilon")], before, after
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a design and what it found."""
+
+    design: str
+    copies: int
+    canaries: int
+    rule: str
+    seed: int
+    epsilon: float
+    by: str
+    before: float
+    after: float
+
+    @property
+    def group(self) -> tuple[str, int, int, str]:
+        """What runs of several seeds have in common."""
+        return self.design, self.copies, self.canaries, self.rule
+
+
+def run_of(design: DesignName, seed: int, asked: argparse.Namespace) -> Run:
+    """Plant, train and audit once."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        records = list(generate_dialogues(RECORDS + HELD_OUT, randomness=Randomness.seeded(seed)))
+        write_corpus(Corpus(records[:RECORDS]), folder / "train.jsonl")
+        write_corpus(Corpus(records[RECORDS:]), folder / "held-out.jsonl")
+        found, before, after = measured(folder, design, asked)
+    by = max(found, key=lambda one: one.low)
+    rule = asked.rule.value
+    return Run(design.value, asked.copies, asked.canaries, rule, seed, by.low, by.attack, before, after)
+
+
+def read(path: Path) -> list[Run]:
+    """The runs of a file of results."""
+    lines = path.read_text(encoding="utf8").splitlines() if path.is_file() else []
+    return [Run(**json.loads(line)) for line in lines]
+
+
+def show(runs: list[Run]) -> float:
+    """Print a line for each design; the highest mean."""
+    means = {}
+    for group in dict.fromkeys(run.group for run in runs):
+        mine = [run for run in runs if run.group == group]
+        found = [run.epsilon for run in mine]
+        design, copies, canaries, rule = group
+        means[group] = float(np.mean(found))
+        before, after = np.mean([run.before for run in mine]), np.mean([run.after for run in mine])
+        print(
+            f"{design}, {'records' if copies == 1 else f'owners of {copies}'}, {canaries} canaries, {rule}, "
+            f"{len(mine)} seeds: ε at least {means[group]:.2f} ({min(found):.2f} to {max(found):.2f}) of a proved "
+            f"{EPSILON:g}; perplexity {before:.1f} → {after:.1f}"
+        )
+    return max(means.values(), default=0.0)
+
+
 def main() -> int:
-    """Print a line a run and the mean of each design; 1 where a limit is missed."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--canaries", type=int, default=2000)
+    """Run what is missing while there is time and print the table; 1 where the limit is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=7.0)
+    parser.add_argument("--canaries", type=int, default=2500)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--rule", type=Rule, default=Rule.SGD)
-    parser.add_argument("--designs", type=DesignName, nargs="+", default=list(DesignName))
-    arguments = parser.parse_args()
-    means = {}
-    for design in arguments.designs:
-        best = []
-        for seed in range(arguments.seeds):
-            with tempfile.TemporaryDirectory() as name:
-                folder = Path(name)
-                records = list(generate_dialogues(RECORDS + HELD_OUT, randomness=Randomness.seeded(seed)))
-                write_corpus(Corpus(records[:RECORDS]), folder / "train.jsonl")
-                write_corpus(Corpus(records[RECORDS:]), folder / "held-out.jsonl")
-                found, before, after = measured(folder, design, arguments)
-            by = max(found, key=lambda one: one.low or 0.0)
-            best.append(by.low or 0.0)
-            print(
-                f"{design.value} × {arguments.copies}, seed {seed}: ε at least {best[-1]:.2f} by {by.attack}; "
-                f"perplexity {before:.2f} → {after:.2f}",
-                flush=True,
-            )
-        means[design.value] = float(np.mean(best))
-        print(f"{design.value} × {arguments.copies}: mean {means[design.value]:.2f} of a proved {EPSILON:g}")
-    return int(max(means.values()) < LEAST)
+    parser.add_argument("--designs", type=DesignName, nargs="+", default=sorted(DesignName, key=_best_first))
+    asked = parser.parse_args()
+    until = time.monotonic() + 60.0 * asked.minutes
+    for place, design in enumerate(asked.designs):
+        group = (design.value, asked.copies, asked.canaries, asked.rule.value)
+        for seed in range(asked.seeds if place == 0 else 1):
+            is_there = any(run.group == group and run.seed == seed for run in read(asked.results))
+            if is_there or time.monotonic() > until:
+                continue
+            run = run_of(design, seed, asked)
+            with asked.results.open("a", encoding="utf8") as file:
+                file.write(json.dumps(asdict(run)) + "\n")
+            print(run, flush=True)
+    return int(show(read(asked.results)) < LEAST)
+
+
+def _best_first(design: DesignName) -> bool:
+    return design is not DesignName.NEW_TOKEN
 
 
 if __name__ == "__main__":
