@@ -14,22 +14,25 @@ from reticent.core.float_bits import bits_of, from_bits
 from reticent.core.gaussian import (
     EXPONENT_SHIFT,
     FROM_ROOT_HALF,
-    HALF_PI,
+    MIXED,
     ONE,
-    QUARTER,
-    ROOT_HALF,
+    QUARTER_SHIFT,
+    REFLECTION,
     SIGN_SHIFT,
     TO_CELL,
     TO_CENTRED,
     UNIFORM_SHIFT,
     WHOLE,
     WHOLE_BIAS,
+    Exact,
     Floats,
     Words,
 )
 
+_TILE: Final = 256  # columns at once: what fits the nearest cache
 _inlined: Final[Any] = numba.njit(inline="always", error_model="numpy")  # no fastmath: as in `gaussian`, to the bit
-_log_of, _sine, _cosine = _inlined(gaussian.log_of), _inlined(gaussian.sine), _inlined(gaussian.cosine)
+_minus_twice_log = _inlined(gaussian.minus_twice_log)
+_sine, _cosine = _inlined(gaussian.sine), _inlined(gaussian.cosine)
 
 
 @_inlined  # type: ignore[untyped-decorator]
@@ -38,31 +41,60 @@ def _float(bits: Any) -> float:
 
 
 @_inlined  # type: ignore[untyped-decorator]
-def _pair(radius_word: Any, angle_word: Any) -> tuple[float, float]:
-    u = _float((radius_word >> UNIFORM_SHIFT) | ONE) - TO_CELL
-    bits = np.uint64(bits_of(u))
-    power = (bits + FROM_ROOT_HALF) >> EXPONENT_SHIFT
-    g = _float(bits - (power << EXPONENT_SHIFT) + ONE)
-    radius = math.sqrt(-2.0 * _log_of(g - 1.0, _float(power | WHOLE) - WHOLE_BIAS))
-    radius = _float(np.uint64(bits_of(radius)) | (angle_word << SIGN_SHIFT))
-    w = (_float((angle_word >> UNIFORM_SHIFT) | ONE) - TO_CENTRED) * HALF_PI
-    along, across = radius * _cosine(w), radius * _sine(w)
-    is_turned = (angle_word & QUARTER) != np.uint64(0)
-    return (across if is_turned else along), (along if is_turned else across)
+def _radii(words: Words, out: Floats) -> None:
+    for i in range(len(out)):
+        u = _float((words[i] >> UNIFORM_SHIFT) | ONE) - TO_CELL
+        bits = np.uint64(bits_of(u))
+        power = (bits + FROM_ROOT_HALF) >> EXPONENT_SHIFT
+        g = _float(bits - (power << EXPONENT_SHIFT) + ONE)
+        out[i] = math.sqrt(_minus_twice_log(g - 1.0, _float(power | WHOLE) - WHOLE_BIAS))
+
+
+@_inlined  # type: ignore[untyped-decorator]
+def _turn(words: Words, radii: Floats, first: Floats, second: Floats) -> None:
+    for i in range(len(radii)):
+        word = words[i]
+        radius = _float(np.uint64(bits_of(radii[i])) | (word << SIGN_SHIFT))
+        t = _float((word >> UNIFORM_SHIFT) | ONE) - TO_CENTRED
+        along, across = radius * _cosine(t), radius * _sine(t)
+        is_turned = np.int64(word << QUARTER_SHIFT) < 0
+        first[i] = across if is_turned else along
+        second[i] = along if is_turned else across
 
 
 @numba.njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _fill(words: Words, out: Floats) -> None:
-    for i in range(words.shape[1]):
-        a, b = _pair(words[0, i], words[1, i])
-        c, d = _pair(words[2, i], words[3, i])
-        out[0, i] = (a + c) * ROOT_HALF
-        out[1, i] = (b + d) * ROOT_HALF
+    radii = np.empty(_TILE)
+    common = np.empty(_TILE)
+    drawn = np.empty((2, MIXED, _TILE))
+    for start in range(0, words.shape[1], _TILE):
+        end = min(start + _TILE, words.shape[1])
+        size = end - start
+        for each in range(MIXED):  # loops of few instructions: the processor overlaps several of their turns
+            _radii(words[2 * each, start:end], radii[:size])
+            _turn(words[2 * each + 1, start:end], radii[:size], drawn[0, each], drawn[1, each])
+        for which in range(2):
+            x = drawn[which]
+            common[:size] = x[0, :size]
+            for each in range(1, MIXED):
+                for i in range(size):
+                    common[i] += x[each, i]
+            for i in range(size):
+                common[i] *= REFLECTION
+            for each in range(MIXED - 1):
+                for i in range(size):
+                    out[which * (MIXED - 1) + each, start + i] = common[i] - x[each, i]
 
 
-def gaussians(words: Words) -> Floats:
-    """Standard Gaussians [2, n] from words [4, n], as `gaussian.gaussians` gives them."""
+def gaussians(words: Words, out: Floats) -> None:
+    """What `gaussian.gaussians` gives."""
     words.setflags(write=False)  # so that one type of array is compiled for
-    out = np.empty((2, words.shape[1]))
     _fill(words, out)
-    return out
+
+
+@numba.njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def on_grid(noise: Floats, exact: Exact, deviation: float, grid: float, out: Exact) -> None:
+    """What `gaussian.on_grid` gives."""
+    per_cell = 1.0 / grid
+    for i in range(len(noise)):
+        out[i] = np.rint(noise[i] * deviation * per_cell + exact[i] * per_cell) * grid

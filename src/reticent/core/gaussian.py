@@ -2,13 +2,18 @@
 
     √(−2 log u) · (cos θ, sin θ)      u in (0, 1) and θ in (−π/4, π/4) of 52 bits each, then a random quarter turn
 
-Two independent transforms are added and scaled by 1/√2. A single one takes, in floating point, few enough values
-near a given one that an attacker can tell which true answers are possible (Mironov 2012; Holohan and Braghin 2021).
-A sum rests on four uniforms of 52 bits: finding them is a search over 2^200. Whoever adds the draw to an answer
-must still round the sum: see `training.gradients.clipping.add_noise`.
+A single transform takes, in floating point, few enough values near a given one that an attacker can tell which true
+answers are possible (Mironov 2012; Holohan and Braghin 2021). So 16 independent draws are mixed, and 15
+mixtures are kept:
 
-The functions are polynomials (those of the freely distributable libm) that err in the last digits of float64 alone.
-Written out, they are the same on every machine and compile to instructions that treat several draws at once
+    y_j = ⅛ (x_1 + … + x_16) − x_j,   j = 1 … 15           rows of an orthogonal matrix, a reflection
+
+These are independent standard Gaussians again. Each rests on 32 uniforms of 52 bits. Even whoever knows all 30
+numbers of a set (a transform gives two draws) has two unknowns more than equations: finding them is a search over
+2^104. Whoever adds a draw to an answer must still round the sum: `on_grid`.
+
+The functions are polynomials (by those of the freely distributable libm) that err in the last digits of float64
+alone. Written out, they are the same on every machine and compile to instructions that treat several draws at once
 (`core.compiled_gaussian`), to the same bits as here: nothing is reordered or fused.
 """
 
@@ -19,53 +24,72 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
+Exact = NDArray[np.float32] | NDArray[np.float64]
 
 UNIFORM_SHIFT: Final = np.uint64(12)  # 52 of 64 bits; the lowest two of an angle's word choose the quarter
 EXPONENT_SHIFT: Final = np.uint64(52)
 SIGN_SHIFT: Final = np.uint64(63)
-QUARTER: Final = np.uint64(2)
+QUARTER_SHIFT: Final = np.uint64(62)
 ONE: Final = np.uint64(0x3FF0000000000000)  # bits of 1.0
 FROM_ROOT_HALF: Final = np.uint64(0x0009_5F61_9980_C433)  # bits of 1.0 less those of √½
 WHOLE: Final = np.uint64(0x4330000000000000)  # bits of 2^52: a small whole number in its last bits is 2^52 more
 WHOLE_BIAS: Final = 2.0**52 + 1023.0
 TO_CELL: Final = 1.0 - 2.0**-53  # from [1, 2) to the middles of 2^52 cells of (0, 1)
 TO_CENTRED: Final = 1.5 - 2.0**-53  # to those of (−½, ½)
-HALF_PI: Final = 1.5707963267948966
-LN2: Final = 0.6931471805599453
-ROOT_HALF: Final = 0.7071067811865476
+MINUS_TWO_LN2: Final = -1.3862943611198906
+MIXED: Final = 16  # transforms that are mixed
+WORDS: Final = 2 * MIXED  # so many words
+DRAWS: Final = 2 * (MIXED - 1)  # make so many Gaussians
+REFLECTION: Final = 2.0 / MIXED
 
 
-def log_of(f: Floats, whole: Floats) -> Floats:
-    """log((1 + f)·2^whole) for 1 + f in [√½, √2)."""
+def minus_twice_log(f: Floats, whole: Floats) -> Floats:
+    """−2 log((1 + f)·2^whole) for 1 + f in [√½, √2)."""
     s = f / (2.0 + f)
     z = s * s
-    high = 1.818357216161805012e-01 + z * (1.531383769920937332e-01 + z * 1.479819860511658591e-01)
-    low = 3.999999999940941908e-01 + z * (2.857142874366239149e-01 + z * (2.222219843214978396e-01 + z * high))
-    return whole * LN2 + (f - s * (f - z * (6.666666666666735130e-01 + z * low)))
-
-
-def sine(w: Floats) -> Floats:
-    """sin w for |w| ≤ π/4."""
-    z = w * w
-    high = 2.75573137070700676789e-06 + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)
-    low = 8.33333333332248946124e-03 + z * (-1.98412698298579493134e-04 + z * high)
-    return w + w * z * (-1.66666666666666324348e-01 + z * low)
-
-
-def cosine(w: Floats) -> Floats:
-    """cos w for |w| ≤ π/4."""
-    z = w * w
-    high = -2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11)
-    low = 4.16666666666666019037e-02 + z * (
-        -1.38888888888741095749e-03 + z * (2.48015872894767294178e-05 + z * high)
+    high = 0.363671443232361 + z * (0.30627675398418747 + z * 0.2959639721023317)
+    low = 1.333333333333347 + z * (
+        0.7999999999881884 + z * (0.5714285748732478 + z * (0.4444439686429957 + z * high))
     )
-    return 1.0 - 0.5 * z + z * z * low
+    return whole * MINUS_TWO_LN2 - s * (4.0 + z * low)
 
 
-def gaussians(words: Words) -> Floats:
-    """Standard Gaussians [2, n] from words [4, n]: each is the scaled sum of two independent draws."""
-    first, second = _pair(words[0], words[1]), _pair(words[2], words[3])
-    return np.stack([(a + b) * ROOT_HALF for a, b in zip(first, second, strict=True)])
+def sine(t: Floats) -> Floats:
+    """sin(t·π/2) for |t| ≤ ½."""
+    z = t * t
+    high = 0.00016044115266738095 + z * (-3.598649570240692e-06 + z * 5.634704113884751e-08)
+    return t * (
+        1.5707963267948966
+        + z * (-0.645964097506245 + z * (0.07969262624606334 + z * (-0.0046817541326259334 + z * high)))
+    )
+
+
+def cosine(t: Floats) -> Floats:
+    """cos(t·π/2) for |t| ≤ ½."""
+    z = t * t
+    high = 0.0009192602743905533 + z * (
+        -2.520203791691774e-05 + z * (4.710641505803502e-07 + z * -6.32474667886607e-09)
+    )
+    return 1.0 + z * (-1.2337005501361697 + z * (0.25366950790104764 + z * (-0.02086348076333076 + z * high)))
+
+
+def gaussians(words: Words, out: Floats) -> None:
+    """Standard Gaussians [30, n] from words [32, n]: each is a mixture of 16 independent draws."""
+    pairs = [_pair(words[2 * each], words[2 * each + 1]) for each in range(MIXED)]
+    kept = MIXED - 1
+    for which, drawn in enumerate(zip(*pairs, strict=True)):
+        common = sum(drawn[1:], start=drawn[0]) * REFLECTION  # from the first to the last
+        for each in range(kept):
+            out[which * kept + each] = common - drawn[each]
+
+
+def on_grid(noise: Floats, exact: Exact, deviation: float, grid: float, out: Exact) -> None:
+    """Exact numbers [n] and noise times its deviation, summed, rounded to multiples of the grid, and then cast.
+
+    Guarantee: for a grid that is a power of two, a function of the sum in float64 alone: scaling by it is exact.
+    """
+    per_cell = 1.0 / grid
+    out[:] = np.rint(noise * deviation * per_cell + exact.astype(np.float64) * per_cell) * grid
 
 
 def _pair(radius_words: Words, angle_words: Words) -> tuple[Floats, Floats]:
@@ -74,9 +98,9 @@ def _pair(radius_words: Words, angle_words: Words) -> tuple[Floats, Floats]:
     bits = u.view(np.uint64)
     power = (bits + FROM_ROOT_HALF) >> EXPONENT_SHIFT  # 1023 more than that of u = g · 2^power, g in [√½, √2)
     g = (bits - (power << EXPONENT_SHIFT) + ONE).view(np.float64)
-    radius = np.sqrt(-2.0 * log_of(g - 1.0, (power | WHOLE).view(np.float64) - WHOLE_BIAS))
+    radius = np.sqrt(minus_twice_log(g - 1.0, (power | WHOLE).view(np.float64) - WHOLE_BIAS))
     radius = (radius.view(np.uint64) | (angle_words << SIGN_SHIFT)).view(np.float64)
-    w = (((angle_words >> UNIFORM_SHIFT) | ONE).view(np.float64) - TO_CENTRED) * HALF_PI
-    along, across = radius * cosine(w), radius * sine(w)
-    is_turned = (angle_words & QUARTER) != 0
+    t = ((angle_words >> UNIFORM_SHIFT) | ONE).view(np.float64) - TO_CENTRED
+    along, across = radius * cosine(t), radius * sine(t)
+    is_turned = (angle_words << QUARTER_SHIFT).view(np.int64) < 0
     return np.where(is_turned, across, along), np.where(is_turned, along, across)

@@ -6,7 +6,7 @@ experiments draw from a seed so that they can be repeated. Code that releases so
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final, Literal, Protocol
 
@@ -18,7 +18,7 @@ from reticent.core import gaussian
 Floats = NDArray[np.float64]
 Shape = int | Sequence[int]
 
-_BLOCK: Final = 1 << 14  # Gaussians made at once: what fits the processor's cache
+_BLOCK: Final = gaussian.DRAWS << 9  # Gaussians made at once: what fits the processor's cache
 _WORTH_COMPILING: Final = 1 << 24  # Gaussians of a process after which their loop is compiled
 _SORTED: Final = 4096  # the longest row of chances that is sorted as a whole
 _DRAWN_BLOCK: Final = 256  # neighbours of which one is drawn, in a longer row
@@ -27,15 +27,25 @@ _DRAWN_BLOCK: Final = 256  # neighbours of which one is drawn, in a longer row
 _drawn = 0  # Gaussians that this process has made
 
 
-def _maker_of_gaussians(count: int) -> Callable[[NDArray[np.uint64]], Floats]:
-    """What makes the next `count` Gaussians of words; compiled where many were drawn. Both give the same bits."""
+class _Gaussians(Protocol):
+    """What makes Gaussians of words, and adds them to what they hide."""
+
+    def gaussians(self, words: gaussian.Words, out: Floats) -> None: ...
+
+    def on_grid(
+        self, noise: Floats, exact: gaussian.Exact, deviation: float, grid: float, out: gaussian.Exact
+    ) -> None: ...
+
+
+def _gaussians(count: int) -> _Gaussians:
+    """What makes the next `count` Gaussians; compiled where many were drawn. Both give the same bits."""
     global _drawn
     _drawn += count
     if _drawn < _WORTH_COMPILING or find_spec("numba") is None:
-        return gaussian.gaussians
+        return gaussian
     from reticent.core import compiled_gaussian
 
-    return compiled_gaussian.gaussians
+    return compiled_gaussian
 
 
 class _Bits(Protocol):
@@ -119,15 +129,33 @@ class Randomness:
         return cells.reshape(shape)
 
     def normal(self, shape: Shape) -> Floats:
-        """Standard Gaussian, each value the scaled sum of two independent draws (`core.gaussian`)."""
-        count = int(np.prod(shape))
-        total = np.empty(count)
-        make = _maker_of_gaussians(count)
-        for start in range(0, count, _BLOCK):
-            block = total[start : start + _BLOCK]
-            pairs = (len(block) + 1) // 2
-            block[:] = make(self._bits.words(4 * pairs).reshape(4, pairs)).reshape(-1)[: len(block)]
+        """Standard Gaussian, each value a mixture of 16 independent draws (`core.gaussian`)."""
+        total = np.empty(int(np.prod(shape)))
+        made_by = _gaussians(len(total))
+        for start in range(0, len(total), _BLOCK):
+            self._draw(total[start : start + _BLOCK], made_by)
         return total.reshape(shape)
+
+    def noisy(self, exact: gaussian.Exact, deviation: float, *, grid: float) -> gaussian.Exact:
+        """A row of exact numbers with Gaussian noise of this deviation, rounded to a grid: `gaussian.on_grid`."""
+        made_by = _gaussians(len(exact))
+        made, noise = np.empty_like(exact), np.empty(_BLOCK)
+        for start in range(0, len(exact), _BLOCK):
+            block = exact[start : start + _BLOCK]
+            drawn = noise[: len(block)]
+            self._draw(drawn, made_by)
+            made_by.on_grid(drawn, block, deviation, grid, made[start : start + _BLOCK])
+        return made
+
+    def _draw(self, out: Floats, made_by: _Gaussians) -> None:
+        """Fill a row with standard Gaussians. What a last set of them has beyond the row is thrown away."""
+        columns = -(-len(out) // gaussian.DRAWS)
+        words = self._bits.words(gaussian.WORDS * columns).reshape(gaussian.WORDS, columns)
+        is_whole = len(out) == gaussian.DRAWS * columns
+        drawn = out if is_whole else np.empty(gaussian.DRAWS * columns)
+        made_by.gaussians(words, drawn.reshape(gaussian.DRAWS, columns))
+        if not is_whole:
+            out[:] = drawn[: len(out)]
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Uniform integers in [0, high), without modulo bias."""

@@ -10,15 +10,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from reticent.core.errors import ModelError
+from reticent.core.gaussian import on_grid
 from reticent.core.randomness import Randomness
 from reticent.training.gradients.correlated import NoiseMemory
 
 _GRID_BITS = 18  # the grid is 2^-18 of the noise: float32 holds it exactly up to 64 standard deviations
-_BLOCK = 1 << 16  # numbers that get their noise at once
+_BLOCK = 1 << 16  # numbers that get correlated noise at once
 _MARGIN = 8.0  # of the machine's precision: products and sums after the clip factor are rounded too
 
 
@@ -94,15 +96,17 @@ def add_noise(
 def _noisy(
     name: str, gradient: Tensor, standard_deviation: float, randomness: Randomness, past: NoiseMemory | None
 ) -> Tensor:
-    """One gradient with its noise, block by block, so that what is float64 stays in the processor's cache."""
+    """One gradient with its noise, rounded to the grid."""
     grid = 2.0 ** (math.floor(math.log2(standard_deviation)) - _GRID_BITS)
-    exact = gradient.detach().cpu().reshape(-1)
-    noisy = torch.empty_like(exact)
-    for start in range(0, len(exact), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        noise = torch.from_numpy(randomness.normal(len(exact[block]))).mul_(standard_deviation)
-        if past is not None:
-            noise = past.correlated(noise, name, block, size=len(exact))
-        # In cells of the grid, a power of two: scaling by it is exact.
-        noisy[block] = noise.mul_(1.0 / grid).add_(exact[block], alpha=1.0 / grid).round_().mul_(grid)
-    return noisy.reshape(gradient.shape).to(gradient.device)
+    flat = gradient.detach().cpu().reshape(-1)
+    exact = flat.numpy() if flat.dtype in (torch.float32, torch.float64) else flat.double().numpy()
+    if past is None:
+        noisy = randomness.noisy(exact, standard_deviation, grid=grid)
+    else:
+        noisy = np.empty_like(exact)
+        for start in range(0, len(exact), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            fresh = torch.from_numpy(randomness.normal(len(exact[block]))).mul_(standard_deviation)
+            noise = past.correlated(fresh, name, block, size=len(exact)).numpy()
+            on_grid(noise, exact[block], 1.0, grid, noisy[block])
+    return torch.from_numpy(noisy).to(gradient.dtype).reshape(gradient.shape).to(gradient.device)
