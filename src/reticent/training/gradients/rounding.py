@@ -2,9 +2,9 @@
 
 In real numbers a record that joins a step moves the clipped sum by its own contribution, at most C. In floating
 point it also moves the others: they are padded to another width, or lie in a batch of another shape, where other
-kernels run and round their gradients differently: by 0.003 to 0.02 C in bfloat16, 1e-5 C in float32. The noise
-has room for ROUNDING_ROOM × C (`plan`). A record may differ between its batch and alone by so little that a whole
-step of records, all in one direction, fills a quarter of the room:
+kernels run and round their gradients differently: by 0.003 to 0.2 C in bfloat16, most where records are alike, and
+by 1e-5 C in float32. The noise has room for ROUNDING_ROOM × C (`plan`). A record may differ between its batch and
+alone by so little that a whole step of records, all in one direction, fills a quarter of the room:
 
     limit = ROUNDING_ROOM / (4 × expected batch)           relative to the clip norm
 
