@@ -115,6 +115,7 @@ def test_measured_miss_rates_are_upper_ends_and_make_the_worst_case_infinite(fil
     said = capsys.readouterr().out
     assert "Would be proved: nothing, ε = ∞, for a secret that both policies miss" in said
     assert "Would be proved beside it (missed): (" in said
+    assert "proved beside it (group): nothing, as δ = 1 (ε = " in said
     assert "Proved" not in said
 
 

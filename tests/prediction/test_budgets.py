@@ -40,6 +40,29 @@ def test_a_budget_spends_what_was_asked_for_and_no_more(kind, unit):
     assert setup.budget.measure == setup.mechanism.measure
 
 
+RESTS_ON = (
+    "the public model and its tokenizer were made without the private text",
+    "hyper-parameters of the parts and of the mechanism were not chosen by looking at the private text",
+    "tokens alone are released",
+    "each charge is committed before its token is drawn",
+    "a generator that the adversary cannot predict",
+)
+
+
+@pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
+@pytest.mark.parametrize("kind", [*PROVED, Kind.AGGREGATE, Kind.SUBMIX])
+def test_every_promise_of_answers_lists_what_it_rests_on(kind, unit):
+    promise = set_up(kind, target(unit, answers=8), LAYOUT).budget.guarantee
+    listed = "; ".join(promise.assumes)
+    assert [line for line in RESTS_ON if line not in listed] == []
+    by_owner = "each owner's text stands in one part"
+    assert (by_owner in listed) == (promise.unit is Unit.OWNER)
+    own = "mixing weight and charge follow from its own rows, the public model's and the transcript"
+    assert (own in listed) == (kind is Kind.SUBMIX_F)
+    assert ("the limit of the mixing weights are public" in listed) == (kind is Kind.SUBMIX_F)
+    assert ("when the parts stopped answering" in listed) == (kind is Kind.SUBMIX)
+
+
 def test_noise_on_a_mean_is_calibrated_with_its_whole_sensitivity():
     setup = set_up(Kind.AGGREGATE, target(answers=8), LAYOUT)
     assert 0.8 * 8.0 < setup.budget.guarantee.epsilon <= 8.0

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
 from reticent.core.metric import shown_interval, shown_value
-from reticent.core.numbers import MISSING
+from reticent.core.numbers import MISSING, counted
 from reticent.runs.update.settings import Search, UpdateSettings
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _records(
     """The records whose windows stand out most, and how many lie above the null."""
     excess, test = beyond.excess, step.record_test
     order = [place for place in (-excess).argsort(kind="stable").tolist() if gains.texts[place]]
-    columns = ["record", "window", "beyond the null" if beyond.nulls else "score", "bits a token", "null"]
+    columns = ["record", "window", "over the median" if beyond.nulls else "score", "bits a token", "null"]
     rows = [
         (
             gains.ids[place],
@@ -83,7 +83,8 @@ def _records(
     if test.nulls:
         most = max(null.score for null in test.nulls)
         lines.append(
-            f"In these records, {len(test.nulls)} null snapshots pass what is usual by at most {most:.3g}."
+            "The median is that of the update and its nulls, window by window. In these records "
+            f"{counted(len(test.nulls), 'null snapshot')} reached at most {most:.3g} over it."
         )
     if test.decides:
         names = [name for name, is_exposed in zip(gains.ids, step.is_exposed, strict=True) if is_exposed]
@@ -101,7 +102,9 @@ def _verdict(step: "UpdateStep") -> list[str]:
         lines.append(f"Phrases of untouched text score at most {step.untouched_highest:.3g}.")
     if test.nulls:
         highest = max(null.score for null in test.nulls)
-        lines.append(f"The same search with {len(test.nulls)} null snapshots finds at most {highest:.3g}.")
+        lines.append(
+            f"The same search with {counted(len(test.nulls), 'null snapshot')} finds at most {highest:.3g}."
+        )
     if not test.decides:
         return [*lines, f"No verdict: {why_no_verdict(test)} (--null)."]
     if not step.judges_phrases:

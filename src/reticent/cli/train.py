@@ -209,8 +209,9 @@ def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]", *, i
     if guarantee is None:
         return ["No guarantee: plain training promises nothing about its text."]
     said = "Proved" if is_done else "Would be proved"
+    about = f", for {guarantee.covers}" if guarantee.epsilon == float("inf") else ""
     return [
-        f"{said}: {_statement(guarantee)}.",
+        f"{said}: {_statement(guarantee)}{about}.",
         *(f"{said} beside it ({name}): {_statement(each)}: {each.covers}." for name, each in beside.items()),
         *(
             ["Some owners have several records. To protect owners as such: --unit owner."]
@@ -224,8 +225,8 @@ def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]", *, i
 
 def _statement(guarantee: "Guarantee") -> str:
     if guarantee.epsilon == float("inf"):
-        return f"nothing, ε = ∞, for {guarantee.covers}"
+        return "nothing, ε = ∞"
     if guarantee.delta >= 1.0:
-        return f"nothing is proved, as δ = 1 (ε = {at_most(guarantee.epsilon)})"
+        return f"nothing, as δ = 1 (ε = {at_most(guarantee.epsilon)})"
     level = f"({at_most(guarantee.epsilon)}, {at_most(guarantee.delta)})-{guarantee.notion.value}"
     return f"{level} for one {guarantee.unit.value} ({guarantee.neighbours.value})"

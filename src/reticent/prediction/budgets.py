@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from reticent.accounting.bounds.parts import owner_point
+from reticent.accounting.bounds.parts import ONE_PART, owner_point
 from reticent.accounting.conversion import rdp_epsilon
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import guarantee_of
@@ -226,7 +226,11 @@ def _submix(target: Target, layout: Layout, options: Options, *, common: bool) -
     order, limit = _order_and_limit(target, options.order)
     mechanism = SubMix(layout, limit / target.answers, order, common, options.shaping)
     promise = guarantee_of(
-        RealisedCharge(order, limit), delta=0.0, unit=Unit.PART, mechanism="SubMix, Algorithm 2", assumes=ASSUMES
+        RealisedCharge(order, limit),
+        delta=0.0,
+        unit=Unit.PART,
+        mechanism="SubMix, Algorithm 2",
+        assumes=(*ASSUMES, "nobody is told when the parts stopped answering"),
     )
     return Setup(mechanism, Budget(str(mechanism.measure), limit, promise))
 
@@ -303,7 +307,11 @@ def _metered(mechanism: Mechanism, event: Event, target: Target, neighbours: Nei
         unit=target.unit,
         neighbours=neighbours or target.neighbours,
         mechanism=mechanism.name,
-        assumes=(*ASSUMES, "the number of answers is fixed ahead"),
+        assumes=(
+            *ASSUMES,
+            "the number of answers is fixed ahead",
+            *((ONE_PART,) if target.unit is Unit.OWNER else ()),
+        ),
     )
     return Setup(mechanism, Budget(str(mechanism.measure), float(target.answers), promise))
 
