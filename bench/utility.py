@@ -1,18 +1,25 @@
 """What private training is worth: held-out loss with the old defaults, with today's, and without each ingredient.
 
     python -m bench utility
-    python bench/utility.py [--text customersim|newsgroups|generated ...] [--records N] [--length N]
-                            [--epsilon E ...] [--seeds N] [--only NAME ...]
+    python bench/utility.py [--text customersim|newsgroups|generated ...] [--model embedded|lora|full ...]
+                            [--records N] [--length N] [--epsilon E ...] [--seeds N] [--only NAME ...]
+                            [--results FILE] [--minutes M]
+
+A **cell** is one training run: a row of the table for one text, model, ε and seed. What was measured stands in
+`--results`, one line a cell, and is not measured again; after `--minutes` no further cell is begun, and the same
+command, given again, goes on. The most telling rows come first. The table shows what there is.
 
 Texts are cut to `--length` tokens, held-out ones too. A row is the mean over seeds of the loss, in nats a token, on
 the same held-out texts; a seed draws samples and noise. **Excess** is the loss above the undefended model of the
 same text. "of old" is the row's excess as a share of that of the old defaults with the same seed, with an interval
 at 95 % over seeds (Student's t). The undefended model is the better of one and four epochs of plain training. "Old
-defaults, same compute" takes as many epochs as the choice: the old defaults took a quarter of them.
+defaults, same compute" takes as many epochs as the choice: the old defaults took a quarter of them. "Tuned" is
+DP-SGD without the planner's ingredients (Poisson samples, no averaging), the best of six batches and rates by the
+very held-out loss that is printed, which favours it and whose tuning is not priced.
 
 CustomerSim and newsgroups are looked for in `data/` of RETICENT_SHARED, or of the folder `shared` beside the
-checkout. The constants of `training.plans.choice` were first tried on 300 dialogues of CustomerSim with one seed;
-newsgroups had no part in choosing them.
+checkout, and stories15m (`lora`: rank 8; `full`) in `models/`. The constants of `training.plans.choice` were first
+tried on 300 dialogues of CustomerSim with one seed; newsgroups had no part in choosing them.
 """
 
 import argparse
@@ -22,8 +29,10 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +42,6 @@ if str(ROOT) not in sys.path:
 import torch  # noqa: E402
 
 from reticent.core.corpus import Corpus, Record  # noqa: E402
-from reticent.core.ledger import Budget  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.data.generators import generate_dialogues  # noqa: E402
 from reticent.ledger.durable import SqliteLedger  # noqa: E402
@@ -60,6 +68,8 @@ COMPUTATION = Computation(token_budget=4096)
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}  # two-sided 95 % quantile, by number of seeds
 OLD = "old defaults"
 CHOICE = "planner's choice"
+TUNED = "tuned DP-SGD"
+PLAIN = (1.0, 4.0)  # epochs of training without protection
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +104,18 @@ def recipes(units: int, parameters: int) -> dict[str, Recipe]:
     old = Recipe()
     today = Recipe(**asdict(choose(units, parameters=parameters)))
     best = replace(today, sampler=SamplerName.ALLOCATION)
+    tuned = {
+        f"{TUNED}, batch {batch}, rate {rate:g}": replace(
+            old, epochs=best.epochs, batch=min(batch, units), learning_rate=rate
+        )
+        for batch in (old.batch, best.batch, 2 * best.batch)
+        for rate in (1e-3, 3e-3)
+    }
     return {
         OLD: old,
-        "old defaults, same compute": replace(old, epochs=best.epochs),
         CHOICE: best,
+        "old defaults, same compute": replace(old, epochs=best.epochs),
+        **tuned,
         "  Poisson samples (defaults of train)": today,
         "  correlated noise": replace(best, sampler=SamplerName.BANDED, bands=max(1, min(4, units // best.batch))),
         "  old batch": replace(best, batch=old.batch),
@@ -110,6 +128,14 @@ def recipes(units: int, parameters: int) -> dict[str, Recipe]:
         "  clip norm 0.1": replace(best, clip_norm=0.1),
         "  corrected Adam": replace(best, rule=Rule.CORRECTED_ADAM),
     }
+
+
+def start_of(model: str) -> Start:
+    """What training starts from."""
+    if model == "embedded":
+        return Start(source="embedded", device="cpu")
+    stories = Path(os.environ.get("RETICENT_SHARED", ROOT.parent / "shared")) / "models" / "stories15m"
+    return Start(source=str(stories), lora_rank=8 if model == "lora" else 0, device="cpu")
 
 
 def corpora(name: str, count: int) -> tuple[list[str], list[str]]:
@@ -130,9 +156,9 @@ def corpora(name: str, count: int) -> tuple[list[str], list[str]]:
     return both[0][:count], both[1][-HELD_OUT:]
 
 
-def encoded(name: str, *, records: int, length: int) -> Text:
-    """The texts of a corpus as tokens of the embedded model."""
-    model = starting_model(Start(source="embedded", device="cpu"), seed=0)
+def encoded(name: str, start: Start, *, records: int, length: int) -> Text:
+    """The texts of a corpus as tokens of the model."""
+    model = starting_model(start, seed=0)
     parts = []
     for texts in corpora(name, records):
         corpus = Corpus(Record(str(number), text) for number, text in enumerate(texts))
@@ -140,20 +166,21 @@ def encoded(name: str, *, records: int, length: int) -> Text:
     return Text(*parts)
 
 
-def plain_loss(text: Text, epochs: float, seed: int) -> float:
+def plain_loss(text: Text, start: Start, epochs: float, seed: int) -> float:
     """Held-out loss without any protection."""
     plan = PlainPlan(units=len(text.train), batch=16, epochs=epochs, seed=seed)
-    model = starting_model(Start(source="embedded", device="cpu"), seed=seed)
+    model = starting_model(start, seed=seed)
     source = PlainGradients(model.module, Units(text.train), plan, computation=COMPUTATION)
     with tempfile.TemporaryDirectory() as folder:
         return _trained(model.module, source, text, OptimiserSettings(), folder=Path(folder), seed=seed)
 
 
-def private_loss(text: Text, recipe: Recipe, plan: DpSgd, *, budget: Budget, seed: int) -> float:
+def private_loss(text: Text, start: Start, recipe: Recipe, plan: DpSgd, *, seed: int) -> float:
     """Held-out loss of one private run."""
-    model = starting_model(Start(source="embedded", device="cpu"), seed=seed)
+    model = starting_model(start, seed=seed)
     settings = replace(recipe.settings, noise_variance=plan.gradient_noise**2)
     with tempfile.TemporaryDirectory() as folder:
+        budget = plan.budget(is_seeded=True)
         ledger = SqliteLedger.create(Path(folder) / "ledger.db", budget, accounts=[ACCOUNT])
         source = PrivateGradients(
             model.module,
@@ -189,58 +216,141 @@ def interval(values: Sequence[float]) -> str:
     return f"{mean:.0%} ± {half:.0%}"
 
 
-def table(name: str, asked: argparse.Namespace) -> None:
-    """Every row of one text, at every ε."""
-    text = encoded(name, records=asked.records, length=asked.length)
-    units, seeds = len(text.train), range(asked.seeds)
-    model = starting_model(Start(source="embedded", device="cpu"), seed=0)
-    untrained = math.log(evaluate(model.module, text.held_out).perplexity)
-    floor = min(statistics.fmean(plain_loss(text, epochs, seed) for seed in seeds) for epochs in (1.0, 4.0))
-    print(f"\n{name}: {units} records of up to {asked.length} tokens, {asked.seeds} seeds; ", end="")
-    print(f"public model {untrained:.3f}, undefended {floor:.3f}", flush=True)
-    rows = recipes(units, sum(weight.numel() for weight in model.module.parameters()))
-    for epsilon in asked.epsilon:
-        old: list[float] = []
-        print(f"ε = {epsilon:g}, δ = {asked.delta:g}{'':<28}noise  steps    loss  excess   of old")
-        for row, recipe in rows.items():
-            if asked.only and row.strip() not in asked.only and row != OLD:
-                continue
-            plan = DpSgd.for_target(
-                epsilon=epsilon,
-                delta=asked.delta,
-                units=units,
-                batch=min(recipe.batch, units),
-                epochs=recipe.epochs,
-                sampler=recipe.sampler,
-                bands=recipe.bands,
-                clip_norm=recipe.clip_norm,
-            )
-            budget = plan.budget(is_seeded=True)
-            losses = [private_loss(text, recipe, plan, budget=budget, seed=seed) for seed in seeds]
-            excess = [loss - floor for loss in losses]
-            old = old or excess
-            shares = [one / other for one, other in zip(excess, old, strict=True)]
-            print(
-                f"{row:<44}{plan.noise_multiplier:>6.3f}{plan.steps:>6}{statistics.fmean(losses):>9.3f}"
-                f"{statistics.fmean(excess):>8.3f}   {interval(shares)}",
-                flush=True,
-            )
+class Results:
+    """The losses that were measured, by their cell, in a file that grows by a line for each."""
+
+    def __init__(self, path: Path, minutes: float) -> None:
+        self._path = path
+        self._end = time.monotonic() + 60.0 * minutes
+        self._found: dict[str, float] = {}
+        if path.is_file():
+            for line in path.read_text(encoding="utf8").splitlines():
+                document = json.loads(line)
+                self._found[document["cell"]] = document["loss"]
+
+    def get(self, cell: str) -> float | None:
+        """What was measured."""
+        return self._found.get(cell)
+
+    def ensure(self, cell: str, measure: Callable[[], float]) -> None:
+        """Measure a cell that is not there, while there is time."""
+        if cell in self._found or time.monotonic() > self._end:
+            return
+        start = time.process_time()
+        self._found[cell] = measure()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        line = {"cell": cell, "loss": self._found[cell], "seconds": round(time.process_time() - start, 1)}
+        with self._path.open("a", encoding="utf8") as file:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of one text and one model."""
+
+    text: str
+    model: str
+    asked: argparse.Namespace
+    results: Results
+
+    def fill(self) -> None:
+        """Measure what is missing."""
+        asked, start = self.asked, start_of(self.model)
+        text = encoded(self.text, start, records=asked.records, length=asked.length)
+        for seed in range(asked.seeds):
+            for epochs in PLAIN:
+                self.results.ensure(
+                    self._cell(f"plain {epochs:g}", seed), partial(plain_loss, text, start, epochs, seed)
+                )
+        self.results.ensure(
+            self._cell("public", 0),
+            lambda: math.log(evaluate(starting_model(start, seed=0).module, text.held_out).perplexity),
+        )
+        for row, recipe in self._rows().items():
+            for epsilon in asked.epsilon:
+                for seed in range(asked.seeds):
+                    self.results.ensure(
+                        self._cell(row, seed, epsilon), partial(self._private, text, recipe, epsilon, seed)
+                    )
+
+    def show(self) -> None:
+        """Print what there is."""
+        seeds = range(self.asked.seeds)
+        public = self.results.get(self._cell("public", 0))
+        plain = [[self.results.get(self._cell(f"plain {epochs:g}", seed)) for seed in seeds] for epochs in PLAIN]
+        floors = [statistics.fmean(found) for row in plain if len(found := [x for x in row if x is not None])]
+        if public is None or not floors:
+            return
+        floor = min(floors)
+        print(
+            f"\n{self.text}, {self.model}: {self.asked.records} records of up to {self.asked.length} tokens; ",
+            end="",
+        )
+        print(f"public model {public:.3f}, undefended {floor:.3f}")
+        for epsilon in self.asked.epsilon:
+            old = self._losses(OLD, epsilon)
+            print(f"ε = {epsilon:g}, δ = {self.asked.delta:g}{'':<24}seeds    loss  excess   of old")
+            for row in self._rows():
+                losses = self._losses(row, epsilon)
+                if not losses:
+                    continue
+                mean = statistics.fmean(losses.values())
+                shares = [(losses[seed] - floor) / (old[seed] - floor) for seed in losses if seed in old]
+                of_old = interval(shares) if shares else "–"
+                print(f"{row:<44}{len(losses):>3}{mean:>9.3f}{mean - floor:>8.3f}   {of_old}", flush=True)
+
+    def _private(self, text: Text, recipe: Recipe, epsilon: float, seed: int) -> float:
+        units = len(text.train)
+        plan = DpSgd.for_target(
+            epsilon=epsilon,
+            delta=self.asked.delta,
+            units=units,
+            batch=min(recipe.batch, units),
+            epochs=recipe.epochs,
+            sampler=recipe.sampler,
+            bands=recipe.bands,
+            clip_norm=recipe.clip_norm,
+        )
+        return private_loss(text, start_of(self.model), recipe, plan, seed=seed)
+
+    def _rows(self) -> dict[str, Recipe]:
+        module = starting_model(start_of(self.model), seed=0).module
+        trained = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
+        rows = recipes(self.asked.records, trained)
+        only = self.asked.only
+        return {row: each for row, each in rows.items() if not only or row == OLD or row.strip() in only}
+
+    def _losses(self, row: str, epsilon: float) -> dict[int, float]:
+        found = {seed: self.results.get(self._cell(row, seed, epsilon)) for seed in range(self.asked.seeds)}
+        return {seed: loss for seed, loss in found.items() if loss is not None}
+
+    def _cell(self, row: str, seed: int, epsilon: float | None = None) -> str:
+        shape = f"{self.asked.records}x{self.asked.length}"
+        private = f", ε {epsilon:g}, δ {self.asked.delta:g}" if epsilon else ""
+        return f"{self.text}, {self.model}, {shape}{private}, {row.strip()}, seed {seed}"
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print a table for each text."""
+    """Measure while there is time, then print a table for each text and model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", nargs="+", default=["customersim", "newsgroups"])
+    parser.add_argument("--model", nargs="+", choices=["embedded", "lora", "full"], default=["embedded"])
     parser.add_argument("--records", type=int, default=300)
     parser.add_argument("--length", type=int, default=48)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[2.0, 8.0])
     parser.add_argument("--delta", type=float, default=1e-4)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[])
+    parser.add_argument("--results", type=Path, default=ROOT / "build" / "utility.jsonl")
+    parser.add_argument("--minutes", type=float, default=math.inf)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    for name in asked.text:
-        table(name, asked)
+    results = Results(asked.results, asked.minutes)
+    tables = [Table(text, model, asked, results) for model in asked.model for text in asked.text]
+    for table in tables:
+        table.fill()
+    for table in tables:
+        table.show()
 
 
 if __name__ == "__main__":

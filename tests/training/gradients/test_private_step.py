@@ -131,8 +131,8 @@ class ChargesAfterwards(PrivateGradients):
 @pytest.mark.parametrize(("kind", "releases"), [(PrivateGradients, 0), (ChargesAfterwards, 1)])
 def test_nothing_noisy_exists_before_its_charge(kind, releases, monkeypatch):
     made = []
-    draw = Randomness.normal
-    monkeypatch.setattr(Randomness, "normal", lambda self, shape: made.append(shape) or draw(self, shape))
+    draw = Randomness._draw
+    monkeypatch.setattr(Randomness, "_draw", lambda self, *rows: made.append(rows) or draw(self, *rows))
     plan = private_plan(10, 5)
     with (
         private_source(gpt2(), token_texts(10), plan, Refusing(plan), kind=kind) as source,
