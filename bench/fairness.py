@@ -1,11 +1,13 @@
 """What one key's flood costs another key: the calm key's time for 16 tokens, idle and under the flood.
 
-    python -m bench.fairness [--flood 250] [--requests 100] [--model DIR]
+    python -m bench.fairness [--flood 250] [--requests 200] [--model DIR]
 
 The real server with its default limits, an ensemble of eight LoRA adapters, SubMix-F and the durable ledger. The
 flooding key keeps 250 requests under way, each of 16 answers after a prompt that nearly fills the context.
-The calm key asks for 16 tokens again and again. Clients are processes of their own. Ends with code 1 where the calm
-key's 99th percentile under the flood is more than three times the idle one, or where it is refused.
+The calm key asks for 16 tokens again and again: half of its idle requests before the flood, half after it, so that
+a machine which others slow down in the course of the run slows both. Clients are processes of their own. Ends with
+code 1 where the calm key's 99th percentile under the flood is more than three times the idle one, or where it is
+refused.
 """
 
 import argparse
@@ -36,6 +38,8 @@ from reticent.server.limits import Limits
 
 MOST = 3.0
 TOKENS = 16
+RAMP = 15.0  # seconds until the flood has filled its share
+DRAIN = 5.0  # seconds until nothing of it is left
 
 
 def calm(url: str, key: str, requests: int) -> tuple[list[float], Counter[int]]:
@@ -83,7 +87,7 @@ def main() -> int:
     """Measure, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flood", type=int, default=250)
-    parser.add_argument("--requests", type=int, default=100)
+    parser.add_argument("--requests", type=int, default=200, help="under the flood, and as many idle")
     parser.add_argument("--model", type=Path, default=embedded_model_path())
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -102,14 +106,17 @@ def main() -> int:
         spawned = multiprocessing.get_context("spawn")
         pool = stack.enter_context(spawned.Pool(1))
         pool.apply(calm, (url, keys["calm"], 5))
-        idle, statuses = pool.apply(calm, (url, keys["calm"], asked.requests))
+        idle, statuses = pool.apply(calm, (url, keys["calm"], asked.requests // 2))
         context = ensemble.public.context_length or 512
         flooding = spawned.Process(target=flood, args=(url, keys["flood"], asked.flood, context), daemon=True)
         flooding.start()
-        time.sleep(15)
+        time.sleep(RAMP)
         busy, more = pool.apply(calm, (url, keys["calm"], asked.requests))
         flooding.kill()
-    statuses += more
+        time.sleep(DRAIN)
+        later, last = pool.apply(calm, (url, keys["calm"], asked.requests - len(idle)))
+    idle += later
+    statuses += more + last
     ratio = p99(busy) / p99(idle)
     for name, seconds in (("idle", idle), ("under the flood", busy)):
         print(f"{name}: median {statistics.median(seconds):.3f} s, p99 {p99(seconds):.3f} s, n = {len(seconds)}")

@@ -13,6 +13,7 @@ import re
 import resource
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,8 @@ from reticent.cli.main import run as command_line
 from reticent.core.errors import UsageError
 
 MEMORY = 1 << 30  # bytes that one reading may add
-PATIENCE = 120.0  # seconds of the clock; long, as the machine may be busy
+PATIENCE = 120.0  # seconds of the clock
+IDLE = 0.0005  # of the clock's time: a reader that works less than that waits
 VALUES: list[Any] = [
     None,
     True,
@@ -164,26 +166,32 @@ def changed(target: Target, content: bytes) -> Iterator[None]:
 def attempt(target: Target, content: bytes, *, seconds: float, patience: float = PATIENCE) -> str | None:
     """What went wrong when the target's reader met this content; None where nothing did.
 
-    `seconds` are of work, so that a busy machine makes no fault; `patience` is of the clock, for one that waits.
+    `seconds` are of work, so that a busy machine makes no fault; who hardly works in `patience` seconds waits.
     """
 
-    def stop(*_: object) -> None:
-        raise Hang
-
     before = _peak(anew=True)
+    worked = time.process_time()
+
+    def stop(number: int, _: object) -> None:
+        nonlocal worked
+        done = time.process_time() - worked
+        worked += done
+        if number == signal.SIGPROF or done < IDLE * patience:  # a busy machine lets a reader work slowly
+            raise Hang
+
     timers = {signal.SIGPROF: (signal.ITIMER_PROF, seconds), signal.SIGALRM: (signal.ITIMER_REAL, patience)}
     previous = {number: signal.signal(number, stop) for number in timers}
     try:
         with changed(target, content):
             try:
                 for timer, most in timers.values():
-                    signal.setitimer(timer, most)
+                    signal.setitimer(timer, most, most)
                 target.read()
             finally:
                 for timer, _ in timers.values():
                     signal.setitimer(timer, 0.0)
     except Hang:
-        return f"more than {seconds:g} s of work or {patience:g} s of waiting"
+        return f"more than {seconds:g} s of work, or {patience:g} s of waiting"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     finally:

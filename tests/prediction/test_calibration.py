@@ -119,6 +119,11 @@ def test_look_ups_of_growing_texts_are_those_of_positions(kind):
     assert positions[:, 1:] == pytest.approx(plain.position_log_probs(text)[:, 1:], abs=0)
     assert not np.allclose(positions[:, 0], plain.position_log_probs(text)[:, 0])
     assert hasattr(streams, "look_up_masses") == (kind is MassTableEnsemble)
+    assert streams.read_ahead([handle], most=1) == [True]  # tables have nothing to read
+    assert streams.token_bytes == 0
+    streams._inner.token_bytes = 7
+    streams._inner.read_ahead = lambda handles, *, most: [most > 3 for _ in handles]
+    assert (streams.token_bytes, streams.read_ahead([handle], most=3)) == (7, [False])
 
 
 def test_a_ledger_is_bound_to_the_calibration():

@@ -9,12 +9,16 @@ truncates them itself, inside its accounting.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.core.model import Floats, LanguageModel, Tokens
+
+# What else costs as much as to read one token, about: public, of the length of texts alone.
+COLUMNS: Final = 128  # columns of a text that a look-up attends to
+COPIED: Final = 16  # columns of a text that are copied from another one
 
 
 class Streams(Protocol):
@@ -43,6 +47,15 @@ class MassStreams(Streams, Protocol):
 
     def look_up_masses(self, handles: Sequence[int]) -> NDArray[np.floating]:
         """Next-token chances [n, 1 + rows, V] up to a factor a row, in the model's precision."""
+        ...
+
+
+@runtime_checkable
+class PatientStreams(Streams, Protocol):
+    """Texts whose prompts can be read in pieces, between look-ups of other texts."""
+
+    def read_ahead(self, handles: Sequence[int], *, most: int) -> list[bool]:
+        """Read up to `most` tokens of prompts, the first text's first; which texts are now ready for a look-up."""
         ...
 
 

@@ -29,7 +29,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.core.ensemble import Ensemble, MassStreams, Streams
+from reticent.core.ensemble import Ensemble, MassStreams, PatientStreams, Streams
 from reticent.core.errors import ConfigError
 from reticent.core.model import Floats, LanguageModel, Tokens
 from reticent.core.ranges import TEMPERATURE
@@ -220,6 +220,11 @@ class CalibratedStreams:
         self._calibration = calibration
         self._texts: dict[int, list[int]] = {}
 
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of memory that each token of each open text takes; 0 where the ensemble does not say."""
+        return int(getattr(self._inner, "token_bytes", 0))
+
     def open(self, context: Tokens) -> int:
         """A new text that begins with `context`; its handle."""
         handle = self._inner.open(context)
@@ -232,6 +237,12 @@ class CalibratedStreams:
         for number, handle in enumerate(handles):
             found[number, 0] = self._calibration.log_pmf(found[number, 0], self._texts[handle])
         return found
+
+    def read_ahead(self, handles: Sequence[int], *, most: int) -> list[bool]:
+        """Read up to `most` tokens of prompts, the first text's first; which texts are now ready for a look-up."""
+        if not isinstance(self._inner, PatientStreams):
+            return [True] * len(handles)
+        return self._inner.read_ahead(handles, most=most)
 
     def append(self, handle: int, token: int) -> None:
         """The released token becomes part of the text."""

@@ -24,7 +24,7 @@ from typing import cast
 
 import numpy as np
 
-from reticent.core.ensemble import Ensemble, MassStreams
+from reticent.core.ensemble import Ensemble, MassStreams, PatientStreams
 from reticent.core.errors import BudgetExhausted, ConfigError, InternalError
 from reticent.core.event import Composed, Event
 from reticent.core.ledger import DecidingLedger
@@ -146,6 +146,17 @@ class Predictor:
         mechanism.release(np.log(masses[0], dtype=np.float64), moment, randomness=Randomness.seeded(0))
         if isinstance(mechanism, TogetherMechanism) and isinstance(self._streams, MassStreams):
             mechanism.release_together(Masses(masses), [mechanism.shaping], moment)
+
+    def read_ahead(self, handles: Sequence[int], *, most: int) -> list[bool]:
+        """Read up to `most` tokens of the texts' prompts; which of the texts are read. Releases nothing.
+
+        A step reads what is left, however much, so this is for whoever wants short steps.
+        """
+        with self._lock:
+            self._require_open(handles)
+            if not isinstance(self._streams, PatientStreams):
+                return [True] * len(handles)
+            return self._streams.read_ahead(handles, most=most)
 
     def step(self, handles: Sequence[int]) -> list[int]:
         """One token for each of the texts, charged together, released together and appended to them.

@@ -21,6 +21,7 @@ from starlette.requests import Request
 
 from reticent.core.errors import UsageError
 from reticent.server.access.keys import Key, KeyFile
+from reticent.server.access.pacing import Pace
 from reticent.server.access.quotas import Quotas
 from reticent.server.backends.backend import Backend
 from reticent.server.limits import Limits
@@ -65,6 +66,7 @@ class Service:
         self._scheduler: Scheduler | None = None
         self._jobs: set[Job] = set()
         self._readings: dict[str, _Reading] = {}
+        self._pace = Pace()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="reticent-read")
         self._watch: asyncio.Task[None] | None = None
 
@@ -111,6 +113,10 @@ class Service:
         if found is None:
             raise Refusal(401, "a valid API key is needed", code="invalid_api_key")
         return found
+
+    def refusal_delay(self, key: Key) -> float:
+        """Seconds that a key waits to hear that it asks for too much; nothing where all clients are one."""
+        return 0.0 if self.keys is None else self._pace.delay(key.digest)
 
     def reserve(self, body: CompletionRequest | ChatRequest, key: Key) -> int:
         """Count the tokens that a request may draw for its key; Refusal by size or quota, before any work."""

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from reticent.core.ensemble import MassStreams
 from reticent.core.errors import ModelError
 from reticent.models.ensemble.adapters import AdapterEnsemble, Member
+from reticent.models.ensemble.key_value_cache import KeyValueCache
 from reticent.models.ensemble.packed_product import packed_product
 from reticent.models.ensemble.stack import StackedFactors, read_adapter
 from reticent.models.ensemble.streams import AdapterStreams
@@ -169,6 +170,27 @@ def test_a_prompt_that_several_texts_share_is_read_once(pair, monkeypatch):
         assert np.abs(row - separate.position_log_probs([*text, *end, 1])[-1]).max() < CLOSE
 
 
+@pytest.mark.parametrize("most", [1, 5, 7, 100])
+def test_prompts_that_are_read_in_pieces_give_the_same(pair, monkeypatch, most):
+    batched, separate = pair
+    monkeypatch.setattr("reticent.models.ensemble.streams.COPIED", 4)  # a copy takes a piece by itself
+    shapes = readings(monkeypatch, batched)
+    long, other = (text[:18] for text in ragged(12, 2, shortest=20))
+    texts = [long, long, [*long[:9], 3], other[:6]]
+    streams = batched.streams()
+    handles = [streams.open(text) for text in texts]
+    pieces = 0
+    while not all(streams.read_ahead(handles, most=most)):
+        pieces += 1
+        assert pieces < 100
+    assert max(columns * count for count, columns in shapes) <= most
+    assert pieces >= 22 // most
+    found = streams.look_up(handles)
+    assert shapes[-1] == (4, 1)
+    for row, text in zip(found, texts, strict=True):
+        assert np.abs(row - separate.position_log_probs([*text, 1])[-1]).max() < CLOSE
+
+
 def test_texts_that_are_looked_up_together_come_to_stand_side_by_side(pair):
     batched, separate = pair
     streams = batched.streams()
@@ -211,6 +233,24 @@ def test_what_overflowed_in_one_text_does_not_reach_the_next_in_its_slot(pair):
         assert np.abs(row - separate.position_log_probs([*text, 1])[-1]).max() < CLOSE
 
 
+@pytest.mark.parametrize("is_lazy", [True, False])
+def test_texts_keep_what_was_read_when_the_cache_grows(pair, monkeypatch, is_lazy):
+    batched, separate = pair
+    monkeypatch.setattr("reticent.models.ensemble.key_value_cache._COLUMNS", 2)
+    monkeypatch.setattr("reticent.models.ensemble.key_value_cache._AHEAD", 0)
+    monkeypatch.setattr(KeyValueCache, "_is_lazy", is_lazy)
+    streams = batched.streams()
+    texts = [text[: 3 + number] for number, text in enumerate(ragged(13, 6, shortest=12))]
+    handles, sizes = [], set()
+    for text in texts:
+        handles.append(streams.open(text))
+        found = streams.look_up(handles)
+        sizes.add((streams._cache.slots, streams._cache.capacity))
+    assert len(sizes) > 2
+    for row, text in zip(found, texts, strict=True):
+        assert np.abs(row - separate.position_log_probs([*text, 1])[-1]).max() < CLOSE
+
+
 def test_closed_texts_are_forgotten_when_nothing_is_remembered(tmp_path):
     base = tiny_gpt2()
     batched, _ = both(base, save_adapters(base, tmp_path, 2), remembered=0)
@@ -220,7 +260,7 @@ def test_closed_texts_are_forgotten_when_nothing_is_remembered(tmp_path):
         streams.look_up([handle])
         streams.close(handle)
     assert streams._closed == {}
-    assert streams._cache.slots == 1  # the slot is used again
+    assert streams._cache._used == 1  # the slot is used again
     with pytest.raises(ValueError, match="no open text"):
         streams.look_up([handle])
 

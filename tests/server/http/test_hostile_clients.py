@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from reticent.server.access.keys import KeyFile, add_key
+from reticent.server.access.pacing import AT_ONCE, LONGEST, RATE, Pace
 from reticent.server.http.connections import connection_class
 from reticent.server.limits import Limits
 from tests.patience import PATIENCE
@@ -279,7 +280,9 @@ def test_one_key_s_long_prompts_hold_up_no_other_key_s(tmp_path, monkeypatch):
     assert order.index("a") <= 1
 
 
-def test_one_key_cannot_take_the_whole_capacity(tmp_path):
+def test_one_key_cannot_take_the_whole_capacity(tmp_path, monkeypatch):
+    paced: list[str] = []
+    monkeypatch.setattr(Pace, "delay", lambda _, key: paced.append(key) or 0.0)
     keys = tmp_path / "keys.json"
     flood, calm = (add_key(keys, name) for name in ("flood", "calm"))
     limits = Limits(capacity=32, choices=16, max_tokens=100)
@@ -303,6 +306,22 @@ def test_one_key_cannot_take_the_whole_capacity(tmp_path):
         status, flooding = asyncio.run(pour(address))
     assert status == 200
     assert sorted(flooding) == [200, 200, 429, 429, 429, 429]  # half of 32
+    assert len(paced) == 4
+    assert len(set(paced)) == 1
+
+
+def test_a_key_that_goes_on_being_refused_waits_for_it_and_no_other_key_does():
+    now = [0.0]
+    pace = Pace(clock=lambda: now[0])
+    delays = [pace.delay("flood") for _ in range(AT_ONCE + 200)]
+    assert delays[:AT_ONCE] == pytest.approx([0.0] * AT_ONCE)
+    assert delays == sorted(delays)
+    assert delays[AT_ONCE] == pytest.approx(1 / RATE)
+    assert delays[-1] == pytest.approx(LONGEST)
+    assert pace.delay("calm") == 0.0
+    now[0] = LONGEST + AT_ONCE / RATE + 1.0
+    assert pace.delay("flood") == 0.0
+    assert set(pace._due) == {"flood"}
 
 
 def test_memory_is_computed_before_a_text_is_admitted(tmp_path, monkeypatch):

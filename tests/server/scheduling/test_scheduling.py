@@ -85,6 +85,55 @@ def test_jobs_of_one_key_take_turns():
     assert len(queue) == 0
 
 
+def reads_in_pieces(bench, lengths):
+    """Let the streams of a bench read prompts by hand; what is left of each."""
+    left = {}
+
+    def read_ahead(handles, *, most):
+        for handle in handles:
+            known = left.setdefault(handle, lengths.pop(0) if lengths else 0)
+            left[handle] = max(0, known - most)
+            most -= known - left[handle]
+        return [not left[handle] for handle in handles]
+
+    bench.predictor._streams.read_ahead = read_ahead
+    return left
+
+
+def test_a_long_prompt_is_read_in_pieces_between_the_turns_of_others():
+    bench = Bench()
+    bench.scheduler._is_shared = True
+    left = reads_in_pieces(bench, [1000, 0])
+    long, short = bench.job("long", max_tokens=20), bench.job("short", max_tokens=20)
+    bench.scheduler._turn(bench.scheduler._chosen())
+    assert (long.drawn, short.drawn) == (0, 1)
+    assert bench.ledger._charges == 1
+    assert left[long.continuations[0].handle] == 1000 - 16
+    bench.scheduler.cancel(short)
+    while bench.scheduler.load > 1:
+        bench.scheduler._turn(bench.scheduler._chosen())
+    bench.scheduler._shared_until = 0.0  # that was long ago
+    bench.scheduler._turn(bench.scheduler._chosen())
+    assert (long.drawn, short.drawn) == (1, 1)
+
+
+def test_a_turn_that_only_reads_charges_and_hands_out_nothing():
+    bench = Bench()
+    reads_in_pieces(bench, [3000])
+    job = bench.job("a")
+    assert [bench.turn() for _ in range(3)] == [[], [], ["a"]]
+    assert (job.drawn, bench.ledger._charges, bench.predictor.answered) == (1, 1, 1)
+
+
+def test_a_prompt_that_cannot_be_read_refuses_the_turn():
+    bench = Bench()
+    bench.predictor._streams.read_ahead = lambda handles, *, most: 1 // 0
+    bench.job("a")
+    bench.turn()
+    assert [item.status for _, item in bench.delivered] == [500]
+    assert bench.scheduler.load == 0
+
+
 def test_what_is_cancelled_before_its_turn_costs_nothing():
     bench = Bench()
     leaving, staying = bench.job("a"), bench.job("b")

@@ -4,10 +4,10 @@ A text has a slot; a layer's buffers are [slots, rows, heads, capacity, size]. L
 one row, which all rows share. Writing a token touches its own columns alone, and reading a single text, or texts in
 neighbouring slots, is a view, which attention reads where it is: slots stand outermost.
 
-When buffers are full, their columns or slots double, which copies each token a few times at most. In the memory of
-the processor a slot that no text has had takes none: the system hands pages out when they are written. Elsewhere
-slots grow by a quarter, so that memory stays within a quarter of what the texts need (`server.scheduler` admits
-texts by that).
+When buffers are full, columns double. In the processor's memory a slot that no text has had takes none, as the
+system hands pages out when they are written; so slots are reserved far ahead, by `_AHEAD` bytes or as many again,
+and nobody waits while gigabytes are copied. Elsewhere slots grow by a quarter, so that memory stays within a
+quarter of what the texts need (`server.scheduling.scheduler` admits texts by that).
 """
 
 import math
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 _COLUMNS = 64  # capacity at first
+_AHEAD = 2 * 2**30  # bytes
 
 
 class KeyValueCache:
@@ -27,6 +28,7 @@ class KeyValueCache:
         self._rows, self._heads, self._size, self._like = tuple(rows), heads, size, like
         self.slots = 0
         self.capacity = _COLUMNS
+        self._used = 0  # slots that texts have had
         self._keys = [self._new(count) for count in self._rows]
         self._values = [self._new(count) for count in self._rows]
 
@@ -42,16 +44,20 @@ class KeyValueCache:
 
     def reserve(self, *, slots: int, columns: int) -> None:
         """Make room for so many texts of so many tokens."""
+        used, self._used = self._used, max(self._used, slots)
         if slots <= self.slots and columns <= self.capacity:
             return
         while self.capacity < columns:
             self.capacity *= 2
-        if self.slots < slots:
-            self.slots = max(slots, self.slots + (self.slots if self._is_lazy else self.slots // 4))
+        if self._is_lazy:
+            ahead = _AHEAD // (self.capacity * self.column_bytes)
+            self.slots = max(slots, ahead, 2 * used)
+        elif self.slots < slots:
+            self.slots = max(slots, self.slots + self.slots // 4)
         for buffers in (self._keys, self._values):
             for layer, old in enumerate(buffers):
                 new = self._new(self._rows[layer])
-                new[: old.shape[0], :, :, : old.shape[3]] = old
+                new[:used, :, :, : old.shape[3]] = old[:used]
                 buffers[layer] = new
 
     def extend(

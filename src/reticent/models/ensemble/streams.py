@@ -8,6 +8,7 @@ Prompts that arrive together are read together. A text has a slot of the cache; 
 are moved to neighbouring slots, once, since there their keys and values are read where they are.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reticent.core.ensemble import COPIED
 from reticent.core.errors import InternalError, ModelError
 from reticent.core.model import Floats, Tokens, common_length
 from reticent.models.ensemble.decoder import BatchedDecoder
@@ -99,6 +101,13 @@ class AdapterStreams:
         result[order] = found
         return result
 
+    def read_ahead(self, handles: Sequence[int], *, most: int) -> list[bool]:
+        """Read up to `most` tokens of prompts, the first text's first; which texts are now ready for a look-up."""
+        texts = [self._text(handle) for handle in handles]
+        with torch.inference_mode():
+            self._catch_up(texts, most=most)
+        return [text.slot is not None and text.waiting <= 0 for text in texts]
+
     def append(self, handle: int, token: int) -> None:
         """The released token becomes part of the text."""
         text = self._text(handle)
@@ -126,20 +135,25 @@ class AdapterStreams:
             text.read = start + columns
         return hidden
 
-    def _catch_up(self, texts: Sequence[_Text]) -> None:
-        """Read all but the last token of every text, from wherever the longest beginning is known."""
+    def _catch_up(self, texts: Sequence[_Text], *, most: int | None = None) -> None:
+        """Read all but the last token of every text, `most` in all, from where the longest beginning is known."""
         waiting = [text for text in texts if text.slot is None or text.waiting > 0]
-        while waiting:
+        room = sys.maxsize if most is None else most
+        while waiting and room > 0:
             batch: list[_Text] = []
             later: list[_Text] = []
             for text in waiting:
-                if text.slot is None and self._is_mostly_in(batch, text):
+                if room <= 0 or (text.slot is None and self._is_mostly_in(batch, text)):
                     later.append(text)  # a copy of what is being read costs less
                     continue
                 if text.slot is None:
-                    self._place(text)
-                if text.waiting > 0:
+                    room -= self._place(text) // COPIED
+                if 0 < text.waiting <= room:
                     batch.append(text)
+                    room -= text.waiting
+                elif text.waiting > 0 and not batch:
+                    self._read_prompts([text], most=room)
+                    room = 0
             self._read_prompts(batch)
             waiting = later
 
@@ -149,12 +163,14 @@ class AdapterStreams:
         shared = max((common_length(other.tokens[:-1], text.tokens[:-1]) for other in batch), default=0)
         return shared > known and 2 * (shared - known) >= len(text.tokens) - 1 - known
 
-    def _read_prompts(self, batch: Sequence[_Text]) -> None:
-        """Read what waits of every text, all of them as far as the shortest goes, then the others."""
+    def _read_prompts(self, batch: Sequence[_Text], *, most: int | None = None) -> None:
+        """Read what waits of every text, `most` of each, all as far as the shortest goes, then the others."""
         batch = sorted(batch, key=lambda text: text.place)
-        while batch:
-            columns = min(*(text.waiting for text in batch), max(1, PREFILL // len(batch)), PREFILL)
+        room = sys.maxsize if most is None else most
+        while batch and room > 0:
+            columns = min(*(text.waiting for text in batch), max(1, PREFILL // len(batch)), PREFILL, room)
             self._read(batch, columns=columns)
+            room -= columns
             batch = [text for text in batch if text.waiting > 0]
 
     def _known_beginning(self, text: _Text) -> tuple[int | None, int]:
@@ -165,8 +181,8 @@ class AdapterStreams:
         source = max(shared, key=lambda slot: shared[slot], default=None)
         return (None, 0) if source is None else (source, shared[source])
 
-    def _place(self, text: _Text) -> None:
-        """A slot for a text, with the longest beginning that another slot has read already."""
+    def _place(self, text: _Text) -> int:
+        """A slot for a text, with the longest beginning that another one has read; how many tokens that has."""
         source, shared = self._known_beginning(text)
         if self._free:
             text.slot = self._free.pop()
@@ -181,6 +197,7 @@ class AdapterStreams:
                 self._cache.copy(source, text.slot, columns=shared)
             text.read = shared
         self._cache.clear(text.slot, start=text.read)
+        return shared
 
     def _bring_together(self, texts: Sequence[_Text]) -> None:
         """Move texts to neighbouring slots, as few as possible, by changing places with whatever is there."""

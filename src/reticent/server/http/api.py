@@ -10,7 +10,7 @@ time and with the same statuses. There are no cross-origin permissions and no pa
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -55,7 +55,7 @@ def create_app(service: Service) -> ASGIApp:
         lifespan=lifespan,
         responses=_ERRORS,
     )
-    _add_error_forms(app)
+    _add_error_forms(app, service)
     _add_answers(app, service)
     _add_information(app, service)
     hosts = HOSTS if service.keys is None else None
@@ -130,8 +130,11 @@ def _add_information(app: FastAPI, service: Service) -> None:
 def _admission(service: Service) -> Any:
     """Who asks, as a dependency of a route."""
 
-    async def admitted(sent: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> Key:
-        return service.admit(None if sent is None else sent.credentials)
+    async def admitted(
+        request: Request, sent: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+    ) -> Key:
+        request.state.key = service.admit(None if sent is None else sent.credentials)
+        return cast(Key, request.state.key)
 
     return admitted
 
@@ -178,11 +181,13 @@ def _model(service: Service) -> dict[str, Any]:
     return {"id": service.backend.name, "object": "model", "created": service.started, "owned_by": "reticent"}
 
 
-def _add_error_forms(app: FastAPI) -> None:
+def _add_error_forms(app: FastAPI, service: Service) -> None:
     """Every error leaves in OpenAI's form, without what the client sent."""
 
-    async def refused(_: Request, error: Exception) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
+        if error.status == 429:
+            await asyncio.sleep(service.refusal_delay(request.state.key))
         return JSONResponse(error.document(), error.status, error.headers)
 
     async def not_valid(_: Request, error: Exception) -> Response:

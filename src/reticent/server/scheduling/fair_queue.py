@@ -1,61 +1,115 @@
-"""Whose turn it is: keys in turn, within a key its jobs in turn, within a job its continuations in turn.
+"""Whose turn it is: keys by the time that they have had, within a key its jobs in turn.
 
-So a key that sends many requests, or a request that asks for many answers, does not make others wait longer than
-for one place a round. While several keys wait, a round is short: `shared` texts, and of prompts that are to be read
-`unread` tokens, since everybody waits until the longest is read. Not safe for threads: the scheduler holds its
-lock.
+A key that had less of the model's time comes first (start-time fair queueing, Goyal, Vin and Cheng 1996): seconds
+of turns are counted by key, and a key that comes anew begins where the others are. So a key that sends many
+requests, each for many answers after a long prompt, takes no more time than any other key that waits.
+
+While several keys ask, a turn is one key's: texts of about the same length, since beside a long text a short one
+costs as much as the long one, and `work` tokens at most. Other keys whose next texts have that length join it with
+few tokens each: many keys that ask for little are answered together, and a key that asks for much has turns of its
+own.
+
+A text that was looked up keeps its place before those of its key that wait, for `STAY` tokens, since to change the
+texts of a turn means to move what was read of them. Not safe for threads: the scheduler holds its lock.
 """
 
-from collections import OrderedDict, deque
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Final
 
-from reticent.server.scheduling.jobs import Continuation, Job
+from reticent.server.scheduling.jobs import Continuation
 
-_Jobs = OrderedDict[Job, deque[Continuation]]
+STAY: Final = 32  # tokens
+_JOINING: Final = 4.0  # tokens of work that each other key adds to a turn, where it has more than one text
 
 
 class FairQueue:
     """Continuations that wait for a token."""
 
     def __init__(self) -> None:
-        self._keys: OrderedDict[str, _Jobs] = OrderedDict()
-        self._length = 0
+        self._lines: dict[str, list[Continuation]] = {}  # by key, the next one first
+        self._had: dict[str, float] = {}  # seconds by key
+        self._now = 0.0  # what the key that came first had at its turn: a newcomer begins there
 
     def __len__(self) -> int:
-        return self._length
+        return sum(map(len, self._lines.values()))
 
     def put(self, continuation: Continuation) -> None:
-        """To the end of its job's line; a job or key that had nothing waiting goes to the end of its own."""
-        job = continuation.job
-        self._keys.setdefault(job.key, OrderedDict()).setdefault(job, deque()).append(continuation)
-        self._length += 1
+        """A new text, behind those of its key that come as early in their own jobs."""
+        key = continuation.job.key
+        line = self._lines.setdefault(key, [])
+        place = next((at for at, other in enumerate(line) if _is_later(other, continuation)), len(line))
+        line.insert(place, continuation)
+        self._had[key] = max(self._had.get(key, 0.0), self._now)
 
-    def take(self, count: int, *, shared: int | None = None, unread: int | None = None) -> list[Continuation]:
-        """Up to `count` continuations, one a key and job in turn; fewer where several keys wait."""
-        taken: list[Continuation] = []
-        late: list[tuple[str, _Jobs]] = []
-        is_shared = len(self._keys) > 1
-        count = min(count, shared) if is_shared and shared is not None else count
-        room = unread if is_shared and unread is not None else None
-        while self._keys and len(taken) < count:
-            key, jobs = next(iter(self._keys.items()))
-            cost = next(iter(jobs.values()))[0].unread
-            if taken and room is not None and cost > room:
-                late.append((key, self._keys.pop(key)))  # first in the next round
-                continue
-            room = None if room is None else room - cost
-            taken.append(self._next())
-        for key, jobs in reversed(late):
-            self._keys[key] = jobs
-            self._keys.move_to_end(key, last=False)
-        self._length -= len(taken)
+    def put_back(self, continuations: Sequence[Continuation]) -> None:
+        """Texts of a turn that go on: behind those of other lengths, before those of theirs."""
+        for key in {each.job.key: None for each in continuations}:
+            own = [each for each in continuations if each.job.key == key]
+            sizes = {each.size for each in own}
+            waiting = self._lines.get(key, [])
+            self._lines[key] = [
+                *(each for each in waiting if each.size not in sizes),
+                *(each for each in own if not _is_to_move(each)),
+                *(each for each in waiting if each.size in sizes),
+                *(each for each in own if _is_to_move(each)),
+            ]
+
+    def take(self, count: int, *, work: float | None = None) -> list[Continuation]:
+        """Up to `count` texts, one a key in turn; where `work` is given, of one size and with little more work."""
+        if not self._lines:
+            return []
+        keys = sorted(self._lines, key=lambda key: self._had[key])
+        self._now = max(self._now, self._had[keys[0]])
+        shares = [self._lines[key] for key in keys]
+        if work is not None:
+            size = shares[0][0].size
+            first, *others = (
+                [each for each in line if each.size == size] for line in shares if line[0].size == size
+            )
+            own = _within(first, work)
+            shares = [own, *(_within(line, _JOINING) for line in others)]
+        taken = [each for turn in zip_longest(*shares) for each in turn if each is not None][:count]
+        gone = set(taken)
+        for key in keys:
+            self._lines[key] = [each for each in self._lines[key] if each not in gone]
+            if not self._lines[key]:
+                del self._lines[key]
         return taken
 
-    def _next(self) -> Continuation:
-        key, jobs = self._keys.popitem(last=False)
-        job, line = jobs.popitem(last=False)
-        continuation = line.popleft()
-        if line:
-            jobs[job] = line
-        if jobs:
-            self._keys[key] = jobs
-        return continuation
+    def take_all(self) -> list[Continuation]:
+        """Everything that waits."""
+        taken = [each for line in self._lines.values() for each in line]
+        self._lines.clear()
+        return taken
+
+    def count(self, work: Sequence[tuple[str, float]], seconds: float) -> None:
+        """The time of a turn, divided among the keys of its texts by their work."""
+        total = sum(each for _, each in work)
+        for key, each in work:
+            self._had[key] = self._had.get(key, self._now) + seconds * each / total
+
+    def forget(self, key: str) -> None:
+        """A key that holds nothing more; what it had beyond the others is kept until they had it as well."""
+        self._had = {each: had for each, had in self._had.items() if each != key or had > self._now}
+
+
+def _within(line: Sequence[Continuation], work: float) -> list[Continuation]:
+    """The first texts of a line, up to the one with which their work is used up."""
+    taken: list[Continuation] = []
+    for each in line:
+        if taken and work <= 0.0:
+            break
+        taken.append(each)
+        work -= each.work
+    return taken
+
+
+def _is_later(other: Continuation, new: Continuation) -> bool:
+    """Whether a new text comes before another one of its key: that one has had nothing and is later in its job."""
+    return not other.drawn and other.handle is None and other.index > new.index
+
+
+def _is_to_move(continuation: Continuation) -> bool:
+    """Whether a text has kept its place for long enough."""
+    return continuation.drawn > 0 and continuation.drawn % STAY == 0

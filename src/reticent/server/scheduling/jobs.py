@@ -8,10 +8,14 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
+from reticent.core.ensemble import COLUMNS, COPIED
 from reticent.prediction.mechanisms.mechanism import Mechanism
 from reticent.server.refusal import Refusal
 from reticent.server.scheduling.growing_text import GrowingText
+
+_SHORT: Final = 6  # texts of fewer than 2 ** _SHORT tokens are all short
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +36,22 @@ class Continuation:
     context: Sequence[int]
     growth: GrowingText
     handle: int | None = None
+    is_read: bool = False  # whether its prompt is
     drawn: int = 0
 
     @property
-    def unread(self) -> int:
-        """Tokens of the prompt that its first turn reads; what another text of the job has read is copied."""
-        is_first = all(other.handle is None for other in self.job.continuations)
-        return len(self.context) if is_first else 0
+    def size(self) -> int:
+        """The class of its length: texts of one class are looked up together."""
+        return max(_SHORT, (len(self.context) + self.drawn).bit_length())
+
+    @property
+    def work(self) -> float:
+        """What its next turn costs, in tokens; what another text of the job has read is copied."""
+        looking = 1.0 + (len(self.context) + self.drawn) / COLUMNS
+        if self.is_read:
+            return looking
+        is_first = not any(other.is_read for other in self.job.continuations)
+        return looking + len(self.context) / (1 if is_first else COPIED)
 
     @property
     def length(self) -> int:

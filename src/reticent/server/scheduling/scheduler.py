@@ -1,7 +1,8 @@
-"""Continuous batching: every waiting text gets a token a turn, many texts in one look-up and one durable charge.
+"""Continuous batching: a token a turn for many texts, in one look-up and with one durable charge.
 
-    take up to `batch` texts, fairly → drop the cancelled and the late → one look-up, one durable charge, one draw
-    each (`Predictor.step`) → hand the pieces out → put back what goes on
+    take up to `batch` texts, fairly → drop the cancelled and the late → read a piece of their prompts → for those
+    that are read one look-up, one durable charge, one draw each (`Predictor.step`) → hand the pieces out → put back
+    what goes on
 
 One thread takes the turns. Two of them, one looking up while the other mixes, were measured and dropped: on a small
 model they spend more on handing the interpreter to each other than they save, on a larger one they halve the batch
@@ -15,7 +16,11 @@ nothing was drawn.
 A turn ends on a grid of 2 ms from its beginning: writing down a charge of zero is some microseconds shorter than
 one of many digits, which many tokens would show to whoever times them.
 
-**Shares.** A text is admitted only where its keys and values fit the memory that was set aside, by the longest text
+**Shares.** While several keys ask, or did a moment ago, turns are short and go to the key that has had the least of
+their time (`fair_queue`), and prompts are read in small pieces. So a key that asks for little waits about twice as
+long as alone, whatever another one asks for. Time is that of turns, which private rows do not change.
+
+A text is admitted only where its keys and values fit the memory that was set aside, by the longest text
 there was, and where its key then holds no more than is left free (dynamic thresholds, Choudhury and Hahne 1998):
 one key that floods gets half, two get a third each, and a newcomer always finds room.
 
@@ -33,7 +38,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from reticent.core.errors import BudgetExhausted, LedgerError
+from reticent.core.errors import BudgetExhausted, InternalError, LedgerError
 from reticent.core.safe_text import on_one_line
 from reticent.prediction.predictor import Predictor
 from reticent.server.limits import Limits
@@ -47,8 +52,11 @@ LOG: Final = logging.getLogger("reticent.serve")
 GRAIN: Final = 0.002  # seconds
 _LOOK: Final = 0.5  # seconds between two looks at the ledger while nobody asks
 STALL: Final = 2.0  # seconds that a charge may wait for the ledger before clients are told
-_SHARED: Final = 4  # while several keys wait, a turn has a fourth of the texts
-_UNREAD: Final = 256  # tokens of prompts that a turn reads while several keys wait
+_READ: Final = 1024  # tokens of prompts that a turn reads
+_READ_SHARED: Final = 16  # the same while several keys ask
+_WORK_SHARED: Final = 24.0  # tokens of work that a turn has while several keys ask (`Continuation.work`)
+_RECENT: Final = 5.0  # seconds after which a key that asks for nothing is no longer waited for
+_LONGEST_TURN: Final = 0.25  # seconds that a turn counts at most: a key has not had the time of a disk that hung
 _ROOM: Final = 1.25  # buffers of the cache over what texts need (`models.ensemble.key_value_cache`)
 
 Delivery = tuple[Job, Item]
@@ -69,6 +77,7 @@ class Scheduler:
         self._metrics = metrics
         self._held: Counter[str] = Counter()  # by key
         self._longest = 1  # tokens that the cache has columns for
+        self._shared_until = 0.0  # by the clock
         self._queue = FairQueue()
         self._load = 0  # continuations that are held, waiting or in the turn
         self._wake = threading.Condition()
@@ -139,7 +148,7 @@ class Scheduler:
             chosen = self._chosen()
             if self._is_stopping:
                 with self._wake:  # what came between the choice and the stop waits as well
-                    chosen += self._queue.take(len(self._queue))
+                    chosen += self._queue.take_all()
                 self._refuse(chosen, unavailable())
                 return
             if chosen:
@@ -154,9 +163,15 @@ class Scheduler:
                 if not self._wake.wait(_LOOK):
                     return []
             if self._is_stopping:
-                return self._queue.take(len(self._queue))
-            batch = self._limits.batch
-            return self._queue.take(batch, shared=max(1, batch // _SHARED), unread=_UNREAD)
+                return self._queue.take_all()
+            if self._is_shared and len(self._held) > 1:
+                self._shared_until = time.monotonic() + _RECENT
+            return self._queue.take(self._limits.batch, work=_WORK_SHARED if self._has_company else None)
+
+    @property
+    def _has_company(self) -> bool:
+        """Whether several keys ask, or did a moment ago."""
+        return time.monotonic() < self._shared_until
 
     def _look_again(self) -> None:
         """Whether the ledger can be used, though nobody asks for anything."""
@@ -173,27 +188,42 @@ class Scheduler:
         self._can_charge = True
 
     def _turn(self, chosen: Sequence[Continuation]) -> None:
-        """One token for each, or a refusal."""
+        """One token for each whose prompt is read, or a refusal."""
         begun = time.perf_counter()
         live = self._opened(self._still_wanted(chosen))
-        if not live:
-            return
+        work = [(each.job.key, each.work) for each in live]
+        ready: list[Continuation] = []
         try:
-            tokens = self._predictor.step([handle for _, handle in live])
+            ready = self._read_ahead(live)
+            tokens = self._predictor.step([_handle(each) for each in ready])
         except (LedgerError, BudgetExhausted) as error:
             self._can_charge = False
             why = str(error) if isinstance(error, LedgerError) else type(error).__name__
             LOG.error("a charge was refused, nothing was released: %s", on_one_line(why))
-            self._refuse([continuation for continuation, _ in live], unavailable())
+            self._refuse(live, unavailable())
             return
         except Exception as error:
             LOG.error("a turn failed, nothing was released: %s", place_of(error))
-            self._refuse([continuation for continuation, _ in live], broken())
+            self._refuse(live, broken())
             return
-        _wait_for_grid(begun)
-        self._can_charge = True
-        self._metrics.observe_turn(len(live), time.perf_counter() - begun)
-        self._hand_out([continuation for continuation, _ in live], tokens)
+        if ready:
+            _wait_for_grid(begun)
+            self._can_charge = True
+            self._metrics.observe_turn(len(ready), time.perf_counter() - begun)
+        with self._wake:
+            self._queue.count(work, min(_LONGEST_TURN, time.perf_counter() - begun))
+            self._queue.put_back([each for each in live if not each.is_read])
+        self._hand_out(ready, tokens)
+
+    def _read_ahead(self, live: Sequence[Continuation]) -> list[Continuation]:
+        """Those whose prompts are read, after a piece of the others'."""
+        unread = [each for each in live if not each.is_read]
+        if unread:
+            most = _READ_SHARED if self._has_company else _READ
+            are_read = self._predictor.read_ahead([_handle(each) for each in unread], most=most)
+            for each, is_read in zip(unread, are_read, strict=True):
+                each.is_read = is_read
+        return [each for each in live if each.is_read]
 
     def _hand_out(self, live: Sequence[Continuation], tokens: Sequence[int]) -> None:
         """Pieces to their jobs; what is not finished waits for its next turn."""
@@ -213,10 +243,10 @@ class Scheduler:
             else:
                 finished.append(continuation)
         with self._wake:
-            for continuation in going_on:
-                self._queue.put(continuation)
+            self._queue.put_back(going_on)
         self._uncount(finished)
-        self._deliver(pieces)
+        if pieces:
+            self._deliver(pieces)
         self._close(finished)
 
     def _still_wanted(self, chosen: Sequence[Continuation]) -> list[Continuation]:
@@ -232,20 +262,20 @@ class Scheduler:
                 wanted.append(continuation)
         return wanted
 
-    def _opened(self, wanted: Sequence[Continuation]) -> list[tuple[Continuation, int]]:
-        """Each with its handle; one that the ensemble does not take is refused by itself."""
+    def _opened(self, wanted: Sequence[Continuation]) -> list[Continuation]:
+        """Those that have a handle; one that the ensemble does not take is refused by itself."""
         opened = []
         for continuation in wanted:
             try:
-                handle = continuation.handle
-                if handle is None:
-                    handle = self._predictor.open(continuation.context, mechanism=continuation.job.mechanism)
-                    continuation.handle = handle
+                if continuation.handle is None:
+                    continuation.handle = self._predictor.open(
+                        continuation.context, mechanism=continuation.job.mechanism
+                    )
             except Exception as error:
                 LOG.error("a text could not be opened: %s", place_of(error))
                 self._refuse([continuation], broken())
                 continue
-            opened.append((continuation, handle))
+            opened.append(continuation)
         return opened
 
     def _refuse(self, continuations: Sequence[Continuation], refusal: Refusal) -> None:
@@ -264,8 +294,12 @@ class Scheduler:
         """These texts are no longer held."""
         with self._wake:
             self._load -= len(continuations)
-            self._held.subtract(continuation.job.key for continuation in continuations)
-            self._held += Counter()  # forgets keys that hold nothing
+            for continuation in continuations:
+                key = continuation.job.key
+                self._held[key] -= 1
+                if not self._held[key]:
+                    del self._held[key]
+                    self._queue.forget(key)
             self._metrics.load.set(self._load)
 
     def _close(self, continuations: Sequence[Continuation]) -> None:
@@ -274,6 +308,12 @@ class Scheduler:
             if continuation.handle is not None:
                 self._predictor.close(continuation.handle)
                 continuation.handle = None
+
+
+def _handle(continuation: Continuation) -> int:
+    if continuation.handle is None:
+        raise InternalError("a text takes part in a turn before it is open")
+    return continuation.handle
 
 
 def _wait_for_grid(begun: float) -> None:
