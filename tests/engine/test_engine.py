@@ -65,7 +65,7 @@ def test_a_piece_that_always_kills_its_worker_is_given_up_after_its_tries():
 def test_messages_of_foreign_errors_do_not_travel(two):
     with pytest.raises(UsageError) as caught:
         gather([type(p)(p.name, "4711") for p in work.pieces(1)], work.raise_with_text, engine=two)
-    assert "ValueError at engine_work.py" in str(caught.value)
+    assert "ValueError at work.py" in str(caught.value)
     assert "4711" not in str(caught.value)
 
 

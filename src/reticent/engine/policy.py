@@ -6,15 +6,14 @@ pipes or Ray's object store and are written to no disk by reticent; Ray spills o
 
 import pickle
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
 from reticent.core.corpus import Policy, Span
-from reticent.data.processes import InProcesses
 from reticent.engine.work import Engine, EngineSettings, Piece, Told, gather, open_engine
 
-_PIECES: Final = 2  # a batch for each worker: long texts do not keep the others waiting
+_PIECES: Final = 4  # a batch for each worker: long texts do not keep the others waiting
 _KEPT: Final = 8
 
 
@@ -59,11 +58,10 @@ def policies_in(
     settings: EngineSettings | None, policies: Sequence[Policy], *, processes: int
 ) -> Iterator[list[Policy]]:
     """The policies on the engine that was asked for, else in so many processes of this machine."""
-    with ExitStack() as stack:
-        if settings is None:
-            yield [stack.enter_context(InProcesses(policy, processes)) for policy in policies]
-            return
-        engine = stack.enter_context(open_engine(settings))
+    if settings is None and processes == 1:
+        yield list(policies)
+        return
+    with open_engine(settings or EngineSettings(workers=processes)) as engine:
         yield [EnginePolicy(policy, engine) for policy in policies]
 
 

@@ -30,7 +30,7 @@ from reticent.data.policies.capitals import CapitalRuns
 from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
 from reticent.data.policies.credentials import Credentials
-from reticent.data.policies.expressions import Expressions, read_expressions
+from reticent.data.policies.expressions import Expressions, read_expressions, read_lines
 from reticent.data.policies.names import Names
 from reticent.data.policies.normalised import Normalised
 from reticent.data.policies.patterns import PatternPolicy
@@ -133,14 +133,8 @@ def _classifier(folder: Path) -> Policy:
 
 
 def _dictionary(path: Path) -> Dictionary:
-    try:
-        lines = path.read_text(encoding="utf8").splitlines()
-    except FileNotFoundError:
-        raise DataError("no such file", path=path) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError("cannot be read as UTF-8 text", path=path, found=type(error).__name__) from None
     entries = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         kind, tab, phrase = line.partition("\t")
         kind, phrase = (kind, phrase) if tab else ("LISTED", line)
         if not line.strip():

@@ -3,10 +3,11 @@
 import pytest
 
 from reticent.core.corpus import Span
+from reticent.core.errors import ConfigError
 from reticent.data.policies.combined import Dictionary, GoldLabels, Union
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.policies.span_cache import SpanCache
-from reticent.data.processes import InProcesses
+from reticent.engine.policy import policies_in
 
 SECRET = "Zebedee Quillfeather"
 TEXTS = [f"{SECRET} called 415-555-26{n:02}" for n in range(20)] * 2
@@ -57,10 +58,10 @@ def test_policy_without_a_fingerprint_is_refused(tmp_path):
 def test_several_processes_find_the_same_in_the_same_order():
     policy = Union([Dictionary({SECRET: "NAME"}), PatternPolicy()])
     texts = [f"{n} {text}" for n, text in enumerate(TEXTS)]
-    with InProcesses(policy, 2) as workers:
+    with policies_in(None, [policy], processes=2) as (workers,):
         assert workers.find(texts) == policy.find(texts)
         assert workers.find([]) == []
         assert workers.fingerprint == policy.fingerprint
         assert workers.is_local == policy.is_local
-    with pytest.raises(ValueError):
-        InProcesses(policy, 0)
+    with pytest.raises(ConfigError), policies_in(None, [policy], processes=0):
+        pass

@@ -81,16 +81,20 @@ def _compiled(pattern: str, kind: str) -> Any:
         ) from None
 
 
-def read_expressions(path: Path) -> Expressions:
-    """A file with a line `KIND<TAB>expression` for each; lines that start with # and empty lines are skipped."""
+def read_lines(path: Path) -> list[str]:
+    """The lines of a list that an operator wrote."""
     try:
-        lines = path.read_text(encoding="utf8").splitlines()
+        return path.read_text(encoding="utf8").splitlines()
     except FileNotFoundError:
         raise DataError("no such file", path=path) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError("cannot be read as UTF-8 text", path=path, found=type(error).__name__) from None
+
+
+def read_expressions(path: Path) -> Expressions:
+    """A file with a line `KIND<TAB>expression` for each; lines that start with # and empty lines are skipped."""
     expressions: dict[str, list[str]] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         kind, tab, pattern = line.partition("\t")
