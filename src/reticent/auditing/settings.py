@@ -13,7 +13,7 @@ from reticent.core.sampling import Sampling
 
 
 def _nobody(_: int) -> None:
-    """Nobody listens."""
+    """No observer is attached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from reticent.core.guarantee import Unit
 from reticent.core.model import Access
 from reticent.runs.audit.gate import (
     GateResult,
-    Kind,
     Limit,
+    LimitKind,
     Outcome,
     asked_rates,
     check_gate,
@@ -40,7 +40,7 @@ def finding(low: float, value: float, high: float, *, metric: str = "auc", void:
 
 
 def required(expression: str, *findings: Finding, missing: str = "") -> GateResult:
-    (result,) = check_gate([parse_limit(expression, Kind.REQUIRE)], findings, missing=missing)
+    (result,) = check_gate([parse_limit(expression, LimitKind.REQUIRE)], findings, missing=missing)
     return result
 
 
@@ -62,7 +62,7 @@ def alarm(expression: str, *findings: Finding) -> GateResult:
 def test_a_limit_is_metric_comparison_number(expression, expected):
     assert parse_limit(expression) == expected
     assert parse_limit(str(expected)) == expected
-    assert parse_limit(expression, Kind.REQUIRE) == dataclasses.replace(expected, kind=Kind.REQUIRE)
+    assert parse_limit(expression, LimitKind.REQUIRE) == dataclasses.replace(expected, kind=LimitKind.REQUIRE)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_limit_is_metric_comparison_number(expression, expected):
     ],
 )
 def test_anything_else_is_refused_with_the_name_of_the_option(expression):
-    for kind in Kind:
+    for kind in LimitKind:
         with pytest.raises(ConfigError, match=f"{kind.value} takes|not a finite number"):
             parse_limit(expression, kind)
 
@@ -199,7 +199,7 @@ def test_the_sentence_says_exceeded_within_undecided_or_not_measured_and_never_p
 
 
 def test_an_unknown_metric_is_an_error_that_lists_the_known_ones():
-    for kind in Kind:
+    for kind in LimitKind:
         with pytest.raises(ConfigError, match=rf"{kind.value} names .*tpr_at_fpr_0\.02.*auc, tpr_at_fpr_0\.01"):
             check_known([parse_limit("tpr_at_fpr_0.02>0.05", kind)], ["tpr_at_fpr_0.01", "auc"])
     with pytest.raises(ConfigError):
@@ -220,8 +220,8 @@ def test_what_was_not_measured_meets_no_requirement_and_leaves_no_alarm_untested
 def test_requirements_come_before_alarms():
     limits = parse_limits(["auc<=0.6"], ["exposure>3"])
     assert [(str(limit), limit.kind) for limit in limits] == [
-        ("auc<=0.6", Kind.REQUIRE),
-        ("exposure>3", Kind.FAIL_IF),
+        ("auc<=0.6", LimitKind.REQUIRE),
+        ("exposure>3", LimitKind.FAIL_IF),
     ]
     assert parse_limits(None, None) == []
 

@@ -65,6 +65,7 @@ def test_sampler_and_chance_are_part_of_the_key_of_what_was_measured():
         dataclasses.replace(SETTINGS, chance=0.1),
     )
     assert len({score_key("lazy", SUBJECT, one, sizes=SIZES).material() for one in settings}) == 3
+    assert len({score_key("membership", SUBJECT, one, sizes=SIZES).material() for one in settings}) == 1
 
 
 def test_generated_texts_stand_in_the_map_without_their_text_and_in_no_curve():

@@ -11,6 +11,7 @@ from reticent.auditing.targets import sample_records
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
+from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, measure_speed, plan_audit
 from reticent.runs.audit.registry import ATTACKS, parse_attacks
 from tests.runs.audit.subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
@@ -170,3 +171,10 @@ def test_speeds_are_positive():
     speed = measure_speed(SUBJECT)
     assert 0.0 < speed.generated < math.inf
     assert 0.0 < speed.forward < math.inf
+
+
+def test_the_help_of_attacks_lists_every_attack_of_the_registry_and_no_other():
+    said = AuditOptions.model_fields["attacks"].description or ""
+    usual, opt_in = (part.split(".")[0].split(", ") for part in (said.split("all: ")[1], said.split("named: ")[1]))
+    assert usual == [attack.name for attack in ATTACKS if not attack.is_opt_in]
+    assert opt_in == [attack.name for attack in ATTACKS if attack.is_opt_in]

@@ -13,7 +13,7 @@ from reticent.core.finding import Comparison, Finding
 from reticent.core.safe_text import for_html
 from reticent.data.canaries import read_key
 from reticent.data.coin_canaries import read_coins
-from reticent.runs.audit.gate import GateResult, Kind, check_gate, check_known, parse_limit
+from reticent.runs.audit.gate import GateResult, LimitKind, check_gate, check_known, parse_limit
 from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error
 from reticent.runs.audit.run import (
@@ -72,12 +72,14 @@ class AuditResult:
 
         A metric that was not measured is an error.
         """
-        (result,) = check_gate([parse_limit(limit, Kind.FAIL_IF)], self.findings, missing=self.audit.why_missing)
+        (result,) = check_gate(
+            [parse_limit(limit, LimitKind.FAIL_IF)], self.findings, missing=self.audit.why_missing
+        )
         return result.fails
 
     def meets(self, requirement: str) -> bool:
         """Whether the whole interval of a metric lies within a limit such as "auc<=0.6", as --require has it."""
-        limit = parse_limit(requirement, Kind.REQUIRE)
+        limit = parse_limit(requirement, LimitKind.REQUIRE)
         (result,) = check_gate([limit], self.findings, missing=self.audit.why_missing)
         return not result.fails
 

@@ -38,7 +38,7 @@ _LIMIT: Final = re.compile(r"\s*([a-z][a-z0-9_.+-]*)\s*(>=|<=|>|<)\s*(\S+)\s*")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
-class Kind(StrEnum):
+class LimitKind(StrEnum):
     """What a limit is for, named as its option."""
 
     REQUIRE = "--require"
@@ -61,7 +61,7 @@ class Limit:
     metric: str
     comparison: str
     number: float
-    kind: Kind = Kind.FAIL_IF
+    kind: LimitKind = LimitKind.FAIL_IF
 
     @property
     def end(self) -> str:
@@ -75,7 +75,7 @@ class Limit:
         ends = {_COMPARISONS[self.comparison](end, self.number) for end in (finding.low, finding.high)}
         if len(ends) == 2:
             return Outcome.UNDECIDED
-        return Outcome.WITHIN if ends == {self.kind is Kind.REQUIRE} else Outcome.EXCEEDED
+        return Outcome.WITHIN if ends == {self.kind is LimitKind.REQUIRE} else Outcome.EXCEEDED
 
     def __str__(self) -> str:
         return f"{self.metric}{self.comparison}{self.number:g}"
@@ -102,7 +102,7 @@ class GateResult:
     @property
     def fails(self) -> bool:
         """Whether the exit code is 1: a requirement that is not within, an alarm that is exceeded."""
-        if self.limit.kind is Kind.REQUIRE:
+        if self.limit.kind is LimitKind.REQUIRE:
             return self.outcome is not Outcome.WITHIN
         return self.outcome is Outcome.EXCEEDED
 
@@ -148,21 +148,21 @@ class GateResult:
 
 
 _MEANING: Final = {
-    (Kind.REQUIRE, Outcome.UNDECIDED): (
+    (LimitKind.REQUIRE, Outcome.UNDECIDED): (
         " The limit lies inside the interval, and a requirement needs all of it within. More targets narrow it."
     ),
-    (Kind.FAIL_IF, Outcome.UNDECIDED): (
+    (LimitKind.FAIL_IF, Outcome.UNDECIDED): (
         " The limit lies inside the interval: too few targets to tell, so the exit code stays 0; "
         "--require fails here."
     ),
 }
 
 
-def parse_limit(expression: str, kind: Kind = Kind.FAIL_IF) -> Limit:
+def parse_limit(expression: str, kind: LimitKind = LimitKind.FAIL_IF) -> Limit:
     """The limit that an expression states; anything but metric, comparison, number is an error."""
     found = _LIMIT.fullmatch(expression)
     if found is None:
-        example = f"{AUC.name}<=0.6" if kind is Kind.REQUIRE else f"{TPR_AT_FPR.at(0.01)}>0.05"
+        example = f"{AUC.name}<=0.6" if kind is LimitKind.REQUIRE else f"{TPR_AT_FPR.at(0.01)}>0.05"
         raise ConfigError(
             f"{kind.value} takes a metric, a comparison and a number",
             found=repr(expression),
@@ -176,8 +176,8 @@ def parse_limit(expression: str, kind: Kind = Kind.FAIL_IF) -> Limit:
 
 def parse_limits(required: Iterable[str] | None, alarms: Iterable[str] | None) -> list[Limit]:
     """The limits of both options, requirements first."""
-    limits = [parse_limit(expression, Kind.REQUIRE) for expression in required or []]
-    return limits + [parse_limit(expression, Kind.FAIL_IF) for expression in alarms or []]
+    limits = [parse_limit(expression, LimitKind.REQUIRE) for expression in required or []]
+    return limits + [parse_limit(expression, LimitKind.FAIL_IF) for expression in alarms or []]
 
 
 def asked_rates(limits: Iterable[Limit]) -> tuple[float, ...]:
@@ -211,12 +211,13 @@ def check_gate(
     `missing` says why attacks did not run, for a required metric that has no finding.
     """
     check_known(
-        [limit for limit in limits if limit.kind is Kind.FAIL_IF], sorted({finding.metric for finding in findings})
+        [limit for limit in limits if limit.kind is LimitKind.FAIL_IF],
+        sorted({finding.metric for finding in findings}),
     )
     results = []
     for limit in limits:
         result = GateResult(limit, tuple(one for one in findings if one.metric == limit.metric), missing)
-        if limit.kind is Kind.FAIL_IF and result.outcome is Outcome.NOT_MEASURED:
+        if limit.kind is LimitKind.FAIL_IF and result.outcome is Outcome.NOT_MEASURED:
             raise ConfigError(
                 f"--fail-if {limit}: every measurement of this metric is void, so the gate cannot be tested",
                 found=result.findings[0].void,

@@ -86,7 +86,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Sh
         panel=_ATTACKS,
     )
     chance: float = option(
-        "A text counts as emitted if it is among the lazy attacker's samples with at least this chance.",
+        "A text counts as emitted if the lazy attacker's samples contain it with at least this probability.",
         default=0.5,
         metavar="P",
         panel=_ATTACKS,
@@ -114,9 +114,9 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Sh
         panel=_ATTACKS,
     )
     cache: Path | None = option(
-        "Folder that keeps scores between runs.", default=None, metavar="DIR", shown="the user's cache folder"
+        "Folder that stores scores between runs.", default=None, metavar="DIR", shown="the user's cache folder"
     )
-    no_cache: bool = option("Measure everything again, and keep nothing.", default=False)
+    no_cache: bool = option("Measure everything again, and store nothing.", default=False)
     tokenizer: Path | None = option(
         "Directory with the tokenizer of a served model, if its server has none.",
         default=None,
@@ -124,7 +124,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Sh
         panel=_SERVED,
     )
     journal: Path | None = option(
-        "File that keeps the scores of a served model as they come, so that an interrupted audit can continue.",
+        "File that stores the scores of a served model as they arrive, so that an interrupted audit can continue.",
         default=None,
         metavar="FILE",
         panel=_SERVED,

@@ -9,13 +9,15 @@ is refuted only when the finding's whole interval lies above. Nothing here says 
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from reticent.accounting.bounds.ceiling import compare
 from reticent.auditing.attack import Measurement, NothingToAttack, PlannedAttack
-from reticent.auditing.attacks.personal_data.attack import policy_identity
+from reticent.auditing.attacks.lazy.attack import LazyAttack
+from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
+from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack, policy_identity
 from reticent.auditing.progress import watched_subject
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
@@ -33,6 +35,25 @@ from reticent.runs.directory import RunDirectory
 SCHEMA_VERSION: Final = 1
 FINDINGS: Final = "findings.json"
 REVEALED: Final = "revealed.json"
+
+# Settings that leave the numbers of an attack alone, or that stand in the key of a score by themselves.
+_DECIDES_NO_NUMBER: Final = {
+    "attacks",
+    "sizes",
+    "budget",
+    "confidence",
+    "shares",
+    "policy",
+    "reveal",
+    "engine",
+    "told",
+}
+# Settings that one attack alone reads; any other setting makes a score stale for every attack.
+_READ_BY: Final = {
+    "sampler": LazyAttack.name,
+    "chance": LazyAttack.name,
+    "shadow_models": ShadowAttack.name,
+}
 
 # Told an attack's line of the plan and how much of its work is done, from 0 to 1, as far as the plan foresaw it.
 Observer = Callable[[PlannedAttack, float], None]
@@ -166,15 +187,11 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
         canaries=subject.canaries,
         parameters={
             "sizes": asdict(sizes),
-            "seed": settings.seed,
-            "samples": settings.samples,
-            "lazy": [asdict(settings.sampler), settings.chance] if name == "lazy" else None,
-            "rates": list(settings.rates),
             "confidence": settings.attack_confidence,
-            "by_coin": settings.by_coin,
+            "asked": _asked(name, settings),
             "coins": None if subject.coins is None else subject.coins.to_json(),
-            "shadows": [settings.shadow_models, subject.recipe] if name == "shadow" else None,
-            "policy": policy_identity(settings.policy) if name == "pii" else None,
+            "recipe": subject.recipe if name == ShadowAttack.name else None,
+            "policy": policy_identity(settings.policy) if name == PersonalDataAttack.name else None,
             "secret_unit": subject.secret_unit.value,
             "repeated": sorted(subject.repeated),
             "twins": sorted(subject.twins),
@@ -184,6 +201,16 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
             else [guarantee.unit.value, guarantee.neighbours.value, guarantee.delta],
         },
     )
+
+
+def _asked(name: str, settings: AuditSettings) -> dict[str, Any]:
+    """The settings that decide what the attack measures: all of them, but for those that only another reads."""
+    asked = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    return {
+        key: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+        for key, value in asked.items()
+        if key not in _DECIDES_NO_NUMBER and _READ_BY.get(key, name) == name
+    }
 
 
 def _compared(finding: Finding, guarantee: Guarantee, *, measured: Measurement, subject: Subject) -> Comparison:
