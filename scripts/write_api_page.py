@@ -69,8 +69,8 @@ MODULES = {
         "runs.audit.run",
         "runs.update.run",
         "runs.report.reading",
-        "reporting.page",
-        "reporting.markdown",
+        "reporting.formats.page",
+        "reporting.formats.markdown",
     ),
 }
 _WIDEST = 112
