@@ -29,7 +29,7 @@ from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.ensemble.allocator import keep_freed_memory
-from reticent.prediction.budgets import Kind, Options, Target, set_up
+from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, TogetherMechanism
 from reticent.prediction.mechanisms.shaping import Masses
 from reticent.prediction.mechanisms.submix import HASTE, SubMix, SubMixF
@@ -45,7 +45,7 @@ VOCABULARY = 50_257
 PARTS = 8
 ROUNDS = 7
 HALVINGS = 40  # of the naive bisection: λ to 1e-12
-TARGET = Target(epsilon=8.0, delta=1e-5, answers=1024)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=1024)
 WEIGHT_LIMIT = 0.5
 NOISES = (1.0, 0.5)  # caps that bind, caps that do not
 MOST_SHARE = 0.1  # what the fast way may take of the naive time
@@ -133,9 +133,9 @@ def timed(work: Callable[[], Floats], rounds: int) -> tuple[float, Floats]:
     return statistics.median(times), result
 
 
-def measure(kind: Kind, order: float, target: Target, *, noise: float) -> Result:
+def measure(kind: MechanismName, order: float, target: PredictionTarget, *, noise: float) -> Result:
     """One mechanism at one order, both ways."""
-    layout = Layout.single(PARTS) if kind is Kind.SUBMIX_F else Layout.halves(PARTS)
+    layout = Layout.single(PARTS) if kind is MechanismName.SUBMIX_F else Layout.halves(PARTS)
     rows = rows_of(len(layout.rows), noise)
     setup = set_up(kind, target, layout, options=Options(order=order, weight_limit=WEIGHT_LIMIT))
     assert setup.budget is not None
@@ -155,7 +155,7 @@ def measure(kind: Kind, order: float, target: Target, *, noise: float) -> Result
 
 def ledger_seconds(charges: int = 50) -> float:
     """Median wall seconds of one durable charge of all parts."""
-    setup = set_up(Kind.SUBMIX_F, TARGET, Layout.single(PARTS))
+    setup = set_up(MechanismName.SUBMIX_F, TARGET, Layout.single(PARTS))
     assert setup.budget is not None
     accounts = [f"part {index}" for index in range(PARTS)]
     release = setup.mechanism.release(
@@ -179,7 +179,7 @@ def ledger_seconds(charges: int = 50) -> float:
 
 def seconds_a_text(texts: int) -> float:
     """Median processor seconds a text of a turn of so many, at a small vocabulary, as the predictor asks for it."""
-    setup = set_up(Kind.SUBMIX_F, TARGET, Layout.single(PARTS))
+    setup = set_up(MechanismName.SUBMIX_F, TARGET, Layout.single(PARTS))
     assert setup.budget is not None
     assert isinstance(setup.mechanism, SubMixF)
     mechanism, shapings = setup.mechanism, [setup.mechanism.shaping] * texts
@@ -213,8 +213,12 @@ def look_seconds(order: int = 4) -> tuple[float, float]:
 
 def run() -> list[Result]:
     """The default order of the target, order 2 (with the ε that it needs), and Algorithm 2."""
-    wide = Target(epsilon=14.0, delta=1e-5, answers=1024)
-    settings = [(Kind.SUBMIX_F, 4.0, TARGET), (Kind.SUBMIX_F, 2.0, wide), (Kind.SUBMIX, 2.0, wide)]
+    wide = PredictionTarget(epsilon=14.0, delta=1e-5, answers=1024)
+    settings = [
+        (MechanismName.SUBMIX_F, 4.0, TARGET),
+        (MechanismName.SUBMIX_F, 2.0, wide),
+        (MechanismName.SUBMIX, 2.0, wide),
+    ]
     return [measure(*setting, noise=noise) for noise in NOISES for setting in settings]
 
 

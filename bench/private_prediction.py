@@ -60,10 +60,10 @@ from reticent.data.generators import generate_dialogues  # noqa: E402
 from reticent.models.ensemble.adapters import AdapterEnsemble  # noqa: E402
 from reticent.prediction.budgets import (  # noqa: E402
     DEFAULT_WEIGHT_LIMIT,
-    Kind,
+    MechanismName,
     Options,
+    PredictionTarget,
     Setup,
-    Target,
     set_up,
 )
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration, fit  # noqa: E402
@@ -79,22 +79,22 @@ from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
 from reticent.prediction.mechanisms.unprotected import NGramIndex  # noqa: E402
 from reticent.training.methods.ensemble import split_key, split_owners  # noqa: E402
 
-TARGET = Target(epsilon=8.0, delta=1e-5, answers=1024, unit=Unit.PART)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=1024, unit=Unit.PART)
 KINDS = (
-    Kind.PUBLIC,
-    Kind.AGGREGATE,
-    Kind.GNMAX,
-    Kind.CLIPPED_DIFFERENCES,
-    Kind.PMIXED,
-    Kind.SUBMIX_F,
-    Kind.NON_PRIVATE,
-    Kind.MEMFREE,
+    MechanismName.PUBLIC,
+    MechanismName.AGGREGATE,
+    MechanismName.GNMAX,
+    MechanismName.CLIPPED_DIFFERENCES,
+    MechanismName.PMIXED,
+    MechanismName.SUBMIX_F,
+    MechanismName.NON_PRIVATE,
+    MechanismName.MEMFREE,
 )
-OF_HALVES = (Kind.SUBMIX, Kind.SUBMIX_PER_PART)
+OF_HALVES = (MechanismName.SUBMIX, MechanismName.SUBMIX_PER_PART)
 WEIGHT_LIMITS = (0.2, 0.3, 0.5)  # of SubMix-F
 NGRAM = 10
-OURS = f"{Kind.SUBMIX_F.value}, λ ≤ {DEFAULT_WEIGHT_LIMIT}"
-BEATEN = (Kind.PUBLIC.value, Kind.CLIPPED_DIFFERENCES.value, Kind.PMIXED.value)
+OURS = f"{MechanismName.SUBMIX_F.value}, λ ≤ {DEFAULT_WEIGHT_LIMIT}"
+BEATEN = (MechanismName.PUBLIC.value, MechanismName.CLIPPED_DIFFERENCES.value, MechanismName.PMIXED.value)
 LEAST_GAP = 0.6
 UNCALIBRATED = "public, not calibrated"
 
@@ -115,7 +115,7 @@ def utility(parts: int, seed: int, *, dialogues: int, is_plain: bool) -> Scores:
         ensemble = plain if is_plain else CalibratedEnsemble(plain, calibration_of(plain, seed))
         if not halves:
             read = read_passages(plain, held_out, answers=TARGET.answers)
-            public = [set_up(Kind.PUBLIC, TARGET, Layout(plain.rows))]
+            public = [set_up(MechanismName.PUBLIC, TARGET, Layout(plain.rows))]
             as_it_was = evaluate(public, read, parts=parts, horizon=TARGET.answers, randomness=randomness)[0]
             found[UNCALIBRATED] = replace(as_it_was, mechanism=UNCALIBRATED)
         setups = setups_of(ensemble, training, halves=halves)
@@ -129,7 +129,9 @@ def utility(parts: int, seed: int, *, dialogues: int, is_plain: bool) -> Scores:
         found |= dict(zip(setups, scores, strict=True))
     recipe = PrivateRecipe(epsilon=TARGET.epsilon, delta=TARGET.delta)
     losses = private_losses(settings, recipe, randomness=randomness)[: TARGET.answers]
-    found[Kind.DP_SGD.value] = Score(Kind.DP_SGD.value, len(losses), float(losses.mean()), 0.0, 0.0)
+    found[MechanismName.DP_SGD.value] = Score(
+        MechanismName.DP_SGD.value, len(losses), float(losses.mean()), 0.0, 0.0
+    )
     return found
 
 
@@ -159,15 +161,18 @@ def setups_of(ensemble: Ensemble, training: Corpus, *, halves: bool) -> dict[str
     learnt = (text[:LENGTH] for text in ensemble.public.encode(training.texts))
     options = Options(index=NGramIndex(learnt, NGRAM))
     for kind in KINDS:
-        for limit in WEIGHT_LIMITS if kind is Kind.SUBMIX_F else (None,):
+        for limit in WEIGHT_LIMITS if kind is MechanismName.SUBMIX_F else (None,):
             name = f"{kind.value}, λ ≤ {limit}" if limit else kind.value
             setups[name] = set_up(kind, TARGET, layout, options=replace(options, weight_limit=limit))
     return setups
 
 
-def gaps(name: str, scores: Sequence[Scores], *, start: str = Kind.PUBLIC) -> list[float]:
+def gaps(name: str, scores: Sequence[Scores], *, start: str = MechanismName.PUBLIC) -> list[float]:
     """How much of the gap from a public model each seed realises, in log-perplexity."""
-    ends = [(seed[start].perplexity, seed[name].perplexity, seed[Kind.NON_PRIVATE].perplexity) for seed in scores]
+    ends = [
+        (seed[start].perplexity, seed[name].perplexity, seed[MechanismName.NON_PRIVATE].perplexity)
+        for seed in scores
+    ]
     return [share for share in (realised_share(*each) for each in ends) if share is not None]
 
 

@@ -49,8 +49,8 @@ from reticent.core.secret import CodeSpace, Secret  # noqa: E402
 from reticent.data.generators.codes import TEMPLATE, generate_codes  # noqa: E402
 from reticent.data.splits import part_of  # noqa: E402
 from reticent.prediction.budgets import (  # noqa: E402
-    Kind,
-    Target,
+    MechanismName,
+    PredictionTarget,
     best_order,
     renyi_limit,
     set_up,
@@ -63,7 +63,7 @@ from reticent.training.methods.ensemble import (  # noqa: E402
     split_owners,
 )
 
-TARGET = Target(epsilon=8.0, delta=1e-5, answers=1024, unit=Unit.PART)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=1024, unit=Unit.PART)
 CODES = 16
 CODE_LENGTHS = (2, 3, 4, 5)
 LEAST_UNDEFENDED = 0.9
@@ -87,7 +87,7 @@ def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits
         key = split_key(randomness.child("key"))
         shares = split_owners(_spread(corpus, parts, key), parts, halves=False, key=key)
         ensemble = assemble(train_members(shares, settings, folder, randomness=randomness), settings)
-    setup = set_up(Kind.SUBMIX_F, TARGET, Layout(ensemble.rows))
+    setup = set_up(MechanismName.SUBMIX_F, TARGET, Layout(ensemble.rows))
     assert setup.budget is not None
     predictor = Predictor(
         ensemble,

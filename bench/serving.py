@@ -47,7 +47,7 @@ from rich.table import Table  # noqa: E402
 from bench.submix import PARTS, default_model, new_ensemble, save_adapters  # noqa: E402
 from reticent.models.embedded import embedded_model_path  # noqa: E402
 from reticent.models.ensemble.allocator import keep_freed_memory  # noqa: E402
-from reticent.prediction.budgets import Kind  # noqa: E402
+from reticent.prediction.budgets import MechanismName  # noqa: E402
 from reticent.prediction.predictor import Predictor  # noqa: E402
 from reticent.runs.directory import RunDirectory  # noqa: E402
 from reticent.runs.ensemble.prediction import PredictionSettings  # noqa: E402
@@ -179,16 +179,17 @@ def run(source: Path, load: Load) -> Rounds:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reticent-bench-")))
         ensemble = new_ensemble(str(source), save_adapters(str(source), folder, PARTS, layers=0), halves=False)
 
-        def opened(kind: Kind) -> Backend:
+        def opened(kind: MechanismName) -> Backend:
             directory = RunDirectory.create(folder / kind.value)
             directory.start("bench", config={}, seed=None, corpora={})
             settings = PredictionSettings(mechanism=kind, epsilon=8.0, delta=1e-5, horizon=10_000)
             return stack.enter_context(open_ensemble(directory.path, settings, name="bench", ensemble=ensemble))
 
-        private = opened(Kind.SUBMIX_F)
+        private = opened(MechanismName.SUBMIX_F)
         clock = Clock(private.predictor)
         url, public = (
-            stack.enter_context(listening_server(each, Limits(batch=64))) for each in (private, opened(Kind.PUBLIC))
+            stack.enter_context(listening_server(each, Limits(batch=64)))
+            for each in (private, opened(MechanismName.PUBLIC))
         )
         for each in (url, public):
             load.asked(each, at_once=True, tokens=4)

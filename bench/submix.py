@@ -44,7 +44,7 @@ from reticent.models.ensemble.decoder import BatchedDecoder  # noqa: E402
 from reticent.models.ensemble.streams import AdapterStreams  # noqa: E402
 from reticent.models.ensemble.weights import read_decoder  # noqa: E402
 from reticent.models.huggingface.loading import load_model  # noqa: E402
-from reticent.prediction.budgets import Kind, Target, set_up  # noqa: E402
+from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up  # noqa: E402
 from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
 from reticent.prediction.predictor import Predictor  # noqa: E402
 from reticent.training.starting_model import Start, starting_model  # noqa: E402
@@ -53,7 +53,7 @@ PARTS = 8
 RANK = 8
 PROMPT = 64  # tokens read before the first step
 STEPS = 5  # a round
-TARGET = Target(epsilon=8.0, delta=1e-5, answers=1024)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=1024)
 Step = Callable[[], object]
 
 
@@ -114,7 +114,7 @@ def looked_up(streams: Any, prompt: Sequence[int]) -> Step:
     return step
 
 
-def answered(ensemble: AdapterEnsemble, kind: Kind, ledger: Path, prompt: Sequence[int]) -> Step:
+def answered(ensemble: AdapterEnsemble, kind: MechanismName, ledger: Path, prompt: Sequence[int]) -> Step:
     """One released token a call: look-up, mixing, durable charge, draw."""
     setup = set_up(kind, TARGET, Layout(ensemble.rows))
     assert setup.budget is not None
@@ -159,13 +159,13 @@ def contenders(source: Path, folder: Path) -> dict[tuple[str, int, float | None]
         (f"{rows} separate models", rows, None): lambda: [step() for step in separate],
         ("peft's mixed batch", rows, None): one_model(peft, prompt, rows=rows, names=names),
         ("SubMix, look-up", rows, None): looked_up(halves.streams(), prompt),
-        ("SubMix, in all", rows, 4.0): answered(halves, Kind.SUBMIX, folder / "a.db", prompt),
+        ("SubMix, in all", rows, 4.0): answered(halves, MechanismName.SUBMIX, folder / "a.db", prompt),
         ("SubMix-F, look-up", PARTS + 1, None): looked_up(single.streams(), prompt),
-        ("SubMix-F, in all", PARTS + 1, 3.0): answered(single, Kind.SUBMIX_F, folder / "b.db", prompt),
+        ("SubMix-F, in all", PARTS + 1, 3.0): answered(single, MechanismName.SUBMIX_F, folder / "b.db", prompt),
         (f"SubMix, top {top} of {depth}, look-up", rows, None): looked_up(top_halves.streams(), prompt),
         (f"SubMix-F, top {top} of {depth}, look-up", PARTS + 1, None): looked_up(top_single.streams(), prompt),
         (f"SubMix-F, top {top} of {depth}, in all", PARTS + 1, 2.2): answered(
-            top_single, Kind.SUBMIX_F, folder / "c.db", prompt
+            top_single, MechanismName.SUBMIX_F, folder / "c.db", prompt
         ),
     }
 

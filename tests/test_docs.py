@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from reticent.cli import main as cli
-from reticent.runs.audit.gate import Kind, parse_limit
+from reticent.runs.audit.gate import LimitKind, parse_limit
 
 ROOT = Path(__file__).resolve().parent.parent
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -136,7 +136,7 @@ def test_the_gates_of_the_examples_are_limits_and_options_that_exist():
         assert limits
         assert "--fail-if" not in text  # an alarm is no release gate: a wide interval would open it
         plain = [re.sub(r"\$\{\w+:-([^}]+)\}", r"\1", limit) for limit in limits]
-        assert all(parse_limit(limit, Kind.REQUIRE).end == "high" for limit in plain)
+        assert all(parse_limit(limit, LimitKind.REQUIRE).end == "high" for limit in plain)
         assert all(option in known for option in re.findall(r"--[a-z][a-z-]+", text))
 
 

@@ -162,15 +162,15 @@ def _private_answers(
 ) -> "Answer":
     """SubMix at (2, ε) as the attack sees it: all answers side by side, one budget for all."""
     from reticent.accounting.conversion import epsilon_from_renyi
-    from reticent.prediction.budgets import Kind, Options, Target, set_up
+    from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
     from reticent.prediction.mechanisms.mechanism import Layout
     from reticent.prediction.predictor import Predictor
     from reticent.prediction.tally import Tally
 
     tokens = planted.space.length + _TOKENS
     converted = epsilon_from_renyi(ORDER, epsilon, delta=DELTA)
-    target = Target(epsilon=converted, delta=DELTA, answers=generations * tokens)
-    setup = set_up(Kind.SUBMIX, target, Layout(ensemble.rows), options=Options(order=ORDER))
+    target = PredictionTarget(epsilon=converted, delta=DELTA, answers=generations * tokens)
+    setup = set_up(MechanismName.SUBMIX, target, Layout(ensemble.rows), options=Options(order=ORDER))
     assert setup.budget is not None
     tally = Tally(setup.budget, ensemble.parts)
     predictor = Predictor(

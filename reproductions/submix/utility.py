@@ -45,7 +45,7 @@ def _measure(parameters: Values, randomness: Randomness) -> Values:
     """Perplexities of one ensemble, by "mechanism, order, ε, B"."""
     from reproductions.submix.dialogue_ensembles import EnsembleSettings, dialogue_ensemble, first_answers
     from reticent.accounting.conversion import epsilon_from_renyi
-    from reticent.prediction.budgets import Kind, Options, Target, set_up
+    from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
     from reticent.prediction.evaluation import evaluate
     from reticent.prediction.mechanisms.mechanism import Layout
 
@@ -63,9 +63,9 @@ def _measure(parameters: Values, randomness: Randomness) -> Values:
         setups = []
         for kind, order, epsilon in cases:
             converted = epsilon_from_renyi(order, epsilon, delta=DELTA)
-            target = Target(epsilon=converted, delta=DELTA, answers=answers)
+            target = PredictionTarget(epsilon=converted, delta=DELTA, answers=answers)
             in_order = order if kind.startswith("submix") else None
-            setups.append(set_up(Kind(kind), target, layout, options=Options(order=in_order)))
+            setups.append(set_up(MechanismName(kind), target, layout, options=Options(order=in_order)))
         scores = evaluate(
             setups,
             first_answers(texts, answers),

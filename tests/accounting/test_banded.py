@@ -8,8 +8,7 @@ import pytest
 from reticent.accounting.curve import renyi_epsilon
 from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of_group
 from reticent.accounting.pld import privacy_profile
-from reticent.core.event import BandedCycle, Repeated, SampledGaussian
-from reticent.core.event_json import event_from_json, event_to_json
+from reticent.core.event import BandedCycle, Repeated, SampledGaussian, event_from_json, event_to_json
 from reticent.core.guarantee import Neighbours
 from reticent.training.plans.bands import coefficients
 

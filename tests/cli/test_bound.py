@@ -6,7 +6,7 @@ import pytest
 
 from reticent.cli import main as cli
 from reticent.core.errors import ConfigError
-from reticent.runs.bounds.secret_size import bits_of
+from reticent.runs.bounds.settings import bits_of
 from tests.test_repository import TORCH, modules_after
 
 DP_SGD = ["--noise-multiplier", "0.5", "--sampling-rate", "2.81e-4", "--steps", "186000", "--delta", "3e-7"]

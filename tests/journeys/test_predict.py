@@ -14,7 +14,7 @@ from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.loading import load_model
-from reticent.prediction.budgets import Kind
+from reticent.prediction.budgets import MechanismName
 from reticent.runs.ensemble.evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.prediction import (
@@ -214,7 +214,7 @@ def test_a_ledger_of_another_ensemble_is_refused(corpus, run, tmp_path):
 
 def test_a_ledger_of_a_version_that_settled_no_order_is_found_again(run):
     """Version 0.1 wrote no order down and chose it by another rule."""
-    older = PredictionSettings(mechanism=Kind.SUBMIX_F, epsilon=8.0, delta=1e-5)
+    older = PredictionSettings(mechanism=MechanismName.SUBMIX_F, epsilon=8.0, delta=1e-5)
     assert settings_of(run, ASKED).order == 3.0
     with answering(run, older) as opened:
         assert opened.guarantee.basis.event.order == 4.0
@@ -233,7 +233,7 @@ def test_a_removed_settings_file_does_not_open_a_second_budget(run):
 @pytest.mark.parametrize("change", [{"epsilon": 200.0}, {"mechanism": "gnmax"}, {"horizon": 5}])
 def test_settings_that_were_changed_by_hand_do_not_spend_the_old_ledger(run, change):
     """What is paid by the answer has one limit at every ε: the ledger knows the settings themselves."""
-    with answering(run, settings_of(run, ASKED | {"mechanism": Kind.PMIXED, "epsilon": 1.0})):
+    with answering(run, settings_of(run, ASKED | {"mechanism": MechanismName.PMIXED, "epsilon": 1.0})):
         pass
     file = run / "prediction.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
@@ -257,7 +257,7 @@ def test_spent_horizon_answers_by_the_public_model_or_refuses(run, capsys):
 
 
 def test_what_protects_nothing_does_not_answer(run):
-    for kind in (Kind.NON_PRIVATE, Kind.MEMFREE):
+    for kind in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE):
         with pytest.raises(ConfigError, match="protects nothing"):
             settings_of(run, ASKED | {"mechanism": kind})
 
@@ -356,12 +356,18 @@ def test_evaluate_compares_settings_of_submix_f_that_predict_then_takes(corpus, 
 
 def test_halves_allow_algorithm_2(corpus, tmp_path):
     ensemble = load_ensemble(train(corpus, tmp_path / "run", "--halves"))
-    assert Kind.SUBMIX in mechanisms_for("all", ensemble, has_index=False)
-    assert Kind.MEMFREE not in mechanisms_for("all", ensemble, has_index=False)
-    settings = EvaluationSettings(mechanisms=(Kind.SUBMIX,), epsilons=(8.0,), delta=1e-5, answers=20, repeats=1)
+    assert MechanismName.SUBMIX in mechanisms_for("all", ensemble, has_index=False)
+    assert MechanismName.MEMFREE not in mechanisms_for("all", ensemble, has_index=False)
+    settings = EvaluationSettings(
+        mechanisms=(MechanismName.SUBMIX,), epsilons=(8.0,), delta=1e-5, answers=20, repeats=1
+    )
     texts = ensemble.public.encode(["order 503 is late.", "order 504 is late."])
     lines = compare_mechanisms(ensemble, texts, settings, randomness=Randomness.seeded(0))
-    assert [line.mechanism for line in lines] == [Kind.PUBLIC, Kind.NON_PRIVATE, Kind.SUBMIX]
+    assert [line.mechanism for line in lines] == [
+        MechanismName.PUBLIC,
+        MechanismName.NON_PRIVATE,
+        MechanismName.SUBMIX,
+    ]
     assert lines[-1].guarantee is not None
     assert lines[-1].guarantee.data_dependent
 

@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.core.errors import BudgetExhausted, LedgerError
-from reticent.core.event import NonPrivate
-from reticent.core.event_json import event_from_json
+from reticent.core.event import NonPrivate, event_from_json
 from reticent.core.ledger import Receipt
 from reticent.ledger import chain as ledger_chain
 from reticent.ledger import sqlite as sqlite_store

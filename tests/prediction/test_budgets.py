@@ -13,17 +13,17 @@ from reticent.core.divergence import symmetric_renyi_divergence
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Notion, Unit
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import Kind, Options, Target, best_order, renyi_limit, set_up
+from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, best_order, renyi_limit, set_up
 from reticent.prediction.mechanisms.mechanism import Layout, Moment
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 
 LAYOUT = Layout.halves(4)
-PROVED = (Kind.SUBMIX_F, Kind.PMIXED, Kind.CLIPPED_DIFFERENCES, Kind.GNMAX)
+PROVED = (MechanismName.SUBMIX_F, MechanismName.PMIXED, MechanismName.CLIPPED_DIFFERENCES, MechanismName.GNMAX)
 NEIGHBOURS = {Unit.PART: Neighbours.ADD_REMOVE, Unit.OWNER: Neighbours.REPLACE}
 
 
 def target(unit=Unit.PART, **more):
-    return Target(**{"epsilon": 8.0, "delta": 1e-5, "answers": 64, "unit": unit, **more})
+    return PredictionTarget(**{"epsilon": 8.0, "delta": 1e-5, "answers": 64, "unit": unit, **more})
 
 
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
@@ -32,7 +32,7 @@ def test_a_budget_spends_what_was_asked_for_and_no_more(kind, unit):
     setup = set_up(kind, target(unit), LAYOUT)
     promise = setup.budget.guarantee
     assert promise.unit is unit
-    assert promise.neighbours is (Neighbours.REPLACE if kind is Kind.GNMAX else NEIGHBOURS[unit])
+    assert promise.neighbours is (Neighbours.REPLACE if kind is MechanismName.GNMAX else NEIGHBOURS[unit])
     assert promise.notion is Notion.DIFFERENTIAL_PRIVACY
     assert promise.delta == 1e-5
     assert 0.99 * 8.0 < promise.epsilon <= 8.0
@@ -50,7 +50,7 @@ RESTS_ON = (
 
 
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
-@pytest.mark.parametrize("kind", [*PROVED, Kind.AGGREGATE, Kind.SUBMIX])
+@pytest.mark.parametrize("kind", [*PROVED, MechanismName.AGGREGATE, MechanismName.SUBMIX])
 def test_every_promise_of_answers_lists_what_it_rests_on(kind, unit):
     promise = set_up(kind, target(unit, answers=8), LAYOUT).budget.guarantee
     listed = "; ".join(promise.assumes)
@@ -58,13 +58,13 @@ def test_every_promise_of_answers_lists_what_it_rests_on(kind, unit):
     by_owner = "each owner's text stands in one part"
     assert (by_owner in listed) == (promise.unit is Unit.OWNER)
     own = "mixing weight and charge follow from its own rows, the public model's and the transcript"
-    assert (own in listed) == (kind is Kind.SUBMIX_F)
-    assert ("the limit of the mixing weights are public" in listed) == (kind is Kind.SUBMIX_F)
-    assert ("when the parts stopped answering" in listed) == (kind is Kind.SUBMIX)
+    assert (own in listed) == (kind is MechanismName.SUBMIX_F)
+    assert ("the limit of the mixing weights are public" in listed) == (kind is MechanismName.SUBMIX_F)
+    assert ("when the parts stopped answering" in listed) == (kind is MechanismName.SUBMIX)
 
 
 def test_noise_on_a_mean_is_calibrated_with_its_whole_sensitivity():
-    setup = set_up(Kind.AGGREGATE, target(answers=8), LAYOUT)
+    setup = set_up(MechanismName.AGGREGATE, target(answers=8), LAYOUT)
     assert 0.8 * 8.0 < setup.budget.guarantee.epsilon <= 8.0
 
 
@@ -90,12 +90,12 @@ def test_golden_conversions():
 
 
 def test_pure_differential_privacy_is_order_infinity():
-    setup = set_up(Kind.SUBMIX_F, target(delta=0.0), LAYOUT)
+    setup = set_up(MechanismName.SUBMIX_F, target(delta=0.0), LAYOUT)
     assert setup.mechanism.order == math.inf
     assert setup.budget.limit == pytest.approx(8.0)
     assert setup.budget.guarantee.epsilon <= 8.0
     assert setup.budget.guarantee.delta == 0.0
-    owner = set_up(Kind.SUBMIX_F, target(Unit.OWNER, delta=0.0), LAYOUT)
+    owner = set_up(MechanismName.SUBMIX_F, target(Unit.OWNER, delta=0.0), LAYOUT)
     assert owner.budget.limit == pytest.approx(4.0)
     assert owner.budget.guarantee.epsilon <= 8.0
 
@@ -109,11 +109,11 @@ def test_a_small_epsilon_takes_a_great_order_or_infinity():
 
 def test_an_order_that_proves_nothing_is_refused_with_a_better_one():
     with pytest.raises(ConfigError, match="order 2") as caught:
-        set_up(Kind.SUBMIX_F, target(), LAYOUT, options=Options(order=2.0))
+        set_up(MechanismName.SUBMIX_F, target(), LAYOUT, options=Options(order=2.0))
     assert "order 3" in caught.value.hint
 
 
-@pytest.mark.parametrize("kind", [Kind.NON_PRIVATE, Kind.MEMFREE])
+@pytest.mark.parametrize("kind", [MechanismName.NON_PRIVATE, MechanismName.MEMFREE])
 def test_what_has_no_guarantee_says_so(kind):
     options = Options(index=NGramIndex([[1, 2, 3]], 2))
     promise = set_up(kind, target(), LAYOUT, options=options).budget.guarantee
@@ -123,12 +123,12 @@ def test_what_has_no_guarantee_says_so(kind):
 
 
 def test_free_answers_have_no_budget_and_memfree_needs_its_index():
-    for kind in (Kind.PUBLIC, Kind.DP_SGD):
+    for kind in (MechanismName.PUBLIC, MechanismName.DP_SGD):
         setup = set_up(kind, target(), LAYOUT)
         assert setup.budget is None
         assert setup.mechanism.measure is None
     with pytest.raises(ConfigError, match="n-grams"):
-        set_up(Kind.MEMFREE, target(), LAYOUT)
+        set_up(MechanismName.MEMFREE, target(), LAYOUT)
 
 
 def test_a_target_is_checked():
@@ -146,7 +146,7 @@ def test_a_target_is_checked():
 def test_gnmax_pays_for_a_part_that_goes_over_to_the_public_models_vote(order):
     """The vote of a removed part moves: two counts change. As one count less, D_2 was 0.078 against 0.061."""
     layout = Layout.single(8)
-    mechanism = set_up(Kind.GNMAX, Target(epsilon=1.0, delta=1e-5, answers=1), layout).mechanism
+    mechanism = set_up(MechanismName.GNMAX, PredictionTarget(epsilon=1.0, delta=1e-5, answers=1), layout).mechanism
     one, other = np.log([0.6, 0.4]), np.log([0.4, 0.6])
     rows = np.vstack([one, *[one] * 3, *[other] * 5])
     without = rows.copy()

@@ -8,7 +8,7 @@ import pytest
 
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
+from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, Setup, set_up
 from reticent.prediction.evaluation import (
     Passage,
     Score,
@@ -24,7 +24,7 @@ from reticent.prediction.planner import likely_orders, plan
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 
 LAYOUT = Layout.halves(2)
-TARGET = Target(epsilon=8.0, delta=1e-5, answers=12)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=12)
 SEED = Randomness.seeded(1)
 TEXTS = [(0, 1, 2, 3, 1, 2), (2, 2, 0, 1, 3, 3, 3, 1)]
 
@@ -35,7 +35,7 @@ def models():
 
 def setups(target=TARGET):
     options = Options(index=NGramIndex([(0, 1, 2)], 3))
-    return [set_up(kind, target, LAYOUT, options=options) for kind in Kind]
+    return [set_up(kind, target, LAYOUT, options=options) for kind in MechanismName]
 
 
 def test_passages_are_cut_at_the_number_of_answers():
@@ -80,7 +80,7 @@ def test_more_budget_helps_and_less_reaches_the_public_model():
     sample = list(passages(ensemble, [(1,) * 40], answers=40))
     losses = []
     for epsilon in (0.1, 2.0, 8.0, 30.0):
-        setup = set_up(Kind.SUBMIX_F, Target(epsilon=epsilon, delta=1e-5, answers=40), LAYOUT)
+        setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=epsilon, delta=1e-5, answers=40), LAYOUT)
         losses.append(evaluate([setup], sample, parts=2, horizon=40, randomness=SEED)[0].mean_loss)
     assert losses == sorted(losses, reverse=True)
     assert losses[0] == pytest.approx(math.log(4), abs=0.05)
@@ -130,7 +130,7 @@ def test_mechanisms_are_compared_within_each_seed():
 
 
 def test_the_plan_is_the_best_of_what_the_mechanism_does_on_the_sample():
-    target = Target(epsilon=8.0, delta=1e-5, answers=100)
+    target = PredictionTarget(epsilon=8.0, delta=1e-5, answers=100)
     rng = np.random.default_rng(0)
     public = np.log(rng.dirichlet(np.ones(6), size=20))
     tokens = rng.integers(0, 6, size=20)
@@ -144,7 +144,7 @@ def test_the_plan_is_the_best_of_what_the_mechanism_does_on_the_sample():
     assert best.non_private < best.perplexity < best.public
     assert 0.0 < best.realised < 1.0
     options = Options(order=best.order, weight_limit=best.weight_limit)
-    setup = set_up(Kind.SUBMIX_F, target, Layout.single(4), options=options)
+    setup = set_up(MechanismName.SUBMIX_F, target, Layout.single(4), options=options)
     again = evaluate([setup], sample, parts=4, horizon=100, randomness=SEED)[0]
     assert again.perplexity == pytest.approx(best.perplexity)
 
@@ -156,6 +156,6 @@ def test_a_plan_without_text_is_refused():
 
 def test_likely_orders_prove_something():
     assert likely_orders(TARGET)[0] == 3.0
-    assert likely_orders(Target(epsilon=1.0, delta=0.0, answers=1)) == [math.inf]
-    assert likely_orders(Target(epsilon=1e-4, delta=1e-12, answers=1)) == [math.inf]
+    assert likely_orders(PredictionTarget(epsilon=1.0, delta=0.0, answers=1)) == [math.inf]
+    assert likely_orders(PredictionTarget(epsilon=1e-4, delta=1e-12, answers=1)) == [math.inf]
     assert all(isinstance(Setup(setup.mechanism, None), Setup) for setup in setups())

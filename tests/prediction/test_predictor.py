@@ -13,7 +13,7 @@ from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.ledger.fixed_point import amount_down, units_down
-from reticent.prediction.budgets import Kind, Options, Target, set_up
+from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.submix import SubMixF
 from reticent.prediction.mechanisms.unprotected import PublicModel
@@ -22,14 +22,14 @@ from reticent.prediction.tally import Tally
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 
 LAYOUT = Layout.single(3)
-TARGET = Target(epsilon=8.0, delta=1e-5, answers=20)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=20)
 
 
 def ensemble(seed=0, vocabulary=6):
     return TableEnsemble(RandomTable(seed, rows=3, vocabulary=vocabulary), LAYOUT)
 
 
-def predictor(kind=Kind.SUBMIX_F, *, models=None, ledger=None, target=TARGET, **more):
+def predictor(kind=MechanismName.SUBMIX_F, *, models=None, ledger=None, target=TARGET, **more):
     models = models or ensemble()
     setup = set_up(kind, target, LAYOUT)
     ledger = ledger or Tally(setup.budget, models.parts)
@@ -74,7 +74,7 @@ def recording_choice(monkeypatch, calls):
 
 def test_tokens_are_drawn_by_the_system_from_the_very_array_that_was_charged(monkeypatch):
     models = ensemble()
-    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     mechanism = Recorder(setup.mechanism)
     recording_choice(monkeypatch, models.calls)
     made = Predictor(
@@ -103,7 +103,7 @@ class DrawsFirst(Predictor):
 @pytest.mark.parametrize(("kind", "leaks"), [(Predictor, False), (DrawsFirst, True)])
 def test_nothing_is_drawn_when_the_charge_does_not_reach_the_disk(monkeypatch, kind, leaks):
     models = ensemble()
-    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     recording_choice(monkeypatch, models.calls)
     ledger = LoudLedger(setup.budget, models.parts, models.calls, broken=True)
     made = kind(models, setup.mechanism, ledger=ledger, horizon=TARGET.answers)
@@ -129,7 +129,7 @@ def test_a_batch_is_one_look_up_and_one_charge_and_costs_what_single_steps_cost(
 
 def test_a_durable_ledger_holds_every_charge(tmp_path):
     models = ensemble()
-    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     path = tmp_path / "ledger.db"
     with SqliteLedger.create(path, setup.budget, accounts=models.parts, identity=models.fingerprint) as ledger:
         made = Predictor(models, setup.mechanism, ledger=ledger, horizon=20)
@@ -144,7 +144,7 @@ def test_a_durable_ledger_holds_every_charge(tmp_path):
 def test_the_budget_is_never_passed_and_the_public_model_remains():
     table = FixedTable([[0.5, 0.5], [0.999, 0.001], [0.5, 0.5], [0.5, 0.5]])
     models = TableEnsemble(table, LAYOUT)
-    made, _, ledger = predictor(models=models, target=Target(epsilon=8.0, delta=1e-5, answers=5))
+    made, _, ledger = predictor(models=models, target=PredictionTarget(epsilon=8.0, delta=1e-5, answers=5))
     handle = made.open([])
     for _ in range(200):  # at λmax 0.3 each costs a hundredth of the budget at most
         made.step([handle])
@@ -176,7 +176,9 @@ def test_spent_and_healthy_predictors_do_the_same_work(monkeypatch):
     assert {*work[0]} == {look.__name__ for look in looks}
 
 
-@pytest.mark.parametrize("kind", [Kind.SUBMIX_F, Kind.PMIXED, Kind.CLIPPED_DIFFERENCES, Kind.GNMAX])
+@pytest.mark.parametrize(
+    "kind", [MechanismName.SUBMIX_F, MechanismName.PMIXED, MechanismName.CLIPPED_DIFFERENCES, MechanismName.GNMAX]
+)
 def test_a_rehearsal_charges_and_releases_nothing(kind):
     made, models, ledger = predictor(kind)
     before = ledger.remaining()
@@ -189,8 +191,8 @@ def test_a_rehearsal_charges_and_releases_nothing(kind):
 def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path):
     """Two processes on one file: each mixes from exactly what its own charge is taken from, and none is refused."""
     models = ensemble()
-    target = Target(epsilon=8.0, delta=1e-5, answers=24)
-    setup = set_up(Kind.SUBMIX_F, target, LAYOUT)
+    target = PredictionTarget(epsilon=8.0, delta=1e-5, answers=24)
+    setup = set_up(MechanismName.SUBMIX_F, target, LAYOUT)
     SqliteLedger.create(tmp_path / "ledger.db", setup.budget, accounts=models.parts).close()
     seen: dict[int, dict[str, float]] = {}
 
@@ -231,7 +233,7 @@ def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path
 
 def test_a_cost_decided_before_the_others_charged_would_be_caught(tmp_path):
     """Broken twin: looks first, and mixes again when it was overtaken; then a look is not what was charged from."""
-    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     models = ensemble()
 
     class LooksFirst(Tally):
@@ -262,16 +264,18 @@ def test_a_mechanism_that_passes_its_budget_is_refused_not_repeated():
             return dataclasses.replace(release, costs=moment.remaining + 1.0)
 
     models = ensemble()
-    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
+    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     made = Predictor(models, Spender(setup.mechanism), ledger=Tally(setup.budget, models.parts), horizon=9)
     with pytest.raises(BudgetExhausted):
         made.step([made.open([])])
     assert made.answered == 0
 
 
-@pytest.mark.parametrize("kind", [Kind.SUBMIX_F, Kind.CLIPPED_DIFFERENCES])
+@pytest.mark.parametrize("kind", [MechanismName.SUBMIX_F, MechanismName.CLIPPED_DIFFERENCES])
 def test_refusal_comes_by_public_counts_alone(kind):
-    made, _, ledger = predictor(kind, exhausted=Exhausted.REFUSE, target=Target(epsilon=8.0, delta=1e-5, answers=3))
+    made, _, ledger = predictor(
+        kind, exhausted=Exhausted.REFUSE, target=PredictionTarget(epsilon=8.0, delta=1e-5, answers=3)
+    )
     handle = made.open([])
     for _ in range(3):
         made.step([handle])
@@ -281,15 +285,15 @@ def test_refusal_comes_by_public_counts_alone(kind):
     assert ledger.spent() == before
     kind_of_data, _, spent = predictor(exhausted=Exhausted.REFUSE)
     spent.charge(spent.remaining(), None)  # every part spent: private, so it must not show
-    if kind is Kind.SUBMIX_F:
+    if kind is MechanismName.SUBMIX_F:
         assert len(kind_of_data.step([kind_of_data.open([])])) == 1
 
 
 def test_submix_stops_for_good_once_a_charge_would_not_fit():
     layout = Layout.halves(2)
     models = TableEnsemble(FixedTable([[0.5, 0.5], *[[0.97, 0.03]] * 2, *[[0.03, 0.97]] * 2]), layout)
-    target = Target(epsilon=12.0, delta=1e-5, answers=4)
-    setup = set_up(Kind.SUBMIX, target, layout, options=Options(order=2.0))
+    target = PredictionTarget(epsilon=12.0, delta=1e-5, answers=4)
+    setup = set_up(MechanismName.SUBMIX, target, layout, options=Options(order=2.0))
     ledger = Tally(setup.budget, models.parts)
     made = Predictor(models, setup.mechanism, ledger=ledger, horizon=4)
     handle = made.open([])
@@ -310,8 +314,8 @@ def test_submix_stops_for_good_once_a_charge_would_not_fit():
 
 def test_combinations_without_a_guarantee_are_refused(tmp_path):
     models = ensemble()
-    setup = set_up(Kind.SUBMIX_F, TARGET, LAYOUT)
-    other = set_up(Kind.PMIXED, TARGET, LAYOUT)
+    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
+    other = set_up(MechanismName.PMIXED, TARGET, LAYOUT)
     tally = Tally(setup.budget, models.parts)
     with pytest.raises(ConfigError, match="charged"):
         Predictor(models, setup.mechanism, ledger=None, horizon=1)
@@ -344,7 +348,7 @@ def test_tokens_follow_the_accounted_distribution():
 
 
 def test_a_tally_charges_all_accounts_or_none():
-    budget = set_up(Kind.CLIPPED_DIFFERENCES, TARGET, LAYOUT).budget  # 20 answers
+    budget = set_up(MechanismName.CLIPPED_DIFFERENCES, TARGET, LAYOUT).budget  # 20 answers
     tally = Tally(budget, ["a", "b"])
     tally.charge({"a": 19.0, "b": 3.0}, None)
     for costs in ({"a": 1.5, "b": 1.0}, {"a": float("inf")}):
@@ -358,14 +362,16 @@ def test_a_tally_charges_all_accounts_or_none():
 
 
 def test_a_batch_may_take_the_last_answers_exactly():
-    made, _, ledger = predictor(Kind.CLIPPED_DIFFERENCES, target=Target(epsilon=8.0, delta=1e-5, answers=3))
+    made, _, ledger = predictor(
+        MechanismName.CLIPPED_DIFFERENCES, target=PredictionTarget(epsilon=8.0, delta=1e-5, answers=3)
+    )
     made.step([made.open([token]) for token in range(5)])  # three private answers, two of the public model
     assert set(ledger.spent().values()) == {3.0}
 
 
 def test_pure_differential_privacy_is_charged_durably_as_well(tmp_path):
     models = ensemble()
-    setup = set_up(Kind.SUBMIX_F, Target(epsilon=2.0, delta=0.0, answers=4), LAYOUT)
+    setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=2.0, delta=0.0, answers=4), LAYOUT)
     with SqliteLedger.create(tmp_path / "ledger.db", setup.budget, accounts=models.parts) as ledger:
         made = Predictor(models, setup.mechanism, ledger=ledger, horizon=4)
         made.step([made.open([1]), made.open([2])])

@@ -8,7 +8,7 @@ import pytest
 
 from reticent.core.ensemble import MassStreams
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import Kind, Target, set_up
+from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up
 from reticent.prediction.mechanisms import submix
 from reticent.prediction.mechanisms.mechanism import Layout, Moment, TogetherMechanism, in_units
 from reticent.prediction.mechanisms.shaping import Masses, Shaping
@@ -188,13 +188,13 @@ class MassTableEnsemble(TableEnsemble):
 
 
 def test_masses_are_asked_for_where_both_sides_know_them():
-    layout, target = Layout.single(3), Target(epsilon=8.0, delta=1e-5, answers=20)
+    layout, target = Layout.single(3), PredictionTarget(epsilon=8.0, delta=1e-5, answers=20)
     assert isinstance(MassTableStreams(None, []), MassStreams)
     assert not isinstance(TableStreams(None, []), MassStreams)
     spent = []
     for kind in (MassTableEnsemble, TableEnsemble):
         models = kind(RandomTable(0, rows=3, vocabulary=6), layout)
-        setup = set_up(Kind.SUBMIX_F, target, layout)
+        setup = set_up(MechanismName.SUBMIX_F, target, layout)
         assert isinstance(setup.mechanism, TogetherMechanism)
         tally = Tally(setup.budget, models.parts)
         made = Predictor(models, setup.mechanism, ledger=tally, horizon=20)
@@ -210,7 +210,7 @@ def test_masses_are_asked_for_where_both_sides_know_them():
 def test_tokens_of_a_turn_are_drawn_from_the_very_arrays_that_were_charged(monkeypatch):
     layout, drawn, released = Layout.single(3), [], []
     models = TableEnsemble(RandomTable(0, rows=3, vocabulary=6), layout)
-    setup = set_up(Kind.SUBMIX_F, Target(epsilon=8.0, delta=1e-5, answers=20), layout)
+    setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=8.0, delta=1e-5, answers=20), layout)
     choice, release_together = Randomness.choice, SubMixF.release_together
 
     def choosing(self, pmf):

@@ -10,15 +10,15 @@ from reticent.cli import main as cli
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.randomness import Randomness
 from reticent.prediction import budgets
-from reticent.prediction.budgets import Kind
+from reticent.prediction.budgets import MechanismName
 from reticent.prediction.mechanisms.mechanism import Moment
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.runs.ensemble.prediction import PredictionSettings
 from reticent.server.backends.backend import reshaping, settings_for
 from reticent.server.backends.weights import FilteredModel, open_weights
-from reticent.server.config import ServeSettings
 from reticent.server.launching import Serving
+from reticent.server.settings import ServeSettings
 from tests.claims import certify, claim
 from tests.server.letters import ASKED, NAME, LetterEnsemble, make_run, opened
 
@@ -91,7 +91,7 @@ def test_flags_override_the_file_and_unknown_keys_are_refused(tmp_path):
 
 def test_a_temperature_that_nobody_asked_for_before_costs_no_calibration_and_no_more_privacy(monkeypatch):
     ensemble = LetterEnsemble()
-    settings = PredictionSettings(mechanism=Kind.CLIPPED_DIFFERENCES, epsilon=8.0, delta=1e-5, horizon=100)
+    settings = PredictionSettings(mechanism=MechanismName.CLIPPED_DIFFERENCES, epsilon=8.0, delta=1e-5, horizon=100)
     plain = settings.set_up(ensemble).mechanism
     calibrated = settings.set_up(ensemble, Shaping(0.7)).mechanism
     shaped = reshaping(settings, ensemble)

@@ -19,9 +19,9 @@ _RECORDS: Final = 10  # shown
 
 @verb(UpdateSettings)
 def diff(settings: UpdateSettings, output: Output) -> int:
-    """Find the phrases that an update made more likely: what two snapshots reveal of the text between them.
+    """Find the phrases that an update made more likely: what two snapshots reveal about text added between them.
 
-    With --data, every record of the update is searched for the words that it gives away, and judged by --null.
+    With --data, every record of the update is searched for words that the update reveals, judged against --null.
     Phrases may be missed, and ranks are lower bounds, unless a bounded search proves that no other phrase scores
     higher.
     """

@@ -4,15 +4,15 @@ import typer
 
 from reticent.cli.console import Output, table
 from reticent.cli.flags import VerbCommand, verb
-from reticent.server.key_settings import AddKeySettings, ListKeysSettings, RemoveKeySettings
+from reticent.server.settings import AddKeySettings, ListKeysSettings, RemoveKeySettings
 
-keys = typer.Typer(help="Keys of a server: add, list, remove.", no_args_is_help=True)
+keys = typer.Typer(help="Manage API keys: add, list, remove.", no_args_is_help=True)
 
 
 @keys.command("add", cls=VerbCommand)
 @verb(AddKeySettings)
 def add(settings: AddKeySettings, output: Output) -> None:
-    """Make a key and show it, this once; the file holds its hash."""
+    """Create a key and show it once; the file stores only its hash."""
     from reticent.server.access.keys import add_key
 
     key = add_key(settings.file, settings.name, quota=settings.quota, is_operator=settings.operator)
@@ -23,7 +23,7 @@ def add(settings: AddKeySettings, output: Output) -> None:
 @keys.command("list", cls=VerbCommand)
 @verb(ListKeysSettings)
 def list_keys(settings: ListKeysSettings, output: Output) -> None:
-    """The keys' names, quotas and what they have drawn."""
+    """List the keys with their quotas and the tokens drawn."""
     from reticent.server.access.keys import KeyFile
     from reticent.server.access.quotas import Quotas, usage_path
 
@@ -46,7 +46,7 @@ def list_keys(settings: ListKeysSettings, output: Output) -> None:
 @keys.command("remove", cls=VerbCommand)
 @verb(RemoveKeySettings)
 def remove(settings: RemoveKeySettings, output: Output) -> None:  # noqa: ARG001
-    """Take a key out of the file; a running server stops admitting it."""
+    """Remove a key from the file; a running server stops accepting it."""
     from reticent.server.access.keys import remove_key
 
     remove_key(settings.file, settings.name)

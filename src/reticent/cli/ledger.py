@@ -19,14 +19,16 @@ from reticent.cli.flags import VerbCommand, verb
 from reticent.core.errors import ConfigError
 from reticent.core.numbers import counted
 from reticent.core.safe_text import for_json
-from reticent.server.ledger_settings import (
+from reticent.server.settings import (
     CorpusLedgerSettings,
     ExportLedgerSettings,
     ReanchorSettings,
     ShowLedgerSettings,
 )
 
-ledger = typer.Typer(help="What was spent, for the operator: show, verify, export, reanchor.", no_args_is_help=True)
+ledger = typer.Typer(
+    help="Show what was spent, for the operator: show, verify, export, reanchor.", no_args_is_help=True
+)
 
 KEY = "RETICENT_OPERATOR_KEY"
 
@@ -34,7 +36,7 @@ KEY = "RETICENT_OPERATOR_KEY"
 @ledger.command("show", cls=VerbCommand)
 @verb(ShowLedgerSettings)
 def show(settings: ShowLedgerSettings, output: Output) -> None:
-    """The budget, and what each part has spent of it."""
+    """Show the budget and what each part has spent."""
     run = settings.run
     if _is_url(run):
         document = json.loads(_fetched(run, "ledger.json"))
@@ -94,7 +96,7 @@ def verify(settings: ShowLedgerSettings, output: Output) -> None:
 @ledger.command("export", cls=VerbCommand)
 @verb(ExportLedgerSettings)
 def export(settings: ExportLedgerSettings, output: Output) -> None:  # noqa: ARG001
-    """Every row as JSON lines: private, as the texts are."""
+    """Export every row as JSON Lines. The rows are as private as the text."""
     run, out = settings.run, settings.out
     if _is_url(run):
         content = _fetched(run, "export").decode("utf8")
@@ -112,7 +114,7 @@ def export(settings: ExportLedgerSettings, output: Output) -> None:  # noqa: ARG
 @ledger.command("corpus", cls=VerbCommand)
 @verb(CorpusLedgerSettings)
 def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
-    """Every release of a corpus, and what they prove together."""
+    """List every release of a corpus and their joint guarantee."""
     from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
     from reticent.runs.rounding import at_most
 

@@ -79,7 +79,7 @@ class _Verbs(typer.core.TyperGroup):
 app = typer.Typer(
     name="reticent",
     cls=_Verbs,
-    help="See, prevent and prove what a language model gives away of the text it was trained on.",
+    help="Measure, limit and prove what a language model reveals about its training text.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # its tracebacks print local variables, which may be corpus text
@@ -99,7 +99,7 @@ def _root(
         False, "--version", callback=_show_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """See, prevent and prove what a language model gives away of the text it was trained on."""
+    """Measure, limit and prove what a language model reveals about its training text."""
 
 
 def main(arguments: list[str] | None = None, program: typer.Typer | None = None) -> None:

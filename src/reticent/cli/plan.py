@@ -11,9 +11,9 @@ _SAMPLING = {"poisson": "Poisson samples", "allocation": "random allocation", "b
 
 @verb(PlanSettings)
 def plan(settings: PlanSettings, output: Output) -> None:
-    """Choose batch, epochs, sampler, rate and noise of a private training, and say why. Reads no text.
+    """Choose batch size, epochs, sampler, learning rate and noise for private training, and say why. Reads no text.
 
-    It knows the numbers that it is given and the model. Nothing of the private text enters the choice.
+    The choice depends only on the numbers you give and on the model, never on private text.
     """
     found = advice.plan(settings)
     output.document(found.to_json())

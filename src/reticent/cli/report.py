@@ -9,11 +9,11 @@ from reticent.runs.report.run import ReportSettings
 
 @verb(ReportSettings)
 def report(settings: ReportSettings, output: Output) -> int:
-    """Render run directories as one self-contained page and as Markdown. Neither has corpus text or secrets.
+    """Render run directories as one self-contained page and as Markdown. Neither contains corpus text or secrets.
 
     With --require, --fail-if, --junit or --sarif it is a gate over audits that were made earlier: exit code 1 if a
-    limit fails in a run that was audited, or if a finding refutes a guarantee. Without limits of its own it goes by
-    those that the audits were given.
+    limit fails in a run that was audited, or if a finding refutes a guarantee. Without limits
+    of its own it uses those that were given to the audits.
     """
     written = reporting.report(settings)
     output.document(written.to_json())

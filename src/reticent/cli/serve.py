@@ -6,7 +6,7 @@ from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.core.errors import ConfigError
 from reticent.core.extras import require
-from reticent.server.config import ServeSettings
+from reticent.server.settings import ServeSettings
 
 if TYPE_CHECKING:
     from reticent.server.launching import Serving
@@ -35,7 +35,7 @@ def serve(settings: ServeSettings, output: Output) -> int:
 
 def _show_promise(serving: "Serving", output: Output) -> None:
     """The guarantee that answers have, or would have."""
-    from reticent.server.backends.promise import promised
+    from reticent.server.launching import promised
 
     guarantee, lines = promised(serving)
     output.document(

@@ -1,11 +1,14 @@
 """`reticent train`: a model from a corpus, plainly or with a guarantee; can be stopped and resumed."""
 
-from contextlib import ExitStack
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
-from reticent.cli.interruption import interruptible
 from reticent.core.numbers import counted
 from reticent.runs.rounding import at_most
 from reticent.runs.training.settings import Resumption, TrainSettings
@@ -22,7 +25,7 @@ INTERRUPTED: Final = 130
 def train(settings: TrainSettings | Resumption, output: Output) -> int:
     """Train a model on a corpus.
 
-    Private methods draw their noise and their samples from the system's random generator, whatever the seed.
+    Private methods draw noise and samples from the system's random generator; --seed does not affect them.
 
     Exit code 1 if --audit refutes the guarantee.
     """
@@ -230,3 +233,24 @@ def _statement(guarantee: "Guarantee") -> str:
         return f"nothing, as δ = 1 (ε = {at_most(guarantee.epsilon)})"
     level = f"({at_most(guarantee.epsilon)}, {at_most(guarantee.delta)})-{guarantee.notion.value}"
     return f"{level} for one {guarantee.unit.value} ({guarantee.neighbours.value})"
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Inside, the first SIGINT or SIGTERM makes the given function return True; the next SIGINT interrupts."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # signals reach the main thread alone
+        yield asked.is_set
+        return
+
+    def ask(number: int, _: FrameType | None) -> None:
+        if asked.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

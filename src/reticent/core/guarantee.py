@@ -11,8 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from reticent.core.document import check_schema, number_from_json, number_to_json
-from reticent.core.event import Event
-from reticent.core.event_json import event_from_json, event_to_json
+from reticent.core.event import Event, event_from_json, event_to_json
 
 SCHEMA_VERSION = 1
 # How every mechanism says that its public model has not seen the text; a chain of trainings says it of its first.

@@ -28,8 +28,7 @@ from types import TracebackType
 from typing import Self
 
 from reticent.core.errors import LedgerError
-from reticent.core.event import Event
-from reticent.core.event_json import event_to_json
+from reticent.core.event import Event, event_to_json
 from reticent.core.ledger import Budget, Decision, Receipt
 from reticent.ledger.chain import EDITED, Chain, Header, Row, RowKind, canonical, cost_units
 from reticent.ledger.fixed_point import amount_down, amount_up

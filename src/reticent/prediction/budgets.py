@@ -68,7 +68,7 @@ DEFAULT_WEIGHT_LIMIT = 0.3  # λmax of SubMix-F
 _ROUNDING = 1.0 - 1e-12
 
 
-class Kind(StrEnum):
+class MechanismName(StrEnum):
     """The mechanisms by name."""
 
     SUBMIX_F = "submix-f"
@@ -85,7 +85,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class PredictionTarget:
     """What an ensemble may give away over `answers` answers. delta 0 asks for pure differential privacy."""
 
     epsilon: float
@@ -134,7 +134,7 @@ class Setup:
     budget: Budget | None
 
 
-def renyi_limit(target: Target, order: float) -> float:
+def renyi_limit(target: PredictionTarget, order: float) -> float:
     """The most Rényi nats at `order`, a part, that stay within the target; may be negative.
 
     Guarantee: (order, limit)-Rényi privacy of every part implies the target's (ε, δ) for its unit.
@@ -150,7 +150,7 @@ def renyi_limit(target: Target, order: float) -> float:
     return at_reach / factor * _ROUNDING
 
 
-def best_order(target: Target, *, growth: float = 2.0) -> float:
+def best_order(target: PredictionTarget, *, growth: float = 2.0) -> float:
     """The order a with the greatest limit over a^growth, which is how charges grow with it; ∞ where none has one.
 
     `growth` 1 is right for small charges, and was the rule of version 0.1.
@@ -159,7 +159,7 @@ def best_order(target: Target, *, growth: float = 2.0) -> float:
     return float(order) if renyi_limit(target, order) > 0.0 else math.inf
 
 
-def filter_guarantee(target: Target, order: float, limit: float) -> Guarantee:
+def filter_guarantee(target: PredictionTarget, order: float, limit: float) -> Guarantee:
     """What a SubMix-F ensemble proves whose parts may spend `limit` at `order`.
 
     Guarantee: (ε, δ)-differential privacy for the target's unit, for any number of queries.
@@ -177,35 +177,37 @@ def filter_guarantee(target: Target, order: float, limit: float) -> Guarantee:
     )
 
 
-def set_up(kind: Kind, target: Target, layout: Layout, *, options: Options | None = None) -> Setup:
+def set_up(
+    kind: MechanismName, target: PredictionTarget, layout: Layout, *, options: Options | None = None
+) -> Setup:
     """A mechanism calibrated to the target, with its budget."""
     chosen = options or Options()
     match kind:
-        case Kind.SUBMIX_F:
+        case MechanismName.SUBMIX_F:
             return _submix_f(target, layout, chosen)
-        case Kind.SUBMIX | Kind.SUBMIX_PER_PART:
-            return _submix(target, layout, chosen, common=kind is Kind.SUBMIX)
-        case Kind.PMIXED:
+        case MechanismName.SUBMIX | MechanismName.SUBMIX_PER_PART:
+            return _submix(target, layout, chosen, common=kind is MechanismName.SUBMIX)
+        case MechanismName.PMIXED:
             return _pmixed(target, layout, chosen)
-        case Kind.CLIPPED_DIFFERENCES:
+        case MechanismName.CLIPPED_DIFFERENCES:
             return _clipped(target, layout, chosen)
-        case Kind.AGGREGATE:
+        case MechanismName.AGGREGATE:
             return _aggregate(target, layout, chosen)
-        case Kind.GNMAX:
+        case MechanismName.GNMAX:
             return _gnmax(target, layout, chosen)
-        case Kind.PUBLIC:
+        case MechanismName.PUBLIC:
             return Setup(PublicModel(layout, chosen.shaping), None)
-        case Kind.DP_SGD:
+        case MechanismName.DP_SGD:
             return Setup(PrivateModel(layout, shaping=chosen.shaping), None)
-        case Kind.NON_PRIVATE:
+        case MechanismName.NON_PRIVATE:
             return _unprotected(NonPrivateEnsemble(layout, chosen.shaping), target)
-        case Kind.MEMFREE:
+        case MechanismName.MEMFREE:
             if chosen.index is None:
                 raise ConfigError("MemFree needs the n-grams of the training text", hint="give an NGramIndex")
             return _unprotected(MemFree(layout, chosen.index, chosen.shaping), target)
 
 
-def _order_and_limit(target: Target, order: float | None) -> tuple[float, float]:
+def _order_and_limit(target: PredictionTarget, order: float | None) -> tuple[float, float]:
     chosen = best_order(target) if order is None else order
     limit = renyi_limit(target, chosen)
     if not limit > 0.0:
@@ -216,13 +218,13 @@ def _order_and_limit(target: Target, order: float | None) -> tuple[float, float]
     return chosen, limit
 
 
-def _submix_f(target: Target, layout: Layout, options: Options) -> Setup:
+def _submix_f(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
     order, limit = _order_and_limit(target, options.order)
     mechanism = SubMixF(layout, order, options.weight_limit or DEFAULT_WEIGHT_LIMIT, options.shaping)
     return Setup(mechanism, Budget(str(mechanism.measure), limit, filter_guarantee(target, order, limit)))
 
 
-def _submix(target: Target, layout: Layout, options: Options, *, common: bool) -> Setup:
+def _submix(target: PredictionTarget, layout: Layout, options: Options, *, common: bool) -> Setup:
     order, limit = _order_and_limit(target, options.order)
     mechanism = SubMix(layout, limit / target.answers, order, common, options.shaping)
     promise = guarantee_of(
@@ -235,7 +237,7 @@ def _submix(target: Target, layout: Layout, options: Options, *, common: bool) -
     return Setup(mechanism, Budget(str(mechanism.measure), limit, promise))
 
 
-def _pmixed(target: Target, layout: Layout, options: Options) -> Setup:
+def _pmixed(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
     """The greatest β over orders: a part's weight is the largest with a/2·λ²χ² ≤ βa, about."""
     orders = ORDERS if options.order is None else (options.order,)
     best, best_beta = 0.0, 0.0
@@ -249,12 +251,12 @@ def _pmixed(target: Target, layout: Layout, options: Options) -> Setup:
     return _metered(mechanism, mechanism.event, target)
 
 
-def _pmixed_reach(target: Target, order: float) -> float:
+def _pmixed_reach(target: PredictionTarget, order: float) -> float:
     """The highest order at which PMixED's price is known."""
     return order if target.unit is Unit.PART else owner_point(order, 1.0)[0]
 
 
-def _pmixed_beta(target: Target, layout: Layout, order: float, rate: float) -> float:
+def _pmixed_beta(target: PredictionTarget, layout: Layout, order: float, rate: float) -> float:
     """The greatest β whose price at the highest order it is known at stays within the target, 0 if none."""
     reach = _pmixed_reach(target, order)
     # The replace price already speaks of the owner: convert at its own order, as for a part.
@@ -269,14 +271,14 @@ def _pmixed_beta(target: Target, layout: Layout, order: float, rate: float) -> f
     return _greatest(fits, 1e-9, 50.0)
 
 
-def _clipped(target: Target, layout: Layout, options: Options) -> Setup:
+def _clipped(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
     width = _least_noise(lambda w: _within(ExponentialSampling(w), target), 1e-9, 100.0)
     clip = 0.5 * width * layout.parts * options.shaping.temperature
     mechanism = ClippedDifferences(layout, clip * _ROUNDING, options.shaping)
     return _metered(mechanism, mechanism.event, target)
 
 
-def _aggregate(target: Target, layout: Layout, options: Options) -> Setup:
+def _aggregate(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
     # Scale b of the noise on the mean: Laplace(bk/2) for a part removed, Laplace(bk) for one replaced.
     half = 0.5 if target.unit is Unit.PART else 1.0
     shift = _least_noise(lambda s: _within(Laplace(1.0 / s), target), 1e-9, 1e3)
@@ -285,7 +287,7 @@ def _aggregate(target: Target, layout: Layout, options: Options) -> Setup:
     return _metered(mechanism, event, target)
 
 
-def _gnmax(target: Target, layout: Layout, options: Options) -> Setup:
+def _gnmax(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
     # A part that is removed votes as the public model does: its vote moves, which is the price of replacing one.
     moved = Neighbours.REPLACE
     inverse = _least_noise(lambda s: _within(NoisyVote(1.0 / s), target, moved), 1e-9, 1e3)
@@ -293,13 +295,15 @@ def _gnmax(target: Target, layout: Layout, options: Options) -> Setup:
     return _metered(mechanism, mechanism.event, target, moved)
 
 
-def _within(event: Event, target: Target, neighbours: Neighbours | None = None) -> bool:
+def _within(event: Event, target: PredictionTarget, neighbours: Neighbours | None = None) -> bool:
     """Whether all answers together stay within the target, by Rényi accounting."""
     curve = RenyiCurve(Repeated(event, target.answers), neighbours or target.neighbours)
     return rdp_epsilon(curve, delta=target.delta).value <= target.epsilon
 
 
-def _metered(mechanism: Mechanism, event: Event, target: Target, neighbours: Neighbours | None = None) -> Setup:
+def _metered(
+    mechanism: Mechanism, event: Event, target: PredictionTarget, neighbours: Neighbours | None = None
+) -> Setup:
     """A budget of so many answers, and what all of them together prove."""
     promise = guarantee_of(
         Repeated(event, target.answers),
@@ -316,7 +320,7 @@ def _metered(mechanism: Mechanism, event: Event, target: Target, neighbours: Nei
     return Setup(mechanism, Budget(str(mechanism.measure), float(target.answers), promise))
 
 
-def _unprotected(mechanism: Mechanism, target: Target) -> Setup:
+def _unprotected(mechanism: Mechanism, target: PredictionTarget) -> Setup:
     promise = Guarantee(
         mechanism=mechanism.name,
         notion=Notion.DIFFERENTIAL_PRIVACY,

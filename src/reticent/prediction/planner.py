@@ -13,13 +13,13 @@ from typing import Any
 
 from reticent.core.document import number_to_json
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import ORDERS, Kind, Options, Setup, Target, renyi_limit, set_up
+from reticent.prediction.budgets import ORDERS, MechanismName, Options, PredictionTarget, Setup, renyi_limit, set_up
 from reticent.prediction.evaluation import Passage, evaluate, realised_share
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 
 LIMITS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-_ENDS = (Kind.PUBLIC, Kind.NON_PRIVATE)
+_ENDS = (MechanismName.PUBLIC, MechanismName.NON_PRIVATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Plan:
 
 def plan(
     sample: Iterable[Passage],
-    target: Target,
+    target: PredictionTarget,
     *,
     layout: Layout,
     orders: Sequence[float] | None = None,
@@ -68,7 +68,7 @@ def plan(
     setups = [Setup(set_up(kind, target, layout, options=Options(shaping=shape)).mechanism, None) for kind in _ENDS]
     for order, limit in settings:
         options = Options(shaping=shape, order=order, weight_limit=limit)
-        setups.append(set_up(Kind.SUBMIX_F, target, layout, options=options))
+        setups.append(set_up(MechanismName.SUBMIX_F, target, layout, options=options))
     scores = evaluate(
         setups, sample, parts=layout.parts, horizon=target.answers, randomness=Randomness.seeded(0)
     )  # no draw: SubMix-F, the public model and the mean are functions of the rows
@@ -80,7 +80,7 @@ def plan(
     return sorted(plans, key=lambda setting: setting.perplexity)
 
 
-def likely_orders(target: Target, *, count: int = 3) -> list[float]:
+def likely_orders(target: PredictionTarget, *, count: int = 3) -> list[float]:
     """The orders with the greatest limit over their square; ∞ alone where no other has one, as with δ = 0."""
     ranked = sorted(ORDERS, key=lambda order: -renyi_limit(target, order) / order**2)
     return [float(order) for order in ranked[:count] if renyi_limit(target, order) > 0.0] or [math.inf]

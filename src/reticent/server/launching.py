@@ -26,12 +26,16 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from reticent.core.errors import ConfigError
-from reticent.prediction.budgets import Kind
-from reticent.runs.ensemble.prediction import PredictionSettings
+from reticent.core.guarantee import Guarantee
+from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
+from reticent.prediction.mechanisms.mechanism import Layout
+from reticent.runs.ensemble.manifest import Manifest
+from reticent.runs.ensemble.prediction import PredictionSettings, with_base
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.server.access.keys import KeyFile
 from reticent.server.access.quotas import Quotas, usage_path
-from reticent.server.backends.backend import Backend, open_ensemble
+from reticent.server.backends.backend import Backend, open_ensemble, sentences
+from reticent.server.backends.weights import weights_guarantee, weights_notes
 from reticent.server.http.connections import connection_class
 from reticent.server.limits import Limits
 
@@ -226,7 +230,7 @@ def _operator_port(serving: Serving, keys: KeyFile | None) -> Iterator[None]:
 
     with ExitStack() as stack:
         ledger = None
-        if serving.settings is not None and serving.settings.mechanism is not Kind.PUBLIC:
+        if serving.settings is not None and serving.settings.mechanism is not MechanismName.PUBLIC:
             ledger = stack.enter_context(serving.ledger.open(serving.run))
         quotas = Quotas(usage_path(serving.keys))
         app = operator_app(ledger, keys, quotas, name=serving.name)
@@ -295,3 +299,23 @@ def log_plainly() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     LOG.setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+
+
+def promised(serving: Serving) -> tuple[Guarantee | None, list[str]]:
+    """The guarantee of all answers together, None where they have none, and what it says in words."""
+    settings = serving.settings
+    if settings is None:
+        guarantee = weights_guarantee(serving.run)
+        notes = weights_notes(guarantee, is_filtered=serving.memfree is not None)
+        promise = guarantee if serving.memfree is None else None
+        return promise, sentences(promise, notes)
+    manifest = Manifest.read(serving.run)
+    layout = Layout.halves(manifest.parts) if manifest.halves else Layout.single(manifest.parts)
+    target = PredictionTarget(
+        epsilon=settings.epsilon, delta=settings.delta, answers=settings.horizon, unit=settings.unit
+    )
+    options = Options(order=settings.order, weight_limit=settings.weight_limit)
+    budget = with_base(serving.run, set_up(settings.mechanism, target, layout, options=options)).budget
+    notes = ("the public model answers alone",) if settings.mechanism is MechanismName.PUBLIC else ()
+    promise = None if budget is None else budget.guarantee
+    return promise, sentences(promise, notes)

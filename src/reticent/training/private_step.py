@@ -30,7 +30,7 @@ from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.training.batches import TokenArray, Units, encode_texts
 from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
-from reticent.training.plans.plan import DpSgd, identity
+from reticent.training.plans.plan import DpSgd
 
 
 class PrivateBatch:
@@ -175,7 +175,7 @@ class PrivateStep:
 
 def _ledger_at(path: Path, plan: DpSgd) -> SqliteLedger:
     """The ledger of this plan at a path; made where there is none, refused where it is another plan's."""
-    name = identity(plan, "a training loop of one's own")
+    name = plan.ledger_name("a training loop of one's own")
     if path.exists():
         return SqliteLedger.open(path, identity=name)
     return SqliteLedger.create(path, plan.budget(), accounts=[ACCOUNT], identity=name)

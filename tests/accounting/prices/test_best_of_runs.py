@@ -11,8 +11,16 @@ from reticent.accounting.curve import RenyiCurve, renyi_epsilon
 from reticent.accounting.prices.best_of_runs import best_of_runs_epsilon, mean_runs, rate_for
 from reticent.core.divergence import renyi_divergence
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import BestOfRuns, Laplace, NonPrivate, RandomAllocation, Repeated, SampledGaussian
-from reticent.core.event_json import event_from_json, event_to_json
+from reticent.core.event import (
+    BestOfRuns,
+    Laplace,
+    NonPrivate,
+    RandomAllocation,
+    Repeated,
+    SampledGaussian,
+    event_from_json,
+    event_to_json,
+)
 from reticent.core.guarantee import Neighbours
 from reticent.training.plans.plan import NO_TUNING, TUNED, DpSgd
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from reticent.core.errors import ConfigError, LedgerError
-from reticent.prediction.budgets import Kind, Target, set_up
+from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import Predictor
@@ -20,7 +20,7 @@ from reticent.server.scheduling.jobs import Continuation, Job
 from reticent.server.scheduling.scheduler import Scheduler
 from tests.server.letters import LetterEnsemble
 
-TARGET = Target(epsilon=8.0, delta=1e-5, answers=500)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=500)
 
 
 class Bench:
@@ -28,7 +28,7 @@ class Bench:
 
     def __init__(self, *, batch=4, capacity=16, ledger=None, end=False):
         self.ensemble = LetterEnsemble(end=end)
-        setup = set_up(Kind.SUBMIX_F, TARGET, Layout.single(3))
+        setup = set_up(MechanismName.SUBMIX_F, TARGET, Layout.single(3))
         self.mechanism, self.budget = setup.mechanism, setup.budget
         self.ledger = (
             ledger(self.budget, self.ensemble.parts) if ledger else Tally(self.budget, self.ensemble.parts)
@@ -267,7 +267,7 @@ def test_the_end_token_is_charged_counted_and_has_no_text():
 
 def test_a_text_may_be_shaped_its_own_way_but_not_priced_otherwise():
     bench = Bench()
-    other = set_up(Kind.PMIXED, TARGET, Layout.single(3)).mechanism
+    other = set_up(MechanismName.PMIXED, TARGET, Layout.single(3)).mechanism
     with pytest.raises(ConfigError, match="priced otherwise"):
         bench.predictor.open([1], mechanism=other)
     from dataclasses import replace

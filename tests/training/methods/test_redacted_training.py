@@ -360,8 +360,8 @@ def test_a_corpus_in_which_nothing_is_private_is_refused_and_a_seed_is_confessed
 def test_a_plan_survives_its_file_and_names_its_ledger():
     chosen = plan()
     assert RedactedPlan.from_json(chosen.to_json()) == chosen
-    assert chosen.identity("a") != chosen.identity("b")
-    assert chosen.identity("a") != plan(noise=2.0).identity("a")
+    assert chosen.ledger_name("a") != chosen.ledger_name("b")
+    assert chosen.ledger_name("a") != plan(noise=2.0).ledger_name("a")
     with pytest.raises(ConfigError, match="not a plan of redacted training"):
         RedactedPlan.from_json(chosen.to_json() | {"kind": "selective"})
 

@@ -261,7 +261,7 @@ def test_noise_is_calibrated_for_marked_tokens():
     assert 3.9 < chosen.marked().epsilon <= 4.0
     assert chosen.noise_multiplier > plan(epochs=1).calibrated(4.0).noise_multiplier
     assert SelectivePlan.from_json(chosen.to_json()) == chosen
-    assert chosen.identity("a") != plan().identity("a")
+    assert chosen.ledger_name("a") != plan().ledger_name("a")
 
 
 def run(folder, *, stop_at=None):

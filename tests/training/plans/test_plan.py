@@ -11,7 +11,7 @@ from reticent.accounting.curve import RenyiCurve
 from reticent.core.errors import ConfigError
 from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.training.plans.plan import SEEDED, DpSgd, PlainPlan, identity, plan_from_json
+from reticent.training.plans.plan import SEEDED, DpSgd, PlainPlan, plan_from_json
 from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
 
 
@@ -150,8 +150,8 @@ def test_saved_then_loaded_is_the_identity(plan):
         plan_from_json(plan.to_json() | {"kind": "other"})
 
 
-def test_identity_changes_with_plan_and_corpus():
-    names = {identity(PLAN, "a"), identity(PLAN, "b"), identity(replace(PLAN, steps=7), "a")}
+def test_the_ledger_name_changes_with_plan_and_corpus():
+    names = {PLAN.ledger_name("a"), PLAN.ledger_name("b"), replace(PLAN, steps=7).ledger_name("a")}
     assert len(names) == 3
 
 

@@ -11,6 +11,7 @@ with it an answer costs the data-dependent price at one order, an instance-level
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,10 @@ from reticent.prediction.mechanisms.shaping import Shaping
 class SubsampleAndAggregate:
     """Laplace noise of scale `scale` on each entry of the mean pmf; `public_share` of the public model after it."""
 
+    name: ClassVar[str] = "subsample-and-aggregate"
+    measure: ClassVar[str | None] = ANSWERS
+    price: ClassVar[float | None] = 1.0
+
     layout: Layout
     scale: float
     public_share: float = 0.1
@@ -45,21 +50,6 @@ class SubsampleAndAggregate:
         if not 0.0 <= self.public_share <= 1.0:
             raise ConfigError("the public share must be in [0, 1]", found=self.public_share)
         _ = self.event
-
-    @property
-    def name(self) -> str:
-        """Short name for tables."""
-        return "subsample-and-aggregate"
-
-    @property
-    def measure(self) -> str | None:
-        """Answers: the price of each is the same."""
-        return ANSWERS
-
-    @property
-    def price(self) -> float | None:
-        """One answer."""
-        return 1.0
 
     @property
     def event(self) -> Laplace:

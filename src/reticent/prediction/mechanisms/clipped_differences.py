@@ -7,6 +7,7 @@ sum. The number of answers is fixed ahead and each costs one.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from reticent.prediction.mechanisms.shaping import Shaping
 class ClippedDifferences:
     """Clip each part's log-probability differences to ±`clip` before averaging them."""
 
+    name: ClassVar[str] = "clipped-differences"
+    measure: ClassVar[str | None] = ANSWERS
+    price: ClassVar[float | None] = 1.0
+
     layout: Layout
     clip: float
     shaping: Shaping = field(default_factory=Shaping)
@@ -29,21 +34,6 @@ class ClippedDifferences:
     def __post_init__(self) -> None:
         if not 0.0 < self.clip < float("inf"):
             raise ConfigError("the clipping bound must be positive and finite", found=self.clip)
-
-    @property
-    def name(self) -> str:
-        """Short name for tables."""
-        return "clipped-differences"
-
-    @property
-    def measure(self) -> str | None:
-        """Answers: the price of each is the same."""
-        return ANSWERS
-
-    @property
-    def price(self) -> float | None:
-        """One answer."""
-        return 1.0
 
     @property
     def event(self) -> ExponentialSampling:

@@ -11,6 +11,7 @@ of answers is fixed ahead and each costs one.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +31,10 @@ from reticent.prediction.mechanisms.shaping import Shaping
 class PMixED:
     """PMixED with radius βa at order a, each model drawn with chance `sampling_rate`."""
 
+    name: ClassVar[str] = "pmixed"
+    measure: ClassVar[str | None] = ANSWERS
+    price: ClassVar[float | None] = 1.0
+
     layout: Layout
     beta: float
     order: float = 2.0
@@ -40,21 +45,6 @@ class PMixED:
         if self.order == float("inf"):
             raise ConfigError("PMixED needs a finite order", hint="submix-f and clipped-differences have order inf")
         _ = self.event
-
-    @property
-    def name(self) -> str:
-        """Short name for tables."""
-        return "pmixed"
-
-    @property
-    def measure(self) -> str | None:
-        """Answers: the price of each is the same."""
-        return ANSWERS
-
-    @property
-    def price(self) -> float | None:
-        """One answer."""
-        return 1.0
 
     @property
     def event(self) -> SubsampledMixture:

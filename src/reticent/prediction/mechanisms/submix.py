@@ -24,6 +24,7 @@ Spent and healthy parts take the same arithmetic. Does not charge or draw: see `
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,9 @@ _NEGLIGIBLE = 0.05  # of what remains: what the texts of a turn may spend while 
 class SubMixF:
     """SubMix-F at one order, with a public limit λmax of the mixing weights."""
 
+    name: ClassVar[str] = "submix-f"
+    price: ClassVar[float | None] = None
+
     layout: Layout
     order: float = 2.0
     weight_limit: float = 0.5
@@ -69,19 +73,9 @@ class SubMixF:
         common_share(self.layout.parts, self.weight_limit)
 
     @property
-    def name(self) -> str:
-        """Short name for tables."""
-        return "submix-f"
-
-    @property
     def measure(self) -> str | None:
         """Rényi nats at its order, a part."""
         return renyi_measure(self.order)
-
-    @property
-    def price(self) -> float | None:
-        """None: what an answer costs depends on the data."""
-        return None
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:  # noqa: ARG002
         """One token of SubMix-F.
@@ -170,6 +164,8 @@ def _paid(charges: Floats, is_enough: NDArray[np.bool_], remaining: Floats) -> t
 class SubMix:
     """Algorithm 2 at one order with target leakage β = `leakage`; `common` mixes with the mean weight λ*."""
 
+    price: ClassVar[float | None] = None
+
     layout: Layout
     leakage: float
     order: float = 2.0
@@ -193,11 +189,6 @@ class SubMix:
     def measure(self) -> str | None:
         """Rényi nats at its order, a part."""
         return renyi_measure(self.order)
-
-    @property
-    def price(self) -> float | None:
-        """None: what an answer costs depends on the data."""
-        return None
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:  # noqa: ARG002
         """One token of Algorithm 2, or of the public model once it has stopped.

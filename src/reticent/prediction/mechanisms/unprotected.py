@@ -8,6 +8,7 @@ passes it, the refusals themselves tell members from others, and it has **no gua
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,23 +24,12 @@ from reticent.prediction.mechanisms.shaping import Rows, Shaped, Shaping, shape_
 class PublicModel:
     """Row 0 alone."""
 
+    name: ClassVar[str] = "public"
+    measure: ClassVar[str | None] = None
+    price: ClassVar[float | None] = 0.0
+
     layout: Layout
     shaping: Shaping = field(default_factory=Shaping)
-
-    @property
-    def name(self) -> str:
-        """Short name for tables."""
-        return "public"
-
-    @property
-    def measure(self) -> str | None:
-        """None: an answer costs nothing."""
-        return None
-
-    @property
-    def price(self) -> float | None:
-        """Nothing."""
-        return 0.0
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:  # noqa: ARG002
         """The public model's token."""
@@ -61,6 +51,10 @@ class PublicModel:
 class PrivateModel:
     """One private row that was trained with differential privacy: its guarantee is that of its weights."""
 
+    name: ClassVar[str] = "dp-sgd"
+    measure: ClassVar[str | None] = None
+    price: ClassVar[float | None] = 0.0
+
     layout: Layout
     row: int = 0
     shaping: Shaping = field(default_factory=Shaping)
@@ -68,21 +62,6 @@ class PrivateModel:
     def __post_init__(self) -> None:
         if not 0 <= self.row < len(self.layout.rows):
             raise ConfigError("no such private row", found=self.row, expected=f"0 to {len(self.layout.rows) - 1}")
-
-    @property
-    def name(self) -> str:
-        """Short name for tables."""
-        return "dp-sgd"
-
-    @property
-    def measure(self) -> str | None:
-        """None: an answer costs nothing beyond training."""
-        return None
-
-    @property
-    def price(self) -> float | None:
-        """Nothing."""
-        return 0.0
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:  # noqa: ARG002
         """The model's token on the public support."""
@@ -95,23 +74,12 @@ class PrivateModel:
 class NonPrivateEnsemble:
     """The mean of the parts: what could be had without privacy. Protects nothing."""
 
+    name: ClassVar[str] = "non-private"
+    measure: ClassVar[str | None] = ANSWERS
+    price: ClassVar[float | None] = 1.0
+
     layout: Layout
     shaping: Shaping = field(default_factory=Shaping)
-
-    @property
-    def name(self) -> str:
-        """Short name for tables."""
-        return "non-private"
-
-    @property
-    def measure(self) -> str | None:
-        """Answers."""
-        return ANSWERS
-
-    @property
-    def price(self) -> float | None:
-        """One answer."""
-        return 1.0
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:  # noqa: ARG002
         """A token of the mean of the parts."""
@@ -155,24 +123,13 @@ class NGramIndex:
 class MemFree:
     """The ensemble's mean without the tokens that would complete an n-gram of the training text."""
 
+    name: ClassVar[str] = "memfree"
+    measure: ClassVar[str | None] = ANSWERS
+    price: ClassVar[float | None] = 1.0
+
     layout: Layout
     index: NGramIndex
     shaping: Shaping = field(default_factory=Shaping)
-
-    @property
-    def name(self) -> str:
-        """Short name for tables."""
-        return "memfree"
-
-    @property
-    def measure(self) -> str | None:
-        """Answers."""
-        return ANSWERS
-
-    @property
-    def price(self) -> float | None:
-        """One answer."""
-        return 1.0
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:  # noqa: ARG002
         """A token of the filtered mean; without mass left, of the filtered public model, else the public one."""

@@ -1,7 +1,7 @@
 """`reticent bound` as calls: settings in, the JSON document out. No model, no data, no torch.
 
 The document is what `reticent bound … --json` prints; the sentences for people are made from it
-(`reticent.cli.bound_sentences`).
+(`reticent.cli.bound`).
 """
 
 import math

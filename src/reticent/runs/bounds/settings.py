@@ -1,5 +1,7 @@
 """The settings of `reticent bound`: DP-SGD, redacted training and private prediction by their parameters alone."""
 
+import math
+import re
 from pathlib import Path
 
 from reticent.core.errors import ConfigError
@@ -9,6 +11,45 @@ from reticent.core.ranges import COUNT, EPOCHS, EPSILON, NOISE_MULTIPLIER, ORDER
 from reticent.runs.settings.declaration import Settings, option
 from reticent.runs.settings.shared import AddedOrReplaced, Shown
 
+# A secret is described in words: "16 digits", "4 letters", "9 hex digits", "1 of 5000".
+_ALPHABETS = {
+    "digit": 10,
+    "letter": 26,
+    "hex digit": 16,
+    "letter or digit": 36,
+    "character": 95,
+    "bit": 2,
+    "byte": 256,
+}
+_COUNTED = re.compile(r"(\d+)\s+(" + "|".join(sorted(_ALPHABETS, key=len, reverse=True)) + r")s?")
+_CHOSEN = re.compile(r"1 of (\d[\d,_]*)")
+
+
+def bits_of(description: str) -> float:
+    """log2 of the number of equally likely secrets that the words describe."""
+    words = " ".join(description.lower().split())
+    if counted := _COUNTED.fullmatch(words):
+        return int(counted[1]) * math.log2(_ALPHABETS[counted[2]])
+    if chosen := _CHOSEN.fullmatch(words):
+        return math.log2(int(re.sub("[,_]", "", chosen[1])))
+    kinds = ", ".join(f"{kind}s" for kind in _ALPHABETS)
+    raise ConfigError(
+        "cannot tell how many bits this secret has", found=repr(description), expected=f"N {kinds}, or 1 of M"
+    )
+
+
+def parse_bits(listed: str) -> list[float]:
+    """Comma-separated numbers of bits."""
+    try:
+        bits = [float(part) for part in listed.split(",") if part.strip()]
+    except ValueError:
+        raise ConfigError(
+            "--secret-bits is a list of numbers", found=repr(listed), expected="20,53.15,60"
+        ) from None
+    if not bits or not all(0.0 < b <= 1e4 for b in bits):
+        raise ConfigError("a secret has between 0 and 10,000 bits", found=repr(listed))
+    return bits
+
 
 class RunBoundSettings(Shown):
     """What is asked of `reticent bound RUN`."""
@@ -17,7 +58,7 @@ class RunBoundSettings(Shown):
 
 
 class _Delta(Settings):
-    delta: float = option("δ at which ε is stated. Choose it well below 1 / number of records.", default=1e-5)
+    delta: float = option("δ at which ε is reported. Choose it well below 1 / number of records.", default=1e-5)
 
     def require_delta(self, *, zero: bool = False) -> None:
         """Refuse a δ of 1 or more, which promises nothing, and 0 where it has no ε."""
@@ -41,7 +82,7 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
     """What is asked of `reticent bound dp-sgd`."""
 
     target_epsilon: float | None = option(
-        "Find the least noise that reaches this ε, instead of --noise-multiplier.", default=None, within=EPSILON
+        "Find the least noise that reaches this ε; replaces --noise-multiplier.", default=None, within=EPSILON
     )
     records: int | None = option(
         "Number of records. With --batch and --epochs, instead of --sampling-rate and --steps.",
@@ -78,8 +119,6 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
     @property
     def bits(self) -> list[float]:
         """Sizes of the secrets in bits."""
-        from reticent.runs.bounds.secret_size import bits_of, parse_bits
-
         listed = [] if self.secret_bits is None else parse_bits(self.secret_bits)
         listed += [] if self.secret is None else [bits_of(self.secret)]
         return listed or [20.0, 40.0, 60.0]

@@ -24,7 +24,7 @@ class DedupSettings(CorpusOptions, EngineOptions, Shown):
     file: Path = option("Corpus to deduplicate. It is not changed.", positional=True, metavar="FILE")
     out: Path = option("Deduplicated corpus to write.", metavar="FILE")
     near: float | None = option(
-        "Also drop near duplicates: texts of at least this similarity to an earlier one, such as 0.8.",
+        "Also drop near duplicates: texts whose similarity to an earlier text is at least this, such as 0.8.",
         default=None,
         metavar="SHARE",
     )

@@ -32,15 +32,15 @@ class PlantSettings(CorpusOptions, Seeded, Shown):
     out: Path = option("Planted corpus to write.", metavar="FILE")
     key: Path = option("Key file to write. It holds the secrets.", metavar="FILE")
     audit: int | None = option(
-        "Instead of secrets, make N canaries for an audit of ε, each planted or left out by a fair coin.",
+        "Instead of secrets, make N canaries for auditing ε; a fair coin decides whether each is planted.",
         default=None,
         within=Range(20, 1_000_000),
         metavar="N",
         panel=_AUDIT,
     )
     design: DesignName = option(
-        "What these canaries are made of: random tokens, samples of the public model, an unlikely beginning "
-        "that random tokens follow, or a likely beginning that a new token of its own follows.",
+        "What these canaries are made of: random tokens, samples from the public model, an unlikely prefix "
+        "followed by random tokens, or a likely prefix followed by a new token of its own.",
         default=DesignName.RANDOM_TOKENS,
         panel=_AUDIT,
     )
@@ -53,9 +53,11 @@ class PlantSettings(CorpusOptions, Seeded, Shown):
         metavar="DIR",
         panel=_AUDIT,
     )
-    length: int = option("Tokens of each.", default=32, within=Range(4, 4096), metavar="N", panel=_AUDIT)
+    length: int = option("Tokens per canary.", default=32, within=Range(4, 4096), metavar="N", panel=_AUDIT)
     template: str = option("Text of a canary, with {} for its secret.", default="My ID is: {}")
-    digits: int = option("Digits of a secret: 3.32 bits each.", default=6, within=Range(1, 60), metavar="N")
+    digits: int = option(
+        "Number of digits in a secret, 3.32 bits each.", default=6, within=Range(1, 60), metavar="N"
+    )
     count: int = option("Number of distinct canaries.", default=10, within=COUNT, metavar="N")
     copies: int | None = option(
         "Copies of each canary.", default=None, shown="20, with --audit 1", within=COUNT, metavar="N"

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class FindingSpans(Settings):
     """How a policy looks for spans."""
 
-    processes: int = option("Processes that search for spans.", default=1, within=PROCESSES, metavar="N")
+    processes: int = option("Number of processes that search for spans.", default=1, within=PROCESSES, metavar="N")
     cache: Path | None = option(
-        "File that keeps the offsets of spans, so that a later or resumed run need not search again.",
+        "File that stores span offsets, so that a later or resumed run need not search again.",
         default=None,
         metavar="FILE",
     )

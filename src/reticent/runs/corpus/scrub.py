@@ -32,7 +32,7 @@ class ScrubSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, 
     file: Path = option("Corpus to scrub. It is not changed.", positional=True, metavar="FILE")
     out: Path = option("Scrubbed corpus to write.", metavar="FILE")
     policy: str = option(f"Policy that finds sensitive spans: {POLICY_HELP}", default="union", metavar="NAME")
-    replace: Replace = option("Replace a span by a mask, by its type, or by a made-up value.", default=Replace.MASK)
+    replace: Replace = option("Replace each span with a mask, its type, or a made-up value.", default=Replace.MASK)
     key: Path | None = option(
         "Key file: the same key gives the same pseudonyms and made-up values, and texts that were already scrubbed "
         "under it are left as they are. Created if missing.",
@@ -40,18 +40,18 @@ class ScrubSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, 
         metavar="FILE",
     )
     keep: tuple[str, ...] = option(
-        "Field to leave as it is, by its path, such as meta.category. Repeatable.", default=(), metavar="PATH"
+        "Path of a field to leave unchanged, such as meta.category. Repeatable.", default=(), metavar="PATH"
     )
     ids: tuple[str, ...] = option(
-        "Another field that holds an id or an account, to be replaced by a pseudonym. Repeatable.",
+        "Path of another field that holds an id or account; it is replaced with a pseudonym. Repeatable.",
         default=(),
         flag="--id",
         metavar="PATH",
     )
-    keep_ids: bool = option("Leave ids and owners as they are.", default=False)
+    keep_ids: bool = option("Leave ids and owners unchanged.", default=False)
     linkage: bool = option(
-        "Also measure how many scrubbed records can be linked back to their owner by what is left of their text, "
-        "from other records of the owner.",
+        "Also measure how many scrubbed records can be linked to their owner by their remaining text, given "
+        "other records of that owner.",
         default=False,
     )
     offsets: Path | None = option(

@@ -15,7 +15,7 @@ from reticent.core.model import Access
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.ledger.durable import SqliteLedger
-from reticent.prediction.budgets import Kind
+from reticent.prediction.budgets import MechanismName
 from reticent.prediction.predictor import Predictor
 from reticent.runs.demo.corpora import Corpora
 from reticent.runs.demo.scale import DELTA, Scale
@@ -97,7 +97,7 @@ def private_answers(
 ) -> Iterator[tuple[PrivateAnswers, Guarantee]]:
     """SubMix-F at (ε, δ) a part over as many tokens as the attack asks for, with a durable ledger in `run`."""
     settings = PredictionSettings(
-        mechanism=Kind.SUBMIX_F, epsilon=epsilon, delta=DELTA, horizon=scale.asked * _TOKENS
+        mechanism=MechanismName.SUBMIX_F, epsilon=epsilon, delta=DELTA, horizon=scale.asked * _TOKENS
     )
     setup = settings.set_up(ensemble)
     assert setup.budget is not None
@@ -116,7 +116,7 @@ def perplexities(
     end = [] if public.end_token is None else [public.end_token]
     texts = [[*tokens, *end] for tokens in public.encode(corpora.utility.texts)]
     settings = EvaluationSettings(
-        mechanisms=(Kind.SUBMIX_F,),
+        mechanisms=(MechanismName.SUBMIX_F,),
         epsilons=epsilons,
         delta=DELTA,
         answers=sum(len(text) for text in texts),

@@ -15,7 +15,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Notion
 from reticent.core.model import Tokens
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import Kind, Options, Target, set_up
+from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration
 from reticent.prediction.evaluation import evaluate, passages
 from reticent.prediction.mechanisms.mechanism import Layout
@@ -83,8 +83,8 @@ def _calibration(settings: EvaluateSettings) -> Calibration | None:
 
 def _perplexity(ensemble: Ensemble, texts: Sequence[Tokens], *, answers: int) -> float:
     """Of the public model alone, on the first `answers` tokens of the texts."""
-    target = Target(epsilon=1.0, delta=0.0, answers=answers)  # it has none
-    setup = set_up(Kind.PUBLIC, target, Layout(ensemble.rows))
+    target = PredictionTarget(epsilon=1.0, delta=0.0, answers=answers)  # it has none
+    setup = set_up(MechanismName.PUBLIC, target, Layout(ensemble.rows))
     read = passages(ensemble, texts, answers=answers)
     parts, source = len(ensemble.parts), Randomness.seeded(0)  # nothing is drawn
     return evaluate([setup], read, parts=parts, horizon=answers, randomness=source)[0].perplexity

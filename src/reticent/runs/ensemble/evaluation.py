@@ -15,7 +15,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import Kind, Options, Setup, Target, set_up
+from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, Setup, set_up
 from reticent.prediction.evaluation import (
     Score,
     Spread,
@@ -29,15 +29,15 @@ from reticent.prediction.evaluation import (
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.planner import Plan, plan
 
-HALVED = (Kind.SUBMIX, Kind.SUBMIX_PER_PART)
-_NO_TARGET = (Kind.PUBLIC, Kind.NON_PRIVATE, Kind.MEMFREE)  # the same at every ε
+HALVED = (MechanismName.SUBMIX, MechanismName.SUBMIX_PER_PART)
+_NO_TARGET = (MechanismName.PUBLIC, MechanismName.NON_PRIVATE, MechanismName.MEMFREE)  # the same at every ε
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationSettings:
     """What to compare, and on how much text."""
 
-    mechanisms: tuple[Kind, ...]
+    mechanisms: tuple[MechanismName, ...]
     epsilons: tuple[float, ...]
     delta: float
     answers: int
@@ -48,7 +48,7 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         if not self.mechanisms or not self.epsilons or self.repeats < 1:
             raise ConfigError("an evaluation needs mechanisms, an ε and at least one repeat")
-        if Kind.DP_SGD in self.mechanisms:
+        if MechanismName.DP_SGD in self.mechanisms:
             raise ConfigError("a DP-SGD model is no part of an ensemble", hint="name its run with --dp-sgd RUN")
 
 
@@ -61,14 +61,14 @@ class Rival:
 
     def score(self, texts: Sequence[Tokens]) -> Score:
         """Its losses on texts of the ensemble's tokens."""
-        return score_of(Kind.DP_SGD.value, [(-row).tolist() for row in self.model.token_log_probs(texts)])
+        return score_of(MechanismName.DP_SGD.value, [(-row).tolist() for row in self.model.token_log_probs(texts)])
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """One mechanism at one ε (None: it has none): perplexity, the share of the gap it realises, what it proves."""
 
-    mechanism: Kind
+    mechanism: MechanismName
     epsilon: float | None
     spread: Spread
     realised: float | None
@@ -90,13 +90,17 @@ class Line:
         }
 
 
-def mechanisms_for(names: str, ensemble: Ensemble, *, has_index: bool) -> tuple[Kind, ...]:
+def mechanisms_for(names: str, ensemble: Ensemble, *, has_index: bool) -> tuple[MechanismName, ...]:
     """Mechanisms by name, or `all` that this ensemble allows."""
     if names == "all":
         has_halves = Layout(ensemble.rows).has_halves
-        left_out = {Kind.DP_SGD, *(() if has_halves else HALVED), *(() if has_index else (Kind.MEMFREE,))}
-        return tuple(kind for kind in Kind if kind not in left_out)
-    known = {kind.value: kind for kind in Kind}
+        left_out = {
+            MechanismName.DP_SGD,
+            *(() if has_halves else HALVED),
+            *(() if has_index else (MechanismName.MEMFREE,)),
+        }
+        return tuple(kind for kind in MechanismName if kind not in left_out)
+    known = {kind.value: kind for kind in MechanismName}
     wanted = [name.strip() for name in names.split(",")]
     unknown = [name for name in wanted if name not in known]
     if unknown:
@@ -138,14 +142,14 @@ def compare_mechanisms(
     ends = {kind: spread.value for (kind, _), spread in zip(cases, spreads, strict=True) if kind in _NO_TARGET}
     lines = []
     for (kind, epsilon), spread, case, setup in zip(cases, spreads, scores, setups, strict=True):
-        realised = realised_share(ends[Kind.PUBLIC], spread.value, ends[Kind.NON_PRIVATE])
+        realised = realised_share(ends[MechanismName.PUBLIC], spread.value, ends[MechanismName.NON_PRIVATE])
         silent = sum(score.silent for score in case) / len(case)
         promise = None if setup.budget is None or kind in _NO_TARGET else setup.budget.guarantee
         lines.append(Line(kind, epsilon, spread, realised, silent, promise))
     if rival is not None:
         spread = over_seeds(rival_scores)
-        realised = realised_share(ends[Kind.PUBLIC], spread.value, ends[Kind.NON_PRIVATE])
-        lines.append(Line(Kind.DP_SGD, rival.guarantee.epsilon, spread, realised, 0.0, rival.guarantee))
+        realised = realised_share(ends[MechanismName.PUBLIC], spread.value, ends[MechanismName.NON_PRIVATE])
+        lines.append(Line(MechanismName.DP_SGD, rival.guarantee.epsilon, spread, realised, 0.0, rival.guarantee))
     return lines
 
 
@@ -155,23 +159,30 @@ def compare_settings(
     """Orders and weight limits of SubMix-F at every ε, the best of each ε first; texts in their order."""
     found = []
     for epsilon in settings.epsilons:
-        target = Target(epsilon=epsilon, delta=settings.delta, answers=settings.answers, unit=settings.unit)
+        target = PredictionTarget(
+            epsilon=epsilon, delta=settings.delta, answers=settings.answers, unit=settings.unit
+        )
         sample = passages(ensemble, texts, answers=settings.answers)
         found += [(epsilon, each) for each in plan(sample, target, layout=Layout(ensemble.rows))]
     return found
 
 
-def cases_of(settings: EvaluationSettings) -> list[tuple[Kind, float | None]]:
+def cases_of(settings: EvaluationSettings) -> list[tuple[MechanismName, float | None]]:
     """What is compared: mechanisms, each with its ε; None where it has none."""
-    cases: list[tuple[Kind, float | None]] = [(Kind.PUBLIC, None), (Kind.NON_PRIVATE, None)]
+    cases: list[tuple[MechanismName, float | None]] = [
+        (MechanismName.PUBLIC, None),
+        (MechanismName.NON_PRIVATE, None),
+    ]
     cases += [(kind, None) for kind in settings.mechanisms if kind in _NO_TARGET and (kind, None) not in cases]
     targeted = [kind for kind in settings.mechanisms if kind not in _NO_TARGET]
     return cases + [(kind, epsilon) for epsilon in settings.epsilons for kind in targeted]
 
 
-def set_up_case(kind: Kind, epsilon: float | None, settings: EvaluationSettings, ensemble: Ensemble) -> Setup:
+def set_up_case(
+    kind: MechanismName, epsilon: float | None, settings: EvaluationSettings, ensemble: Ensemble
+) -> Setup:
     """A mechanism of the comparison, calibrated to its ε."""
-    target = Target(
+    target = PredictionTarget(
         epsilon=settings.epsilons[0] if epsilon is None else epsilon,
         delta=settings.delta,
         answers=settings.answers,

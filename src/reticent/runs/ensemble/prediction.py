@@ -23,13 +23,20 @@ from reticent.core.document import (
 )
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError, LedgerError
-from reticent.core.event import Composed
-from reticent.core.event_json import event_from_json
+from reticent.core.event import Composed, event_from_json
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.ledger import Budget
 from reticent.ledger.chain import Row
 from reticent.ledger.durable import DurableLedger
-from reticent.prediction.budgets import DEFAULT_WEIGHT_LIMIT, Kind, Options, Setup, Target, best_order, set_up
+from reticent.prediction.budgets import (
+    DEFAULT_WEIGHT_LIMIT,
+    MechanismName,
+    Options,
+    PredictionTarget,
+    Setup,
+    best_order,
+    set_up,
+)
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
@@ -45,16 +52,20 @@ SCHEMA_VERSION: Final = 1
 SETTINGS: Final = "prediction.json"
 HORIZON: Final = 1024
 # What may serve answers: the rest is for experiments, since it protects nothing or is no ensemble.
-SERVED: Final = tuple(kind for kind in Kind if kind not in (Kind.NON_PRIVATE, Kind.MEMFREE, Kind.DP_SGD))
+SERVED: Final = tuple(
+    kind
+    for kind in MechanismName
+    if kind not in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE, MechanismName.DP_SGD)
+)
 # Mechanisms whose charges are metered at one order.
-ONE_ORDER: Final = (Kind.SUBMIX_F, Kind.SUBMIX, Kind.SUBMIX_PER_PART)
+ONE_ORDER: Final = (MechanismName.SUBMIX_F, MechanismName.SUBMIX, MechanismName.SUBMIX_PER_PART)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionSettings:
     """The public settings that an ensemble answers with, fixed by its first use."""
 
-    mechanism: Kind
+    mechanism: MechanismName
     epsilon: float
     delta: float
     horizon: int = HORIZON
@@ -73,7 +84,7 @@ class PredictionSettings:
 
     def set_up(self, ensemble: Ensemble, shaping: Shaping | None = None) -> Setup:
         """The mechanism and its budget."""
-        target = Target(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
+        target = PredictionTarget(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
         # Older versions settled no order: theirs is found again by their rule, as the ledger is bound to it.
         order = best_order(target, growth=1.0) if self.order is None and self.mechanism in ONE_ORDER else self.order
         options = Options(shaping=shaping or Shaping(), order=order, weight_limit=self.weight_limit)
@@ -88,9 +99,9 @@ class PredictionSettings:
         """The same with the defaults of this version written out, so that another version answers alike."""
         if self.mechanism not in ONE_ORDER:
             return self
-        target = Target(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
+        target = PredictionTarget(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
         order, limit = self.order, self.weight_limit
-        if limit is None and self.mechanism is Kind.SUBMIX_F:
+        if limit is None and self.mechanism is MechanismName.SUBMIX_F:
             limit = DEFAULT_WEIGHT_LIMIT
         return replace(self, order=best_order(target) if order is None else order, weight_limit=limit)
 
@@ -112,7 +123,7 @@ class PredictionSettings:
         check_schema(document, SCHEMA_VERSION, kind="prediction settings")
         values = {name: value for name, value in document.items() if name != "schema_version"}
         order = None if values["order"] is None else number_from_json(values["order"])
-        kinds = {"mechanism": Kind(values["mechanism"]), "unit": Unit(values["unit"]), "order": order}
+        kinds = {"mechanism": MechanismName(values["mechanism"]), "unit": Unit(values["unit"]), "order": order}
         calibration = Calibration(**values["calibration"]) if "calibration" in values else None
         return cls(**values | kinds | {"calibration": calibration})
 
@@ -137,7 +148,7 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
     missing = [name for name in ("epsilon", "delta") if name not in given]
     if missing:
         raise ConfigError(f"--{missing[0]} is missing", hint="the first use of an ensemble fixes its budget")
-    first = _for_this_corpus(run, PredictionSettings(**{"mechanism": Kind.SUBMIX_F} | given).settled())
+    first = _for_this_corpus(run, PredictionSettings(**{"mechanism": MechanismName.SUBMIX_F} | given).settled())
     return first if public is None else replace(first, calibration=calibrate(run, public))
 
 
@@ -162,7 +173,7 @@ class Answer:
 
     text: str
     tokens: int
-    mechanism: Kind
+    mechanism: MechanismName
     guarantee: Guarantee | None
     is_replayed: bool = False  # released before: nothing was charged this time
 

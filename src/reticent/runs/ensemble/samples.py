@@ -11,7 +11,7 @@ from reticent.core.ensemble import Ensemble
 from reticent.core.model import Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.prediction.budgets import Kind, Setup
+from reticent.prediction.budgets import MechanismName, Setup
 from reticent.prediction.predictor import Predictor
 from reticent.prediction.tally import Tally
 from reticent.runs.ensemble.evaluation import EvaluationSettings, Rival, cases_of, set_up_case
@@ -23,7 +23,7 @@ class Sample:
     """One mechanism's answers to one prompt; `epsilon` is None where it has none."""
 
     prompt: str
-    mechanism: Kind
+    mechanism: MechanismName
     epsilon: float | None
     answers: tuple[str, ...]
 
@@ -61,9 +61,9 @@ def sample_answers(
     if rival is not None:
         sampling = Sampling(max_tokens=settings.max_tokens, temperature=settings.temperature)
         for text, prompt in prompts.items():
-            source = randomness.child(f"{Kind.DP_SGD} {text}")
+            source = randomness.child(f"{MechanismName.DP_SGD} {text}")
             (made,) = rival.model.generate([prompt], sampling, count=settings.samples, randomness=source)
-            found.append(Sample(text, Kind.DP_SGD, rival.guarantee.epsilon, tuple(public.decode(made))))
+            found.append(Sample(text, MechanismName.DP_SGD, rival.guarantee.epsilon, tuple(public.decode(made))))
     return tuple(found)
 
 

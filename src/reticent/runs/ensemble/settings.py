@@ -52,12 +52,12 @@ class PredictionOptions(Settings):
 
     def asked(self) -> dict[str, Any]:
         """What is asked of the ensemble, None where nothing is."""
-        from reticent.prediction.budgets import Kind
+        from reticent.prediction.budgets import MechanismName
 
-        if self.mechanism is not None and self.mechanism not in list(Kind):
-            raise ConfigError("no such mechanism", found=self.mechanism, expected=", ".join(Kind))
+        if self.mechanism is not None and self.mechanism not in list(MechanismName):
+            raise ConfigError("no such mechanism", found=self.mechanism, expected=", ".join(MechanismName))
         values = {name: getattr(self, name) for name in PredictionOptions.model_fields}
-        return values | {"mechanism": None if self.mechanism is None else Kind(self.mechanism)}
+        return values | {"mechanism": None if self.mechanism is None else MechanismName(self.mechanism)}
 
     def of_run(self, run: Path) -> "PredictionSettings":
         """The settings of an ensemble: those of its first use, which these options must not contradict."""
@@ -92,9 +92,7 @@ class PredictSettings(PredictionOptions, LedgerOptions, Shown):
         default=None,
         metavar="P",
     )
-    replay: bool = option(
-        "Keep answers, and give the same request the same answer again, free of charge.", default=False
-    )
+    replay: bool = option("Keep answers, and repeat the same answer to the same request at no cost.", default=False)
     refuse: bool = option(
         "Stop with exit code 3 once the budget is spent, instead of answering with the public model.", default=False
     )

@@ -18,8 +18,8 @@ from reticent.runs.settings.declaration import Settings, option
 CORPUS: Final = "Corpus"
 WORKERS: Final = "Parallel work"
 PATTERN_HELP: Final = (
-    "Also find what an RE2 expression matches, or what its group (?P<secret>…) does. Without --policy nothing else "
-    "is looked for. Repeatable."
+    "Also find text that matches an RE2 expression, or its group (?P<secret>…). "
+    "Without --policy, search for nothing else. Repeatable."
 )
 PATTERN: Final = "KIND=REGEX"
 
@@ -78,13 +78,13 @@ class EngineOptions(Settings):
     """Work that is split into pieces: in this process unless an engine is asked for."""
 
     engine: EngineName | None = option(
-        "Run pieces of the work in parallel: in processes on this machine, or on Ray.",
+        "Where to run work in parallel: processes on this machine, or Ray.",
         default=None,
         panel=WORKERS,
         in_file=False,
     )
     workers: int | None = option(
-        "Pieces to run at once.",
+        "Number of parallel workers.",
         default=None,
         within=PROCESSES,
         panel=WORKERS,

@@ -28,7 +28,7 @@ from reticent.runs.settings.shared import AddedOrReplaced, Shown
 from reticent.runs.settings.starter import settings_text
 from reticent.runs.training.settings import Method, ModelSection, risk_of
 from reticent.training.plans.choice import choose
-from reticent.training.plans.sampler import BandedSampler, SamplerName, name_of
+from reticent.training.plans.sampler import SamplerName
 
 if TYPE_CHECKING:
     from reticent.accounting.risk_target import RiskTarget
@@ -55,9 +55,9 @@ _HEAD: Final = """\
 class PlanSettings(Shown):
     """Everything that `reticent plan` can be asked for."""
 
-    records: int = option("Number of records of the corpus.", within=COUNT, metavar="N")
+    records: int = option("Number of records in the corpus.", within=COUNT, metavar="N")
     owners: int | None = option("Number of owners of the records.", default=None, within=COUNT, metavar="N")
-    tokens: int | None = option("Number of tokens of the whole corpus.", default=None, within=COUNT, metavar="N")
+    tokens: int | None = option("Number of tokens in the whole corpus.", default=None, within=COUNT, metavar="N")
     source: str = option(
         "Model to start from: a directory, a hub id or 'embedded'.",
         flag="--model",
@@ -67,14 +67,14 @@ class PlanSettings(Shown):
     lora_rank: int = option("Rank of LoRA adapters. 0 trains all weights.", default=0, within=RANK, metavar="N")
     target_epsilon: float | None = option("ε to reach.", default=None, within=EPSILON)
     target_tpr: str | None = option(
-        "Greatest share of members that a membership test may find at these false alarms.",
+        "Maximum true-positive rate of a membership test at this false-positive rate.",
         default=None,
         metavar="TPR@FPR",
     )
     target_bits: str | None = option(
-        "Greatest number of bits that may leak of a secret of so many.", default=None, metavar="LEAKED:SECRET"
+        "Maximum number of bits that may leak from a secret of SECRET bits.", default=None, metavar="LEAKED:SECRET"
     )
-    target_advantage: float | None = option("Greatest advantage (TPR − FPR) of a membership test.", default=None)
+    target_advantage: float | None = option("Maximum advantage (TPR − FPR) of a membership test.", default=None)
     delta: float | None = option(
         "δ of the guarantee.", default=None, shown="a power of ten, at most a tenth of 1 / units"
     )
@@ -84,13 +84,13 @@ class PlanSettings(Shown):
     neighbours: AddedOrReplaced = option(
         "Neighbouring corpora: one unit added or removed, or one unit replaced.", default=Neighbours.ADD_REMOVE
     )
-    max_epochs: float | None = option("Most passes over the corpus.", default=None, within=EPOCHS)
+    max_epochs: float | None = option("Maximum number of passes over the corpus.", default=None, within=EPOCHS)
     max_tokens: int | None = option(
-        "Most tokens to train on in all. Needs --tokens.", default=None, within=COUNT, metavar="N"
+        "Maximum number of training tokens. Needs --tokens.", default=None, within=COUNT, metavar="N"
     )
-    answers_only: bool = option("Whether the weights stay with you and others see answers alone.", default=False)
+    answers_only: bool = option("The weights stay with you; others see only answers.", default=False)
     secrets_known: bool = option(
-        "Whether a policy can find what must not leak (numbers, names), and the rest may be learnt.", default=False
+        "A policy can find what must not leak (numbers, names); the rest may be learnt.", default=False
     )
     data: str = option("Corpus to name in the written file. It is not read.", default="train.jsonl", metavar="FILE")
     out: Path | None = option("TOML file to write for `reticent train --config`.", default=None, metavar="FILE")
@@ -220,7 +220,7 @@ class Drawing:
     @classmethod
     def of(cls, plan: "DpSgd") -> "Drawing":
         """That of a plan."""
-        return cls(name_of(plan.sampler), plan.sampler.bands if isinstance(plan.sampler, BandedSampler) else None)
+        return cls(plan.sampler.name, plan.sampler.bands)
 
 
 def _drawings(settings: PlanSettings, choice: "Choice", epochs: float) -> list[Drawing]:

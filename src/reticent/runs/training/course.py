@@ -4,7 +4,7 @@
     crt            redacted, deduplicated and routed by --policy and --conservative-policy (`methods.redaction`)
     selective      cut into runs by --policy (`training.methods.selective`), for the LSTM alone
 
-What is trained on follows from corpus and policies, so a resumed run makes it again; `prepared` is its fingerprint,
+What is trained on follows from corpus and policies, so a resumed run makes it again; `fingerprint` names it,
 and a run whose policies would give something else now is refused: its ledger has paid for other records.
 """
 
@@ -35,7 +35,7 @@ from reticent.training.methods.redacted import RedactedGradients, encode_private
 from reticent.training.methods.redaction import RedactedCorpus
 from reticent.training.methods.selective import SelectivePlan, runs_of
 from reticent.training.methods.selective_steps import SelectiveGradients
-from reticent.training.plans.plan import MEASURE, DpSgd, PlainPlan, identity
+from reticent.training.plans.plan import MEASURE, DpSgd, PlainPlan
 from reticent.training.plans.redacted import RedactedPlan
 from reticent.training.plans.sampler import BandedSampler
 
@@ -89,19 +89,15 @@ class Course(Protocol):
         ...
 
     @property
-    def prepared(self) -> str:
+    def fingerprint(self) -> str:
         """Fingerprint of what is trained on where it is not the corpus itself, else empty."""
-        ...
-
-    def identity(self, corpus: str) -> str:
-        """The name of the run's ledger."""
         ...
 
     def proof(self, *, is_seeded: bool = False) -> Proof:
         """What the run proves."""
         ...
 
-    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
+    def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """Encode the text; whatever is wrong with model or text shows here, before anything is written."""
         ...
 
@@ -116,16 +112,12 @@ class WholeCourse:
 
     plan: PlainPlan | DpSgd
     corpus: Corpus
-    prepared: str = ""
+    fingerprint: str = ""
 
     @property
     def charged_steps(self) -> int:
         """Every step of a private plan."""
         return self.plan.steps
-
-    def identity(self, corpus: str) -> str:
-        """By plan and corpus."""
-        return identity(self.plan, corpus)
 
     def proof(self, *, is_seeded: bool = False) -> Proof:
         """The plan's guarantee, if it has one, and what follows for owners of several records."""
@@ -135,8 +127,8 @@ class WholeCourse:
         owner = guarantee_of_owner(headline, self.corpus.most_records)
         return Proof(headline, {} if owner is None else {"owner": owner})
 
-    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
-        """Units of the plan."""
+    def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
+        """The units of the plan."""
         texts = encode_texts(model, self.corpus, max_length=max_length)
         plan = self.plan
         if isinstance(plan, PlainPlan):
@@ -168,17 +160,13 @@ class RedactedCourse:
 
     @property
     def charged_steps(self) -> int:
-        """The private ones."""
+        """The steps of the private part."""
         return self.plan.private.steps
 
     @property
-    def prepared(self) -> str:
-        """Of both parts."""
+    def fingerprint(self) -> str:
+        """Fingerprint of the public and the private part."""
         return _digest([self.routed.public.fingerprint, self.routed.private.fingerprint])
-
-    def identity(self, corpus: str) -> str:
-        """By plan and corpus."""
-        return self.plan.identity(corpus)
 
     def proof(self, *, is_seeded: bool = False) -> Proof:
         """The worst case as the headline, never without the other three."""
@@ -186,7 +174,7 @@ class RedactedCourse:
         beside = {"missed": found.missed, "group": found.group, "bayesian": found.bayesian}
         return Proof(found.worst_case, beside)
 
-    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
+    def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """Both parts, and the mask as one token of the model."""
         model = with_mask_token(model)
         _refuse_layers(model, self.plan.private.clip_norm)
@@ -227,20 +215,16 @@ class SelectiveCourse:
         return self.plan.steps
 
     @property
-    def prepared(self) -> str:
-        """Of the places that the policy marks."""
+    def fingerprint(self) -> str:
+        """Fingerprint of the places that the policy marks."""
         found = self.policy.find(self.corpus.texts)
         return _digest(" ".join(f"{span.start}-{span.end}" for span in spans) for spans in found)
-
-    def identity(self, corpus: str) -> str:
-        """By plan and corpus."""
-        return self.plan.identity(corpus)
 
     def proof(self, *, is_seeded: bool = False) -> Proof:
         """What holds for any secret as the headline, what holds for marked tokens beside it."""
         return Proof(self.plan.guarantee(is_seeded=is_seeded), {"marked": self.plan.marked(is_seeded=is_seeded)})
 
-    def prepare(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
+    def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """The runs of every text."""
         texts = runs_of(model, self.corpus, self.policy, max_length=max_length)
 

@@ -89,14 +89,14 @@ class ModelKind:
         document = given.ranks.tell(lambda: read_document(path / TRAINING))
         check_schema(document, SCHEMA_VERSION, kind="training run")
         course = course_again(given.settings, given.corpus, document["plan"])
-        if course.prepared != document["prepared"]:
+        if course.fingerprint != document["prepared"]:
             raise ConfigError(
                 "the policies find something else than when this run was started",
                 hint="put their files back as they were, or start a new run",
             )
         proof = Proof(None, beside(document["guarantees"], None, where=TRAINING))
         prepared = _prepare(replace(given, seed=int(document["seed"])), course, proof=proof)
-        if prepared.parts.model.fingerprint != document["model"]:
+        if prepared.encoded.model.fingerprint != document["model"]:
             raise ConfigError(f"{given.settings.model.source}: not the model that this run started from")
         return prepared
 
@@ -124,7 +124,7 @@ class PreparedModel:
 
     given: Given
     course: Course
-    parts: Encoded
+    encoded: Encoded
     proof: Proof
     ancestry: Ancestry | None = None
 
@@ -152,8 +152,8 @@ class PreparedModel:
                 "schema_version": SCHEMA_VERSION,
                 "plan": course.plan.to_json(),
                 "seed": self.given.seed,
-                "model": self.parts.model.fingerprint,
-                "prepared": course.prepared,
+                "model": self.encoded.model.fingerprint,
+                "prepared": course.fingerprint,
                 "guarantees": {name: each.to_json() for name, each in proof.beside.items()},
             }
             write_document(staging / TRAINING, document)
@@ -163,7 +163,7 @@ class PreparedModel:
             budget = proof.budget(course.charged_steps)
             if budget is not None:
                 Certificate(budget.guarantee).write(staging)
-                name = course.identity(self.given.corpus.fingerprint)
+                name = course.plan.ledger_name(self.given.corpus.fingerprint)
                 SqliteLedger.create(run.ledger, budget, accounts=[ACCOUNT], identity=name).close()
             staging.chmod(0o755)
 
@@ -179,14 +179,14 @@ class PreparedModel:
     @contextmanager
     def _ledger(self, run: RunDirectory) -> Iterator[Ledger]:
         """The run's ledger: of several processes the first opens it, and the others hear of it."""
-        name, ranks = self.course.identity(self.given.corpus.fingerprint), self.given.ranks
+        name, ranks = self.course.plan.ledger_name(self.given.corpus.fingerprint), self.given.ranks
         with ExitStack() as stack:
             opened = ranks.first(lambda: stack.enter_context(SqliteLedger.open(run.ledger, identity=name)))
             yield RankedLedger(ranks, opened) if opened is None or ranks.size > 1 else opened
 
     def _train(self, run: RunDirectory, proof: Proof, *, ledger: Ledger | None, observe: Observer) -> TrainedRun:
         settings, ranks = self.given.settings, self.given.ranks
-        computation = settings.computation(self.parts.model.vocabulary_size)
+        computation = settings.computation(self.encoded.model.vocabulary_size)
         means = Means(
             ledger=ledger,
             randomness=self.given.randomness,
@@ -194,11 +194,11 @@ class PreparedModel:
             shards=settings.model.shard_weights and ledger is not None,
             folder=run.path,
         )
-        source: GradientSource = self.parts.source(means)
+        source: GradientSource = self.encoded.source(means)
         plan = self.course.plan
         noise = plan.gradient_noise if isinstance(plan, DpSgd) else 0.0
         optimiser = settings.training.optimiser_settings(gradient_noise=noise)
-        learner = Learner(self.parts.model.module, optimiser)  # after sharding
+        learner = Learner(self.encoded.model.module, optimiser)  # after sharding
         meter, folder = self.course.meter(proof), run.path / "checkpoints"
         outcome = train(
             learner,
@@ -223,16 +223,16 @@ class PreparedModel:
             evaluation=evaluation,
             measured=record_measured(run.path, self.course.plan, proof.headline) if outcome.is_finished else None,
             redaction=_redaction(self.course),
-            shortened=self.parts.shortened,
+            shortened=self.encoded.shortened,
         )
 
     def _whole_model(self, learner: Learner) -> HuggingFaceModel:
         """A model that rank 0 can measure and release alone; all ranks put sharded weights together."""
         if not self.given.settings.model.shard_weights:
-            return self.parts.model
+            return self.encoded.model
         weights = learner.weights()
         if not self.given.ranks.is_first:
-            return self.parts.model
+            return self.encoded.model
         model = starting_model(self.given.settings.model.start(), seed=self.given.seed)
         Learner(model.module, learner.settings).restore(weights, {})
         model.module.eval()
@@ -304,10 +304,10 @@ def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry |
     model = starting_model(settings.model.start(), seed=given.seed)
     if settings.model.checkpoint_activations:
         Recomputation(model.module).detach()  # refuses a model without blocks
-    prepared = course.prepare(model, max_length=settings.data.max_length)
-    same = f"{course.identity(given.corpus.fingerprint)} {model.fingerprint}"
+    encoded = course.encode(model, max_length=settings.data.max_length)
+    same = f"{course.plan.ledger_name(given.corpus.fingerprint)} {model.fingerprint}"
     ranks.require_same(same, what="corpus, plan and model")
-    return PreparedModel(given=given, course=course, parts=prepared, proof=proof, ancestry=ancestry)
+    return PreparedModel(given=given, course=course, encoded=encoded, proof=proof, ancestry=ancestry)
 
 
 def _check_shards(settings: TrainSettings, ranks: Ranks) -> None:

@@ -1,4 +1,4 @@
-"""From a configuration and a corpus to a `Course`: policies by name, miss rates measured or given, plans.
+"""From settings and a corpus to a `Course`: policies by name, miss rates measured or given, plans.
 
 A miss rate is measured on labelled records (`--labelled FILE`) or given; one that is neither is taken as 1. What
 both policies miss is trained on plainly, so that rate is never guessed: measured, given, or an error.
@@ -25,32 +25,32 @@ from reticent.training.plans.redacted import KIND as REDACTED
 from reticent.training.starting_model import starting_model
 
 
-def plan_course(config: TrainSettings, corpus: Corpus, *, seed: int) -> Course:
-    """What the configuration asks for on this corpus."""
-    if config.training.method is Method.CRT:
-        return _redacted(config, corpus, seed)
-    if config.training.method is Method.SELECTIVE:
-        return _selective(config, corpus, seed)
+def plan_course(settings: TrainSettings, corpus: Corpus, *, seed: int) -> Course:
+    """What the settings ask for on this corpus."""
+    if settings.training.method is Method.CRT:
+        return _redacted(settings, corpus, seed)
+    if settings.training.method is Method.SELECTIVE:
+        return _selective(settings, corpus, seed)
     records, owners = len(corpus), len(corpus.owners)
-    return WholeCourse(config.training.plan(records=records, owners=owners, seed=seed), corpus)
+    return WholeCourse(settings.training.plan(records=records, owners=owners, seed=seed), corpus)
 
 
-def course_again(config: TrainSettings, corpus: Corpus, document: dict[str, Any]) -> Course:
+def course_again(settings: TrainSettings, corpus: Corpus, document: dict[str, Any]) -> Course:
     """The course of a run that was started before, from its plan (`document`) and what the policies find now."""
     kind = document["kind"]
     if kind == REDACTED:
-        routed = _routed(config, corpus, *_policies(config))
-        return RedactedCourse(RedactedPlan.from_json(document), routed, _fill_seed(config))
+        routed = _routed(settings, corpus, *_policies(settings))
+        return RedactedCourse(RedactedPlan.from_json(document), routed, _fill_seed(settings))
     if kind == SELECTIVE:
-        return SelectiveCourse(SelectivePlan.from_json(document), corpus, _policies(config)[0])
+        return SelectiveCourse(SelectivePlan.from_json(document), corpus, _policies(settings)[0])
     return WholeCourse(plan_from_json(document), corpus)
 
 
-def _redacted(config: TrainSettings, corpus: Corpus, seed: int) -> RedactedCourse:
-    policy, conservative = _policies(config)
-    asked = config.training
+def _redacted(settings: TrainSettings, corpus: Corpus, seed: int) -> RedactedCourse:
+    policy, conservative = _policies(settings)
+    asked = settings.training
     assert asked.delta is not None
-    settings = RedactedSettings(
+    redacted = RedactedSettings(
         epochs=asked.epochs,
         batch=asked.batch,
         delta=asked.delta,
@@ -60,18 +60,18 @@ def _redacted(config: TrainSettings, corpus: Corpus, seed: int) -> RedactedCours
         target_epsilon=asked.target_epsilon,
         noise_multiplier=asked.noise_multiplier,
     )
-    misses = _misses(config, policy, conservative)
-    routed = _routed(config, corpus, policy, conservative)
+    misses = _misses(settings, policy, conservative)
+    routed = _routed(settings, corpus, policy, conservative)
     facts = PolicyFacts.of(policy, conservative)
-    plan = plan_redacted(settings, routed, misses=misses, policies=facts, group=asked.group or GROUP)
+    plan = plan_redacted(redacted, routed, misses=misses, policies=facts, group=asked.group or GROUP)
     if asked.write_redacted is not None:
         _write_redacted(routed, Path(asked.write_redacted))
-    return RedactedCourse(plan, routed, _fill_seed(config))
+    return RedactedCourse(plan, routed, _fill_seed(settings))
 
 
-def _routed(config: TrainSettings, corpus: Corpus, policy: Policy, conservative: Policy | None) -> RedactedCorpus:
+def _routed(settings: TrainSettings, corpus: Corpus, policy: Policy, conservative: Policy | None) -> RedactedCorpus:
     """The corpus as it is trained on."""
-    once = bool(config.training.drop_duplicates)
+    once = bool(settings.training.drop_duplicates)
     return redact_and_route(corpus, policy, conservative=conservative, drop_duplicates=once)
 
 
@@ -84,26 +84,26 @@ def _write_redacted(routed: RedactedCorpus, path: Path) -> None:
                 file.write(json.dumps(row, ensure_ascii=False).encode("utf8", errors="surrogatepass") + b"\n")
 
 
-def _fill_seed(config: TrainSettings) -> int | None:
+def _fill_seed(settings: TrainSettings) -> int | None:
     """The seed of made-up values: public, and the same for every run, so that a resumed one reads the same text."""
-    return 0 if config.training.fill_masks else None
+    return 0 if settings.training.fill_masks else None
 
 
-def _selective(config: TrainSettings, corpus: Corpus, seed: int) -> SelectiveCourse:
-    policy, _ = _policies(config)
-    asked = config.training
-    if config.model.precision is not Precision.FLOAT32:
-        raise ConfigError("method 'selective' computes in float32", found=config.model.precision.value)
-    if config.model.checkpoint_activations:
+def _selective(settings: TrainSettings, corpus: Corpus, seed: int) -> SelectiveCourse:
+    policy, _ = _policies(settings)
+    asked = settings.training
+    if settings.model.precision is not Precision.FLOAT32:
+        raise ConfigError("method 'selective' computes in float32", found=settings.model.precision.value)
+    if settings.model.checkpoint_activations:
         raise ConfigError("method 'selective' trains recurrent models, which have no blocks to compute again")
     assert asked.delta is not None
     rate = asked.miss_rate
     if asked.labelled is not None:
-        rate = _misses(config, policy, None).policy
+        rate = _misses(settings, policy, None).policy
     # How many runs a text has depends on how it is cut into tokens, so the model is needed for the plan.
-    model = starting_model(config.model.start(), seed=seed)
+    model = starting_model(settings.model.start(), seed=seed)
     recurrent(model.module)
-    texts = runs_of(model, corpus, policy, max_length=config.data.max_length)
+    texts = runs_of(model, corpus, policy, max_length=settings.data.max_length)
     plan = SelectivePlan(
         units=len(texts),
         batch=min(asked.batch, len(texts)),
@@ -121,16 +121,16 @@ def _selective(config: TrainSettings, corpus: Corpus, seed: int) -> SelectiveCou
     return SelectiveCourse(chosen, corpus, policy)
 
 
-def _policies(config: TrainSettings) -> tuple[Policy, Policy | None]:
+def _policies(settings: TrainSettings) -> tuple[Policy, Policy | None]:
     """The policy and, where one is named, the conservative policy."""
-    asked = config.training
+    asked = settings.training
     conservative = None if asked.conservative_policy is None else policy_named(asked.conservative_policy)
     return policy_named(with_patterns(asked.policy, asked.pattern)), conservative
 
 
-def _misses(config: TrainSettings, policy: Policy, conservative: Policy | None) -> MissRates:
+def _misses(settings: TrainSettings, policy: Policy, conservative: Policy | None) -> MissRates:
     """How often secrets are missed, measured or given."""
-    asked, data = config.training, config.data
+    asked, data = settings.training, settings.data
     if asked.labelled is not None:
         labelled = data.corpus(asked.labelled, recognise=True)
         if "spans" not in labelled.present():

@@ -1,10 +1,10 @@
-"""The course of a training run, the same for one model and for an ensemble: from settings to a run directory.
+"""A training run from settings to a run directory, the same for one model and for an ensemble.
 
     train     check the settings, read the corpus, prepare; create the directory; train what is left; release
     preview   what the run would do and prove; writes nothing
 
 The directory appears whole, with its ledger, or not at all; after that a run can be resumed from any moment. What
-one model (`runs.training.model`) and an ensemble (`runs.ensemble.run`) do at each point is a `Kind`.
+one model (`runs.training.model`) and an ensemble (`runs.ensemble.run`) do at each point is a `RunKind`.
 """
 
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ class Prepared(Protocol):
         ...
 
 
-class Kind(Protocol):
+class RunKind(Protocol):
     """What is trained: one model, or the members of an ensemble."""
 
     def preview(self, given: Given) -> Preview:
@@ -139,7 +139,7 @@ def _resume(asked: Resumption, ranks: Ranks, *, observe: Observer, randomness: R
     return kind.again(given, path).carry_on(RunDirectory(path), observe)
 
 
-def _kind(settings: TrainSettings) -> Kind:
+def _kind(settings: TrainSettings) -> RunKind:
     if settings.training.method is Method.SUBMIX:
         from reticent.runs.ensemble.run import EnsembleKind
 

@@ -26,7 +26,7 @@ from reticent.runs.settings.shared import (
     with_patterns,
 )
 from reticent.training.gradients.rounding_bound import Rounding
-from reticent.training.plans.sampler import BandedSampler, SamplerName, name_of
+from reticent.training.plans.sampler import SamplerName
 from reticent.training.update_rules import Decay, Rule
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ _POLICIES: Final = "Policies"
 _ENSEMBLE: Final = "Ensemble"
 _MODEL: Final = "Model"
 _STEPS: Final = "Optimisation"
-_CHOSEN: Final = "with dp-sgd and a target chosen from public facts"
+_CHOSEN: Final = "with dp-sgd and a target, chosen from public facts"
 _BANDS: Final = 8
 _PARTS: Final = 8
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
@@ -85,7 +85,7 @@ class DataSection(CorpusOptions):
         "Held-out corpus to evaluate the trained model on. It is never trained on.", default=None, metavar="FILE"
     )
     holdout_policy: str | None = option(
-        "Policy that finds secrets in --holdout, to state perplexity outside of them too.",
+        "Policy that finds secrets in --holdout, to report perplexity outside them as well.",
         default=None,
         panel=CORPUS,
         metavar="NAME",
@@ -151,7 +151,7 @@ class ModelSection(Settings):
         "Recompute activations in the backward pass: less memory, more time.", default=False, panel=_MODEL
     )
     shard_weights: bool = option(
-        "Shard the weights over the processes that torchrun started (FSDP).", default=False, panel=_MODEL
+        "Shard the weights across the processes started by torchrun (FSDP).", default=False, panel=_MODEL
     )
     device: str = option("Device: auto, cpu, cuda or mps.", default="auto", panel=_MODEL)
 
@@ -205,11 +205,11 @@ class TrainingSection(Settings):
         within=LENGTH,
         panel=_STEPS,
         metavar="N",
-        shown="as --batch",
+        shown="same as --batch",
         methods=[Method.CRT],
     )
     optimiser: Rule = option(
-        "Optimiser. corrected-adam takes the known noise out of Adam's second moment (dp-sgd alone).",
+        "Optimiser. corrected-adam subtracts the known noise from Adam's second moment (dp-sgd only).",
         default=Rule.ADAMW,
         panel=_STEPS,
     )
@@ -227,14 +227,14 @@ class TrainingSection(Settings):
     )
     decay: Decay = option("Learning-rate decay after the warm-up.", default=Decay.CONSTANT, panel=_STEPS)
     average_tail: float = option(
-        "Release the mean of the weights over this last share of the steps. Costs no ε.",
+        "Release the average of the weights over this final fraction of the steps. Costs no ε.",
         default=0.0,
         within=SHARE,
         panel=_STEPS,
         shown=f"0; {_CHOSEN}",
     )
     ema: float = option(
-        "Release the moving average of the weights with this decay. Costs no ε.",
+        "Release an exponential moving average of the weights with this decay. Costs no ε.",
         default=0.0,
         limits={"ge": 0, "lt": 1},
         panel=_STEPS,
@@ -243,21 +243,22 @@ class TrainingSection(Settings):
         "Calibrate the noise to reach this ε.", default=None, within=EPSILON, panel=_PRIVACY, methods=PRIVATE
     )
     target_tpr: str | None = option(
-        "Calibrate the noise: no membership test finds more than this share of members at these false alarms.",
+        "Calibrate the noise so that no membership test exceeds this true-positive rate at this false-positive "
+        "rate.",
         default=None,
         panel=_PRIVACY,
         metavar="TPR@FPR",
         methods=[Method.DP_SGD],
     )
     target_bits: str | None = option(
-        "Calibrate the noise so that at most so many bits of a secret of so many leak.",
+        "Calibrate the noise so that at most LEAKED bits leak from a secret of SECRET bits.",
         default=None,
         panel=_PRIVACY,
         metavar="LEAKED:SECRET",
         methods=[Method.DP_SGD],
     )
     target_advantage: float | None = option(
-        "Calibrate the noise so that no membership test has a greater advantage (TPR − FPR).",
+        "Calibrate the noise so that no membership test exceeds this advantage (TPR − FPR).",
         default=None,
         panel=_PRIVACY,
         methods=[Method.DP_SGD],
@@ -272,14 +273,14 @@ class TrainingSection(Settings):
         methods=PRIVATE,
     )
     sampler: SamplerName = option(
-        "How the units of a step are drawn: each by chance (poisson), each in exactly one step an epoch "
-        "(allocation), or each by chance in one step of a cycle whose noise is correlated (banded).",
+        "How each step samples units: independently (poisson), each unit in exactly one step per epoch "
+        "(allocation), or independently, in one step per cycle of correlated noise (banded).",
         default=SamplerName.POISSON,
         panel=_PRIVACY,
         methods=[Method.DP_SGD],
     )
     bands: int | None = option(
-        "Steps of a cycle, over which noise is correlated (--sampler banded). Needs memory for N copies of the "
+        "Number of steps per cycle of correlated noise (--sampler banded). Needs memory for N copies of the "
         "trained weights in float64.",
         default=None,
         within=LENGTH,
@@ -323,7 +324,7 @@ class TrainingSection(Settings):
         methods=[Method.DP_SGD],
     )
     rounding: Rounding | None = option(
-        "Whether rounding is tested while training, or proved to do no harm (slower: records one by one).",
+        "Test floating-point rounding during training, or prove it harmless (slower: one record at a time).",
         default=None,
         panel=_PRIVACY,
         shown="tested",
@@ -370,7 +371,7 @@ class TrainingSection(Settings):
         methods=[Method.CRT],
     )
     group: int | None = option(
-        "Number of missed secrets that the guarantee for several together speaks of.",
+        "Number of missed secrets that the group guarantee covers.",
         default=None,
         within=COUNT,
         panel=_POLICIES,
@@ -607,8 +608,8 @@ def options_of(plan: "DpSgd") -> dict[str, Any]:
         "unit": plan.unit,
         "neighbours": plan.neighbours,
         "texts_per_owner": plan.texts_per_unit if plan.unit is Unit.OWNER else None,
-        "sampler": name_of(sampler),
-        "bands": sampler.bands if isinstance(sampler, BandedSampler) else None,
+        "sampler": sampler.name,
+        "bands": sampler.bands,
         "batch": sampler.batch,
         "epochs": plan.steps * sampler.expected_batch / sampler.units,
         "audit": plan.canaries or None,

@@ -85,7 +85,7 @@ class UpdateSettings(CorpusOptions, Shown):
         "Search by the relative score, which shows rare beginnings better.", default=False, panel=_SEARCH
     )
     removed: bool = option(
-        "Search for what the update removed or was made to forget: the snapshots in swapped roles.",
+        "Search for what the update removed or was made to forget: the snapshots swap roles.",
         default=False,
         panel=_SEARCH,
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from reticent.core.certificate import GUARANTEE
 from reticent.core.ensemble import Ensemble
@@ -36,23 +37,12 @@ _LAYOUT = Layout.single(1)
 class FilteredModel:
     """The model without the tokens that would complete an n-gram of its training text. No guarantee."""
 
+    name: ClassVar[str] = "memfree"
+    measure: ClassVar[str | None] = None
+    price: ClassVar[float | None] = 0.0
+
     index: NGramIndex
     shaping: Shaping = field(default_factory=Shaping)
-
-    @property
-    def name(self) -> str:
-        """Short name for tables."""
-        return "memfree"
-
-    @property
-    def measure(self) -> str | None:
-        """None: nothing is promised, so nothing is charged."""
-        return None
-
-    @property
-    def price(self) -> float | None:
-        """Nothing."""
-        return 0.0
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:
         """A token of the filtered model; where the filter leaves nothing, of the model."""

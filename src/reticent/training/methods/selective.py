@@ -18,8 +18,6 @@ policy that misses nothing, plain redaction would prove ε = 0. This is here to 
 Pieces of a text are encoded one by one, so that no token reaches over the edge of a secret.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -40,7 +38,7 @@ from reticent.core.ledger import Budget
 from reticent.core.ranges import NOISE_MULTIPLIER, NORM, STEPS
 from reticent.data.redaction.masking import find_in, merge_spans
 from reticent.training.batches import Encoder, TokenArray, longest_text
-from reticent.training.plans.plan import MEASURE, NO_TUNING, PUBLIC_MAKING, SEEDED, noise_deviation
+from reticent.training.plans.plan import MEASURE, NO_TUNING, PUBLIC_MAKING, SEEDED, ledger_name, noise_deviation
 from reticent.training.plans.sampler import ShuffledEpochs
 
 SCHEMA_VERSION: Final = 1
@@ -243,10 +241,9 @@ class SelectivePlan:
         """What a ledger of this plan may spend: its steps, each once."""
         return Budget(MEASURE, float(self.steps), self.guarantee(is_seeded=is_seeded))
 
-    def identity(self, corpus: str) -> str:
-        """A name for this plan on the corpus with this fingerprint: a ledger belongs to one of them."""
-        content = json.dumps([self.to_json(), corpus], sort_keys=True).encode()
-        return "selective training " + hashlib.blake2b(content, digest_size=16).hexdigest()
+    def ledger_name(self, corpus: str) -> str:
+        """The name of the ledger that pays for this plan on the corpus with this fingerprint."""
+        return ledger_name(self.to_json(), corpus, kind="selective training")
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""

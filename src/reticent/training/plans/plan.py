@@ -21,7 +21,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
@@ -39,13 +39,11 @@ from reticent.training.gradients.rounding_bound import Rounding, movement_by_rou
 from reticent.training.plans.bands import coefficients, noise_of_a_step, prefix_error
 from reticent.training.plans.sampler import (
     AllocationSampler,
-    BandedSampler,
     PoissonSampler,
     PrivateSampler,
     SamplerName,
     ShuffledEpochs,
     audited_sampler,
-    name_of,
     sampler_of,
 )
 from reticent.training.plans.spending import Spending
@@ -106,6 +104,10 @@ class PlainPlan:
         STEPS.require("the number of steps", steps, hint="lower --epochs, or raise --batch")
         return steps
 
+    def ledger_name(self, corpus: str) -> str:
+        """The name of the ledger that pays for this plan on the corpus with this fingerprint."""
+        return ledger_name(self.to_json(), corpus)
+
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
         values = {"units": self.units, "batch": self.batch, "epochs": self.epochs, "seed": self.seed}
@@ -144,11 +146,11 @@ class DpSgd:
             raise ConfigError("canaries are added where rounding is tested", found=self.rounding.value)
         if self.canaries and type(self.sampler) is not PoissonSampler:
             raise ConfigError("canaries measure Poisson samples", found=type(self.sampler).__name__)
-        if type(self.sampler) not in (PoissonSampler, AllocationSampler, BandedSampler):
+        if type(self.sampler) not in get_args(PrivateSampler):
             raise ConfigError(
-                "the accountants price Poisson sampling, random allocation and cycles alone",
+                "no accountant prices this sampler",
                 found=type(self.sampler).__name__,
-                expected="PoissonSampler, AllocationSampler or BandedSampler",
+                expected=" or ".join(each.__name__ for each in get_args(PrivateSampler)),
                 hint="shuffled batches have no guarantee; draw Poisson samples or allocate",
             )
         if self.steps % self.sampler.steps_per_round:
@@ -248,11 +250,7 @@ class DpSgd:
     @property
     def round_event(self) -> SampledGaussian | RandomAllocation | BandedCycle:
         """What one round releases: a Poisson step, an epoch of random allocation, or a cycle."""
-        if isinstance(self.sampler, BandedSampler):
-            return BandedCycle(self.noise_multiplier, self.sampler.rate, self.sampler.bands)
-        if isinstance(self.sampler, AllocationSampler):
-            return RandomAllocation(self.noise_multiplier, self.sampler.steps_per_round)
-        return SampledGaussian(self.noise_multiplier, self.sampler.rate)
+        return self.sampler.round_event(self.noise_multiplier)
 
     @property
     def event(self) -> Repeated:
@@ -289,7 +287,7 @@ class DpSgd:
 
     @property
     def _bands(self) -> int:
-        return self.sampler.bands if isinstance(self.sampler, BandedSampler) else 1
+        return self.sampler.bands or 1
 
     def guarantee(self, *, is_seeded: bool = False) -> Guarantee:
         """What the run proves for its final weights and for every weight on the way.
@@ -373,6 +371,10 @@ class DpSgd:
             delta=self.delta,
         )
 
+    def ledger_name(self, corpus: str) -> str:
+        """The name of the ledger that pays for this plan on the corpus with this fingerprint."""
+        return ledger_name(self.to_json(), corpus)
+
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
         return {
@@ -380,8 +382,8 @@ class DpSgd:
             "kind": "private",
             "units": self.sampler.units,
             "batch": self.sampler.batch,
-            **({} if name_of(self.sampler) is SamplerName.POISSON else {"sampler": name_of(self.sampler).value}),
-            **({"bands": self.sampler.bands} if isinstance(self.sampler, BandedSampler) else {}),
+            **({} if self.sampler.name is SamplerName.POISSON else {"sampler": self.sampler.name.value}),
+            **({} if self.sampler.bands is None else {"bands": self.sampler.bands}),
             "clip_norm": self.clip_norm,
             "noise_multiplier": self.noise_multiplier,
             "steps": self.steps,
@@ -420,10 +422,10 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
     return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, rounding=rounding, **values)
 
 
-def identity(plan: Plan, corpus: str) -> str:
-    """A name for this plan on the corpus with this fingerprint: a ledger belongs to one of them."""
-    content = json.dumps([plan.to_json(), corpus], sort_keys=True).encode()
-    return "training " + hashlib.blake2b(content, digest_size=16).hexdigest()
+def ledger_name(plan: dict[str, Any], corpus: str, *, kind: str = "training") -> str:
+    """The name of the ledger that pays for this plan (as JSON) on the corpus with this fingerprint."""
+    content = json.dumps([plan, corpus], sort_keys=True).encode()
+    return f"{kind} {hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 
 def _check_delta(delta: float, units: int, unit: Unit) -> None:

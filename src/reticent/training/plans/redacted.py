@@ -9,8 +9,6 @@ headline is the *worst case* over secrets: its ε is infinite as soon as both po
 never stands alone.
 """
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -30,6 +28,7 @@ from reticent.training.plans.plan import (
     SEEDED,
     DpSgd,
     PlainPlan,
+    ledger_name,
     plan_from_json,
 )
 from reticent.training.plans.sampler import PoissonSampler
@@ -150,10 +149,9 @@ class RedactedPlan:
         """What a ledger of this plan may spend: its private steps, each once."""
         return Budget(MEASURE, float(self.private.steps), self.guarantee(is_seeded=is_seeded))
 
-    def identity(self, corpus: str) -> str:
-        """A name for this plan on the corpus with this fingerprint: a ledger belongs to one of them."""
-        content = json.dumps([self.to_json(), corpus], sort_keys=True).encode()
-        return "redacted training " + hashlib.blake2b(content, digest_size=16).hexdigest()
+    def ledger_name(self, corpus: str) -> str:
+        """The name of the ledger that pays for this plan on the corpus with this fingerprint."""
+        return ledger_name(self.to_json(), corpus, kind="redacted training")
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""

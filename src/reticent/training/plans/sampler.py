@@ -19,20 +19,33 @@ chance to.
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.core.errors import ConfigError
+from reticent.core.event import BandedCycle, RandomAllocation, SampledGaussian
 from reticent.core.randomness import Randomness
 from reticent.core.ranges import EPOCHS, STEPS
 
 Indices = NDArray[np.int64]
 
 
+class SamplerName(StrEnum):
+    """The samplers that an accountant prices, by name."""
+
+    POISSON = "poisson"
+    ALLOCATION = "allocation"
+    BANDED = "banded"
+
+
 @dataclass(frozen=True, slots=True)
 class PoissonSampler:
     """Batches of `batch` units on average out of `units`: the public constants from which the rate follows."""
+
+    name: ClassVar[SamplerName] = SamplerName.POISSON
+    bands: ClassVar[None] = None
 
     units: int
     batch: int
@@ -66,6 +79,10 @@ class PoissonSampler:
         """Units of a step on average."""
         return float(self.batch)
 
+    def round_event(self, noise_multiplier: float) -> SampledGaussian:
+        """What one step with this noise releases."""
+        return SampledGaussian(noise_multiplier, self.rate)
+
     def draw_round(self, randomness: Randomness) -> tuple[Indices, ...]:
         """The one step of a round."""
         return (self.draw(randomness),)
@@ -74,6 +91,9 @@ class PoissonSampler:
 @dataclass(frozen=True, slots=True)
 class AllocationSampler:
     """Every unit in exactly one of the batches of an epoch, of about `batch` units each."""
+
+    name: ClassVar[SamplerName] = SamplerName.ALLOCATION
+    bands: ClassVar[None] = None
 
     units: int
     batch: int
@@ -103,6 +123,10 @@ class AllocationSampler:
         STEPS.require("the number of steps", steps, hint="lower --epochs, or raise --batch")
         return steps
 
+    def round_event(self, noise_multiplier: float) -> RandomAllocation:
+        """What one epoch with this noise releases."""
+        return RandomAllocation(noise_multiplier, self.steps_per_round)
+
     def draw_round(self, randomness: Randomness) -> tuple[Indices, ...]:
         """The units of each step of one epoch, in order of their index.
 
@@ -115,6 +139,8 @@ class AllocationSampler:
 @dataclass(frozen=True, slots=True)
 class BandedSampler:
     """Cycles of `bands` steps of `batch` units on average; a unit belongs to one step of every cycle."""
+
+    name: ClassVar[SamplerName] = SamplerName.BANDED
 
     units: int
     batch: int
@@ -153,6 +179,10 @@ class BandedSampler:
         """The step of every cycle that each unit belongs to [units]; drawn once for a run."""
         return randomness.integers(self.bands, self.units)
 
+    def round_event(self, noise_multiplier: float) -> BandedCycle:
+        """What one cycle with this noise releases."""
+        return BandedCycle(noise_multiplier, self.rate, self.bands)
+
     def draw_round(self, randomness: Randomness, places: Indices) -> tuple[Indices, ...]:
         """The units of each step of a cycle, in order of their index.
 
@@ -164,14 +194,6 @@ class BandedSampler:
 
 
 PrivateSampler = PoissonSampler | AllocationSampler | BandedSampler
-
-
-class SamplerName(StrEnum):
-    """The samplers that an accountant prices, by name."""
-
-    POISSON = "poisson"
-    ALLOCATION = "allocation"
-    BANDED = "banded"
 
 
 def audited_sampler(sampler: PrivateSampler, canaries: int) -> PoissonSampler:
@@ -198,12 +220,6 @@ def sampler_of(name: str, units: int, batch: int, *, bands: int | None = None) -
         case SamplerName.BANDED:
             return BandedSampler(units, batch, bands or 1)
     raise ConfigError("no accountant prices this sampler", found=name, expected=" or ".join(SamplerName))
-
-
-def name_of(sampler: PrivateSampler) -> SamplerName:
-    """The name of a sampler."""
-    names = {PoissonSampler: SamplerName.POISSON, AllocationSampler: SamplerName.ALLOCATION}
-    return names.get(type(sampler), SamplerName.BANDED)
 
 
 @dataclass(frozen=True, slots=True)

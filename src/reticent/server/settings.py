@@ -1,6 +1,7 @@
-"""The settings of `reticent serve`: `[prediction]` and `[limits]` of a strict TOML file, flags over it.
+"""The settings of `reticent serve`, `keys` and `ledger`.
 
-A seed anywhere in it is an error of its own: released tokens come from the system's generator.
+For `serve`, flags override `[prediction]` and `[limits]` of a strict TOML file. A seed anywhere in it
+is an error of its own: released tokens come from the system's generator.
 """
 
 from pathlib import Path
@@ -131,3 +132,58 @@ def _refuse_seed(*tables: dict[str, Any]) -> None:
                 hint="leave it out: tokens come from the system's generator",
             )
         _refuse_seed(*(below for below in table.values() if isinstance(below, dict)))
+
+
+class _KeyFile(Settings):
+    file: Path = option("Key file. Created if missing.", default=Path("keys.json"), metavar="FILE")
+
+
+class AddKeySettings(_KeyFile, Shown):
+    """What is asked of `reticent keys add`."""
+
+    name: str = option("Name of the key's owner.", positional=True, metavar="NAME")
+    quota: int | None = option(
+        "Total number of tokens that the key may draw: rationing, not privacy.",
+        default=None,
+        metavar="N",
+    )
+    operator: bool = option("Create a key for the operator's page and `reticent ledger`.", default=False)
+
+
+class ListKeysSettings(_KeyFile, Shown):
+    """What is asked of `reticent keys list`."""
+
+
+class RemoveKeySettings(_KeyFile):
+    """What is asked of `reticent keys remove`."""
+
+    name: str = option("Name of the key's owner.", positional=True, metavar="NAME")
+
+
+class _OfRun(LedgerOptions):
+    run: str = option("Run directory, or http:// address of an operator's port.", positional=True, metavar="RUN")
+
+
+class ShowLedgerSettings(_OfRun, Shown):
+    """What is asked of `reticent ledger show` and `verify`."""
+
+
+class ExportLedgerSettings(_OfRun):
+    """What is asked of `reticent ledger export`."""
+
+    out: Path | None = option("File to write.", default=None, metavar="FILE", shown="standard output")
+
+
+class CorpusLedgerSettings(Shown):
+    """What is asked of `reticent ledger corpus`."""
+
+    file: Path = option("Corpus ledger, as `train --corpus-ledger` writes it.", positional=True, metavar="FILE")
+
+
+class ReanchorSettings(LedgerOptions, Shown):
+    """What is asked of `reticent ledger reanchor`."""
+
+    run: Path = option("Run directory.", positional=True, metavar="RUN")
+    nothing_was_released: bool = option(
+        "Confirm that nothing was released after the last row of the ledger.", default=False
+    )

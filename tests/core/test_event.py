@@ -15,8 +15,9 @@ from reticent.core.event import (
     Repeated,
     SampledGaussian,
     SubsampledMixture,
+    event_from_json,
+    event_to_json,
 )
-from reticent.core.event_json import event_from_json, event_to_json
 
 STEP = SampledGaussian(1.0, 0.01)
 EVENTS = [
