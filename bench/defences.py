@@ -41,6 +41,7 @@ if str(ROOT) not in sys.path:
 
 import torch  # noqa: E402
 
+from bench.known_policies import GoldLabels, RandomMiss  # noqa: E402
 from reticent.auditing.attacks.exposure.candidate_search import SearchLimits  # noqa: E402
 from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure_exposures  # noqa: E402
 from reticent.core.corpus import Corpus, Policy, Record, Span  # noqa: E402
@@ -50,7 +51,6 @@ from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.core.secret import Canary, CodeSpace  # noqa: E402
 from reticent.data.canaries import make_canaries, plant  # noqa: E402
 from reticent.data.generators import generate_dialogues  # noqa: E402
-from reticent.data.policies.combined import GoldLabels, RandomMiss  # noqa: E402
 from reticent.data.redaction.masking import redact_records  # noqa: E402
 from reticent.ledger.durable import SqliteLedger  # noqa: E402
 from reticent.models.huggingface.model import HuggingFaceModel  # noqa: E402

@@ -17,12 +17,12 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from bench.labelled_text import labelled_sets
+from bench.labelled_text import f_score, labelled_sets
 from reticent.core.corpus import Policy
 from reticent.core.randomness import Randomness
 from reticent.data.generators.cases import generate_cases
 from reticent.data.generators.dialogues import generate_dialogues
-from reticent.data.measurement import Measurement, Rate, f_score, measure
+from reticent.data.measurement import Measurement, Rate, measure
 from reticent.data.policies.capitals import CapitalRuns
 from reticent.data.policies.named_entities import SpacyPolicy
 from reticent.data.policies.names import Names

@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from reproductions.experiment import Values
+from reproductions.random_groups import score_random_groups
 from reticent.auditing.attacks.exposure.candidate_search import SearchLimits
 from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure_exposures
-from reticent.auditing.attacks.membership.groups import score_random_groups
 from reticent.auditing.metrics.roc import auc_interval
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.guarantee import Neighbours, Notion

@@ -8,8 +8,9 @@ table.
 import numpy as np
 import pytest
 
+from reproductions.random_groups import score_random_groups
 from reticent.auditing.attacks.membership.control import permutation_p_value
-from reticent.auditing.attacks.membership.groups import score_owners, score_random_groups
+from reticent.auditing.attacks.membership.groups import score_owners
 from reticent.auditing.attacks.personal_data.extraction import Emission, Emitted, Extraction, SampledTexts
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory
 from reticent.auditing.metrics.intervals import bootstrap

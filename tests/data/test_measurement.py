@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
+from bench.known_policies import GoldLabels, RandomMiss
 from reticent.core.corpus import Record, Span
 from reticent.data.measurement import Rate, is_covered, measure
-from reticent.data.policies.combined import Dictionary, GoldLabels, RandomMiss
+from reticent.data.policies.combined import Dictionary
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.redaction.masking import merge_spans

@@ -7,8 +7,10 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
+from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,28 @@ def number_to_json(value: float | None) -> float | str | None:
 def number_from_json(value: float | str) -> float:
     """The number that `number_to_json` wrote."""
     return float(value)
+
+
+def fields_to_json(value: Any) -> dict[str, Any]:
+    """A dataclass as a JSON object of its fields: enums by value, infinities as words."""
+    return {field.name: _to_json(getattr(value, field.name)) for field in fields(value)}
+
+
+def _to_json(value: Any) -> Any:
+    match value:
+        case IntEnum():
+            return value.name.lower()
+        case Enum():
+            return value.value
+        case float():
+            return number_to_json(value)
+        case tuple() | list():
+            return [_to_json(each) for each in value]
+        case Mapping():
+            return {key: _to_json(each) for key, each in value.items()}
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    return fields_to_json(value) if is_dataclass(value) else value
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from reticent.core.document import check_schema, number_from_json, number_to_json
+from reticent.core.document import check_schema, fields_to_json, number_from_json, number_to_json
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import Access
 
@@ -88,25 +88,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "attack": self.attack,
-            "metric": self.metric,
-            "value": number_to_json(self.value),
-            "low": number_to_json(self.low),
-            "high": number_to_json(self.high),
-            "confidence": self.confidence,
-            "n": self.n,
-            "measure": self.measure,
-            "unit": self.unit.value,
-            "access": self.access.name.lower(),
-            "null": number_to_json(self.null),
-            "void": self.void,
-            "notes": list(self.notes),
-            "p_value": self.p_value,
-            "could_pass": self.could_pass,
-            "proved_low": number_to_json(self.proved_low),
-        }
+        return {"schema_version": SCHEMA_VERSION, **fields_to_json(self)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Finding":

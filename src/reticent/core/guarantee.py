@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from reticent.core.document import check_schema, number_from_json, number_to_json
+from reticent.core.document import check_schema, fields_to_json, number_from_json
 from reticent.core.event import Event, event_from_json, event_to_json
 
 SCHEMA_VERSION = 1
@@ -89,17 +89,7 @@ class Basis:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; the guarantee that holds them carries the schema version."""
-        return {
-            "event": event_to_json(self.event),
-            "delta": self.delta,
-            "units": self.units,
-            "clip_norm": self.clip_norm,
-            "group": self.group,
-            "miss_rate": self.miss_rate,
-            "conservative_miss_rate": self.conservative_miss_rate,
-            "keeps_one_copy": self.keeps_one_copy,
-            "earlier": [each.to_json() for each in self.earlier],
-        }
+        return fields_to_json(self) | {"event": event_to_json(self.event)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Basis":
@@ -175,22 +165,7 @@ class Guarantee:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "mechanism": self.mechanism,
-            "notion": self.notion.value,
-            "unit": self.unit.value,
-            "neighbours": self.neighbours.value,
-            "epsilon": number_to_json(self.epsilon),
-            "delta": self.delta,
-            "order": number_to_json(self.order),
-            "covers": self.covers,
-            "assumes": list(self.assumes),
-            "data_dependent": self.data_dependent,
-            "profile": [[number_to_json(e), d] for e, d in self.profile],
-            "renyi": [[number_to_json(a), number_to_json(e)] for a, e in self.renyi],
-            "basis": None if self.basis is None else self.basis.to_json(),
-        }
+        return {"schema_version": SCHEMA_VERSION, **fields_to_json(self)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Guarantee":

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reticent.core.corpus import Policy, Record, Span
+from reticent.core.document import fields_to_json
 from reticent.core.proportion import Share, clopper_pearson
 from reticent.data.kinds import TITLES, canonical
 from reticent.data.redaction.masking import find_in, merge_spans
@@ -126,21 +127,8 @@ class Measurement:
 
     def to_json(self) -> dict[str, Any]:
         """For a document."""
-        return {
-            "policy": self.policy,
-            "records": self.records,
-            "confidence": self.recall.confidence,
-            "recall": self.recall.to_json(),
-            "miss_rate": self.miss_rate.to_json(),
-            "precision": self.precision.to_json(),
-            "distinct_recall": self.distinct_recall.to_json(),
-            "partial_recall": self.partial_recall.to_json(),
-            "recall_by_kind": {kind: rate.to_json() for kind, rate in self.recall_by_kind.items()},
-            "recall_by_identifier": {name: rate.to_json() for name, rate in self.recall_by_identifier.items()},
-            "precision_by_kind": {kind: rate.to_json() for kind, rate in self.precision_by_kind.items()},
-            "found_share": self.found_share,
-            "character_precision": self.character_precision,
-        }
+        rates = {"confidence": self.recall.confidence, "miss_rate": self.miss_rate.to_json()}
+        return fields_to_json(self) | rates
 
 
 class _Count:
@@ -258,18 +246,6 @@ def without_title(span: Span, text: str) -> Span:
     if canonical(span.kind) != "PERSON" or not (title := _TITLE.match(text, span.start, span.end)):
         return span
     return span if title.end() >= span.end else Span(title.end(), span.end, span.kind, span.identifier)
-
-
-def f_score(measured: Measurement, *, weight: float = 2.0) -> float:
-    """F-measure of recall and character precision, in which recall counts `weight` times as much; 0 where nothing
-    was found or labelled.
-
-    F2 is what unions are chosen by: a secret left in clear costs more than a word masked for nothing.
-    """
-    recall, precision = measured.recall.value or 0.0, measured.character_precision or 0.0
-    if recall == 0.0 or precision == 0.0:
-        return 0.0
-    return (1.0 + weight**2) * precision * recall / (weight**2 * precision + recall)
 
 
 def measure(records: Iterable[Record], policy: Policy, *, confidence: float = 0.95) -> Measurement:

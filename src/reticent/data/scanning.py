@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reticent.core.corpus import Policy, Record
+from reticent.core.document import fields_to_json
 from reticent.data.duplicates.digest_counts import DigestCounts
 from reticent.data.measurement import Measurement, MeasurementTally
 from reticent.data.redaction.masking import find_by_all
@@ -48,30 +49,8 @@ class Scan:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "policy": self.policy,
-            "policy_is_local": self.is_local,
-            "records": self.records,
-            "owners": self.owners,
-            "largest_owner": self.largest_owner,
-            "names_owners": self.names_owners,
-            "characters": self.characters,
-            "duplicates": self.duplicates,
-            "most_duplicated": self.most_duplicated,
-            "sensitive_records": self.sensitive_records,
-            "kinds": {
-                kind: {
-                    "mentions": count.mentions,
-                    "distinct": count.distinct,
-                    "most_repeated": count.most_repeated,
-                    "records": count.records,
-                }
-                for kind, count in self.kinds.items()
-            },
-            "measurement": None if self.measurement is None else self.measurement.to_json(),
-            "compared": [measurement.to_json() for measurement in self.compared],
-        }
+        document = {"schema_version": SCHEMA_VERSION, **fields_to_json(self)}
+        return document | {"policy_is_local": document.pop("is_local")}
 
 
 def scan(

@@ -19,7 +19,7 @@ import hashlib
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from reticent.accounting.derivation import composed
 from reticent.accounting.guarantees import guarantee_of
 from reticent.core.corpus import Corpus
-from reticent.core.document import check_schema, read_document, write_document
+from reticent.core.document import check_schema, fields_to_json, read_document, write_document
 from reticent.core.errors import ConfigError
 from reticent.core.event import Composed
 from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
@@ -172,13 +172,7 @@ class Ancestor:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "name": self.name,
-            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
-            "members": None if self.members is None else self.members.to_json(),
-            "shared": None if self.shared is None else asdict(self.shared),
-            "corpus": self.corpus,
-        }
+        return fields_to_json(self)
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Ancestor":

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from reticent.core.corpus import Span
-from reticent.core.document import number_from_json, number_to_json
+from reticent.core.document import fields_to_json, number_from_json
 from reticent.core.errors import UsageError
 from reticent.core.estimate import mean_per_token
 from reticent.models.huggingface.batching import choose_budget
@@ -50,15 +50,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; the document that holds them carries the schema version."""
-        return {
-            "perplexity": number_to_json(self.perplexity),
-            "perplexity_interval": [number_to_json(end) for end in self.perplexity_interval],
-            "top1": self.top1,
-            "top1_interval": list(self.top1_interval),
-            "tokens": self.tokens,
-            "texts": self.texts,
-            "outside": None if self.outside is None else self.outside.to_json(),
-        }
+        return fields_to_json(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Evaluation":

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from reticent.data.measurement import f_score, measure
+from bench.labelled_text import f_score
+from reticent.data.measurement import measure
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.runs.policies import union_policy
 

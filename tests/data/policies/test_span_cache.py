@@ -2,9 +2,10 @@
 
 import pytest
 
+from bench.known_policies import GoldLabels
 from reticent.core.corpus import Span
 from reticent.core.errors import ConfigError
-from reticent.data.policies.combined import Dictionary, GoldLabels, Union
+from reticent.data.policies.combined import Dictionary, Union
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.policies.span_cache import SpanCache
 from reticent.engine.policy import policies_in

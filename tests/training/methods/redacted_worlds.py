@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
+from bench.known_policies import RandomMiss
 from reticent.core.corpus import Corpus, Policy, Record, Span
 from reticent.data.policies.capitals import LEGAL_WORDS, CapitalRuns
 from reticent.data.policies.circumstances import Circumstances
-from reticent.data.policies.combined import Dictionary, RandomMiss, Union
+from reticent.data.policies.combined import Dictionary, Union
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.policies.possible import possible
 from reticent.data.redaction.masking import MASK, Redaction, redact

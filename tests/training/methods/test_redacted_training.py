@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from bench.known_policies import RandomMiss
 from reticent.accounting.bounds.confidentiality import missed_secret_of
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
 from reticent.core.randomness import Randomness
-from reticent.data.policies.combined import Dictionary, RandomMiss
+from reticent.data.policies.combined import Dictionary
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.redaction.masking import MASK
 from reticent.ledger.durable import SqliteLedger

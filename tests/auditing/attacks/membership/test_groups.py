@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.membership.groups import Pooling, labelled, score_owners, score_random_groups
+from reproductions.random_groups import score_random_groups
+from reticent.auditing.attacks.membership.groups import Pooling, labelled, score_owners
 from reticent.auditing.metrics.roc import auc
 from reticent.core.errors import UsageError
 from reticent.core.randomness import Randomness

@@ -25,6 +25,7 @@ from reticent.auditing.attacks.exposure.candidate_search import RankBracket, Sea
 from reticent.auditing.attacks.exposure.candidate_trie import CandidateTrie, build_trie
 from reticent.auditing.attacks.exposure.fit import SkewNormalFit, fit_exposure
 from reticent.auditing.metrics.intervals import clopper_pearson
+from reticent.core.document import fields_to_json
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary
@@ -73,19 +74,7 @@ class Exposure:
 
     def to_json(self) -> dict[str, Any]:
         """For a document: numbers and the canary's name."""
-        return {
-            "canary": self.canary,
-            "candidates": self.candidates,
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "least_rank": self.least_rank,
-            "greatest_rank": self.greatest_rank,
-            "tied": self.tied,
-            "forward_tokens": self.forward_tokens,
-            "fit": None if self.fit is None else self.fit.to_json(),
-            "notes": list(self.notes),
-        }
+        return fields_to_json(self)
 
 
 def measure_exposures(

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from reticent.auditing.attacks.lazy.emission import calibrated_loss, emission_log_prob, log_chance_in_samples
 from reticent.core.corpus import Record
-from reticent.core.document import number_to_json
+from reticent.core.document import fields_to_json, number_to_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import EMITTED_SHARE
@@ -182,7 +182,7 @@ class RiskMap:
             "groups": [
                 _group_to_json(group, self.log_chance(group.name), self.ranks(group.name)) for group in self.groups
             ],
-            "worst": [_row_to_json(row) for row in self.worst()] if self.has(TRAINING) else [],
+            "worst": [fields_to_json(row) for row in self.worst()] if self.has(TRAINING) else [],
         }
 
 
@@ -310,18 +310,6 @@ def _emitted(risk_map: RiskMap, name: str, chance: float) -> Share:
     group, first = risk_map.group(name), risk_map.group(name).first
     which = risk_map.log_chance(name) >= np.log(chance)
     return Share.of(which[first].tolist(), group.owners[first].tolist())
-
-
-def _row_to_json(row: RiskRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "tokens": row.tokens,
-        "emission": number_to_json(row.emission),
-        "log_chance": number_to_json(row.log_chance),
-        "calibrated": number_to_json(row.calibrated),
-        "gain": number_to_json(row.gain),
-        "copies": row.copies,
-    }
 
 
 def _group_to_json(group: RiskGroup, log_chance: Floats, ranks: NDArray[np.int64]) -> dict[str, Any]:
