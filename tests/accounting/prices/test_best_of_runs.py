@@ -1,5 +1,6 @@
 """The best of a random number of runs: exact on a small mechanism, figures held, monotone, a broken twin."""
 
+import itertools
 import math
 from functools import cache
 
@@ -8,7 +9,7 @@ import pytest
 
 from reticent.accounting.conversion import rdp_epsilon
 from reticent.accounting.curve import RenyiCurve, renyi_epsilon
-from reticent.accounting.prices.best_of_runs import best_of_runs_epsilon, mean_runs, rate_for
+from reticent.accounting.prices.best_of_runs import best_of_runs_epsilon, mean_runs, number_of_runs, rate_for
 from reticent.core.divergence import renyi_divergence
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
@@ -55,6 +56,20 @@ def test_the_mean_is_that_of_the_distribution(shape, rate):
     exact = chances(shape, rate) @ np.arange(1, 4001)
     assert mean_runs(shape, rate) == pytest.approx(exact, rel=1e-6)
     assert rate_for(exact, shape) == pytest.approx(rate, rel=1e-4)
+
+
+@pytest.mark.parametrize(("shape", "rate"), [(0.0, 0.03), (1.0, 0.1), (-0.5, 0.01), (0.5, 0.2)])
+def test_the_number_of_runs_is_drawn_from_the_distribution(shape, rate):
+    bounds = np.concatenate([[0.0], np.cumsum(chances(shape, rate))[:12]])
+    for runs, (low, high) in enumerate(itertools.pairwise(bounds), start=1):
+        for uniform in (low + 1e-6, 0.5 * (low + high), high - 1e-6):
+            assert number_of_runs(uniform, shape=shape, rate=rate) == runs
+
+
+def test_a_target_is_met_by_the_best_run_and_passed_with_the_noise_of_one():
+    plan = DpSgd.for_target(epsilon=2.0, delta=1e-4, units=1000, batch=50, epochs=2)
+    assert plan.tuned_guarantee(10).epsilon > 3.0
+    assert 1.98 < plan.calibrated_for_tuning(10, epsilon=2.0).tuned_guarantee(10).epsilon <= 2.0
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.0])

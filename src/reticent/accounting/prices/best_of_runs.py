@@ -40,6 +40,19 @@ def rate_for(mean: float, shape: float) -> float:
     return math.exp(high)
 
 
+def number_of_runs(uniform: float, *, shape: float, rate: float) -> int:
+    """K of the distribution from a uniform number in (0, 1), by its cumulative chances."""
+    # P[K = 1] is (1 − γ)/log(1/γ) at η = 0, else η(1 − γ)/(γ^−η − 1); each further chance follows from the last.
+    scale = math.log(1.0 / rate) if abs(shape) < 1e-9 else math.expm1(-shape * math.log(rate)) / shape
+    runs, chance = 1, (1.0 - rate) / scale
+    left = uniform
+    while left > chance and chance > 0.0:
+        left -= chance
+        chance *= (1.0 - rate) * (runs + shape) / (runs + 1)
+        runs += 1
+    return runs
+
+
 def best_of_runs_epsilon(curve: Callable[[float], float], order: float, *, shape: float, rate: float) -> float:
     """D_a of the best run, from the Rényi curve of one run; ∞ where nothing is known of that.
 

@@ -113,6 +113,7 @@ class WholeCourse:
     plan: PlainPlan | DpSgd
     corpus: Corpus
     fingerprint: str = ""
+    tuned: int | None = None  # runs on average, of which this one is kept if it is the best
 
     @property
     def charged_steps(self) -> int:
@@ -123,6 +124,8 @@ class WholeCourse:
         """The plan's guarantee, if it has one, and what follows for owners of several records."""
         if not isinstance(self.plan, DpSgd):
             return Proof(None)
+        if self.tuned is not None:
+            return Proof(self.plan.tuned_guarantee(self.tuned, is_seeded=is_seeded))
         headline = self.plan.guarantee(is_seeded=is_seeded)
         owner = guarantee_of_owner(headline, self.corpus.most_records)
         return Proof(headline, {} if owner is None else {"owner": owner})
@@ -146,7 +149,10 @@ class WholeCourse:
         """ε of the steps charged so far."""
         if not isinstance(self.plan, DpSgd) or proof.headline is None:
             return lambda _: None
-        spending = self.plan.spending(proof.headline.epsilon)
+        whole = proof.headline.epsilon
+        if self.tuned is not None:
+            return lambda _: whole  # of the kept run: what a step of one of them costs is no promise
+        spending = self.plan.spending(whole)
         return lambda source: spending.epsilon(source.position)
 
 

@@ -32,7 +32,8 @@ def plan_course(settings: TrainSettings, corpus: Corpus, *, seed: int) -> Course
     if settings.training.method is Method.SELECTIVE:
         return _selective(settings, corpus, seed)
     records, owners = len(corpus), len(corpus.owners)
-    return WholeCourse(settings.training.plan(records=records, owners=owners, seed=seed), corpus)
+    plan = settings.training.plan(records=records, owners=owners, seed=seed)
+    return WholeCourse(plan, corpus, tuned=settings.training.tune)
 
 
 def course_again(settings: TrainSettings, corpus: Corpus, document: dict[str, Any]) -> Course:
@@ -43,7 +44,7 @@ def course_again(settings: TrainSettings, corpus: Corpus, document: dict[str, An
         return RedactedCourse(RedactedPlan.from_json(document), routed, _fill_seed(settings))
     if kind == SELECTIVE:
         return SelectiveCourse(SelectivePlan.from_json(document), corpus, _policies(settings)[0])
-    return WholeCourse(plan_from_json(document), corpus)
+    return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune)
 
 
 def _redacted(settings: TrainSettings, corpus: Corpus, seed: int) -> RedactedCourse:

@@ -111,6 +111,10 @@ def train(
         settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
         announce(chosen)
         given = Given(settings=settings, corpus=corpus, seed=seed, ranks=ranks, randomness=source)
+        if settings.training.tune is not None:
+            from reticent.runs.training.tuning import train_tuned
+
+            return train_tuned(given, kind, observe)
         prepared = kind.begin(given)
         ranks.first(lambda: prepared.create(out))
         return prepared.carry_on(RunDirectory(out), observe)

@@ -323,6 +323,21 @@ class TrainingSection(Settings):
         metavar="N",
         methods=[Method.DP_SGD],
     )
+    tune: int | None = option(
+        "Train a random number of times, N on average, each with another learning rate; keep the best.",
+        default=None,
+        within=Range(2, 1000),
+        panel=_PRIVACY,
+        metavar="N",
+        methods=[Method.DP_SGD],
+    )
+    tune_score: str | None = option(
+        "Public text that tells which of the runs of --tune is the best.",
+        default=None,
+        panel=_PRIVACY,
+        metavar="FILE",
+        methods=[Method.DP_SGD],
+    )
     rounding: Rounding | None = option(
         "Test floating-point rounding during training, or prove it harmless (slower: one record at a time).",
         default=None,
@@ -516,8 +531,26 @@ class TrainingSection(Settings):
             raise ConfigError("--audit measures added or removed units", found="--neighbours replace")
         if self.texts_per_owner is not None and self.unit is not Unit.OWNER:
             raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
+        self._check_tuning()
         if self.method is not Method.DP_SGD:
             self._check_policies()
+
+    def _check_tuning(self) -> None:
+        """What the best of several runs needs, and what has no price for it."""
+        if (self.tune is None) != (self.tune_score is None):
+            raise ConfigError(
+                "--tune keeps the best run by public text", hint="give --tune N and --tune-score FILE"
+            )
+        if self.tune is None:
+            return
+        if self.risk is not None:
+            raise ConfigError(
+                "--tune meets --target-epsilon, or takes --noise-multiplier", found="a target of risk"
+            )
+        if self.sampler is SamplerName.ALLOCATION:
+            raise ConfigError("--tune has no price for random allocation", hint="use --sampler poisson")
+        if self.audit is not None:
+            raise ConfigError("--audit measures one run, and --tune makes several", hint="leave one of them out")
 
     def _check_policies(self) -> None:
         """What crt and selective need to know of their policies."""
@@ -572,7 +605,7 @@ class TrainingSection(Settings):
             "rounding": self.rounding or Rounding.TESTED,
         }
         if self.noise_multiplier is None:
-            return DpSgd.for_target(
+            plan = DpSgd.for_target(
                 epsilon=self.target_epsilon,
                 risk=self.risk,
                 units=sampler.units,
@@ -582,6 +615,9 @@ class TrainingSection(Settings):
                 bands=self.correlated,
                 **protects,
             )
+            if self.tune is None or self.target_epsilon is None:
+                return plan
+            return plan.calibrated_for_tuning(self.tune, epsilon=self.target_epsilon)
         steps = sampler.steps(self.epochs)
         return DpSgd(sampler=sampler, noise_multiplier=self.noise_multiplier, steps=steps, **protects)
 
@@ -657,6 +693,10 @@ class TrainSettings(Seeded, EngineOptions, Shown):
     def check(self) -> None:
         """Refuse combinations that the method cannot honour, before anything is read."""
         self.training.check()
+        if self.training.tune is not None and self.data.corpus_ledger is not None:
+            raise ConfigError(
+                "--corpus-ledger lists runs, and how many --tune makes is secret", hint="leave it out"
+            )
         if self.training.method is not Method.SUBMIX:
             return
         if self.data.holdout is not None:
@@ -674,7 +714,7 @@ class TrainSettings(Seeded, EngineOptions, Shown):
         from reticent.runs.training.launch import is_follower
 
         out = None if self.dry_run else self.required_out()
-        for path in (self.data.file, self.data.holdout):
+        for path in (self.data.file, self.data.holdout, self.training.tune_score):
             if path is not None:
                 self.data.corpus(path)
         if self.training.labelled is not None:
@@ -756,6 +796,7 @@ class TrainSettings(Seeded, EngineOptions, Shown):
                 "policy": _located_policy(asked.policy),
                 "conservative_policy": _located_policy(asked.conservative_policy),
                 "labelled": None if asked.labelled is None else _absolute(asked.labelled),
+                "tune_score": None if asked.tune_score is None else _absolute(asked.tune_score),
             }
         )
         return self.model_copy(update={"data": data, "model": model, "training": training})

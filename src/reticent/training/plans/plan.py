@@ -25,8 +25,8 @@ from typing import Any, Final, get_args
 
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
-from reticent.accounting.calibration import Target, least_noise
-from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of
+from reticent.accounting.calibration import Target, least_noise, round_up
+from reticent.accounting.guarantees import dp_sgd_guarantee, epsilons, guarantee_of
 from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.document import check_schema
@@ -322,7 +322,7 @@ class DpSgd:
         Guarantee: (ε, δ)-differential privacy of the kept run for one unit (Papernot and Steinke 2022).
         """
         alone = self.guarantee(is_seeded=is_seeded)
-        event = BestOfRuns(self.event, TUNING_SHAPE, rate_for(runs, TUNING_SHAPE))
+        event = self._tuned_event(runs)
         others = tuple(each for each in alone.assumes if each != NO_TUNING)
         found = guarantee_of(
             event,
@@ -333,6 +333,34 @@ class DpSgd:
             assumes=(*others, TUNED),
         )
         return self.stated(found)
+
+    def _tuned_event(self, runs: float) -> BestOfRuns:
+        return BestOfRuns(self.event, TUNING_SHAPE, rate_for(runs, TUNING_SHAPE))
+
+    def calibrated_for_tuning(self, runs: float, *, epsilon: float) -> "DpSgd":
+        """The same plan with noise for a target that the best of a random number of such runs has to meet.
+
+        Guarantee: `tuned_guarantee(runs).epsilon` of the returned plan is at most `epsilon`.
+        """
+
+        def meets(noise: float) -> bool:
+            event = replace(self, noise_multiplier=noise)._tuned_event(runs)
+            return epsilons(event, delta=self.delta, neighbours=self.neighbours).least <= epsilon
+
+        low = high = self.noise_multiplier
+        while not meets(high):
+            low, high = high, 1.25 * high
+            if high > NOISE_MULTIPLIER.high:
+                raise ConfigError(
+                    "no noise reaches the target for the best of several runs",
+                    found=f"{name_of(self.sampler).value} samples, epsilon {epsilon:g}",
+                    hint="random allocation has no price for it: use --sampler poisson, or raise the target",
+                )
+        while high > low * (1.0 + 1e-3):
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if meets(middle) else (middle, high)
+        rounded = round_up(high)
+        return replace(self, noise_multiplier=rounded if meets(rounded) else high)
 
     def stated(self, guarantee: Guarantee) -> Guarantee:
         """The guarantee with the public facts that its sampling rate and noise refer to."""

@@ -1,0 +1,92 @@
+"""`train --tune`: the best of a random number of runs, charged and stated as such."""
+
+import json
+
+import pytest
+
+from reticent.cli import main as cli
+from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Guarantee
+from reticent.runs.rederivation import rederive
+from reticent.runs.training import tuning
+from reticent.runs.training.settings import TrainSettings
+from reticent.training.plans.plan import NO_TUNING, TUNED
+from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A tiny model, a tiny corpus and public text."""
+    folder = tmp_path_factory.mktemp("tiny")
+    tiny_gpt2().save_pretrained(folder / "model")
+    tiny_tokenizer().save_pretrained(folder / "model")
+    for name, count in (("private", 32), ("public", 4)):
+        rows = [{"id": f"r{i}", "text": f"order {i * 37} is late."} for i in range(count)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def options(tiny, **others):
+    return {
+        "data": str(tiny / "private.jsonl"),
+        "model": str(tiny / "model"),
+        "method": "dp-sgd",
+        "delta": 1e-3,
+        "target_epsilon": 4.0,
+        "batch": 8,
+        "epochs": 1.0,
+        "learning_rate": 1e-3,
+        "tune": 3,
+        "tune_score": str(tiny / "public.jsonl"),
+        **others,
+    }
+
+
+def flags(given):
+    return [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+
+
+def test_the_best_run_is_kept_and_states_what_the_best_of_several_proves(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tuning, "number_of_runs", lambda *_, **__: 2)
+    out = tmp_path / "run"
+    assert cli.run(["train", "--json", *flags(options(tiny)), "--out", str(out)]) == 0, capsys.readouterr().err
+    assert json.loads(capsys.readouterr().out)["run"] == str(out)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]  # of the other runs nothing is left
+    guarantee = Guarantee.from_json(json.loads((out / "guarantee.json").read_text()))
+    assert guarantee.mechanism == "DP-SGD, tuned"
+    assert 3.9 < guarantee.epsilon <= 4.0
+    assert TUNED in guarantee.assumes
+    assert NO_TUNING not in guarantee.assumes
+    assert rederive(out).agrees  # weights, ledger and certificate say the same
+    rate = json.loads((out / "run.json").read_text())["config"]["training"]["learning_rate"]
+    assert rate / 1e-3 in tuning.FACTORS
+
+
+def test_of_several_runs_the_one_with_the_least_loss_is_kept(tiny, tmp_path, monkeypatch):
+    losses = iter([3.0, 1.0, 2.0])
+    kept = []
+
+    def score(given, found):
+        kept.append((next(losses), (found.model / "guarantee.json").read_text()))
+        return kept[-1][0]
+
+    monkeypatch.setattr(tuning, "number_of_runs", lambda *_, **__: 3)
+    monkeypatch.setattr(tuning, "_score", score)
+    assert cli.run(["train", "--json", *flags(options(tiny)), "--out", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "model" / "guarantee.json").read_text() == min(kept)[1]  # it names the weights
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tune_score": None},
+        {"tune": None},
+        {"sampler": "allocation"},
+        {"audit": 20},
+        {"target_epsilon": None, "target_advantage": 0.2},
+        {"corpus_ledger": "ledger.json"},
+    ],
+)
+def test_what_has_no_price_for_the_best_of_several_runs_is_refused(tiny, wrong):
+    with pytest.raises(ConfigError, match="--tune"):
+        TrainSettings.of(**options(tiny, **wrong)).check()
