@@ -18,7 +18,7 @@ from reticent.core.model import Floats, LanguageModel, Tokens
 
 # What else costs as much as to read one token, about: public, of the length of texts alone.
 COLUMNS: Final = 128  # columns of a text that a look-up attends to
-COPIED: Final = 16  # columns of a text that are copied from another one
+COPIED: Final = 8  # columns of a text that are copied from another one
 
 
 class Streams(Protocol):

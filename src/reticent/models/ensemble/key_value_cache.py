@@ -79,10 +79,10 @@ class KeyValueCache:
         length = max(starts) + columns
         return self._read(keep, slots, length), self._read(have, slots, length)
 
-    def copy(self, source: int, target: int, *, columns: int) -> None:
-        """The first columns of one slot to another: a beginning that two texts share is read once."""
+    def copy(self, source: int, target: int, *, start: int, end: int) -> None:
+        """Columns of one slot to another: a beginning that two texts share is read once."""
         for buffer in (*self._keys, *self._values):
-            buffer[target, :, :, :columns] = buffer[source, :, :, :columns]
+            buffer[target, :, :, start:end] = buffer[source, :, :, start:end]
 
     def clear(self, slot: int, *, start: int) -> None:
         """Forget a slot from a column on: a mask multiplies what it hides by 0, which leaves NaN as it is."""

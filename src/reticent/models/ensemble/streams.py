@@ -147,7 +147,8 @@ class AdapterStreams:
                     later.append(text)  # a copy of what is being read costs less
                     continue
                 if text.slot is None:
-                    room -= self._place(text) // COPIED
+                    self._place(text)
+                room -= self._copy_beginning(text, most=room * COPIED) // COPIED
                 if 0 < text.waiting <= room:
                     batch.append(text)
                     room -= text.waiting
@@ -181,9 +182,10 @@ class AdapterStreams:
         source = max(shared, key=lambda slot: shared[slot], default=None)
         return (None, 0) if source is None else (source, shared[source])
 
-    def _place(self, text: _Text) -> int:
-        """A slot for a text, with the longest beginning that another one has read; how many tokens that has."""
+    def _place(self, text: _Text) -> None:
+        """A slot for a text, with the beginning that is in it already, if any."""
         source, shared = self._known_beginning(text)
+        is_new = False
         if self._free:
             text.slot = self._free.pop()
         elif self._closed and self._slots > len(self._texts) + self._most:
@@ -191,13 +193,21 @@ class AdapterStreams:
         else:
             text.slot = self._slots
             self._slots += 1
+            is_new = True
         self._cache.reserve(slots=self._slots, columns=len(text.tokens))
-        if source is not None and shared:
-            if source != text.slot:
-                self._cache.copy(source, text.slot, columns=shared)
-            text.read = shared
-        self._cache.clear(text.slot, start=text.read)
-        return shared
+        text.read = shared if source == text.slot else 0
+        if not is_new:  # a new one is empty, and takes no memory until it is written
+            self._cache.clear(text.slot, start=text.read)
+
+    def _copy_beginning(self, text: _Text, *, most: int) -> int:
+        """Copy up to `most` columns of the longest beginning that another slot has read; how many."""
+        source, shared = self._known_beginning(text)
+        end = min(shared, text.read + most)
+        if source is None or source == text.slot or end <= text.read:
+            return 0
+        start, text.read = text.read, end
+        self._cache.copy(source, text.place, start=start, end=end)
+        return end - start
 
     def _bring_together(self, texts: Sequence[_Text]) -> None:
         """Move texts to neighbouring slots, as few as possible, by changing places with whatever is there."""
@@ -216,7 +226,7 @@ class AdapterStreams:
         old = text.place
         other = next((each for each in self._texts.values() if each.slot == slot), None)
         if slot in self._free:
-            self._cache.copy(old, slot, columns=text.read)
+            self._cache.copy(old, slot, start=0, end=text.read)
             self._free[self._free.index(slot)] = old
         else:
             there = len(self._closed[slot]) if other is None else other.read
