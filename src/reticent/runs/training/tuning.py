@@ -20,7 +20,7 @@ from reticent.core.randomness import Randomness
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.directory import RunDirectory
 from reticent.runs.training.result import Observer, TrainedRun
-from reticent.runs.training.run import Given, Kind
+from reticent.runs.training.run import Given, RunKind
 from reticent.training.batches import encode_texts
 from reticent.training.evaluation import evaluate
 from reticent.training.plans.plan import TUNING_SHAPE
@@ -28,7 +28,7 @@ from reticent.training.plans.plan import TUNING_SHAPE
 FACTORS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the learning rate, each as likely as the others
 
 
-def train_tuned(given: Given, kind: Kind, observe: Observer) -> TrainedRun:
+def train_tuned(given: Given, kind: RunKind, observe: Observer) -> TrainedRun:
     """Train, keep the best run as the run directory that was asked for, and return it.
 
     Guarantee: the kept run is the best of K by a score of its weights and public text alone, K drawn as its event
@@ -55,7 +55,7 @@ def train_tuned(given: Given, kind: Kind, observe: Observer) -> TrainedRun:
     return replace(best, path=out)
 
 
-def _one(given: Given, kind: Kind, out: Path, observe: Observer) -> TrainedRun:
+def _one(given: Given, kind: RunKind, out: Path, observe: Observer) -> TrainedRun:
     """One run, with a learning rate and a seed of its own."""
     source = given.randomness
     asked = given.settings.training

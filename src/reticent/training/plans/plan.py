@@ -353,7 +353,7 @@ class DpSgd:
             if high > NOISE_MULTIPLIER.high:
                 raise ConfigError(
                     "no noise reaches the target for the best of several runs",
-                    found=f"{name_of(self.sampler).value} samples, epsilon {epsilon:g}",
+                    found=f"{self.sampler.name.value} samples, epsilon {epsilon:g}",
                     hint="random allocation has no price for it: use --sampler poisson, or raise the target",
                 )
         while high > low * (1.0 + 1e-3):
