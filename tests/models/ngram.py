@@ -16,7 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -46,12 +46,14 @@ class _Row:
     tokens: NDArray[np.int64]
     log_probs: Floats
     rest: float
+    _named: dict[int, float] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_named", dict(zip(self.tokens.tolist(), self.log_probs.tolist(), strict=True)))
 
     def at(self, token: int) -> float:
         """log p of one token."""
-        place = int(np.searchsorted(self.tokens, token))
-        is_named = place < len(self.tokens) and self.tokens[place] == token
-        return float(self.log_probs[place]) if is_named else self.rest
+        return self._named.get(token, self.rest)
 
     def dense(self, size: int) -> Floats:
         """The whole log-pmf [V]."""
@@ -290,16 +292,16 @@ class NGramModel:
     def _checked(self, tokens: Tokens) -> list[int]:
         """The tokens as a list, refused where one is no id of this vocabulary."""
         listed = [int(token) for token in tokens]
-        if any(not 0 <= token < self.vocabulary_size for token in listed):
+        if listed and not 0 <= min(listed) <= max(listed) < self.vocabulary_size:
             raise ModelError("a token id is outside the vocabulary", expected=f"0 … {self.vocabulary_size - 1}")
         return listed
 
     def _context(self, tokens: Sequence[int], place: int) -> Context:
         """The n-1 tokens before `place`: those of its own text, boundaries in front where there are fewer."""
-        kept = list(tokens[max(0, place - self._order + 1) : place])
-        while self.end_token in kept:
-            kept = kept[kept.index(self.end_token) + 1 :]
-        return (*[self.start_token] * (self._order - 1 - len(kept)), *kept)
+        kept, boundary = tuple(tokens[max(0, place - self._order + 1) : place]), self.end_token
+        while boundary in kept:
+            kept = kept[kept.index(boundary) + 1 :]
+        return (boundary,) * (self._order - 1 - len(kept)) + kept
 
     def _row(self, tokens: Sequence[int], place: int) -> _Row:
         """The distribution of the token at `place`."""

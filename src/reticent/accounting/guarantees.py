@@ -9,6 +9,7 @@ actual data at one order. It is stated as such, is never converted to (ε, δ), 
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -53,6 +54,7 @@ class Epsilons:
         return self.rdp if self.pld is None else min(self.rdp, self.pld)
 
 
+@lru_cache(maxsize=64)
 def epsilons(event: Event, *, delta: float, neighbours: Neighbours) -> Epsilons:
     """ε at `delta` by every accountant that knows the event.
 

@@ -87,8 +87,10 @@ class Share:
     def of(cls, outcomes: Iterable[bool], owners: Sequence[Hashable] | None = None) -> "Share":
         """Count outcomes by their owners."""
         listed = [bool(outcome) for outcome in outcomes]
+        if owners is None:
+            return cls(tuple(map(int, listed)), (1,) * len(listed))
         counts: dict[Hashable, list[int]] = {}
-        for is_hit, owner in zip(listed, range(len(listed)) if owners is None else owners, strict=True):
+        for is_hit, owner in zip(listed, owners, strict=True):
             pair = counts.setdefault(owner, [0, 0])
             pair[0] += is_hit
             pair[1] += 1

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, gammaln, log_ndtr, logsumexp, ndtr
+from scipy.special import bdtrc, gammaln, log_ndtr, ndtr
 
 from reticent.accounting.prices.hockey_stick import Direction
 from reticent.core.event import Composed, Event, Gaussian, Repeated, SampledGaussian, SampledGroup
@@ -104,9 +104,10 @@ def _loss(event: SampledGroup, x: Floats) -> tuple[Floats, Floats]:
     """l(x) and its slope, both [n]."""
     j = np.arange(event.group + 1.0)
     terms = _log_weights(event) + (j * x[:, None] - j * j / 2.0) / event.noise_multiplier**2  # [n, κ + 1]
-    loss = logsumexp(terms, axis=1)
-    slope = (np.exp(terms - loss[:, None]) @ j) / event.noise_multiplier**2
-    return np.asarray(loss), np.asarray(slope)
+    top = terms.max(axis=1)
+    shares = np.exp(terms - top[:, None])
+    total = shares.sum(axis=1)
+    return np.asarray(top + np.log(total)), np.asarray(shares @ j / total / event.noise_multiplier**2)
 
 
 def _where(event: SampledGroup, losses: Floats) -> Floats:

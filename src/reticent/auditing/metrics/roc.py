@@ -22,6 +22,7 @@ by owner.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -227,8 +228,9 @@ def tpr_at_fpr(
         return None
     descending = np.sort(y)[::-1]
     tail = (1.0 - confidence) / 4.0  # two ends, each with two ways to fail: the threshold and the members
-    sizes = [1] * len(y) if owners is None else np.unique(owners.nonmembers, return_counts=True)[1].tolist()
-    as_good = effective_trials(sizes)
+    as_good = float(len(y))
+    if owners is not None:
+        as_good = effective_trials(np.unique(owners.nonmembers, return_counts=True)[1].tolist())
     strict, lax = _rank_below(fpr, len(y), as_good, tail), _rank_above(fpr, len(y), as_good, tail)
     whose = None if owners is None else owners.members.tolist()
     allowed = math.floor(fpr * len(y) + 1e-9)
@@ -253,13 +255,19 @@ def _rank_below(fpr: float, n: int, as_good: float, tail: float) -> int:
     """
     from scipy.special import betaincc  # P[Beta(k, n−k+1) > x]
 
-    above = (np.arange(1, n + 1) - 1) * (as_good / n)
-    return int(np.count_nonzero(betaincc(above + 1.0, as_good - above, fpr) <= tail))
+    def is_beyond(k: int) -> bool:  # from some k on
+        above = (k - 1) * (as_good / n)
+        return not betaincc(above + 1.0, as_good - above, fpr) <= tail
+
+    return bisect_left(range(1, n + 1), True, key=is_beyond)
 
 
 def _rank_above(fpr: float, n: int, as_good: float, tail: float) -> int:
     """Least k whose rate (above the k-th largest) is below `fpr` with chance at most `tail`; n+1 if none."""
     from scipy.special import betainc
 
-    ranks = np.arange(1, n + 1) * (as_good / n)
-    return n + 1 - int(np.count_nonzero(betainc(ranks, as_good - ranks + 1.0, fpr) <= tail))
+    def is_sure(k: int) -> bool:  # from some k on
+        above = k * (as_good / n)
+        return bool(betainc(above, as_good - above + 1.0, fpr) <= tail)
+
+    return 1 + bisect_left(range(1, n + 1), True, key=is_sure)

@@ -10,6 +10,7 @@ it would take.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -122,12 +123,14 @@ def speaks_of_owners(subject: Subject) -> bool:
     return guarantee is not None and guarantee.unit is Unit.OWNER and not subject.splits_owners
 
 
+@lru_cache(maxsize=1024)
 def has_power(members: int, others: int, *, rate: float, confidence: float) -> bool:
     """Whether scores that part the two sides wholly would show more than chance at this false-positive rate."""
     best = tpr_at_fpr(np.ones(members), np.zeros(others), fpr=rate, confidence=confidence)
     return best is not None and best.low > rate
 
 
+@lru_cache(maxsize=256)
 def fewest_targets(rate: float, *, confidence: float) -> int | None:
     """The fewest records of either side that let a perfect attack show more than chance; None above a million."""
     high = 2
