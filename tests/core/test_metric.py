@@ -22,6 +22,7 @@ from reticent.core.metric import (
     read_metric,
     shown_interval,
     shown_value,
+    words_of,
 )
 
 
@@ -100,3 +101,10 @@ def test_values_print_in_the_unit_of_their_metric():
     assert shown_value("odd_new_metric", 0.25) == "0.25"
     assert shown_interval("emitted_share", 0.1, 0.2) == "10–20\u00a0%"
     assert shown_interval("epsilon_lower_bound", 1.5, math.inf) == "1.5 or more"
+
+
+def test_a_metric_has_a_name_for_people():
+    assert words_of("auc") == "AUC"
+    assert words_of("tpr_at_fpr_0.001") == "true-positive rate at 0.1\u00a0% false positives"
+    assert words_of("group_of_8_epsilon_lower_bound_at_delta_1e-05") == "groups of 8, ε, lower bound at δ = 10⁻⁵"
+    assert not [metric.name for metric in METRICS if "_" in words_of(metric.name.replace("{", "").replace("}", ""))]

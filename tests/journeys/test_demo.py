@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import math
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,20 +23,21 @@ from reticent.core.sampling import Sampling
 from reticent.data.canaries import read_key
 from reticent.data.generators import generate_dialogues
 from reticent.runs.demo.answers import PrivateAnswers
-from reticent.runs.demo.corpora import messages, split_customers, write_corpora
+from reticent.runs.demo.corpora import messages, write_corpora
 from reticent.runs.demo.scale import CUSTOMERS, DELTA, EPSILON, KEY, SMALL_EPSILON, Scale
 from reticent.runs.demo.settings import DemoSettings, Extent
 from reticent.runs.demo.story import CODES, Story, Told, allowed_hit_rate, table_rows
-from reticent.runs.demo.telling import STAGES, Watch, tell
+from reticent.runs.demo.telling import TOTAL, tell
 from reticent.runs.policies import policy_named
 
 TINY = Scale(
-    dialogues=12,
-    held_out=8,
+    customers=40,
+    held_out=20,
     canaries=2,
     copies=24,
     epochs=2.0,
     batch=16,
+    gradient_canaries=20,
     parts=2,
     answers=60,
     asked=8,
@@ -132,6 +134,16 @@ def test_a_finding_above_its_null_is_marked_and_one_that_is_void_is_not_shown():
     assert rows["message membership, AUC"] == ["–", "–"]
 
 
+def test_the_share_of_the_gap_is_that_of_the_logarithms():
+    public, undefended, between = (
+        dataclasses.replace(told(said(0, 100), None), name=name, perplexity=Estimate(value, value, value))
+        for name, value in (("public", 64.0), ("undefended", 4.0), ("dp-sgd", 8.0))
+    )
+    story = Story((public, undefended, between), 19.9, None, None)
+    assert dict(table_rows(story))["  of the gap closed, %"] == ["0", "100", "75"]
+    assert Story((public,), 19.9, None, None).closed(public) is None
+
+
 def test_the_table_fits_80_columns():
     """Six models with the widest values that a story has."""
     names = ("public", "undefended", "dp-sgd", "crt", "submix-f-1", "submix-f-8")
@@ -166,12 +178,13 @@ def test_messages_keep_owners_and_the_places_of_secrets():
     assert [line.text[span.start : span.end] for line in lines for span in line.spans] == values
 
 
-def test_no_customer_is_trained_on_and_held_out():
-    dialogues = generate_dialogues(40, randomness=Randomness.seeded(1))
-    kept, held_out = split_customers(dialogues, 10, randomness=Randomness.seeded(2))
-    assert not {one.owner for one in kept} & {one.owner for one in held_out}
-    assert 1 <= len(held_out) <= 10
-    assert len(kept) + len(held_out) == 40
+def test_every_customer_says_a_few_messages_and_none_is_trained_on_and_held_out(tmp_path):
+    corpora = write_corpora(tmp_path, seed=3, scale=TINY)
+    said = Counter(record.owner for record in corpora.train)
+    customers = {owner: count for owner, count in said.items() if not owner.startswith("canary/")}
+    assert (len(customers), set(customers.values())) == (TINY.customers, {TINY.messages})
+    assert not set(said) & {record.owner for record in [*corpora.holdout, *corpora.utility]}
+    assert corpora.train.fingerprint == write_corpora(tmp_path / "again", seed=3, scale=TINY).train.fingerprint
 
 
 def test_attacks_look_at_no_message_that_two_customers_share(tmp_path):
@@ -202,7 +215,7 @@ def test_private_answers_refuse_what_their_accounting_does_not_hold_for():
 
 def test_the_sizes_grow_with_the_extent():
     quick, normal, large = (Scale.of(extent) for extent in Extent)
-    assert quick.dialogues < normal.dialogues < large.dialogues
+    assert quick.customers < normal.customers < large.customers
     assert quick.answers < normal.answers < large.answers
 
 
@@ -221,17 +234,18 @@ class TinyDemo(DemoSettings):
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory) -> tuple[Story, list[str]]:
-    stages: list[str] = []
-    watch = Watch(stages.append, lambda _: lambda *_: True, lambda _: lambda *_: None)
+def story(tmp_path_factory) -> tuple[Story, list[tuple[int, str]]]:
+    heard: list[tuple[int, str]] = []
     folder = tmp_path_factory.mktemp("demo") / "story"
-    return tell(TinyDemo(out=folder, seed=3), watch=watch), stages
+    return tell(TinyDemo(out=folder, seed=3), watch=lambda done, status: heard.append((done, status))), heard
 
 
 @pytest.mark.slow
 def test_the_whole_story_in_small(story):
-    whole, stages = story
-    assert len(stages) == STAGES
+    whole, heard = story
+    done = [amount for amount, _ in heard]
+    assert done == sorted(done)
+    assert done[-1] == TOTAL
     public, undefended, private, redacted, small, larger = whole.models
     assert undefended.perplexity.value < 0.5 * public.perplexity.value
     assert undefended.find("largest_exposure").value > private.find("largest_exposure").value
@@ -242,6 +256,9 @@ def test_the_whole_story_in_small(story):
     assert larger.perplexity.value < public.perplexity.value
     assert small.allowed < larger.allowed < 1.0
     assert not any(one.is_refuted for one in whole.models)
+    assert [cell != "–" for cell in dict(table_rows(whole))["measured: ε at least"]] == [False, False, True] + 3 * [
+        False
+    ]
 
 
 @pytest.mark.slow

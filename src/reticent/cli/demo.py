@@ -3,7 +3,7 @@
 import os
 import sys
 import webbrowser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
@@ -12,11 +12,9 @@ from reticent.runs.demo.settings import DemoSettings
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
-    from reticent.runs.audit.run import Observer as AuditObserver
     from reticent.runs.demo.scale import Scale
     from reticent.runs.demo.story import Story
     from reticent.runs.demo.telling import Watch
-    from reticent.runs.training.result import Observer
 
 _NAMES = {
     "dp-sgd": "DP-SGD",
@@ -33,11 +31,11 @@ def demo(settings: DemoSettings, output: Output) -> int:
     Exit code 1 if a finding refutes a guarantee.
     """
     settings.look_around()
-    from reticent.runs.demo.telling import STAGES, tell
+    from reticent.runs.demo.telling import TOTAL, tell
 
     output.show(_opening(settings.sizes), "")
     with output.progress() as bars:
-        story = tell(settings, watch=_watch(bars, STAGES))
+        story = tell(settings, watch=_watch(bars, TOTAL))
     output.document(story.to_json())
     output.show(*_lines(story))
     if settings.out is None and sys.stdout.isatty() and _has_display():
@@ -53,43 +51,15 @@ def _has_display() -> bool:
 
 def _opening(scale: "Scale") -> str:
     return (
-        f"{scale.canaries} customers of a shop tell a secret number, {scale.copies} times each, among the messages "
-        f"of {scale.dialogues} dialogues. A public model learns them in four ways, and each result is attacked."
+        f"{scale.canaries} customers of a shop tell a secret number, {scale.copies} times each, among messages of "
+        f"{scale.customers:,} others. A public model learns them in four ways, and each result is attacked."
     )
 
 
-def _watch(bars: "Bars", stages: int) -> "Watch":
-    """Two bars: the stages of the story, and the steps or targets of the one that runs."""
-    from reticent.runs.demo.telling import Watch
-
-    whole = bars.add_task("demo", total=stages, status="")
-    inside = bars.add_task("", total=None, status="")
-    told = [0]
-
-    def stage(name: str) -> None:
-        bars.update(whole, completed=told[0], status=name)
-        bars.update(inside, description="", total=None, completed=0, status="")
-        told[0] += 1
-
-    def training(name: str) -> "Observer":
-        def observe(progress: Any, epsilon: float | None) -> bool:
-            spent = "" if epsilon is None else f"ε {epsilon:.2f}  "
-            status = f"{spent}{progress.tokens_per_second:,.0f} tokens/s"
-            bars.update(
-                inside, description=f"training {name}", total=progress.steps, completed=progress.step, status=status
-            )
-            return True
-
-        return observe
-
-    def audit(name: str) -> "AuditObserver":
-        def observe(line: Any, share: float) -> None:
-            done = int(share * line.n)
-            bars.update(inside, description=f"attacking {name}", total=line.n, completed=done, status=line.name)
-
-        return observe
-
-    return Watch(stage, training, audit)
+def _watch(bars: "Bars", total: int) -> "Watch":
+    """One bar for the whole story, and which models were told."""
+    bar = bars.add_task("demo", total=total, status="")
+    return lambda done, status: bars.update(bar, completed=done, status=status)
 
 
 def _lines(story: "Story") -> list[object]:
@@ -104,9 +74,11 @@ def _lines(story: "Story") -> list[object]:
     lines: list[object] = [
         table("What each model gives away, and what was proved", columns, rows),
         "",
-        "SubMix is SubMix-F, which answers at two budgets. Said: a planted number, when the model is asked. "
+        "The gap is that of log-perplexity between the public and the undefended model. SubMix is SubMix-F, which "
+        "answers at two budgets. Said: a planted number, when the model is asked. "
         "Sampled: a message, among a million samples. Picked: personal data, from a list of candidates. Told: that "
         "a message was added, by the models before and after.",
+        "ε is measured from below by gradient canaries, which see every step of DP-SGD.",
         "▲ the whole interval lies above what is seen where nothing leaks. – out of reach: SubMix-F shows text and "
         "no probabilities. CRT hides secrets, not that a message was used: what holds no secret is learnt plainly, "
         "and its promise (*) is confidentiality of a secret against its mask, not differential privacy. Intervals, "

@@ -25,6 +25,18 @@ _PLACES: Final = {
 }
 
 
+_WORDS: Final = {  # what identifiers shorten
+    "auc": "AUC",
+    "pii": "personal data,",
+    "epsilon": "ε,",
+    "gaussian mu": "Gaussian μ,",
+    "top1": "at the first guess",
+    "top5": "within five guesses",
+    "tab": "by a greedy continuation",
+    "np": "probably",
+}
+
+
 class Null(StrEnum):
     """Where the value without leakage comes from, for metrics that have no fixed one."""
 
@@ -183,10 +195,10 @@ TPR_AT_FPR: Final = _share(
     ceiling=Ceiling.RATE,
 )
 AUC: Final = Metric(
-    name="auc", scale=_CHANCE, answer="a member is told from a stranger", null=0.5, ceiling=Ceiling.AREA
+    name="auc", scale=_CHANCE, answer="a training text is told from another one", null=0.5, ceiling=Ceiling.AREA
 )
 DATASET_AUC: Final = Metric(
-    name="dataset_auc", scale=_CHANCE, answer="a record of the corpus is told from a stranger", null=0.5
+    name="dataset_auc", scale=_CHANCE, answer="a record of the corpus is told from another one", null=0.5
 )
 MEMBERSHIP_ACCURACY: Final = _share(
     "membership_accuracy", "of the guesses at membership were right", null=0.5, ceiling=Ceiling.ACCURACY
@@ -400,6 +412,21 @@ def question_of(identifier: str) -> Question:
         if question.measured(identifier) is not None:
             return question
     return Question(identifier, f"What was measured as “{identifier.replace('_', ' ')}”?")
+
+
+def words_of(identifier: str) -> str:
+    """A metric's name for people: `tpr_at_fpr_0.01` is the true-positive rate at 1 % false positives."""
+    words = identifier.replace("_", " ")
+    words = re.sub(
+        r"\btpr at fpr ([\d.e+-]+)",
+        lambda found: f"true-positive rate at {shown(float(found[1]), Scale.SHARE)} false positives",
+        words,
+    )
+    words = re.sub(r"\bdelta ([\d.e+-]+)", lambda found: f"δ = {shown(float(found[1]))}", words)
+    words = re.sub(r"^group of (\d+) ", r"groups of \1, ", words)
+    for short, long in _WORDS.items():
+        words = re.sub(rf"\b{short}\b", long, words)
+    return words
 
 
 def scale_of(identifier: str) -> Scale:

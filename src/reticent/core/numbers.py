@@ -46,8 +46,10 @@ def interval(low: float, high: float, scale: Scale = Scale.PLAIN, *, digits: int
     if math.isinf(high):
         return f"{shown(low, scale, digits=digits, side='down')} or more"
     unit = {Scale.SHARE: "\u00a0%", Scale.BITS: "\u00a0bits"}.get(scale, "")
-    digits += scale is Scale.BITS  # a fourth digit, so that 19.93 of 19.93 bits is not rounded up to 20
     factor = 100.0 if scale is Scale.SHARE else 1.0
+    if scale is Scale.BITS:  # hundredths, so that 19.93 of 19.93 bits is not rounded up to 20
+        low, high = (_outward(low, up=False), _outward(high, up=True))
+        digits += 1
     ends = _rounded(factor * low, digits, "down"), _rounded(factor * high, digits, "up")
     dash = " to " if "−" in "".join(ends) else "–"
     return dash.join(ends) + unit
@@ -73,6 +75,13 @@ def one_in(log_chance: float) -> str:
         return "fewer than 1 in a million"
     tens = int(-log_chance / math.log(10.0))
     return f"1 in {round(math.exp(-log_chance), 1 - tens):,.0f}"
+
+
+def _outward(bits: float, *, up: bool) -> float:
+    """A number of bits in hundredths, but for round-off."""
+    hundredths = bits * 100.0
+    slack = _ROUND_OFF * abs(hundredths)
+    return (math.ceil(hundredths - slack) if up else math.floor(hundredths + slack)) / 100.0
 
 
 def _rounded(value: float, digits: int, side: str) -> str:

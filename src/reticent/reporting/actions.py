@@ -29,7 +29,7 @@ class Advice:
 
 
 def worst_records(run: RunReport, count: int = WORST) -> tuple[Advice, ...]:
-    """The training texts at most risk, the worst first; one record of each text."""
+    """The training texts most at risk, the worst first; one record of each text."""
     risk_map = run.risk_map
     training = None if risk_map is None else risk_map.group("training")
     if risk_map is None or training is None:

@@ -113,4 +113,5 @@ def title(report: Report) -> str:
     on = f" trained on {next(iter(corpora))}" if len(corpora) == 1 else ""
     model = report.runs[0].model
     name = PurePath(model).name if model.startswith((".", "/")) else model
-    return f"{name}{on}" if len(report.runs) == 1 else f"{len(report.runs)} models{on}"
+    what = "models" if all(run.kind == "audit" for run in report.runs) else "runs"
+    return f"{name}{on}" if len(report.runs) == 1 else f"{len(report.runs)} {what}{on}"

@@ -77,7 +77,8 @@ def answer_of(run: RunReport, finding: Finding | None) -> Answer:
         return Answer.OPEN
     if run.verdict(finding) is Verdict.REFUTED:
         return Answer.REFUTED
-    if finding.null is None:
+    # Whoever sees every step sees something of every run: the question is how much, and what was proved.
+    if finding.null is None or finding.access is Access.STEPS:
         return Answer.MEASURED
     if finding.standing is Standing.TOO_FEW:
         return Answer.TOO_FEW
@@ -128,7 +129,7 @@ def proved_sentence(run: RunReport, finding: Finding | None) -> str:
     comparison = run.comparison(finding)
     if comparison is None or comparison.ceiling is None:
         why = "the two were not compared" if comparison is None else comparison.why_not
-        return f"Proved: no ceiling for this finding: {why}."
+        return f"Proved: nothing that this number can be held against ({why})."
     said = shown_value(finding.metric, comparison.ceiling, digits=4, side="up")
     if comparison.verdict is Verdict.REFUTED:
         return f"Proved: at most {said}. The whole interval lies above: the guarantee does not hold as stated."

@@ -35,20 +35,24 @@ class _Customer:
     slots: dict[str, Secret | str]
 
 
-def generate_dialogues(count: int, *, randomness: Randomness, private: bool = True) -> Corpus:
-    """`count` dialogues with labelled secrets, or as many of the public half, which holds none and "
-    "has no labels."""
-    corpus = labelled_dialogues(count, randomness=randomness, private=private)
+def generate_dialogues(
+    count: int, *, randomness: Randomness, private: bool = True, returning: bool = True
+) -> Corpus:
+    """`count` dialogues with labelled secrets, or as many of the public half, which holds none and has no labels.
+
+    Where customers are not `returning`, each dialogue is the only one of its customer.
+    """
+    corpus = labelled_dialogues(count, randomness=randomness, private=private, returning=returning)
     return corpus if private else without_labels(corpus)
 
 
-def labelled_dialogues(count: int, *, randomness: Randomness, private: bool) -> Corpus:
-    """As `generate_dialogues`, with the spans of the public half's values too: for checks of the "
-    "generator itself."""
+def labelled_dialogues(count: int, *, randomness: Randomness, private: bool, returning: bool = True) -> Corpus:
+    """As `generate_dialogues`, with the spans of the public half too: for checks of the generator itself."""
     source = Source(randomness, private=private)
     half = "private" if private else "public"
     visits: list[_Customer] = []
-    for index, size in enumerate(tail_sizes(count, randomness)):
+    sizes = tail_sizes(count, randomness) if returning else [1] * count
+    for index, size in enumerate(sizes):
         visits += [_customer(source, f"{half}/customer-{index}")] * size
     order = randomness.permutation(count).tolist()
     return Corpus(_dialogue(source, visits[at], f"{half}/dialogue-{i}") for i, at in enumerate(order))

@@ -44,7 +44,7 @@ def risk_section(report: Report) -> Section:
     lead = (
         "Every point is a record. To the right: likelier to be said by the model. Upwards: better known to this "
         "model than to the one it started from, summed over the text. "
-        "Rings are the texts at most risk."
+        "Rings are the texts most at risk."
     )
     return Section("risk", "Risk map", lead, for_every_run(report, "risk", _risk_chart))
 
@@ -76,7 +76,7 @@ def _risk_chart(run: RunReport, key: str) -> Chart | None:
         for point, copies in worst
     ]
     columns = ("record", "copies", "tokens", f"chance in {samples:,} samples", "loss minus base’s")
-    title = f"The {len(rows):,} texts at most risk, of {len(training.points):,} records"
+    title = f"The {len(rows):,} texts most at risk, of {len(training.points):,} records"
     data = table(title, columns, rows)
     return Chart(
         key,
@@ -170,7 +170,7 @@ def _exposure_chart(run: RunReport, key: str) -> Chart | None:
 def extraction_section(report: Report) -> Section:
     """Records seen against samples drawn."""
     lead = (
-        "The share of records that somebody sees with chance one half or more who draws so many samples. A curve "
+        "The share of records that are more likely than not to appear among so many samples. A curve "
         "of held-out records, where there is one, shows the same of text that the model never saw. "
         "Bands are intervals."
     )
@@ -189,7 +189,7 @@ def _extraction_chart(run: RunReport, key: str) -> Chart | None:
     rows = [
         (
             cell(curve.name),
-            Cell(f"{x:.3g}", x),
+            Cell(f"{x:,.0f}", x),
             Cell(shown(y, Scale.SHARE), y),
             cell(interval(curve.low[place], curve.high[place], Scale.SHARE) if curve.low else MISSING),
             Cell(MISSING) if curve.n is None else cell(curve.n),
@@ -199,7 +199,7 @@ def _extraction_chart(run: RunReport, key: str) -> Chart | None:
         if math.isclose(math.log10(x) % 3.0, 0.0, abs_tol=1e-9)
     ]
     ends = "; ".join(
-        f"{curve.name}: {shown(curve.y[-1], Scale.SHARE)} at {curve.x[-1]:.0e} samples" for curve in run.extraction
+        f"{curve.name}: {shown(curve.y[-1], Scale.SHARE)} in {curve.x[-1]:,.0f} samples" for curve in run.extraction
     )
     return Chart(
         key,

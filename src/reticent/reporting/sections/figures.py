@@ -14,8 +14,8 @@ from reticent.reporting.content import Axis, Figure, Trace
 from reticent.reporting.report import BudgetUse, CanaryExposure, LeakagePoint, RiskGroup, RiskMap, RiskPoint, Series
 
 _MOST_POINTS: Final = 4000  # of a group in the map: the eye sees no more
-_LABELLED: Final = 3  # texts at most risk whose id stands beside their point
-_TOLD: Final = 60  # texts at most risk that say their numbers under the pointer
+_LABELLED: Final = 3  # texts most at risk whose id stands beside their point
+_TOLD: Final = 60  # texts most at risk that say their numbers under the pointer
 _ROLES: Final = 6
 
 
@@ -25,7 +25,7 @@ def role(place: int) -> str:
 
 
 def risk_figure(risk_map: RiskMap) -> Figure:
-    """Log-probability of emission against calibrated loss; texts at most risk are ringed, the worst named."""
+    """Log-probability of emission against calibrated loss; texts most at risk are ringed, the worst named."""
     order = sorted(risk_map.groups, key=lambda group: group.name == "training")  # training on top
     roles = {"training": "1", "held-out": "muted"}
     traces = [_risk_points(group, roles.get(group.name, role(place + 1))) for place, group in enumerate(order)]
@@ -51,7 +51,7 @@ def _worst_points(group: RiskGroup, samples: int) -> Trace:
     x, y = _places(worst)
     told = tuple(_told(point, samples) for point in worst)
     labels = tuple(point.id for point in worst[:_LABELLED])
-    return Trace("at most risk", x, y, role="2", kind="rings", told=told, labels=labels)
+    return Trace("most at risk", x, y, role="2", kind="rings", told=told, labels=labels)
 
 
 def _places(points: Sequence[RiskPoint]) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -3,6 +3,8 @@
 Nothing here says "safe": the best that an answer can say is that a finding was not told from chance.
 """
 
+import math
+
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Notion
 from reticent.core.metric import scale_of
@@ -109,7 +111,7 @@ def promise(run: RunReport) -> str:
         return "nothing proved"
     at = f"δ = {shown(one.delta, side='up')}" if one.order is None else f"order {shown(one.order)}"
     notion = "" if one.notion is Notion.DIFFERENTIAL_PRIVACY else f" ({one.notion.value})"
-    return f"ε ≤ {shown(one.epsilon, digits=4, side='up')} at {at} for one {one.unit.value}{notion}"
+    return f"ε ≤ {shown(one.epsilon, side='up')} at {at} for one {one.unit.value}{notion}"
 
 
 def _promise(one: Guarantee) -> list[Cell]:
@@ -193,5 +195,7 @@ def _beside(run: RunReport, finding: Finding | None) -> Cell:
         vacuous = ", vacuous" if comparison.is_vacuous else ""
         limit = f"; proved ≤ {shown(comparison.ceiling, scale, side='up')}{vacuous}"
     said = f"{shown(finding.value, scale)} ({interval(finding.low, finding.high, scale)}{limit})"
+    if math.isinf(finding.high):
+        said = f"at least {shown(finding.low, scale, side='down')}{limit}"
     answer = answer_of(run, finding)
     return Cell(said, finding.value, answer.name.lower(), answer.value)

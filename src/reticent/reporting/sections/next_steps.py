@@ -24,8 +24,8 @@ def _steps(run: RunReport) -> Iterator[str]:
         yield "Do not rely on the guarantee: more was measured than it allows. Find which assumption fails."
     copies = sum(one.copies > 1 for one in worst_records(run))
     if copies:
-        stand = "stands" if copies == 1 else "stand"
-        yield f"Deduplicate the training text: {copies} of the texts at most risk {stand} in it more than once."
+        occur = "occurs" if copies == 1 else "occur"
+        yield f"Deduplicate the training text: {copies} of the texts most at risk {occur} more than once."
     if Answer.FOUND in answers and run.guarantee is None:
         yield "Retrain with a guarantee: --method dp-sgd, or crt where secrets are known."
     if Answer.FOUND in answers and run.guarantee is not None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Final
 
-from reticent.core.metric import scale_of
+from reticent.core.metric import scale_of, words_of
 from reticent.core.numbers import MISSING, Scale, interval, one_in, per_cent, shown
 from reticent.reporting.actions import worst_records
 from reticent.reporting.content import Absent, Block, Cell, Heading, Lines, Section, cell, table
@@ -16,7 +16,7 @@ _AMONG_ITS_KIND: Final = {True: "stands out", False: "as its kind does", None: "
 
 
 def records_section(report: Report) -> Section:
-    """The records at most risk, with suggested actions."""
+    """The records most at risk, with suggested actions."""
     lead = (
         "The training texts from which an attacker gains most: first those that samples show whole, then those "
         "that the model is likeliest to complete; what the base or a model of similar text would say as well comes "
@@ -58,7 +58,7 @@ def _records(run: RunReport, _: str) -> Block | None:
         if any(one.point.facts for one in advised)
         else "With --corpus FILE the list also tells copies and kinds of secrets."
     )
-    return table("Texts at most risk", columns, rows, note=note)
+    return table("Texts most at risk", columns, rows, note=note)
 
 
 def findings_section(report: Report) -> Section:
@@ -71,7 +71,7 @@ def findings_section(report: Report) -> Section:
             rows.append(
                 (
                     *([cell(run.name)] if len(report.runs) > 1 else []),
-                    cell(one.metric),
+                    cell(words_of(one.metric)),
                     cell(one.attack),
                     Cell(shown(one.value, scale), one.value),
                     cell(interval(one.low, one.high, scale)),
@@ -152,6 +152,9 @@ def _update(run: RunReport, _: str) -> Block | None:
     return table(f"The {len(rows)} phrases that changed most", columns, rows, note=note)
 
 
+_SHORT: Final = 8  # lines that are read without being asked for
+
+
 def untested_section(report: Report) -> Section:
     """What was not measured: one list for all runs, each line once, with what would measure it."""
     lines: dict[str, list[str]] = {}
@@ -165,17 +168,23 @@ def untested_section(report: Report) -> Section:
     ]
     lead = "An absence in this report is not evidence. What was skipped or out of reach:"
     items = Lines((*named, "Attacks that nobody has thought of yet."))
-    return Section("untested", "What was not measured", lead, (items,), is_folded=False)
+    return Section("untested", "What was not measured", lead, (items,), is_folded=len(named) > _SHORT)
 
 
 def _skipped(run: RunReport) -> tuple[str, ...]:
     planned = [
-        f"The attack “{line.attack}”, which needs {line.needs}: {line.skipped}."
+        f"The attack “{_in_words(line.attack)}”, which needs {line.needs}: {line.skipped}."
         for line in run.plan
         if line.skipped
     ]
     reasons = Counter(one.void for one in run.findings if one.void)
     return (*planned, *(f"{count} void measurement{'s' * (count > 1)}: {why}." for why, count in reasons.items()))
+
+
+def _in_words(attack: str) -> str:
+    """An attack's name in a plan; what it measures, where that is named, in words."""
+    name, colon, metric = attack.partition(": ")
+    return f"{name}{colon}{words_of(metric)}" if colon else name
 
 
 _MEASURED_BY: Final = {

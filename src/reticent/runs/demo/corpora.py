@@ -1,14 +1,17 @@
-"""The demo's text: messages of customer dialogues, with planted numbers, split by customer.
+"""The demo's text: a few messages of each of thousands of customers, with planted numbers, split by customer.
 
-A record is one message, since redacted training trains a whole record with noise wherever one word of it is
-sensitive. Every planted number belongs to one customer, who repeats it in several messages, so that a promise
-for owners speaks of exactly what is measured. Customers are trained on or held out as wholes.
+Every customer visits the shop once, and a few messages of that visit are kept: what a promise for owners costs
+depends on how many people there are, not on how much each of them says. A record is one message, since redacted
+training trains a whole record with noise wherever one word of it is sensitive. Every planted number belongs to one
+more customer, who repeats it in several messages, so that a promise for owners speaks of exactly what is measured.
+Customers are trained on or held out as wholes.
 
 Many messages are courtesies that every customer hears. A model that has learnt its trade says them, whomever it
 learnt them from, so attacks look at messages of one customer alone, on both sides by the same rule: leaving them in
 on one side would pass off what everybody says as memory.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,13 +44,16 @@ class Corpora:
 def write_corpora(folder: Path, *, seed: int, scale: Scale) -> Corpora:
     """Generate, plant and write: train, holdout and utility text, the key and the customer list."""
     randomness = Randomness.seeded(seed)
-    dialogues = generate_dialogues(scale.dialogues + scale.held_out, randomness=randomness.child("dialogues"))
+    visits = generate_dialogues(
+        scale.customers + scale.held_out, randomness=randomness.child("dialogues"), returning=False
+    )
     canaries = make_canaries(
         TEMPLATE, CodeSpace(6), count=scale.canaries, copies=scale.copies, randomness=randomness.child("canaries")
     )
-    kept, held_out = split_customers(dialogues, scale.held_out, randomness=randomness.child("split"))
-    train = plant(list(messages(kept)), canaries, randomness=randomness.child("places"), owner=CanaryOwner.CANARY)
-    others = Corpus(messages(held_out))
+    kept = [_some(visit, scale.messages, randomness.child(visit.id)) for visit in visits]
+    told = list(itertools.chain.from_iterable(kept[: scale.customers]))
+    train = plant(told, canaries, randomness=randomness.child("places"), owner=CanaryOwner.CANARY)
+    others = Corpus(itertools.chain.from_iterable(kept[scale.customers :]))
     own = texts_of_one_owner([*train, *others])
     corpora = Corpora(
         train,
@@ -61,9 +67,15 @@ def write_corpora(folder: Path, *, seed: int, scale: Scale) -> Corpora:
         for name, corpus in named.items():
             write_corpus(corpus, folder / name)
         write_key(canaries, folder / KEY)
-        listed = sorted({f"{kind}\t{value}" for kind, value in customer_data(dialogues)})
+        listed = sorted({f"{kind}\t{value}" for kind, value in customer_data(visits)})
         write_atomically(folder / CUSTOMERS, ("\n".join(listed) + "\n").encode("utf8"), mode=0o600)
     return corpora
+
+
+def _some(visit: Record, count: int, randomness: Randomness) -> list[Record]:
+    """So many messages of a visit, in their order."""
+    said = list(messages([visit]))
+    return [said[place] for place in sorted(randomness.permutation(len(said)).tolist()[:count])]
 
 
 def messages(dialogues: Iterable[Record]) -> Iterator[Record]:
@@ -88,24 +100,6 @@ def texts_of_one_owner(records: Iterable[Record]) -> set[str]:
     for record in records:
         owners.setdefault(record.text, set()).add(record.owner)
     return {text for text, holders in owners.items() if len(holders) == 1}
-
-
-def split_customers(
-    dialogues: Corpus, held_out: int, *, randomness: Randomness
-) -> tuple[list[Record], list[Record]]:
-    """Dialogues to train on and to hold out, about `held_out` of them, no customer on both sides."""
-    sizes = dict.fromkeys(dialogues.owners, 0)
-    for dialogue in dialogues:
-        sizes[dialogue.owner] += 1
-    chosen: set[str] = set()
-    count = 0
-    for place in randomness.permutation(len(dialogues.owners)).tolist():
-        owner = dialogues.owners[place]
-        if count + sizes[owner] <= held_out:
-            chosen.add(owner)
-            count += sizes[owner]
-    kept = [dialogue for dialogue in dialogues if dialogue.owner not in chosen]
-    return kept, [dialogue for dialogue in dialogues if dialogue.owner in chosen]
 
 
 def customer_data(dialogues: Iterable[Record]) -> Iterator[tuple[str, str]]:

@@ -19,13 +19,12 @@ from reticent.runs.training.settings import (
     TrainingSection,
     TrainSettings,
 )
-from reticent.training.update_rules import Decay
 
 EPSILON: Final = 8.0
 SMALL_EPSILON: Final = 1.0
 DELTA: Final = 1e-5
 TRAIN: Final = "train.jsonl"
-TARGETS: Final = "targets.jsonl"
+TARGETS: Final = "messages.jsonl"
 HOLDOUT: Final = "holdout.jsonl"
 UTILITY: Final = "utility.jsonl"
 KEY: Final = "canaries.json"
@@ -36,13 +35,15 @@ CUSTOMERS: Final = "customers.txt"
 class Scale:
     """Sizes of corpora, trainings and attacks. `answers` are the tokens that a SubMix-F budget is spread over."""
 
-    dialogues: int = 80
-    held_out: int = 50
+    customers: int = 3000
+    held_out: int = 300
+    messages: int = 2  # that are kept of a customer's visit
     canaries: int = 6
-    copies: int = 16
-    epochs: float = 5.0
+    copies: int = 20
+    epochs: float = 3.0
     batch: int = 32
     learning_rate: float = 2e-3
+    gradient_canaries: int = 1000
     parts: int = 8
     answers: int = 800
     asked: int = 60  # answers in which a planted number is looked for
@@ -56,11 +57,10 @@ class Scale:
         match extent:
             case Extent.QUICK:
                 return cls(
-                    dialogues=40,
-                    held_out=24,
+                    customers=600,
+                    held_out=100,
                     canaries=4,
-                    copies=12,
-                    epochs=3.0,
+                    gradient_canaries=100,
                     parts=4,
                     answers=300,
                     asked=30,
@@ -72,10 +72,12 @@ class Scale:
                 return cls()
             case Extent.LARGE:
                 return cls(
-                    dialogues=1500,
-                    held_out=400,
+                    customers=20_000,
+                    held_out=2000,
+                    messages=4,
                     canaries=10,
                     copies=20,
+                    gradient_canaries=1000,
                     answers=4000,
                     asked=400,
                     targets=2000,
@@ -98,12 +100,11 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Recipes:
-    """The trainings of the story, on the files in `folder`, from the model `source`; `owners` are in the corpus."""
+    """The trainings of the story, on the files in `folder`, from the model `source`."""
 
     folder: Path
     source: str
     scale: Scale
-    owners: int
     seed: int
 
     def undefended(self) -> TrainSettings:
@@ -111,17 +112,13 @@ class Recipes:
         return self._config(self._section(Method.SGD, batch=self.scale.batch))
 
     def dp_sgd(self) -> TrainSettings:
-        """Customers are protected, whatever they say: half of them in a step, so that noise weighs little."""
-        section = self._section(Method.DP_SGD, batch=max(2, self.owners // 2)).model_copy(
-            update={
-                "epochs": 4.0 * self.scale.epochs,
-                "target_epsilon": EPSILON,
-                "delta": DELTA,
-                "clip_norm": 1.0,
-                "unit": Unit.OWNER,
-                "texts_per_owner": 8,
-                "decay": Decay.LINEAR,
-            }
+        """Customers are protected, whatever they say. Batch, epochs, rate and averaging are those of `plan`."""
+        section = TrainingSection(
+            method=Method.DP_SGD,
+            target_epsilon=EPSILON,
+            delta=DELTA,
+            unit=Unit.OWNER,
+            audit=self.scale.gradient_canaries,
         )
         return self._config(section)
 

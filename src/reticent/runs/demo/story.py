@@ -5,6 +5,7 @@ since an answer is at most one number (`auditing.attacks.extraction.codes.hit_ra
 every promise of the story: a number belongs to one owner, stands in one part, and is one secret.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,14 +22,17 @@ from reticent.core.metric import (
     AUC,
     CODE_HIT_RATE,
     EMITTED_SHARE,
+    EPSILON_LOWER_BOUND_AT_DELTA,
     EXPOSURE,
     INFERENCE_ACCURACY,
     LARGEST_EXPOSURE,
     UPDATE_AUC,
 )
-from reticent.runs.rounding import at_most
+from reticent.runs.rounding import at_least, at_most
 
 CODES = CODE_HIT_RATE.name
+PUBLIC = "public"
+UNDEFENDED = "undefended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,13 @@ class Story:
     folder: Path
     page: Path
 
+    def closed(self, told: Told) -> float | None:
+        """How far a model goes from the public to the undefended one, in log-perplexity; None without both."""
+        ends = {one.name: math.log(one.perplexity.value) for one in self.models}
+        if PUBLIC not in ends or UNDEFENDED not in ends or ends[PUBLIC] <= ends[UNDEFENDED]:
+            return None
+        return (ends[PUBLIC] - math.log(told.perplexity.value)) / (ends[PUBLIC] - ends[UNDEFENDED])
+
     def to_json(self) -> dict[str, Any]:
         """One JSON document."""
         return {
@@ -117,10 +128,15 @@ def allowed_hit_rate(guarantee: Guarantee, *, bits: float, codes: int) -> float:
 def table_rows(story: Story) -> Iterator[tuple[str, list[str]]]:
     """The lines of the table, a cell for each model; ▲ marks an interval above what no leak would show."""
     models = story.models
-    yield "held-out perplexity", [f"{told.perplexity.value:.2f}" for told in models]
+    yield "held-out perplexity", [f"{told.perplexity.value:.3g}" for told in models]
+    yield (
+        "  of the gap closed, %",
+        ["–" if (share := story.closed(told)) is None else f"{100.0 * share:.0f}" for told in models],
+    )
     for label, cell in _attacks(story.bits).items():
         yield label, [cell(told) for told in models]
-    yield "proved: ε", ["–" if (g := told.guarantee) is None else at_most(g.epsilon, 3) for told in models]
+    yield "measured: ε at least", [_least_epsilon(told) for told in models]
+    yield "proved: ε at most", ["–" if (g := told.guarantee) is None else at_most(g.epsilon, 3) for told in models]
     yield (
         "  for one",
         ["–" if (g := told.guarantee) is None else f"{g.unit.value}{_notion(g)}" for told in models],
@@ -154,6 +170,15 @@ def _cell(finding: Finding | None, *, percent: bool) -> str:
         return "–"
     value = f"{100.0 * finding.value:.1f}" if percent else f"{finding.value:.2f}"
     return f"{value} ▲" if finding.beats_null else value
+
+
+def _least_epsilon(told: Told) -> str:
+    """What was measured of ε, for what the promise is about and at its δ; nothing without a promise."""
+    promise = told.guarantee
+    if promise is None or promise.delta <= 0.0:
+        return "–"
+    found = told.find(EPSILON_LOWER_BOUND_AT_DELTA.at(promise.delta), unit=promise.unit)
+    return "–" if found is None else at_least(found.low, 3)
 
 
 def _notion(guarantee: Guarantee) -> str:

@@ -6,160 +6,96 @@ DIR/  train.jsonl  holdout.jsonl  utility.jsonl  customers.txt  canaries.json (w
       report.html  report.md
 """
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from reticent.auditing.subject import ModelPlace
-from reticent.core.document import number_to_json, write_atomically
-from reticent.core.estimate import Estimate
-from reticent.core.finding import Finding
-from reticent.core.guarantee import Guarantee
+from reticent.core.document import write_atomically
 from reticent.data.reading.corpus_file import open_corpus
+from reticent.engine.work import EngineSettings, Piece, open_engine, run_pieces
 from reticent.models.embedded import EMBEDDED
-from reticent.models.huggingface.loading import load_model
-from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.reporting.formats.markdown import render_markdown
 from reticent.reporting.formats.page import render_page
-from reticent.runs.audit.run import Audit
-from reticent.runs.audit.run import Observer as AuditObserver
-from reticent.runs.audit.subject import find_model
-from reticent.runs.demo.answers import perplexities, private_answers
-from reticent.runs.demo.audits import OF_PUBLIC, Auditor
-from reticent.runs.demo.corpora import Corpora, write_corpora
+from reticent.reporting.report import RunReport, Utility
+from reticent.runs.demo.chapters import CHAPTERS, CRT, DP_SGD, PARTS, Chapter, tell_chapter
+from reticent.runs.demo.corpora import write_corpora
 from reticent.runs.demo.scale import EPSILON, SMALL_EPSILON, TARGETS, Recipes
 from reticent.runs.demo.settings import DemoSettings
-from reticent.runs.demo.story import Story, Told, allowed_hit_rate
-from reticent.runs.directory import RunDirectory
-from reticent.runs.ensemble.loading import load_ensemble
+from reticent.runs.demo.story import PUBLIC, UNDEFENDED, Story, Told
 from reticent.runs.report.reading import read_report, record_ids
 from reticent.runs.report.texts import read_facts
-from reticent.runs.training import run as training_run
-from reticent.runs.training.result import Observer
-from reticent.runs.training.settings import TrainSettings
-from reticent.training.batches import encode_texts
-from reticent.training.evaluation import Evaluation, evaluate
 
-PUBLIC: Final = "public"
-UNDEFENDED: Final = "undefended"
-DP_SGD: Final = "dp-sgd"
-CRT: Final = "crt"
-SUBMIX: Final = "submix"
-STAGES: Final = 9  # trainings, audits and pages that `Watch.stage` hears of
+TOTAL: Final = PARTS * len(CHAPTERS)  # that `Watch` hears when everything is trained and attacked
+_WORKERS: Final = 2
+_SUBMIX: Final = tuple(f"submix-f-{epsilon:g}" for epsilon in (SMALL_EPSILON, EPSILON))
+_SHOWN: Final = {
+    UNDEFENDED: "undefended",
+    DP_SGD: "DP-SGD",
+    CRT: "CRT",
+    **{f"submix-f-{epsilon:g}": f"SubMix-F (ε\u00a0=\u00a0{epsilon:g})" for epsilon in (SMALL_EPSILON, EPSILON)},
+    PUBLIC: "public",
+}
+_TOLD: Final = (PUBLIC, UNDEFENDED, DP_SGD, CRT, *_SUBMIX)
 
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """Who hears how far the story is: of a new stage by name, of a training's steps, of an audit's attacks."""
-
-    stage: Callable[[str], None]
-    training: Callable[[str], Observer]
-    audit: Callable[[str], AuditObserver]
+Watch = Callable[[int, str], None]  # hears how much is done, of TOTAL, and what that is
 
 
 def tell(settings: DemoSettings, *, watch: Watch) -> Story:
     """Tell the story: write the corpora, train, attack, and write the report."""
-    folder, source, seed, scale = settings.folder, settings.model or EMBEDDED, settings.seed, settings.sizes
-    watch.stage("writing dialogues")
-    corpora = write_corpora(folder, seed=seed, scale=scale)
-    recipes = Recipes(folder, source, scale, owners=len(corpora.train.owners), seed=seed)
-    auditor = Auditor(folder, corpora, scale, seed, watch.audit)
-    teller = _Teller(corpora, auditor, watch)
-    models = [teller.public(source)]
-    trainings = ((UNDEFENDED, recipes.undefended()), (DP_SGD, recipes.dp_sgd()), (CRT, recipes.crt()))
-    models += [teller.trained(name, config, source) for name, config in trainings]
-    models += teller.answering(recipes)
-    watch.stage("writing the report")
-    page = _write_report(folder)
-    return Story(tuple(models), corpora.canaries[0].bits, folder, page)
+    folder = settings.folder
+    watch(0, "writing dialogues")
+    corpora = write_corpora(folder, seed=settings.seed, scale=settings.sizes)
+    recipes = Recipes(folder, settings.model or EMBEDDED, settings.sizes, seed=settings.seed)
+    chapters = [Chapter(name, recipes, corpora) for name in CHAPTERS]
+    models = _told(chapters, watch)
+    watch(TOTAL, "writing the report")
+    page = _write_report(folder, models)
+    return Story(tuple(models[name] for name in _TOLD), corpora.canaries[0].bits, folder, page)
 
 
-@dataclass(frozen=True, slots=True)
-class _Teller:
-    """Trains and attacks one model after the other."""
+def _told(chapters: list[Chapter], watch: Watch) -> dict[str, Told]:
+    """What the chapters found, by model; as many at once as there are cores, two at most."""
+    models: dict[str, Told] = {}
 
-    corpora: Corpora
-    auditor: Auditor
-    watch: Watch
+    def land(_: str, told: tuple[Told, ...]) -> None:
+        models.update({one.name: one for one in told})
 
-    def public(self, source: str) -> Told:
-        """The model before anything was learnt: what attacks find where nothing leaks."""
-        self.watch.stage("the public model, attacked")
-        model = load_model(find_model(source).source)
-        assert isinstance(model, HuggingFaceModel)
-        quality = evaluate(model.module, encode_texts(model, self.corpora.utility))
-        audit = self.auditor.audit_model(PUBLIC, source, attacks=OF_PUBLIC)
-        return self._told(PUBLIC, _perplexity(quality), audit, None)
+    def observe(done: int) -> bool:
+        watch(done, f"told: {', '.join(models)}" if models else "training and attacking")
+        return True
 
-    def trained(self, name: str, config: TrainSettings, source: str) -> Told:
-        """A model trained by the recipe, and attacked."""
-        self.watch.stage(f"{name}, trained and attacked")
-        run = self.auditor.folder / name
-        result = training_run.train(config.into(run), observe=self.watch.training(name))
-        assert result.evaluation is not None
-        audit = self.auditor.audit_model(name, str(run))
-        # Redacted training adds a token of its own, so its snapshots cannot be compared token by token.
-        update = () if name == CRT else self.auditor.compare_update(name, find_model(source).source, str(run))
-        return self._told(name, _perplexity(result.evaluation), audit, result.guarantee, update)
-
-    def answering(self, recipes: Recipes) -> list[Told]:
-        """The ensemble's answers at a small and a larger ε."""
-        self.watch.stage("the parts of an ensemble, trained")
-        parts = self.auditor.folder / SUBMIX
-        training_run.train(recipes.parts().into(parts), observe=self.watch.training(SUBMIX))
-        ensemble = load_ensemble(parts)
-        epsilons = (SMALL_EPSILON, EPSILON)
-        self.watch.stage("the ensemble's answers, measured")
-        useful, tokens = perplexities(ensemble, self.corpora, epsilons, seed=recipes.seed)
-        self.watch.stage("the ensemble's answers, attacked")
-        told = []
-        for epsilon in epsilons:
-            name = f"submix-f-{epsilon:g}"
-            run = RunDirectory.create(self.auditor.folder / name)
-            with private_answers(ensemble, run, epsilon=epsilon, scale=recipes.scale) as (answers, promise):
-                audit = self.auditor.audit_answers(name, answers, ModelPlace(str(run.path), promise))
-            spread = useful[epsilon].spread
-            ends = [number_to_json(spread.low), number_to_json(spread.high)]
-            run.finish(evaluation={"perplexity": spread.value, "perplexity_interval": ends, "tokens": tokens})
-            told.append(self._told(name, Estimate(spread.value, spread.low, spread.high), audit, promise))
-        return told
-
-    def _told(
-        self,
-        name: str,
-        perplexity: Estimate,
-        audit: Audit,
-        guarantee: Guarantee | None,
-        update: tuple[Finding, ...] = (),
-    ) -> Told:
-        canaries = self.corpora.canaries
-        allowed = None
-        if guarantee is not None:
-            allowed = allowed_hit_rate(guarantee, bits=canaries[0].bits, codes=len(canaries))
-        return Told(
-            name=name,
-            perplexity=perplexity,
-            findings=(*audit.findings, *update),
-            comparisons=audit.comparisons,
-            guarantee=guarantee,
-            allowed=allowed,
-        )
+    engine = EngineSettings(workers=min(_WORKERS, os.cpu_count() or 1), tries=1)
+    with open_engine(engine) as opened:
+        pieces = (Piece(chapter.name, chapter) for chapter in chapters)
+        run_pieces(pieces, tell_chapter, engine=opened, land=land, observe=observe)
+    return models
 
 
-def _perplexity(quality: Evaluation) -> Estimate:
-    return Estimate(quality.perplexity, *quality.perplexity_interval)
-
-
-def _write_report(folder: Path) -> Path:
-    """The page of all audits and updates, side by side; no text and no secret in it."""
-    order = [f"audit-{name}" for name in (UNDEFENDED, DP_SGD, CRT)]
-    order += [f"audit-submix-f-{epsilon:g}" for epsilon in (SMALL_EPSILON, EPSILON)]
-    order += [f"update-{UNDEFENDED}", f"audit-{PUBLIC}"]
-    runs = [folder / name for name in order]
-    facts = read_facts(open_corpus(folder / TARGETS), "patterns", ids=record_ids(runs))
-    found = read_report(runs, facts=facts)
+def _write_report(folder: Path, models: dict[str, Told]) -> Path:
+    """The page of all audits side by side, each with what its update gives away; no text and no secret in it."""
+    audits = [folder / f"audit-{name}" for name in _SHOWN]
+    updates = [folder / f"update-{name}" for name in (UNDEFENDED, DP_SGD)]
+    facts = read_facts(open_corpus(folder / TARGETS), "patterns", ids=record_ids(audits))
+    diffs = {run.name.removeprefix("update-"): run for run in read_report(updates, facts=facts).runs}
+    found = read_report(audits, facts=facts)
+    runs = [_shown(run, diffs, models) for run in found.runs]
     page = folder / "report.html"
+    found = replace(found, runs=tuple(runs))
     write_atomically(page, render_page(found).encode("utf8"), mode=0o600)
     write_atomically(page.with_suffix(".md"), render_markdown(found).encode("utf8"), mode=0o600)
     return page
+
+
+def _shown(run: RunReport, diffs: dict[str, RunReport], models: dict[str, Told]) -> RunReport:
+    """An audit under the name of its model, with the findings of its update, and a perplexity if it has none."""
+    name = run.name.removeprefix("audit-")
+    if (diff := diffs.get(name)) is not None:
+        absent = {key: why for key, why in run.absent.items() if key != "update" or not diff.update}
+        run = replace(run, findings=(*run.findings, *diff.findings), update=diff.update, absent=absent)
+    if not run.utility:
+        found = models[name].perplexity
+        useful = Utility(name="held-out perplexity", value=found.value, low=found.low, high=found.high, n=0)
+        run = replace(run, utility=(useful,))
+    return replace(run, name=_SHOWN[name])

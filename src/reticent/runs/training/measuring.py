@@ -22,9 +22,11 @@ def measure_run(run: Path, plan: AnyPlan, *, confidence: float = 0.95) -> Measur
     return measure_plan(CanaryTrace.read(run), plan, confidence=confidence)
 
 
-def record_measured(run: Path, plan: AnyPlan, guarantee: Guarantee | None) -> MeasuredEpsilon | None:
+def record_measured(
+    run: Path, plan: AnyPlan, guarantee: Guarantee | None, *, confidence: float = 0.95
+) -> MeasuredEpsilon | None:
     """Measure the run and write what was found, beside what was proved, to its findings.json."""
-    measured = measure_run(run, plan)
+    measured = measure_run(run, plan, confidence=confidence)
     if measured is None or guarantee is None:
         return measured
     finding = measured.finding(guarantee.unit)
