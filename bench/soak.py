@@ -44,19 +44,12 @@ LONG = {"horizon": 10_000_000}
 
 
 def work(run: Path, place: LedgerPlace) -> None:
-    """A server in a process of its own. SIGUSR1: the clock jumps. SIGUSR2: no file may grow, and again may."""
+    """A server in a process of its own. SIGUSR1: the clock jumps."""
     jumps = [0.0]
     plain = time.time
     time.time = lambda: plain() + jumps[0]  # type: ignore[method-assign]
     signal.signal(signal.SIGUSR1, lambda *_: jumps.__setitem__(0, random.choice([-86_400.0, 0.0, 86_400.0])))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
-    def disk(*_: object) -> None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        full = soft == resource.RLIM_INFINITY
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0 if full else hard, hard))
-
-    signal.signal(signal.SIGUSR2, disk)
     limits = Limits(max_tokens=64, patience=5.0, timeout=30.0)
     ensemble = LetterEnsemble(pause=0.002)
     with serving(run, ensemble=ensemble, asked=ASKED | LONG, place=place, limits=limits) as address:
@@ -93,6 +86,11 @@ class Worker:
 
     def send(self, number: int) -> None:
         os.kill(self.process.pid or 0, number)
+
+    def set_disk(self, *, is_full: bool) -> None:
+        """No file of the server may grow, or again may: set from outside, as a busy server takes signals late."""
+        _, hard = resource.prlimit(self.process.pid or 0, resource.RLIMIT_FSIZE)
+        resource.prlimit(self.process.pid or 0, resource.RLIMIT_FSIZE, (0 if is_full else hard, hard))
 
 
 class Seen:
@@ -191,9 +189,9 @@ async def faults(
         elif fault == "clock jump":
             worker.send(signal.SIGUSR1)
         else:
-            worker.send(signal.SIGUSR2)
+            worker.set_disk(is_full=True)
             await asyncio.sleep(3.0)
-            worker.send(signal.SIGUSR2)
+            worker.set_disk(is_full=False)
         asked = seen.statuses.copy()
         is_ready = await are_ready(workers)
         took = time.monotonic() - seen.outage
