@@ -2,11 +2,11 @@
 
 Every design, as records, and the best one as owners of several records each. A corpus of generated dialogues is
 planted by `plant --audit`, the embedded model is trained on it with DP-SGD at a target ε (all units in every step,
-SGD), and the attack of `audit --canaries` guesses the coins from log-probabilities. Noted is the highest of its
+SGD), and `audit --canaries` guesses the coins from log-probabilities. Noted is the highest of its
 bounds, which hold together at 95 %, and the perplexity of held-out text before and after training. Coins, noise and
 canaries come from the system's generator; the seed draws the corpus.
 
-    python -m bench.canary_designs --results FILE [--minutes 7] [--canaries 2500] [--seeds 3] [--designs new-token]
+    python -m bench.canary_designs --results FILE [--minutes 7] [--canaries 1500] [--seeds 3] [--designs new-token]
                                    [--copies 1] [--rule sgd]
 
 Each run is a line of FILE. Runs that are there are not repeated, and none begins after so many minutes. The designs
@@ -24,25 +24,24 @@ from pathlib import Path
 import numpy as np
 
 from reticent.auditing.attacks.one_run.coins import CoinAttack
-from reticent.auditing.settings import AuditSettings
-from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.data.canaries import CanaryOwner
-from reticent.data.coin_canaries import DesignName, read_coins
+from reticent.data.coin_canaries import DesignName
 from reticent.data.generators import generate_dialogues
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.writing import write_corpus
 from reticent.models.huggingface.loading import load_model
-from reticent.runs.audit.subject import find_model
+from reticent.runs.audit.audit import audit
+from reticent.runs.audit.options import AuditOptions
 from reticent.runs.corpus.plant import PlantSettings, plant
 from reticent.runs.training.run import train
 from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
 from reticent.training.update_rules import Rule
 
-RECORDS, HELD_OUT, LENGTH, STEPS, DELTA, EPSILON = 400, 100, 8, 5, 1e-5, 4.0
+RECORDS, HELD_OUT, LENGTH, STEPS, DELTA, EPSILON = 100, 100, 8, 2, 1e-5, 4.0
 LEAST = 1.0
 RATES = {Rule.SGD: 0.5, Rule.ADAMW: 2e-3}
 
@@ -50,6 +49,7 @@ RATES = {Rule.SGD: 0.5, Rule.ADAMW: 2e-3}
 def measured(folder: Path, design: DesignName, arguments: argparse.Namespace) -> tuple[list[Finding], float, float]:
     """The bounds of one run, and the perplexity of held-out text before and after it."""
     planted, key, grown = folder / "planted.jsonl", folder / "key.json", folder / "grown"
+    length = 2 * LENGTH if design is DesignName.CORPUS_STYLE else LENGTH  # short ones are soon alike
     is_owned, is_new = arguments.copies > 1, design is DesignName.NEW_TOKEN
     done = plant(
         PlantSettings(
@@ -58,7 +58,7 @@ def measured(folder: Path, design: DesignName, arguments: argparse.Namespace) ->
             key=key,
             audit=arguments.canaries,
             design=design,
-            length=LENGTH,
+            length=length,
             copies=arguments.copies,
             owner=CanaryOwner.CANARY if is_owned else CanaryOwner.COPY,
             grown_model=grown if is_new else None,
@@ -68,7 +68,7 @@ def measured(folder: Path, design: DesignName, arguments: argparse.Namespace) ->
     units = done.records if not is_owned else len({record.owner for record in open_corpus(planted).load()})
     train(
         TrainSettings(
-            data=DataSection(file=str(planted), holdout=str(folder / "held-out.jsonl"), max_length=LENGTH),
+            data=DataSection(file=str(planted), holdout=str(folder / "held-out.jsonl"), max_length=length),
             model=ModelSection(source=base),
             training=TrainingSection(
                 method=Method.DP_SGD,
@@ -84,19 +84,20 @@ def measured(folder: Path, design: DesignName, arguments: argparse.Namespace) ->
             out=folder / "run",
         )
     )
+    found = audit(
+        AuditOptions(
+            model=str(folder / "run"),
+            train=planted,
+            holdout=folder / "held-out.jsonl",
+            canaries=key,
+            attacks=CoinAttack.name,
+            no_cache=True,
+            out=folder / "audit",
+        )
+    ).findings
     start, model = load_model(base), load_model(folder / "run" / "model")
     held_out = open_corpus(folder / "held-out.jsonl").load()
-    subject = make_subject(
-        model,
-        start,
-        training=open_corpus(planted).load(),
-        held_out=held_out,
-        coins=read_coins(key),
-        place=find_model(str(folder / "run")),
-    )
-    settings = AuditSettings(seed=0, shares=1)
-    found = CoinAttack().run(subject, settings, sizes=settings.sizes).findings
-    rows = [row[:LENGTH] for row in start.encode(held_out.texts)]
+    rows = [row[:length] for row in start.encode(held_out.texts)]
     before = float(np.exp(-np.mean(np.concatenate(start.token_log_probs(rows)))))
     after = float(np.exp(-np.mean(np.concatenate(model.token_log_probs(rows)))))
     return [one for one in found if one.metric.startswith("epsilon")], before, after
@@ -163,7 +164,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=7.0)
-    parser.add_argument("--canaries", type=int, default=2500)
+    parser.add_argument("--canaries", type=int, default=1500)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--rule", type=Rule, default=Rule.SGD)
