@@ -6,8 +6,8 @@
                             [--results FILE] [--minutes M]
 
 A **cell** is one training run: a row of the table for one text, model, ε and seed. What was measured stands in
-the file --results, one line a cell, and is not measured again; after --minutes M no further cell is begun, and the same
-command, given again, goes on. The most telling rows come first. The table shows what there is.
+the file of --results, one line a cell, and is not measured again; after --minutes M no further cell is begun, and
+the same command, given again, goes on. The most telling rows come first. The table shows what there is.
 
 Texts are cut to `--length` tokens, held-out ones too. A row is the mean over seeds of the loss, in nats a token, on
 the same held-out texts; a seed draws samples and noise. **Excess** is the loss above the undefended model of the
