@@ -39,7 +39,7 @@ class Scale:
     held_out: int = 300
     messages: int = 2  # that are kept of a customer's visit
     canaries: int = 6
-    copies: int = 20
+    copies: int = 40
     epochs: float = 3.0
     batch: int = 32
     learning_rate: float = 2e-3
