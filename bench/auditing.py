@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.utility import corpora
-from reticent.auditing.attacks.one_run.gradient_canaries import likelihood_ratios
+from reticent.auditing.attacks.one_run.draws import PoissonDraws
 from reticent.core.canary_trace import CanaryTrace
 from reticent.core.corpus import Corpus, Record
 from reticent.core.document import read_document
@@ -118,9 +118,8 @@ def measured(cell: Cell, text: str, results: Path) -> Pair:
         trace, plan = CanaryTrace.read(audited.path), plan_from_json(read_document(audited.path / TRAINING)["plan"])
         plain, without = trained(folder, cell, canaries=None)
     assert isinstance(plan, DpSgd)
-    scores = likelihood_ratios(
-        trace.projections, sampling_rate=plan.sampler.rate, deviation=noise_deviation(plan.noise_multiplier, 1.0)
-    )
+    deviation = noise_deviation(plan.noise_multiplier, 1.0)
+    scores = PoissonDraws(plan.sampler.rate).log_ratios(trace.projections, deviation)
     np.savez(results / f"{cell.name}.npz", scores=scores, coins=trace.is_member)
     found = audited.measured
     assert found is not None

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench.auditing import BATCH, EPOCHS, RECORDS
-from reticent.auditing.attacks.one_run.gradient_canaries import likelihood_ratios
+from reticent.auditing.attacks.one_run.draws import PoissonDraws
 from reticent.auditing.metrics.one_run import one_run_epsilon
 from reticent.auditing.metrics.one_run_curve import one_run_epsilon_by_curve
 from reticent.auditing.metrics.one_run_family import one_run_epsilon_by_family, plan_family
@@ -101,7 +101,7 @@ def simulated(
     for _ in range(runs):
         coins, shape = rng.random(canaries) < chance, (event.count, canaries)
         released = ((rng.random(shape) < rate) & coins) + noise * rng.standard_normal(shape)
-        made.append((likelihood_ratios(released, sampling_rate=rate, deviation=noise), coins))
+        made.append((PoissonDraws(rate).log_ratios(released, noise), coins))
     return made
 
 

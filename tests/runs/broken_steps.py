@@ -5,7 +5,7 @@ import torch
 
 from reticent.core.randomness import Randomness
 from reticent.training.gradients import clipping, contribution, engine, source
-from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
+from reticent.training.plans.sampler import AllocationSampler, BandedSampler, PoissonSampler, ShuffledEpochs
 
 
 def half_the_noise(patch):
@@ -64,6 +64,36 @@ def shuffled(patch):
     patch.setattr(PoissonSampler, "draw", batch)
 
 
+def two_batches_an_epoch(patch):
+    """Every unit is allocated twice."""
+    once = AllocationSampler.draw_round
+
+    def twice(sampler, randomness):
+        draws = once(sampler, randomness), once(sampler, randomness.child("again"))
+        return tuple(np.union1d(*batches) for batches in zip(*draws, strict=True))
+
+    patch.setattr(AllocationSampler, "draw_round", twice)
+
+
+def every_step_of_a_cycle(patch):
+    """Units are drawn for all steps of a cycle, so that their columns overlap."""
+
+    def everywhere(sampler, randomness, _):
+        return tuple(
+            randomness.child(f"step {step}").bernoulli(sampler.rate, sampler.units) for step in range(sampler.bands)
+        )
+
+    patch.setattr(BandedSampler, "draw_round", everywhere)
+
+
+TWINS_OF_SAMPLERS = {
+    ("allocation", "half the noise"): half_the_noise,
+    ("allocation", "no clipping"): no_clipping,
+    ("allocation", "two batches an epoch"): two_batches_an_epoch,
+    ("banded", "half the noise"): half_the_noise,
+    ("banded", "no clipping"): no_clipping,
+    ("banded", "every step of a cycle"): every_step_of_a_cycle,
+}
 TWINS = {
     "half the noise": half_the_noise,
     "no clipping": no_clipping,

@@ -1,5 +1,6 @@
 """`verify` on steps of other hands: a sound one is consistent, broken ones are refuted."""
 
+import dataclasses
 import math
 
 import pytest
@@ -10,7 +11,7 @@ from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 from reticent.runs.verifying import CanaryModule, noisy_sum_of_update, verify
 from reticent.training.plans.plan import DpSgd
-from reticent.training.plans.sampler import PoissonSampler
+from reticent.training.plans.sampler import AllocationSampler, BandedSampler, PoissonSampler
 
 PLAN = DpSgd(sampler=PoissonSampler(1000, 50), clip_norm=2.0, noise_multiplier=0.65, steps=60, delta=1e-5)
 
@@ -36,6 +37,33 @@ def test_a_sound_step_is_consistent_and_measured_near_its_claim():
     found = verdict(home_made())
     assert found.verdict == "consistent"
     assert 0.5 * found.claimed < found.epsilon <= found.claimed
+
+
+def correlated(plan, *, noise=1.0, seed=1):
+    """The same with noise that later steps take back."""
+    generator, past = torch.Generator().manual_seed(seed), []
+
+    def step(records):
+        clipped = records * (plan.clip_norm / records.norm(dim=1, keepdim=True).clamp_min(plan.clip_norm))
+        fresh = noise * plan.noise_multiplier * plan.clip_norm * torch.randn(records.shape[1], generator=generator)
+        for coefficient, before in zip(plan.strategy[1:], reversed(past), strict=False):
+            fresh = fresh - coefficient * before
+        past.append(fresh / plan.strategy[0])
+        return clipped.sum(0) + past[-1]
+
+    return step
+
+
+@pytest.mark.parametrize("sampler", [AllocationSampler(1000, 100), BandedSampler(1000, 50, 4)])
+def test_steps_of_other_samplers_are_verified_and_broken_ones_refuted(sampler):
+    plan = dataclasses.replace(PLAN, sampler=sampler)
+    found = verify(correlated(plan), plan, randomness=Randomness.seeded(2))
+    assert found.verdict == "consistent"
+    assert 0.5 * found.claimed < found.epsilon <= found.claimed
+    assert verify(correlated(plan, noise=0.5), plan, randomness=Randomness.seeded(2)).is_refuted
+    if isinstance(sampler, BandedSampler):
+        with pytest.raises(UsageError, match="places"):
+            verify(correlated(plan), plan, samples_itself=True)
 
 
 @pytest.mark.parametrize("twin", [{"noise": 0.5}, {"clips": False}], ids=["half the noise", "no clipping"])

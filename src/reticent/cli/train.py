@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
+from reticent.core.canary_trace import KEY as CANARY_KEY
 from reticent.core.numbers import counted
 from reticent.runs.rounding import at_most
 from reticent.runs.training.settings import Resumption, TrainSettings
@@ -165,6 +166,11 @@ def _model_lines(result: "TrainedRun") -> list[str]:
             )
     if result.measured is not None:
         lines.append(f"Measured by gradient canaries: {result.measured}.")
+    elif (result.path / CANARY_KEY).is_file():
+        lines.append(
+            "Not measured by gradient canaries: an interruption lost steps, so it is not known which step belongs "
+            "to which epoch or cycle."
+        )
     return [*lines, *_redaction_lines(result.redaction), *_promise(result.guarantee, result.beside, is_done=True)]
 
 

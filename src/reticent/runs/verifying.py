@@ -8,23 +8,23 @@ Opacus optimiser or a loop of one's own (`examples/opacus_audit.py`). Each row i
 norm and orthogonal to all others; half of them are members, by fair coins of the system's generator.
 
 Who samples is part of what is verified. With `samples_itself` the step is given all members every time and draws on
-its own; else it is given a Poisson sample at the plan's rate, and its sampler stays untested.
+its own; else it is given what the plan's sampler draws, and its own sampler stays untested.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
-from reticent.core.canary_trace import CanaryKey, CanaryTrace, Floats
+from reticent.core.canary_trace import CanaryKey, Flags, Floats, TraceMemory
 from reticent.core.errors import UsageError
 from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 from reticent.runs.training.measuring import measure_plan
 from reticent.training.plans.plan import DpSgd
-from reticent.training.plans.sampler import BandedSampler
+from reticent.training.plans.sampler import AllocationSampler, BandedSampler
 from reticent.training.private_step import PrivateStep
 
 Step = Callable[[Tensor], Tensor]
@@ -70,25 +70,48 @@ def verify(
     """
     if plan.neighbours is not Neighbours.ADD_REMOVE:
         raise UsageError("canaries are added or removed", found=f"a plan for neighbours '{plan.neighbours.value}'")
-    if isinstance(plan.sampler, BandedSampler):
-        raise UsageError("a step with correlated noise is not measured by itself", hint="use --sampler poisson")
     if isinstance(step, PrivateStep):
         return measure_plan(step.trace, plan, confidence=confidence)
     source = randomness or Randomness.system()
     key = CanaryKey.toss(canaries, source.child("coins"))
     records = torch.eye(canaries) * (_LENGTH * plan.clip_norm)  # [N, d], d = N
-    members = torch.from_numpy(np.flatnonzero(key.is_member))
-    rows: list[Floats] = []
-    for number in range(plan.steps):
-        drawn = members
-        if not samples_itself:
-            sampled = source.child(f"sample {number}").uniform(len(members)) < plan.sampler.rate
-            drawn = members[torch.from_numpy(sampled)]
-        rows.append(_noisy_sum(step(records[drawn]), canaries) / plan.clip_norm)
-    trace = CanaryTrace(np.array(rows), key.is_member)
+    seen = TraceMemory()
+    for takes_part in _all_every_time(plan, canaries) if samples_itself else _drawn(plan, canaries, source, seen):
+        released = step(records[torch.from_numpy(takes_part & key.is_member)])
+        seen.append(_noisy_sum(released, canaries) / plan.clip_norm)
     return measure_trace(
-        trace, plan.event, deviation=plan.noise_multiplier, delta=plan.delta, confidence=confidence
+        seen.trace(key),
+        plan.event,
+        deviation=plan.noise_multiplier,
+        delta=plan.delta,
+        strategy=plan.strategy,
+        confidence=confidence,
     )
+
+
+def _drawn(plan: DpSgd, canaries: int, source: Randomness, seen: TraceMemory) -> Iterator[Flags]:
+    """Which of the canaries [N] take part in each step of the plan, drawn as its sampler draws units."""
+    sampler, size = plan.sampler, plan.sampler.steps_per_round
+    places = source.child("places").integers(size, canaries)
+    if isinstance(sampler, BandedSampler):
+        seen.place(places)
+    for number in range(plan.steps // size):
+        child = source.child(f"sample {number}")
+        if isinstance(sampler, AllocationSampler):
+            places, chosen = child.integers(size, canaries), np.ones(canaries, dtype=np.bool_)
+        else:
+            chosen = child.uniform(canaries) < sampler.rate
+        yield from (chosen & (places == step) for step in range(size))
+
+
+def _all_every_time(plan: DpSgd, canaries: int) -> Iterator[Flags]:
+    """Every canary [N] in every step."""
+    if isinstance(plan.sampler, BandedSampler):
+        raise UsageError(
+            "a step that keeps the places of units to itself is not measured among correlated noise",
+            hint="leave samples_itself out",
+        )
+    return (np.ones(canaries, dtype=np.bool_) for _ in range(plan.steps))
 
 
 def noisy_sum_of_update(before: Tensor, after: Tensor, *, learning_rate: float, normaliser: float) -> Tensor:

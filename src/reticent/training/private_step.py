@@ -16,11 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from reticent.core.canary_trace import CanaryKey, CanaryTrace, Floats
+from reticent.core.canary_trace import CanaryKey, CanaryTrace, TraceMemory
 from reticent.core.corpus import Corpus
 from reticent.core.errors import UsageError
 from reticent.core.ledger import Ledger
@@ -83,7 +82,7 @@ class PrivateStep:
         self._plan = plan
         self._randomness = randomness or Randomness.system()
         self._computation = computation or Computation()
-        self._rows: list[Floats] = []
+        self._observed = TraceMemory()
         self._key = CanaryKey.toss(audit, Randomness.system()) if audit else None
         self._source: PrivateGradients | None = None
         self._drawn: PrivateBatch | None = None
@@ -106,7 +105,7 @@ class PrivateStep:
             self._ledger.close()
 
     def batches(self, texts: Units | Corpus, *, max_length: int | None = None) -> Iterator[PrivateBatch]:
-        """One Poisson sample of a corpus for each step that the ledger has left; texts are cut at `max_length`.
+        """What the plan draws from a corpus for each step that the ledger has left; texts are cut at `max_length`.
 
         A module of your own reads no text: give it `Units` of tokens instead of a corpus.
         """
@@ -157,8 +156,7 @@ class PrivateStep:
         """What every released sum shows along the canaries, and their coins: the operator's alone."""
         if self._key is None:
             raise UsageError("this run has no canaries", hint="PrivateStep(..., audit=1000)")
-        rows = np.array(self._rows).reshape(len(self._rows), len(self._key))
-        return CanaryTrace(rows, self._key.is_member)
+        return self._observed.trace(self._key)
 
     def _encoded(self, corpus: Corpus, max_length: int | None) -> Units:
         if self._encoder is None:
@@ -170,7 +168,7 @@ class PrivateStep:
         if self._key is None:
             return None
         clip_norm = self._plan.clip_norm
-        return GradientCanaries(self._module, self._key, clip_norm=clip_norm, observe=self._rows.append)
+        return GradientCanaries(self._module, self._key, clip_norm=clip_norm, observer=self._observed)
 
 
 def _ledger_at(path: Path, plan: DpSgd) -> SqliteLedger:

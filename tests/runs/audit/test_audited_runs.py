@@ -25,7 +25,8 @@ from reticent.runs.training.settings import (
 )
 from reticent.runs.verifying import verify
 from reticent.training.plans.plan import DpSgd
-from tests.runs.broken_steps import TWINS
+from reticent.training.plans.sampler import SamplerName
+from tests.runs.broken_steps import TWINS, TWINS_OF_SAMPLERS
 
 OPACUS = Path(__file__).parents[3] / "examples" / "opacus_audit.py"
 RECORDS, BATCH, EPOCHS, NOISE, CANARIES = 40, 8, 3.0, 0.7, 500
@@ -40,7 +41,7 @@ def corpus(tmp_path_factory):
     return folder
 
 
-def settings(corpus, out, *, canaries=CANARIES, batch=BATCH, epochs=EPOCHS, noise=NOISE) -> TrainSettings:
+def settings(corpus, out, *, canaries=CANARIES, batch=BATCH, epochs=EPOCHS, noise=NOISE, **more) -> TrainSettings:
     return TrainSettings(
         data=DataSection(file=str(corpus / "train.jsonl"), max_length=8),
         model=ModelSection(source="embedded"),
@@ -52,6 +53,7 @@ def settings(corpus, out, *, canaries=CANARIES, batch=BATCH, epochs=EPOCHS, nois
             noise_multiplier=noise,
             delta=1e-5,
             audit=canaries,
+            **more,
         ),
         out=out,
     )
@@ -115,6 +117,40 @@ def test_an_opacus_optimiser_with_half_of_its_noise_is_refuted_in_nine_of_ten_ru
     plan = DpSgd.for_target(epsilon=8.0, delta=1e-5, units=1000, batch=50, epochs=3)
     assert not verify(opacus_step(plan, plan.noise_multiplier), plan).is_refuted
     assert refuted_in_nine_of_ten(lambda _: verify(opacus_step(plan, 0.5 * plan.noise_multiplier), plan))
+
+
+SAMPLERS = {
+    "allocation": {"sampler": SamplerName.ALLOCATION},
+    "banded": {"sampler": SamplerName.BANDED, "bands": 2},
+}
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_runs_of_other_samplers_are_measured(sampler, corpus, tmp_path):
+    found = train(settings(corpus, tmp_path / "run", **SAMPLERS[sampler])).measured
+    assert not found.is_refuted
+    assert 0.25 * found.claimed < found.epsilon < 1.2 * found.claimed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sampler", "twin"), TWINS_OF_SAMPLERS)
+def test_broken_steps_of_other_samplers_are_refuted_in_nine_of_ten_runs(
+    sampler, twin, corpus, tmp_path, monkeypatch
+):
+    TWINS_OF_SAMPLERS[sampler, twin](monkeypatch)
+    options = {"canaries": 1000, "epochs": 6.0, **SAMPLERS[sampler]}
+    assert refuted_in_nine_of_ten(
+        lambda number: train(settings(corpus, tmp_path / f"{number}", **options)).measured
+    )
+
+
+def test_a_run_that_lost_steps_of_an_epoch_says_that_it_is_not_measured(corpus, tmp_path, capsys):
+    out = tmp_path / "run"
+    train(settings(corpus, out, canaries=100, epochs=1.0, **SAMPLERS["allocation"]))
+    with (out / "canaries.f32").open("r+b") as trace:
+        trace.truncate(4 * 100)
+    assert cli.run(["train", "--resume", str(out)]) == 0
+    assert "Not measured by gradient canaries" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("twin", ["members drawn twice as often", "no clipping"])

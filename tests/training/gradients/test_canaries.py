@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from reticent.core.canary_trace import CanaryKey
+from reticent.core.canary_trace import CanaryKey, TraceMemory
 from reticent.core.errors import ConfigError, UsageError
 from reticent.core.randomness import Randomness
 from reticent.training.batches import Units
@@ -19,7 +19,7 @@ CLIP = 0.5
 
 def canaries_of(module, count, *, members=True, seen=None) -> GradientCanaries:
     key = CanaryKey(7, np.full(count, members))
-    return GradientCanaries(module, key, clip_norm=CLIP, observe=(seen if seen is not None else []).append)
+    return GradientCanaries(module, key, clip_norm=CLIP, observer=seen or TraceMemory())
 
 
 def summed(module, canaries, drawn) -> dict[str, torch.Tensor]:
@@ -30,12 +30,12 @@ def summed(module, canaries, drawn) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_each_drawn_member_moves_its_own_projection_by_one_and_no_other(tied):
-    module, seen = gpt2(tied=tied), []
+    module, seen = gpt2(tied=tied), TraceMemory()
     canaries = canaries_of(module, 60, seen=seen)
     canaries.read(summed(module, canaries, [3, 17, 59]))
     expected = np.zeros(60)
     expected[[3, 17, 59]] = 1.0
-    assert seen[0] == pytest.approx(expected, abs=1e-5)
+    assert seen.trace(canaries.key).projections[0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_canary_moves_the_sum_by_exactly_the_clip_norm():
@@ -75,7 +75,7 @@ def test_a_plan_with_canaries_samples_records_as_often_and_divides_by_records():
 
 
 def test_a_step_with_canaries_is_the_sum_of_records_and_canaries_with_the_same_noise(tmp_path):
-    texts, seen = token_texts(20), []
+    texts, seen = token_texts(20), TraceMemory()
     plan = private_plan(20, 10, steps=3, noise=0.2).audited(40)
     module = gpt2()
     canaries = canaries_of(module, 40, seen=seen)
@@ -92,7 +92,7 @@ def test_a_step_with_canaries_is_the_sum_of_records_and_canaries_with_the_same_n
     with source:
         for _ in range(3):
             source.next()
-    rows = np.array(seen)  # [3, 40]
+    rows = seen.trace(canaries.key).projections  # [3, 40]
     assert rows.shape == (3, 40)
     # Half of the canaries take part in a step, with noise 0.2 and a little from the records.
     assert 0.3 < rows.mean() < 0.7

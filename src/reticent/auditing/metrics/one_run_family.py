@@ -1,6 +1,6 @@
 """One-run audit of a known mechanism: which "plan with less noise" explains so many right guesses?
 
-A plan (Poisson samples, clipping, Gaussian noise) with its noise multiplied by s is a family of one number. For s
+A plan (sampling, clipping, Gaussian noise) with its noise multiplied by s is a family of one number. For s
 the number of right guesses of r of m coins is at most that of `accounting.bounds.guessing`, from the plan's own
 privacy loss distribution. More noise is post-processing of less, so the p-value falls as s grows, and the least s
 that is refuted bounds the family from one side:
@@ -33,7 +33,7 @@ from reticent.accounting.pld import PrivacyProfile
 from reticent.auditing.metrics.one_run import EpsilonBound
 from reticent.auditing.metrics.roc import as_scores
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import Event, Gaussian, Repeated, SampledGaussian
+from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 
@@ -66,9 +66,9 @@ class PlanFamily:
     """The plan with s times its noise, for every s."""
 
     def __init__(self, event: Event) -> None:
-        """`event` is the whole run: steps of one kind, of a Gaussian that may be sampled."""
+        """`event` is the whole run: rounds of one kind, of Gaussian steps that may be sampled."""
         steps = event if isinstance(event, Repeated) else Repeated(event, 1)
-        if not isinstance(steps.event, Gaussian | SampledGaussian):
+        if not isinstance(steps.event, Gaussian | SampledGaussian | RandomAllocation | BandedCycle):
             raise UnsupportedEvent("a plan with less noise is known for repeated Gaussian steps alone")
         self._step, self._count = steps.event, steps.count
         self._made: dict[float, tuple[PrivacyProfile, GuessingCurve]] = {}

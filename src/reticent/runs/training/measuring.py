@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from reticent.accounting.bounds.ceiling import compare
+from reticent.auditing.attacks.one_run.draws import steps_of
 from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
 from reticent.core.canary_trace import CanaryTrace
 from reticent.core.document import write_document
@@ -16,10 +17,13 @@ SCHEMA_VERSION: Final = 1
 
 
 def measure_run(run: Path, plan: AnyPlan, *, confidence: float = 0.95) -> MeasuredEpsilon | None:
-    """ε from below by the run's canaries at the plan's δ; None where the plan has none."""
+    """ε from below by the run's canaries at the plan's δ; None without canaries, or where a crash lost steps."""
     if not isinstance(plan, DpSgd) or not plan.canaries:
         return None
-    return measure_plan(CanaryTrace.read(run), plan, confidence=confidence)
+    trace = CanaryTrace.read(run)
+    if len(trace.projections) < steps_of(plan.event)[0]:
+        return None
+    return measure_plan(trace, plan, confidence=confidence)
 
 
 def record_measured(
@@ -44,4 +48,6 @@ def record_measured(
 def measure_plan(trace: CanaryTrace, plan: DpSgd, *, confidence: float = 0.95) -> MeasuredEpsilon:
     """ε from below at the plan's δ by what its released sums show along canaries."""
     deviation = noise_deviation(plan.noise_multiplier, 1.0)
-    return measure_trace(trace, plan.event, deviation=deviation, delta=plan.delta, confidence=confidence)
+    return measure_trace(
+        trace, plan.event, deviation=deviation, delta=plan.delta, strategy=plan.strategy, confidence=confidence
+    )

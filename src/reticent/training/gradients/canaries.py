@@ -15,7 +15,7 @@ the two uses is found out as well.
 Units of an audited plan are records and canaries, members or not: the rate and the guarantee are those of any unit.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,13 +24,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from reticent.core.canary_trace import CanaryKey, Floats
+from reticent.core.canary_trace import CanaryKey, Observer, Places
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.training.gradients.contribution import Contribution, Outer, Rows
 from reticent.training.gradients.engine import PerRecordGradients
 
-Observe = Callable[[Floats], None]
 _WIDEST: Final = 64  # entries of a direction, where the weights have room for that
 _LENGTH: Final = 8.0  # of a canary's gradient before it is clipped, in clip norms
 
@@ -62,11 +61,11 @@ class _Placed:
 class GradientCanaries:
     """The canaries of one run: adds drawn members to a step, and reads every released sum along all of them."""
 
-    def __init__(self, module: nn.Module, key: CanaryKey, *, clip_norm: float, observe: Observe) -> None:
-        """`observe` is given the projections [N] of each released sum."""
+    def __init__(self, module: nn.Module, key: CanaryKey, *, clip_norm: float, observer: Observer) -> None:
+        """`observer` is given the projections [N] of each released sum."""
         self.key = key
         self._clip_norm = clip_norm
-        self._observe = observe
+        self._observer = observer
         source = Randomness.seeded(key.seed)
         self._width, self._placed = _places(_rooms(module), len(key), source.child("places"))
         bits = source.child("signs").generator().integers(0, 2, (len(key), self._width))
@@ -96,7 +95,11 @@ class GradientCanaries:
             rows, columns = placed.rows.to(matrix.device), placed.columns.to(matrix.device)
             entries = matrix[rows[:, None], columns].cpu().double()  # [n, width]
             found[placed.numbers] = (entries * self._signs[placed.numbers]).sum(1).numpy()
-        self._observe(found / (self._clip_norm * np.sqrt(self._width)))
+        self._observer.append(found / (self._clip_norm * np.sqrt(self._width)))
+
+    def place(self, places: Places) -> None:
+        """Hand on the canaries' own steps [N] of every cycle."""
+        self._observer.place(places)
 
     def _gradients(self, placed: _Placed, chosen: NDArray[np.int64]) -> tuple[Tensor, list[Contribution]]:
         """The rows [R] that the chosen canaries [B] lie in, and their gradients as uses of those rows alone."""

@@ -303,6 +303,8 @@ class PrivateGradients:
             return sampler.draw_round(source)
         if self._places is None:  # once for a run, and again where the noise of earlier steps is forgotten
             self._places = sampler.places(self._randomness.child(f"places {self.position}"))
+            if self._canaries is not None:
+                self._canaries.place(self._places[len(self._units) :])
         return sampler.draw_round(source, self._places)
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:

@@ -39,7 +39,6 @@ from reticent.training.gradients.rounding_bound import Rounding, movement_by_rou
 from reticent.training.plans.bands import coefficients, noise_of_a_step, prefix_error
 from reticent.training.plans.sampler import (
     AllocationSampler,
-    PoissonSampler,
     PrivateSampler,
     SamplerName,
     ShuffledEpochs,
@@ -144,8 +143,6 @@ class DpSgd:
             raise ConfigError("canaries are units beside records", found=self.canaries)
         if self.canaries and self.rounding is not Rounding.TESTED:
             raise ConfigError("canaries are added where rounding is tested", found=self.rounding.value)
-        if self.canaries and type(self.sampler) is not PoissonSampler:
-            raise ConfigError("canaries measure Poisson samples", found=type(self.sampler).__name__)
         if type(self.sampler) not in get_args(PrivateSampler):
             raise ConfigError(
                 "no accountant prices this sampler",
@@ -260,7 +257,7 @@ class DpSgd:
     @property
     def normaliser(self) -> float:
         """What a noisy sum is divided by: the records expected in a batch, whatever was drawn."""
-        return self.sampler.rate * self.records if self.canaries else self.sampler.expected_batch
+        return self.sampler.expected_batch * self.records / self.sampler.units
 
     @property
     def noise_deviation(self) -> float:

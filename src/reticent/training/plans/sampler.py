@@ -17,7 +17,7 @@ chance to.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -196,12 +196,11 @@ class BandedSampler:
 PrivateSampler = PoissonSampler | AllocationSampler | BandedSampler
 
 
-def audited_sampler(sampler: PrivateSampler, canaries: int) -> PoissonSampler:
-    """The sampler with so many units more, at the same rate: the batch grows with the units, rounded upwards."""
-    if not isinstance(sampler, PoissonSampler):
-        raise ConfigError("gradient canaries measure Poisson samples", found=type(sampler).__name__)
+def audited_sampler(sampler: PrivateSampler, canaries: int) -> PrivateSampler:
+    """The sampler with so many units more, which take part as often: the batch grows too, rounded upwards."""
     units = sampler.units + canaries
-    return PoissonSampler(units, min(units, math.ceil(sampler.rate * units - 1e-9)))
+    batch = math.ceil(sampler.expected_batch * units / sampler.units - 1e-9)
+    return replace(sampler, units=units, batch=min(batch, units // (sampler.bands or 1)))
 
 
 def sampler_of(name: str, units: int, batch: int, *, bands: int | None = None) -> PrivateSampler:

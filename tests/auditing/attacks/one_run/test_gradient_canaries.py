@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.one_run.gradient_canaries import likelihood_ratios, measure_trace, step_differences
+from reticent.auditing.attacks.one_run.draws import PoissonDraws
+from reticent.auditing.attacks.one_run.gradient_canaries import measure_trace, step_differences
 from reticent.auditing.metrics.one_run_family import one_run_epsilon_by_family, plan_family, right_guesses
 from reticent.core.canary_trace import CanaryKey, CanaryTrace, TraceFile
 from reticent.core.errors import UnsupportedEvent, UsageError
@@ -43,7 +44,7 @@ def test_coins_thrown_after_training_find_nothing_within_the_stated_rate():
     alarms = 0
     for _ in range(200):
         null = trace(rng, canaries=200, sees=False)
-        scores = likelihood_ratios(null.projections, sampling_rate=RATE, deviation=NOISE)
+        scores = PoissonDraws(RATE).log_ratios(null.projections, NOISE)
         guesses = int(rng.integers(1, 201))
         found = one_run_epsilon_by_family(scores, null.is_member, family=family, delta=DELTA, guesses=guesses)
         alarms += found.bound.epsilon > 0.0
@@ -56,7 +57,7 @@ def test_an_honest_plan_passes_its_own_epsilon_within_the_stated_rate():
     alarms = 0
     for _ in range(200):
         honest = trace(rng, canaries=150, rate=0.2, event=event)
-        scores = likelihood_ratios(honest.projections, sampling_rate=0.2, deviation=1.0)
+        scores = PoissonDraws(0.2).log_ratios(honest.projections, 1.0)
         correct = right_guesses(scores, honest.is_member, guesses=100, randomness=None)
         alarms += family.p_value(1.0, 150, guesses=100, correct=correct) <= 0.05
     assert alarms <= 19
@@ -92,8 +93,8 @@ def test_a_likelihood_ratio_is_that_of_the_two_worlds():
         return np.exp(-((value - mean) ** 2) / (2 * noise**2))
 
     expected = np.log(((1 - q) * density(x, 0) + q * density(x, 1)) / density(x, 0)).sum(0)
-    assert likelihood_ratios(x, sampling_rate=q, deviation=noise) == pytest.approx(expected)
-    whole = likelihood_ratios(x, sampling_rate=1.0, deviation=noise)
+    assert PoissonDraws(q).log_ratios(x, noise) == pytest.approx(expected)
+    whole = PoissonDraws(1.0).log_ratios(x, noise)
     assert whole == pytest.approx(np.log(density(x, 1) / density(x, 0)).sum(0))
 
 

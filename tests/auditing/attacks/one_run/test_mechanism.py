@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from reticent.auditing.attacks.one_run import mechanism
+from reticent.auditing.attacks.one_run.draws import PoissonDraws
 from reticent.core.canary_trace import CanaryTrace
 from reticent.core.randomness import Randomness
 
@@ -28,7 +29,7 @@ def released(rng, *, canaries=CANARIES, rate=RATE, noise=1.0, length=1.0, reuses
 
 def p_values(trace, seed):
     source = Randomness.seeded(seed)
-    return mechanism.mechanism_p_values(trace, sampling_rate=RATE, deviation=NOISE, randomness=source)
+    return mechanism.mechanism_p_values(trace, draws=PoissonDraws(RATE), deviation=NOISE, randomness=source)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_one_step_and_groups_without_anybody_leave_tests_out():
     assert mechanism.REUSED_NOISE not in p_values(one, 0)
     assert p_values(CanaryTrace(one.projections, np.ones(30, dtype=bool)), 0) == {}
     everybody = mechanism.mechanism_p_values(
-        one, sampling_rate=1.0, deviation=NOISE, randomness=Randomness.seeded(0)
+        one, draws=PoissonDraws(1.0), deviation=NOISE, randomness=Randomness.seeded(0)
     )
     assert mechanism.OFTEN not in everybody
     assert mechanism.LONG in everybody

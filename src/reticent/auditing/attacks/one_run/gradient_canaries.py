@@ -2,7 +2,7 @@
 
 Two scores of a canary, from its projections x_t on the released sums (`core.canary_trace`):
 
-    likelihood     Σ_t log(1 − q + q exp((x_t − ½)/σ²)): exact for Poisson samples at rate q with fresh noise σ
+    likelihood     the exact log-likelihood ratio of the plan's sampler (`draws`)
     differences    log max_t |x_{t+1} − x_t| / median over canaries: noise that was used twice cancels
 
 The first is what the plan allows at most, and finds too little noise, wrong clipping, and members that are drawn
@@ -14,7 +14,6 @@ The plan is refuted in one of two ways: its ε, by right guesses, or its declare
 its ε is. The error of a refutation is split over all tests.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +22,7 @@ import numpy as np
 
 from reticent.accounting.pld import pld_epsilon
 from reticent.auditing.attacks.membership.metrics import MembershipSetting, epsilon_finding
+from reticent.auditing.attacks.one_run.draws import draws_of, matched, steps_of
 from reticent.auditing.attacks.one_run.mechanism import FAULTS, mechanism_p_values
 from reticent.auditing.metrics.one_run import EpsilonBound, one_run_epsilon
 from reticent.auditing.metrics.one_run_curve import one_run_epsilon_by_curve
@@ -36,7 +36,7 @@ from reticent.auditing.metrics.one_run_family import (
 from reticent.core.canary_trace import CanaryTrace, Floats
 from reticent.core.document import number_to_json
 from reticent.core.errors import UsageError
-from reticent.core.event import Gaussian, Repeated, SampledGaussian
+from reticent.core.event import Repeated
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.model import Access
@@ -168,30 +168,30 @@ def measure_trace(
     *,
     deviation: float,
     delta: float,
+    strategy: tuple[float, ...] = (1.0,),
     confidence: float = 0.95,
     randomness: Randomness | None = None,
 ) -> MeasuredEpsilon:
     """ε at `delta` from below for a run that was priced as `event` and released this trace.
 
-    `deviation` is that of the noise on a projection, in clip norms.
+    `deviation` is that of the fresh noise on a projection, in clip norms; `strategy` correlates it over steps.
 
     Guarantee: an honest run exceeds its own ε with chance at most 1 − confidence, and is called refuted with chance
     at most 0.001, over coins, samples and noise.
     """
-    step = event.event
-    if not isinstance(step, SampledGaussian | Gaussian):
-        raise UsageError("gradient canaries measure repeated Gaussian steps", found=type(step).__name__)
+    draws, (fewest, most) = draws_of(event), steps_of(event)
     steps, canaries = trace.projections.shape
-    if canaries < _FEWEST or not 1 <= steps <= event.count:
+    if canaries < _FEWEST or not fewest <= steps <= most:
         raise UsageError(
             "too little was observed to measure ε",
             found=f"{canaries} canaries in {steps} steps",
-            expected=f"at least {_FEWEST} canaries and 1 to {event.count} steps",
+            expected=f"at least {_FEWEST} canaries and {fewest} to {most} steps",
         )
-    rate = step.sampling_rate if isinstance(step, SampledGaussian) else 1.0
+    if len(strategy) > 1:
+        trace = matched(trace, strategy)
     family = plan_family(event)
     scores = {
-        "likelihood": likelihood_ratios(trace.projections, sampling_rate=rate, deviation=deviation),
+        "likelihood": draws.log_ratios(trace.projections, deviation),
         "differences": step_differences(trace.projections),
     }
     found = {
@@ -205,7 +205,7 @@ def measure_trace(
             randomness=randomness,
         )
         for name, values in scores.items()
-        if name == "likelihood" or steps > 1
+        if name == "likelihood" or len(trace.projections) > 1
     }
     likelihoods = scores["likelihood"]
 
@@ -225,22 +225,11 @@ def measure_trace(
         by_curve=without_family(one_run_epsilon_by_curve),
         mechanism=mechanism_p_values(
             trace,
-            sampling_rate=rate,
+            draws=draws,
             deviation=deviation,
             randomness=(randomness or Randomness.seeded(0)).child("made-up draws"),
         ),
     )
-
-
-def likelihood_ratios(projections: Floats, *, sampling_rate: float, deviation: float) -> Floats:
-    """log P/Q [N] of all steps [T, N], P with the canary as a member and Q without, for Poisson samples."""
-    if not deviation > 0.0 or not 0.0 < sampling_rate <= 1.0:
-        raise ValueError("a likelihood ratio needs a positive deviation and a rate in (0, 1]")
-    exponents = (projections - 0.5) / deviation**2
-    if sampling_rate == 1.0:
-        return np.asarray(exponents.sum(0))
-    mixed = np.logaddexp(math.log1p(-sampling_rate), math.log(sampling_rate) + exponents)
-    return np.asarray(mixed.sum(0))
 
 
 def step_differences(projections: Floats) -> Floats:

@@ -14,31 +14,29 @@ with b_t what records add along the canary. σ and q are the plan's.
     sampling rate    members are drawn more often than q: score of the likelihood in q
     one draw a pass  members are drawn once in each pass over the data: likelihood ratio of that to Poisson samples
 
-The last three compare members with others to whom made-up draws at rate q were added: what the declared mechanism
-would have shown of them. Coins are fair, so both groups have one distribution, and the sum of ranks (Mann and
-Whitney 1947) is a test at any level. It takes b_t to be the same with and without the canary's own earlier draws.
+These are Poisson samples; `draws` has the scores of the last three, and of other samplers. They compare members
+with others to whom made-up draws were added: what the declared mechanism would have shown of them. Coins are fair,
+so both groups have one distribution, and the sum of ranks (Mann and Whitney 1947) is a test at any level. It takes
+b_t to be the same with and without the canary's own earlier draws.
 
 Every test is one-sided, towards less privacy: more noise or fewer draws than declared refute nothing.
 """
 
-import math
 from typing import Final
 
 import numpy as np
 
+from reticent.auditing.attacks.one_run.draws import LONG, OFTEN, SHUFFLED, Draws
 from reticent.core.canary_trace import CanaryTrace, Floats
 from reticent.core.randomness import Randomness
 
 TOO_LITTLE_NOISE: Final = "too little noise"
 REUSED_NOISE: Final = "noise used more than once"
-LONG: Final = "contributions above the clip norm"
-OFTEN: Final = "members drawn too often"
-SHUFFLED: Final = "one draw in each pass, not Poisson samples"
 FAULTS: Final = (TOO_LITTLE_NOISE, REUSED_NOISE, LONG, OFTEN, SHUFFLED)
 
 
 def mechanism_p_values(
-    trace: CanaryTrace, *, sampling_rate: float, deviation: float, randomness: Randomness
+    trace: CanaryTrace, *, draws: Draws, deviation: float, randomness: Randomness
 ) -> dict[str, float]:
     """The p-value of each fault that could be tested here, by its name.
 
@@ -51,9 +49,10 @@ def mechanism_p_values(
         if len(others) > 1:
             found[REUSED_NOISE] = _reused(others / deviation)
     if members.size and others.size:
-        made_up = others + (randomness.uniform(others.shape) < sampling_rate)
-        scored = _scores(members, sampling_rate, deviation), _scores(made_up, sampling_rate, deviation)
-        found |= {name: _larger(scored[0][name], scored[1][name]) for name in scored[0]}
+        made_up = others + draws.made_up(others.shape, randomness)
+        theirs = draws.fault_scores(made_up, deviation)
+        for name, ours in draws.fault_scores(members, deviation).items():
+            found[name] = _larger(ours, theirs[name])
     return found
 
 
@@ -64,28 +63,6 @@ def _reused(others: Floats) -> float:
     first, second = np.triu_indices(len(others), 1)
     distances = lengths[first] + lengths[second] - 2.0 * products[first, second]
     return min(1.0, len(first) * _too_small(float(distances.min()), others.shape[1]))
-
-
-def _scores(x: Floats, rate: float, deviation: float) -> dict[str, Floats]:
-    """How much each canary [n] of steps [T, n] speaks for each fault; without sampling for a longer one alone."""
-    if rate == 1.0:
-        return {LONG: x.sum(0)}
-    odds = (x - 0.5) / deviation**2  # log-odds of being drawn in this step, but for the rate
-    mixed = np.logaddexp(math.log1p(-rate), math.log(rate) + odds)
-    drawn = np.exp(math.log(rate) + odds - mixed)  # chance, given the projection
-    often = np.exp(odds - mixed) - np.exp(-mixed)
-    return {LONG: (drawn * (x - 1.0)).sum(0), OFTEN: often.sum(0), SHUFFLED: _once_a_pass(odds, mixed, rate)}
-
-
-def _once_a_pass(odds: Floats, mixed: Floats, rate: float) -> Floats:
-    """log of one draw in each 1/q steps over independent draws [n]; a pass that was cut short has one or none."""
-    steps, total = max(1, round(1.0 / rate)), np.zeros(odds.shape[1])
-    for start in range(0, len(odds), steps):
-        part = odds[start : start + steps]
-        none = math.log((steps - len(part)) / steps) if len(part) < steps else -math.inf
-        once = np.logaddexp.reduce(part, axis=0) - math.log(steps)
-        total += np.logaddexp(none, once) - mixed[start : start + steps].sum(0)
-    return total
 
 
 def _too_small(total: float, squares: int) -> float:
