@@ -15,7 +15,7 @@ from reticent.core.extras import EXTRA_OF, optional_imports, require
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-FOR_USERS = {"train", "serve", "pii", "postgres", "ray", "gguf", "plot"}
+FOR_USERS = {"train", "serve", "pii", "postgres", "ray", "gguf", "plot", "track"}
 
 
 def names(requirements):

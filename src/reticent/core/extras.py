@@ -36,6 +36,7 @@ EXTRA_OF: Final = {
     "ray": "ray",
     "gguf": "gguf",
     "matplotlib": "plot",
+    "tensorboardX": "track",
 }
 
 

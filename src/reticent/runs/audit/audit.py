@@ -29,6 +29,7 @@ from reticent.runs.audit.run import (
 from reticent.runs.audit.score_cache import ScoreCache, default_folder
 from reticent.runs.audit.shards import sharded_subject
 from reticent.runs.audit.subject import open_models
+from reticent.runs.experiment_log import opened_log
 
 if TYPE_CHECKING:
     import pandas
@@ -150,6 +151,7 @@ class AuditResult:
 def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
     """Plan the attacks, run them, set what they find beside what was proved, and write the run directory."""
     options.look_around()
+    place = options.log_place
     limits, subject = options.limits(), _subject(options)
     settings = share_error(subject, options.settings())
     scores = None
@@ -166,8 +168,9 @@ def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
         check_known(limits, (*plan.metrics, *(one.metric for one in subject.measured)))
         config = options.recorded(None if subject.base is None else subject.base.name)
         run = start_run(options.out, subject=subject, settings=settings, config=config)
-        with sharded_subject(subject, settings.engine) as shared:
+        with opened_log(place, options.out.name) as log, sharded_subject(subject, settings.engine) as shared:
             found = run_audit(shared, plan, settings=settings, cache=scores, observe=observe)
+            log.found(found.findings, found.comparisons)
     try:
         gate = tuple(check_gate(limits, found.findings, missing=found.why_missing))
     except ConfigError:

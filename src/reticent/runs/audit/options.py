@@ -9,7 +9,7 @@ from reticent.runs.directory import RunDirectory
 from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.gate import GateOptions
-from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
+from reticent.runs.settings.shared import CorpusOptions, EngineOptions, LogOptions, PatternOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.auditing.settings import AuditSettings
@@ -34,7 +34,7 @@ _RECORDED: Final = (
 )
 
 
-class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Shown):
+class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, LogOptions, Shown):
     """Everything that `reticent audit` can be asked for."""
 
     model: str = option(
@@ -136,6 +136,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Sh
         """Refuse limits, attacks and times that mean nothing, before anything is read."""
         self.limits()
         self.settings()
+        _ = self.log_place
         if self.no_cache and self.cache is not None:
             raise ConfigError("--cache and --no-cache contradict each other")
 

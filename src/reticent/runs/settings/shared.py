@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator
 
@@ -15,8 +15,12 @@ from reticent.data.reading.formats import Fields, Format
 from reticent.engine.work import EngineName, EngineSettings
 from reticent.runs.settings.declaration import Settings, option
 
+if TYPE_CHECKING:
+    from reticent.runs.experiment_log import LogPlace
+
 CORPUS: Final = "Corpus"
 WORKERS: Final = "Parallel work"
+TRACKER: Final = "Experiment tracker"
 PATTERN_HELP: Final = (
     "Also find text that matches an RE2 expression, or its group (?P<secret>…). "
     "Without --policy, search for nothing else. Repeatable."
@@ -103,6 +107,42 @@ class EngineOptions(Settings):
             return None
         chosen = self.engine or (EngineName.LOCAL if self.ray_address is None else EngineName.RAY)
         return EngineSettings(name=chosen, workers=self.workers, address=self.ray_address)
+
+
+class LogOptions(Settings):
+    """Findings and curves in an experiment tracker."""
+
+    log_to: str | None = option(
+        "Also log to an experiment tracker: tensorboard:DIR, mlflow:URI or wandb:PROJECT.",
+        default=None,
+        metavar="TRACKER",
+        panel=TRACKER,
+        in_file=False,
+    )
+
+    @property
+    def log_place(self) -> "LogPlace | None":
+        """The tracker that was asked for; an error where it is unknown or not installed."""
+        from reticent.runs.experiment_log import LogPlace
+
+        return None if self.log_to is None else LogPlace.parse(self.log_to)
+
+
+class CurveOptions(LogOptions):
+    """Curves of a training beside what is found."""
+
+    log_training_loss: bool = option(
+        "With --log-to: also log loss and tokens a second of training batches. Both are computed from private "
+        "records, and the guarantee does not cover them.",
+        default=False,
+        panel=TRACKER,
+        in_file=False,
+    )
+
+    def check_log(self) -> None:
+        """Refuse a tracker that is unknown or not installed, and a curve that goes nowhere."""
+        if self.log_place is None and self.log_training_loss:
+            raise ConfigError("--log-training-loss says what is logged, not where", hint="add --log-to TRACKER")
 
 
 class PatternOptions(Settings):

@@ -16,6 +16,7 @@ from reticent.core.errors import ConfigError, DataError
 from reticent.core.randomness import Randomness
 from reticent.runs.ancestry import Ancestry, ancestry_of
 from reticent.runs.directory import RunDirectory
+from reticent.runs.experiment_log import opened_log
 from reticent.runs.settings.file import validate
 from reticent.runs.training.launch import launched
 from reticent.runs.training.result import Announce, Observer, Preview, TrainedRun, unannounced, unobserved
@@ -117,7 +118,18 @@ def train(
             return train_tuned(given, kind, observe)
         prepared = kind.begin(given)
         ranks.first(lambda: prepared.create(out))
-        return prepared.carry_on(RunDirectory(out), observe)
+        return _carried_on(prepared, out, settings, ranks, observe)
+
+
+def _carried_on(
+    prepared: Prepared, path: Path, asked: TrainSettings | Resumption, ranks: Ranks, observe: Observer
+) -> TrainedRun:
+    """Train what is left; the first process tells the tracker that was asked for."""
+    place = asked.log_place if ranks.is_first else None
+    with opened_log(place, path.name, with_loss=asked.log_training_loss) as log:
+        result = prepared.carry_on(RunDirectory(path), log.watching(observe))
+        log.trained(result)
+    return result
 
 
 def _resume(asked: Resumption, ranks: Ranks, *, observe: Observer, randomness: Randomness) -> TrainedRun:
@@ -140,7 +152,7 @@ def _resume(asked: Resumption, ranks: Ranks, *, observe: Observer, randomness: R
             hint="put the old file back, or start a new run",
         )
     given = Given(settings=settings, corpus=corpus, seed=0, ranks=ranks, randomness=randomness)
-    return kind.again(given, path).carry_on(RunDirectory(path), observe)
+    return _carried_on(kind.again(given, path), path, asked, ranks, observe)
 
 
 def _kind(settings: TrainSettings) -> RunKind:

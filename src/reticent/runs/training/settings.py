@@ -20,6 +20,7 @@ from reticent.runs.settings.shared import (
     PATTERN_HELP,
     AddedOrReplaced,
     CorpusOptions,
+    CurveOptions,
     EngineOptions,
     Seeded,
     Shown,
@@ -652,7 +653,7 @@ def options_of(plan: "DpSgd") -> dict[str, Any]:
     }
 
 
-class Resumption(EngineOptions, Shown):
+class Resumption(EngineOptions, CurveOptions, Shown):
     """What `reticent train --resume` takes: everything else was decided when the run was started."""
 
     resume: Path = option("Continue an interrupted run from its last checkpoint.", metavar="DIR", in_file=False)
@@ -668,6 +669,10 @@ class Resumption(EngineOptions, Shown):
             )
         return super().of(**{name: value for name, value in options.items() if name in own})
 
+    def check(self) -> None:
+        """Refuse a tracker that is not there."""
+        self.check_log()
+
     def look_around(self) -> None:
         """The run is there: said before torch is loaded."""
         from reticent.runs.directory import RunDirectory
@@ -675,7 +680,7 @@ class Resumption(EngineOptions, Shown):
         RunDirectory.open(self.resume)
 
 
-class TrainSettings(Seeded, EngineOptions, Shown):
+class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
     """Everything that `reticent train` can be asked for."""
 
     out: Path | None = option("Run directory to write.", default=None, metavar="DIR", in_file=False)
@@ -693,6 +698,11 @@ class TrainSettings(Seeded, EngineOptions, Shown):
     def check(self) -> None:
         """Refuse combinations that the method cannot honour, before anything is read."""
         self.training.check()
+        self.check_log()
+        if self.training.tune is not None and self.log_to is not None:
+            raise ConfigError(
+                "--log-to would show how many runs --tune makes, and that is secret", hint="leave it out"
+            )
         if self.training.tune is not None and self.data.corpus_ledger is not None:
             raise ConfigError(
                 "--corpus-ledger lists runs, and how many --tune makes is secret", hint="leave it out"

@@ -9,6 +9,7 @@ from typing import Any
 from reticent.core.model import LanguageModel
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.subject import find_model
+from reticent.runs.experiment_log import opened_log
 from reticent.runs.update.run import (
     FIGURE,
     DiffSettings,
@@ -48,6 +49,9 @@ def diff(settings: UpdateSettings) -> Diff:
     steps = compare_snapshots(list(_opened(settings.snapshots)), search, known=known)
     run = start_diff(settings.out, settings=search, config=settings.recorded(), known=known)
     write_diff(run, steps, settings=search, reveal=settings.reveal)
+    with opened_log(settings.log_place, settings.out.name) as log:
+        for number, step in enumerate(steps):
+            log.found(step.findings, step=number)
     return Diff(steps, search, settings.out, settings.reveal, has_figure=_draw(steps, settings.out))
 
 

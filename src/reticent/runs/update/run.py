@@ -399,13 +399,14 @@ def _records_to_json(step: UpdateStep, gains: RecordGains, *, reveal: bool) -> d
         for holder in one.holders or () if one.is_exposed else ():
             holding.setdefault(holder, []).append(number)
     excess = [] if step.excess is None else step.excess.excess.tolist()
+    highest = gains.highest.tolist()
     rows = []
     for place in np.argsort(-gains.bits, kind="stable").tolist():
         row = {
             "id": gains.ids[place],
             "bits": float(gains.bits[place]),
             "tokens": len(gains.texts[place]),
-            "highest_window": number_to_json(float(gains.highest[place])),
+            "highest_window": number_to_json(highest[place]),
             "beyond_null": number_to_json(excess[place]),
             "p_value": step.record_test.p_value(excess[place]) if step.record_test.decides else None,
             "exposed": step.is_exposed[place] if step.record_test.decides else None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from reticent.core.ranges import SEED, Range
 from reticent.runs.directory import RunDirectory
 from reticent.runs.settings.declaration import option
-from reticent.runs.settings.shared import CorpusOptions, Shown
+from reticent.runs.settings.shared import CorpusOptions, LogOptions, Shown
 
 if TYPE_CHECKING:
     from reticent.runs.update.run import DiffSettings
@@ -24,7 +24,7 @@ class Search(StrEnum):
     BEAM = "beam"  # the paper's
 
 
-class UpdateSettings(CorpusOptions, Shown):
+class UpdateSettings(CorpusOptions, LogOptions, Shown):
     """Everything that `reticent diff` can be asked for."""
 
     before: str = option(
@@ -94,6 +94,10 @@ class UpdateSettings(CorpusOptions, Shown):
     )
     reveal: bool = option("Show and write the phrases themselves.", default=False)
     seed: int = option("Random seed of sampled texts.", default=0, within=SEED, metavar="N", last=True)
+
+    def check(self) -> None:
+        """Refuse a tracker that is unknown or not installed."""
+        _ = self.log_place
 
     @property
     def snapshots(self) -> tuple[str, ...]:
