@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from reticent.auditing.attacks.membership.metrics import RATES
+from reticent.auditing.attacks.personal_data.contexts import Others
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
@@ -26,17 +27,29 @@ class Sizes:
     search_tokens: int = 200_000  # of the search for one canary's rank
     answers: int = 200  # asked for planted codes
     texts: int = 256  # generated without a prompt
+    choices: int = 100  # |C| of the inference game
+    draws: int = 16  # answers to each prompt for personal data
 
-    def halved(self) -> "Sizes":
-        """Half of everything, but never so little that nothing can be said."""
-        return Sizes(
-            records=max(20, self.records // 2),
-            extraction_records=max(10, self.extraction_records // 2),
-            candidates=max(50, self.candidates // 2),
-            search_tokens=max(5_000, self.search_tokens // 2),
-            answers=max(20, self.answers // 2),
-            texts=max(32, self.texts // 2),
-        )
+    def smaller(self) -> "Sizes":
+        """A step down: half of what is spent on each target; where nothing is left to spare, half of the targets.
+
+        Targets are what an interval is as narrow as, so they go last; nothing shrinks so far that nothing can be
+        said.
+        """
+        spared = replace(self, **{name: _half(getattr(self, name), least) for name, least in _SPENT.items()})
+        if spared != self:
+            return spared
+        return replace(self, **{name: _half(getattr(self, name), least) for name, least in _TARGETS.items()})
+
+
+# The least of each: what is spent on a target, and targets.
+_SPENT: Final = {"candidates": 50, "search_tokens": 5_000, "answers": 20, "texts": 32, "choices": 20, "draws": 4}
+_TARGETS: Final = {"records": 20, "extraction_records": 10}
+
+
+def _half(size: int, least: int) -> int:
+    """Half of it, but no less than the least, and never more than it was."""
+    return min(size, max(least, size // 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +76,7 @@ class AuditSettings:
     by_coin: bool = False
     shadow_models: int = 8
     policy: str = "patterns"  # tags text in the PII games
+    others: Others = Others.KNOWN  # values around the target of a PII game
     reveal: bool = False
     engine: Any = field(default=None, compare=False)  # where the caller has pieces computed; decides no number
     told: Callable[[int], None] = field(default=_nobody, compare=False, repr=False)

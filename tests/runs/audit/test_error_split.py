@@ -85,9 +85,11 @@ def test_an_audit_of_null_data_raises_an_alarm_no_more_often_than_stated():
 
 
 def test_games_that_are_not_played_take_no_share():
-    assert intervals_of(SUBJECT) == 12
-    assert intervals_of(dataclasses.replace(SUBJECT, base=None)) == 10
-    assert intervals_of(dataclasses.replace(SUBJECT, base=None, model=TextOnly(SUBJECT.model))) == 3
+    assert intervals_of(SUBJECT, with_pairs=True, drawn=2) == 13
+    assert intervals_of(SUBJECT, with_pairs=False, drawn=0) == 10
+    alone = dataclasses.replace(SUBJECT, base=None)
+    assert intervals_of(alone, with_pairs=True, drawn=2) == 11
+    assert intervals_of(dataclasses.replace(alone, model=TextOnly(SUBJECT.model)), with_pairs=False, drawn=0) == 2
 
 
 def test_a_perfect_score_of_too_few_targets_is_too_few_to_tell():

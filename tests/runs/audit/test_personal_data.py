@@ -1,18 +1,21 @@
 """The attack `pii` of an audit: what a model knows is found, set beside ceilings, and never written."""
 
+import dataclasses
 import json
 import re
 
 import pytest
 
 from reticent.auditing.attacks.personal_data.attack import policy_identity
+from reticent.auditing.attacks.personal_data.contexts import Others
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict
+from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, plan_audit
-from reticent.runs.audit.run import run_audit, start_run, write_audit
+from reticent.runs.audit.run import run_audit, score_key, start_run, write_audit
 from tests.models.ngram import NGramModel
 from tests.runs.audit.subjects import TextOnly, promise
 
@@ -97,7 +100,7 @@ def test_values_are_written_only_where_reveal_was_asked(tmp_path):
 
 
 def test_a_model_that_never_saw_the_text_beats_no_null(tmp_path):
-    """False-alarm rate of each finding that has a null: its confidence leaves 5 % / 16 / 12 = 0.03 %."""
+    """False-alarm rate of each finding that has a null: its confidence leaves 5 % / 12 = 0.4 % or less."""
     _, findings = audit(subject(learnt=False), tmp_path)
     for metric in ("pii_recall", "reconstruction_top1", "reconstruction_top5", "inference_accuracy"):
         assert not findings[metric].beats_null, metric
@@ -112,6 +115,49 @@ def test_inference_is_set_beside_its_ceiling_and_refutes_a_false_promise(tmp_pat
     assert inference.verdict is Verdict.REFUTED
     assert verdicts["inference_accuracy_trained"].verdict is Verdict.NOT_COMPARABLE
     assert verdicts["pii_recall"].verdict is Verdict.NOT_COMPARABLE
+
+
+def test_the_error_is_split_over_the_games_that_were_played(learnt):
+    """No record names a person, so nothing is asked by name: 12 intervals of 5 % in all."""
+    _, findings, _ = learnt
+    assert "association_share" not in findings
+    assert {round(1.0 - finding.confidence, 6) for finding in findings.values()} == {round(0.05 / 12, 6)}
+
+
+def test_candidates_draws_and_masked_others_are_as_asked(tmp_path):
+    sizes = dataclasses.replace(SIZES, choices=5, draws=3)
+    settings = AuditSettings(attacks=("pii",), sizes=sizes, seed=3, others=Others.MASKED)
+    seen = subject()
+    found = run_audit(seen, plan_audit(seen, settings, Speed(1e6, 1e6)), settings=settings)
+    findings = {finding.metric: finding for finding in found.findings}
+    assert findings["inference_accuracy"].null == pytest.approx(0.2)
+    assert any("masked" in note for note in findings["reconstruction_top1"].notes)
+    gain = findings["reconstruction_gain"]
+    assert gain.value == findings["reconstruction_top1"].value - findings["reconstruction_tab"].value
+    assert gain.p_value is not None
+    assert gain.beats_null is (gain.p_value <= 1.0 - gain.confidence)
+    assert score_key("pii", seen, settings, sizes=sizes) != score_key(
+        "pii", seen, dataclasses.replace(settings, others=Others.KNOWN), sizes=sizes
+    )
+
+
+def test_the_options_of_the_command_reach_the_games():
+    options = AuditOptions.of(
+        model="m",
+        train="t",
+        holdout="h",
+        out="o",
+        texts=7,
+        candidates=500,
+        draws=3,
+        others="masked",
+        policy="union",
+    )
+    asked = options.settings()
+    assert (asked.sizes.texts, asked.sizes.choices, asked.sizes.draws, asked.others) == (7, 500, 3, Others.MASKED)
+    assert options.recorded(None)["others"] == "masked"
+    with pytest.raises(ConfigError):
+        AuditOptions.of(model="m", train="t", holdout="h", out="o", candidates=501)
 
 
 def test_text_access_plays_extraction_alone(tmp_path):

@@ -12,7 +12,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.runs.audit.options import AuditOptions
-from reticent.runs.audit.plan import Speed, measure_speed, plan_audit
+from reticent.runs.audit.plan import Correction, Speed, measure_speed, plan_audit, timed_trial
 from reticent.runs.audit.registry import ATTACKS, parse_attacks
 from tests.runs.audit.subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
 
@@ -150,9 +150,61 @@ def test_a_sample_is_uniform_and_repeatable():
 def test_sizes_never_shrink_to_nothing():
     sizes = Sizes()
     for _ in range(30):
-        sizes = sizes.halved()
+        sizes = sizes.smaller()
     assert sizes.records == 20
     assert sizes.answers == 20
+    small = Sizes(records=5, extraction_records=3, texts=8, choices=2, draws=1)
+    for _ in range(30):
+        small = small.smaller()
+    assert (small.records, small.extraction_records, small.texts, small.choices, small.draws) == (5, 3, 8, 2, 1)
+
+
+def test_what_is_spent_on_a_target_shrinks_before_targets_do():
+    sizes, seen = Sizes(), []
+    while sizes.smaller() != sizes:
+        seen.append((sizes.search_tokens + sizes.choices + sizes.draws, sizes.records + sizes.extraction_records))
+        sizes = sizes.smaller()
+    spent, targets = zip(*seen, strict=True)
+    first = next(place for place, each in enumerate(targets) if each < targets[0])
+    assert spent[first] == spent[-1] < spent[0]
+    assert all(each == targets[0] for each in targets[:first])
+
+
+def test_a_trial_corrects_estimates_that_are_too_high_so_that_targets_stay():
+    """The estimate is five times what the attack takes: alone it would cut 200 targets, corrected it cuts none."""
+    slow = Speed(forward=2_000.0, generated=math.inf)
+    asked = AuditSettings(attacks=("pii",), sizes=Sizes(extraction_records=200, choices=20, draws=4, texts=32))
+    whole = plan_audit(SUBJECT, asked, slow).seconds
+    settings = dataclasses.replace(asked, budget=whole / 2)
+    tried = []
+
+    def trial(name, sizes):
+        tried.append(sizes)
+        (line,) = plan_audit(SUBJECT, dataclasses.replace(asked, sizes=sizes), slow).running
+        return 0.5 + line.seconds / 5.0
+
+    alone, corrected = (plan_audit(SUBJECT, settings, slow, trial=each) for each in (lambda _, __: None, trial))
+    assert alone.sizes.extraction_records < 200
+    assert corrected.sizes.extraction_records == 200
+    assert corrected.seconds == pytest.approx(0.5 + whole / 5.0)
+    assert max(sizes.extraction_records for sizes in tried) <= 20
+    assert not tried[3:]
+    plan_audit(SUBJECT, dataclasses.replace(asked, budget=None), slow, trial=trial)
+    plan_audit(SUBJECT, dataclasses.replace(asked, budget=1.0), slow, trial=trial)
+    assert not tried[3:]  # without a budget nothing is tried, nor where a trial would take too much of it
+
+
+def test_the_line_through_two_trials_has_what_is_fixed_and_what_grows():
+    assert Correction.through((1.0, 3.0), (2.0, 4.0)) == Correction(2.0, 1.0)
+    assert Correction.through((1.0, 0.5), (2.0, 2.0)) == Correction(0.0, 1.5)  # nothing is fixed below 0
+    assert Correction.through((1.0, 5.0), (2.0, 4.0)) == Correction(0.0, 2.0)  # no slope: the larger one's ratio
+
+
+def test_a_trial_runs_the_attack_and_gives_its_time():
+    run = timed_trial(SUBJECT, AuditSettings(attacks=("lazy",)))
+    assert run("lazy", Sizes(records=5, texts=2)) > 0.0
+    nobody = dataclasses.replace(SUBJECT, training=records("t", [""] * 3))
+    assert timed_trial(nobody, AuditSettings(attacks=("lazy",)))("lazy", Sizes(records=5, texts=2)) is None
 
 
 def test_attacks_and_budgets_are_read_strictly():

@@ -15,7 +15,7 @@ from reticent.data.canaries import read_key
 from reticent.data.coin_canaries import read_coins
 from reticent.runs.audit.gate import GateResult, LimitKind, check_gate, check_known, parse_limit
 from reticent.runs.audit.options import AuditOptions
-from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error
+from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error, timed_trial
 from reticent.runs.audit.run import (
     Audit,
     Observer,
@@ -161,7 +161,8 @@ def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
     def is_cached(name: str, sizes: Sizes) -> bool:
         return scores is not None and scores.has(score_key(name, subject, settings, sizes=sizes))
 
-    plan = plan_audit(subject, settings, measure_speed(subject), is_cached=is_cached)
+    trial = timed_trial(subject, settings)
+    plan = plan_audit(subject, settings, measure_speed(subject), is_cached=is_cached, trial=trial)
     with watch(plan, subject) as observe:
         if not plan.running:
             raise ConfigError("no attack can run here", found="; ".join(line.skipped for line in plan.attacks))

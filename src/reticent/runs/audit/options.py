@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from reticent.auditing.attacks.personal_data.contexts import Others
 from reticent.core.errors import ConfigError
 from reticent.core.ranges import COUNT, SEED, Range
 from reticent.runs.directory import RunDirectory
@@ -27,6 +28,10 @@ _RECORDED: Final = (
     "chance",
     "by_coin",
     "budget",
+    "texts",
+    "candidates",
+    "draws",
+    "others",
     "shadow_models",
     "policy",
     "pattern",
@@ -51,7 +56,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
     canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
     attacks: str = option(
         "Attacks to run, comma-separated. all: exposure, codes, coins, membership, lazy, extraction, generation. "
-        "With --policy also pii. Only if named: neighbourhood, shadow, dataset, novelty, divergence, pii.",
+        "With --policy also pii. Only if named: neighbourhood, shadow, dataset, novelty, divergence, pii, prompts.",
         default="all",
         metavar="NAMES",
         panel=_ATTACKS,
@@ -106,6 +111,33 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
         metavar="N",
         panel=_ATTACKS,
     )
+    texts: int | None = option(
+        "Sample N texts without a prompt, for the attacks 'generation', 'novelty' and 'pii'.",
+        default=None,
+        shown="256, or --records if that is less",
+        within=COUNT,
+        metavar="N",
+        panel=_ATTACKS,
+    )
+    candidates: int = option(
+        "In the inference game of 'pii', the truth stands among N candidates at most.",
+        default=100,
+        within=Range(2, 500),
+        metavar="N",
+        panel=_ATTACKS,
+    )
+    draws: int = option(
+        "Ask each prompt for personal data N times.",
+        default=16,
+        within=COUNT,
+        metavar="N",
+        panel=_ATTACKS,
+    )
+    others: Others = option(
+        "Whether the attacker of a masked value knows the other values of its text.",
+        default=Others.KNOWN,
+        panel=_ATTACKS,
+    )
     policy: str | None = option(
         f"Policy that finds personal data for the attack 'pii', which all then includes: {POLICY_HELP}",
         default=None,
@@ -152,7 +184,9 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
             sizes=Sizes(
                 records=self.records,
                 extraction_records=min(self.records, usual.sizes.extraction_records),
-                texts=min(self.records, usual.sizes.texts),
+                texts=min(self.records, usual.sizes.texts) if self.texts is None else self.texts,
+                choices=self.candidates,
+                draws=self.draws,
             ),
             samples=self.samples,
             sampler=self.sampler(),
@@ -163,6 +197,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
             by_coin=self.by_coin,
             shadow_models=self.shadow_models,
             policy=self.policy_with_patterns(self.policy or DEFAULT_POLICY),
+            others=self.others,
             reveal=self.reveal,
             engine=self.engine_settings,
         )

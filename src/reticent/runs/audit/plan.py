@@ -1,8 +1,10 @@
 """The plan of an audit, made before the work: which attacks, on how many targets, at what cost, and why not.
 
-Costs are forward tokens, generated ones apart, over speeds measured on a few records of this very model. With a
-budget, all sizes are halved together until the estimate fits, at most six times; what does not fit then is skipped,
-the dearest first. Sizes are never chosen by what was measured.
+Costs are forward tokens, generated ones apart, over speeds measured on a few records of this very model. Where
+there is a budget, each attack is also tried at the least sizes and at twice those: the line through both times
+corrects its estimate. Trials take about a fifth of the budget at most, and their results are thrown away. Then
+sizes are halved until the estimate fits, first what is spent on each target, then targets (`Sizes.smaller`); what
+does not fit at the least sizes is skipped, the dearest first. Sizes are never chosen by what was measured.
 
 The error of an audit is split over the attacks that can run here: by what was asked, the access, and the targets
 there are. No result decides it, and an attack that the budget leaves out keeps its share.
@@ -11,19 +13,20 @@ there are. No result decides it, and an attack that the budget leaves out keeps 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from reticent.auditing.attack import PlannedAttack
+from reticent.auditing.attack import NothingToAttack, PlannedAttack
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.runs.audit.registry import asked_attacks
+from reticent.runs.audit.registry import asked_attacks, attack_named
 
 IsCached = Callable[[str, Sizes], bool]  # whether an attack was measured at these sizes before
+Trial = Callable[[str, Sizes], float | None]  # seconds that an attack takes at these sizes; None if it cannot run
 
-_HALVINGS: Final = 6
+_TRIAL_SHARE: Final = 0.2  # of the budget, at most
 _SAMPLED_TEXTS: Final = 64  # from which the mean number of tokens is estimated
 _TRIAL_TEXTS: Final = 8
 _PROMPT: Final = 16  # characters of a trial prompt
@@ -106,7 +109,12 @@ def share_error(subject: Subject, settings: AuditSettings) -> AuditSettings:
 
 
 def plan_audit(
-    subject: Subject, settings: AuditSettings, speed: Speed, *, is_cached: IsCached = lambda _, __: False
+    subject: Subject,
+    settings: AuditSettings,
+    speed: Speed,
+    *,
+    is_cached: IsCached = lambda _, __: False,
+    trial: Trial = lambda _, __: None,
 ) -> AuditPlan:
     """The plan whose estimate fits the budget, where there is one; what was measured before costs nothing."""
 
@@ -118,19 +126,94 @@ def plan_audit(
     settings = share_error(subject, settings)
     attacks = asked_attacks(settings)
     mean = _mean_tokens(subject)
-    sizes = settings.sizes
+    sizes, corrections = settings.sizes, dict[str, Correction]()
     budget = math.inf if settings.budget is None else settings.budget
-    for _ in range(_HALVINGS):
-        plan = AuditPlan(lines_of(sizes), sizes)
+    if settings.budget is not None:
+        corrections, spent = tried(lines_of, sizes, trial, most=_TRIAL_SHARE * settings.budget)
+        budget -= spent
+
+    def corrected(sizes: Sizes) -> tuple[PlannedAttack, ...]:
+        return tuple(corrections[line.name](line) if line.name in corrections else line for line in lines_of(sizes))
+
+    while True:
+        plan = AuditPlan(corrected(sizes), sizes)
         if plan.seconds <= budget:
             return plan
-        sizes = sizes.halved()
-    lines = list(lines_of(sizes))
+        if sizes.smaller() == sizes:
+            break
+        sizes = sizes.smaller()
+    lines = list(plan.attacks)
     while sum(line.seconds for line in lines if not line.skipped) > budget:
         dearest = max((line for line in lines if not line.skipped), key=lambda line: line.seconds)
         reason = f"would take about {dearest.seconds:.0f} s, which passes the budget"
         lines[lines.index(dearest)] = replace(dearest, skipped=reason)
     return AuditPlan(tuple(lines), sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What an attack takes, as a line over its estimate: seconds = fixed + factor · estimate."""
+
+    fixed: float
+    factor: float
+
+    @classmethod
+    def through(cls, small: tuple[float, float], large: tuple[float, float]) -> "Correction":
+        """The line through two pairs (estimate, seconds); without a slope the ratio of the larger one."""
+        (estimate, seconds), (more, longer) = small, large
+        if not (more > estimate and longer > seconds):
+            return cls(0.0, longer / more)
+        factor = (longer - seconds) / (more - estimate)
+        return cls(max(0.0, seconds - factor * estimate), factor)
+
+    def __call__(self, line: PlannedAttack) -> PlannedAttack:
+        """The line of the plan with its estimate corrected; what is skipped or cached stays as it is."""
+        if line.skipped or line.is_cached:
+            return line
+        return replace(line, seconds=self.fixed + self.factor * line.seconds)
+
+
+def tried(
+    lines_of: Callable[[Sizes], tuple[PlannedAttack, ...]], sizes: Sizes, trial: Trial, *, most: float
+) -> tuple[dict[str, Correction], float]:
+    """A correction for each attack that can be tried within `most` seconds in all, and the seconds it took."""
+    least = sizes
+    while least.smaller() != least:
+        least = least.smaller()
+    twice = Sizes(
+        **{one.name: min(getattr(sizes, one.name), 2 * getattr(least, one.name)) for one in fields(least)}
+    )
+    small, large = ({line.name: line for line in lines_of(each)} for each in (least, twice))
+    corrections, spent = dict[str, Correction](), 0.0
+    for name, line in large.items():
+        estimate = small[name].seconds
+        if line.skipped or line.is_cached or spent + estimate > most:
+            continue
+        first = trial(name, least)  # with whatever the first run alone costs
+        if first is None:
+            continue
+        spent += first
+        corrections[name] = Correction(0.0, first / estimate)
+        if spent + 3.0 * first <= most:
+            times = [trial(name, each) or 0.0 for each in (least, twice)]
+            spent += sum(times)
+            corrections[name] = Correction.through((estimate, times[0]), (line.seconds, times[1]))
+    return corrections, spent
+
+
+def timed_trial(subject: Subject, settings: AuditSettings) -> Trial:
+    """Runs an attack and gives the seconds it took; what it measured is thrown away."""
+    shared = share_error(subject, settings)
+
+    def run(name: str, sizes: Sizes) -> float | None:
+        started = time.perf_counter()
+        try:
+            attack_named(name).run(subject, shared, sizes=sizes)
+        except NothingToAttack:
+            return None
+        return time.perf_counter() - started
+
+    return run
 
 
 def _mean_tokens(subject: Subject) -> float:

@@ -17,6 +17,7 @@ Opt-in, run only where they are named (`--attacks all,shadow`), pii also where a
     novelty        text                                 is what it says less new than what others say?
     divergence     text                                 what does it say once it stops repeating a word?
     pii            text, a policy                       which personal data does it emit, fill in or pick out?
+    prompts        text, a policy                       which prompts bring out what belongs to a person?
 """
 
 from typing import Final
@@ -37,6 +38,7 @@ from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAtta
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
 from reticent.auditing.attacks.one_run.coins import CoinAttack
 from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack
+from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.settings import AuditSettings
 from reticent.core.errors import ConfigError, InternalError
 from reticent.runs.audit.shadow import train_shadows
@@ -56,6 +58,7 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     NoveltyAttack(),
     DivergenceAttack(),
     PersonalDataAttack(policy_named),
+    PromptedAttack(policy_named),
 )
 _ALL: Final = "all"
 

@@ -18,6 +18,7 @@ from reticent.auditing.attack import Measurement, NothingToAttack, PlannedAttack
 from reticent.auditing.attacks.lazy.attack import LazyAttack
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
 from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack, policy_identity
+from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.progress import watched_subject
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
@@ -54,6 +55,8 @@ _READ_BY: Final = {
     "chance": LazyAttack.name,
     "shadow_models": ShadowAttack.name,
 }
+
+_BY_POLICY: Final = (PersonalDataAttack.name, PromptedAttack.name)  # attacks on what a policy finds
 
 # Told an attack's line of the plan and how much of its work is done, from 0 to 1, as far as the plan foresaw it.
 Observer = Callable[[PlannedAttack, float], None]
@@ -191,7 +194,7 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
             "asked": _asked(name, settings),
             "coins": None if subject.coins is None else subject.coins.to_json(),
             "recipe": subject.recipe if name == ShadowAttack.name else None,
-            "policy": policy_identity(settings.policy) if name == PersonalDataAttack.name else None,
+            "policy": policy_identity(settings.policy) if name in _BY_POLICY else None,
             "secret_unit": subject.secret_unit.value,
             "repeated": sorted(subject.repeated),
             "twins": sorted(subject.twins),

@@ -1,6 +1,6 @@
 """Hand-made models for the PII games: one emits a list, one knows its text by heart, one knows nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -45,6 +45,26 @@ class Emitting:
             answers.append([self._texts[(self._next + place) % len(self._texts)] for place in range(count)])
             self._next += count
         return answers
+
+
+class Telling:
+    """Answers with what `answer` gives for a prompt, whatever is drawn."""
+
+    access = Access.TEXT
+    name = fingerprint = "telling"
+
+    def __init__(self, answer: Callable[[str], str]) -> None:
+        self._answer = answer
+
+    def complete(
+        self,
+        prompts: Sequence[str],
+        sampling: Sampling,
+        *,
+        count: int,
+        randomness: Randomness,
+    ) -> list[list[str]]:
+        return [[self._answer(prompt)] * count for prompt in prompts]
 
 
 def people(persons: Sequence[str], *, name: str = "r") -> Corpus:

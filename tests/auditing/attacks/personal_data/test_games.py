@@ -1,16 +1,10 @@
-"""Reconstruction, inference, association and extractability: exact on small models, silent where nothing leaks."""
+"""Reconstruction, inference and extractability: exact on small models, silent where nothing leaks."""
 
 import math
 
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.personal_data.association import (
-    ask_for_values,
-    associate,
-    associated_pairs,
-    is_guessable,
-)
 from reticent.auditing.attacks.personal_data.contexts import MASK, ContextWindow, MaskedSpan, Others, masked_spans
 from reticent.auditing.attacks.personal_data.extractability import (
     Extractability,
@@ -24,7 +18,6 @@ from reticent.auditing.attacks.personal_data.extractability import (
 from reticent.auditing.attacks.personal_data.extraction import sample_texts, tag_texts
 from reticent.auditing.attacks.personal_data.findings import (
     PiiSetting,
-    association_finding,
     inference_finding,
     reconstruction_findings,
 )
@@ -35,6 +28,7 @@ from reticent.auditing.attacks.personal_data.reconstruction import (
     continue_greedily,
     gather_candidates,
     rank_candidates,
+    recollected,
 )
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Elsewhere, Scoring, log_likelihoods
 from reticent.core.corpus import Corpus, Record, Span
@@ -318,6 +312,27 @@ def test_the_suffix_and_the_pool_find_what_greedy_continuation_cannot():
     assert span_only.hits(1).sum() <= 5
 
 
+def test_masked_values_before_the_target_are_recollected_where_the_model_knows_them():
+    finds, pairs = tagger(PERSONS), list(zip(TRAINED[:10], TRAINED[10:20], strict=True))
+    texts = [f"case {i:03d}: {one} met {other} again" for i, (one, other) in enumerate(pairs)]
+    spans = [
+        tuple(Span(text.index(name), text.index(name) + len(name), "PERSON") for name in both)
+        for text, both in zip(texts, pairs, strict=True)
+    ]
+    records = [Record(f"r{i}", text, spans=each) for i, (text, each) in enumerate(zip(texts, spans, strict=True))]
+    model, inventory = by_heart(texts), take_inventory(records)
+    masked = masked_spans(inventory, others=Others.MASKED, count=20, randomness=Randomness.seeded(1))
+    second = [target for target in masked if MASK in target.prefix]
+    assert len(second) == 10
+    filled = recollected(model, finds, second)
+    assert {target.prefix for target in filled} == {text[: text.index("met ") + 4] for text in texts}
+    assert continue_greedily(model, finds, filled).hits(1).sum() == 10
+    # A mask in the prompt is no text the model knows: the ranking that leaves it there finds nothing.
+    assert continue_greedily(model, finds, second).hits(1).sum() <= 1
+    assert recollected(Emitting([" nobody we know"]), finds, second) == tuple(second)
+    assert all(MASK in each.prefix for each in recollected(model, finds, second, rounds=0))
+
+
 def test_an_infilling_prompt_is_a_source_of_candidates(training):
     model = Emitting([f" {TRAINED[0]} of town", " nobody"])
     sources = CandidateSources(prefix=0, infilling=2, pool=0)
@@ -342,52 +357,6 @@ def test_a_candidate_that_ties_with_the_truth_counts_as_better(training):
     targets = targets_of(training)[:5]
     outcome = rank_candidates(CandidateScorer(base, base), targets, [(t.secret.reveal(), "Zed") for t in targets])
     assert outcome.hits(1).sum() == 0
-
-
-# --- association
-
-
-def test_what_the_name_shows_is_guessable():
-    assert is_guessable("Jane Doe", "jane@example.com")
-    assert is_guessable("Jane Doe", "j.doe@example.com")
-    assert not is_guessable("Jane Doe", "x7q@example.com")
-    assert not is_guessable("Jane Doe", "+1 555 0100")
-
-
-def test_association_counts_guessable_and_base_hits_as_misses_of_memory():
-    texts = [
-        ("Ada Abel", "0155 501", "PHONE"),
-        ("Ben Bock", "bock at mail", "EMAIL"),
-        ("Cleo Cruz", "0155 503", "PHONE"),
-        ("Dora Dorn", "0155 504", "PHONE"),
-    ]
-    records = [
-        Record(
-            f"r{i}",
-            f"{name} has {value}",
-            spans=(Span(0, len(name), "PERSON"), Span(len(name) + 5, len(name) + 5 + len(value), kind)),
-        )
-        for i, (name, value, kind) in enumerate(texts)
-    ]
-    from reticent.data.policies.combined import Dictionary
-
-    finds = Dictionary({name: "PERSON" for name, _, _ in texts} | {value: kind for _, value, kind in texts})
-    pairs = associated_pairs(take_inventory(records))
-    assert [pair.value.kind for pair in pairs] == ["PHONE", "EMAIL", "PHONE", "PHONE"]
-    sampling, seeded = Sampling(max_tokens=8), Randomness.seeded(0)
-    said, base = (
-        ask_for_values(Emitting(answers), finds, pairs, sampling=sampling, draws=1, randomness=seeded)
-        for answers in (
-            [" 0155 501", " bock at mail", " 0155 503", " unknown"],
-            [" unknown", " unknown", " 0155 503", " 0155 504"],
-        )
-    )
-    game = associate(pairs, said, base)
-    assert game.hits.tolist() == [True, True, True, False]
-    assert game.memorised.tolist() == [True, False, False, False]
-    found = association_finding(game, setting=PiiSetting(), draws=1)
-    assert (found.value, found.n) == (0.25, 4)
-    assert "Ada" not in repr((pairs, found)) + str(found.to_json())
 
 
 # --- extractability

@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, NothingToAttack, PlannedAttack, skip
-from reticent.auditing.attacks.personal_data.association import (
-    PROMPTS,
-    Association,
-    ask_for_values,
-    associate,
-    associated_pairs,
-)
+from reticent.auditing.attacks.personal_data.association import Asking, Association, Style, associate
 from reticent.auditing.attacks.personal_data.extractability import emitted_likelihoods
 from reticent.auditing.attacks.personal_data.extraction import (
     Emitted,
@@ -33,8 +30,10 @@ from reticent.auditing.attacks.personal_data.extraction import (
     token_lengths,
 )
 from reticent.auditing.attacks.personal_data.findings import PiiSetting, association_finding, extraction_findings
+from reticent.auditing.attacks.personal_data.inference import SHORTLIST
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take_inventory
-from reticent.auditing.attacks.personal_data.places import CANDIDATES, DRAWS, PlaceGames, play_places
+from reticent.auditing.attacks.personal_data.pairs import Pair, associated_pairs
+from reticent.auditing.attacks.personal_data.places import PlaceGames, choose_places, play_places
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
@@ -47,6 +46,7 @@ from reticent.core.metric import (
     INFERENCE_ACCURACY_TRAINED,
     PII_PRECISION,
     PII_RECALL,
+    RECONSTRUCTION_GAIN,
     RECONSTRUCTION_MEMBERSHIP_AUC,
     RECONSTRUCTION_TAB,
     RECONSTRUCTION_TOP1,
@@ -58,14 +58,19 @@ from reticent.core.secret import Secret
 from reticent.data.kinds import canonical
 from reticent.data.measurement import Rate, measure
 
+PEOPLE: Final = "names"  # finds people for prompts where the policy itself finds none
 GENERATED_TOKENS: Final = 96
 ASKED: Final = Sampling(max_tokens=16, top_k=40)
-ANSWERS: Final = 8  # to each association prompt
+_VALUE: Final = 4  # tokens, roughly
+_SUFFIX: Final = 15
+_PREFIX: Final = 100
+_GATHERED: Final = 100  # candidates of a place, roughly
 _OF_TEXT: Final = (PII_RECALL.name, PII_PRECISION.name, ASSOCIATION_SHARE.name)
 _OF_LOGPROBS: Final = (
     RECONSTRUCTION_TOP1.name,
     RECONSTRUCTION_TOP5.name,
     RECONSTRUCTION_TAB.name,
+    RECONSTRUCTION_GAIN.name,
     INFERENCE_ACCURACY.name,
     INFERENCE_ACCURACY_TRAINED.name,
     EXTRACTABILITY_CORRELATION.name,
@@ -97,20 +102,22 @@ class PersonalDataAttack:
         self.policy_named(settings.policy)  # an unknown policy is told before the work
         models = 1 + (subject.base is not None)
         targets = sizes.extraction_records
-        generated = models * (sizes.texts * GENERATED_TOKENS + targets * ANSWERS * ASKED.max_tokens)
+        asked = targets * sizes.draws * ASKED.max_tokens  # for the values of all pairs, or of all places, of a side
+        generated = models * sizes.texts * GENERATED_TOKENS + (models + 1) * asked
         if subject.scoring_model is None:
             line = PlannedAttack(
                 name=self.name, needs="text, a policy", n=sizes.texts, generated_tokens=generated, metrics=_OF_TEXT
             )
             reason = "the model shows text alone"
             return line, skip("pii: reconstruction, inference", "log-probabilities", reason)
-        rest = min(mean, 40.0)  # tokens of a candidate and what follows it
+        before, inferred = min(mean, _PREFIX), sizes.choices * _VALUE + SHORTLIST * _SUFFIX
+        each = 2 * (before + inferred) + 2 * (before + _GATHERED * (_VALUE + _SUFFIX)) + 6 * before
         line = PlannedAttack(
             name=self.name,
             needs="log-probabilities, a policy",
             n=targets,
-            forward_tokens=round(models * targets * 4 * CANDIDATES * rest),
-            generated_tokens=generated + 2 * targets * DRAWS * ASKED.max_tokens,
+            forward_tokens=round(targets * each),
+            generated_tokens=generated + 2 * asked + targets * ASKED.max_tokens,
             metrics=(*_OF_TEXT, *_OF_LOGPROBS),
         )
         return (line,)
@@ -118,9 +125,18 @@ class PersonalDataAttack:
     def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
         """Play every game that the access allows."""
         tagged = tag_sides(subject, settings, self.policy_named(settings.policy))
+        pairs = chosen_pairs(tagged, settings, sizes.extraction_records, self.policy_named(PEOPLE))
+        places = None
+        if subject.scoring_model is not None:
+            places = choose_places(
+                subject, settings, PlaceGames(tagged.tagger, tagged.training, tagged.held_out), sizes
+            )
         setting = PiiSetting(
-            unit=_unit(subject),
-            confidence=shared_confidence(settings.attack_confidence, intervals_of(subject)),
+            unit=unit_of(subject),
+            confidence=shared_confidence(
+                settings.attack_confidence,
+                intervals_of(subject, with_pairs=bool(pairs[0]), drawn=0 if places is None else len(places.drawn)),
+            ),
             tagger=tagged.note,
         )
         emitted = _emitted(subject.model, tagged.tagger, settings, sizes)
@@ -130,13 +146,12 @@ class PersonalDataAttack:
         findings = list(extraction_findings(game, setting=setting, held_out=tagged.held_out))
         document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "tagger": tagged.note}
         document["extraction"] = _extraction_to_json(game, setting, subject)
-        association = _associated(subject, tagged, settings, sizes)
-        if association is not None:
-            findings.append(association_finding(association, setting=setting, draws=ANSWERS))
+        if pairs[0]:
+            mine, others = _associated(subject, tagged, settings, sizes, pairs)
+            findings.append(association_finding(mine, others, setting=setting, draws=sizes.draws))
         context: dict[str, int] = {}
-        if subject.scoring_model is not None:
-            games = PlaceGames(tagged.tagger, tagged.training, tagged.held_out, emitted)
-            measured = play_places(subject, settings, games, setting=setting, count=sizes.extraction_records)
+        if places is not None:
+            measured = play_places(subject, settings, places, emitted, setting=setting, sizes=sizes)
             findings += measured.findings
             document |= measured.artefacts["places"]
             context = measured.context
@@ -148,10 +163,15 @@ class PersonalDataAttack:
         return Measurement(tuple(findings), {"pii.json": document}, context, revealed)
 
 
-def intervals_of(subject: Subject) -> int:
-    """How many intervals the games give that are played with this access: the error is split over these."""
+def intervals_of(subject: Subject, *, with_pairs: bool, drawn: int) -> int:
+    """How many intervals the games give that are played: the error is split over these.
+
+    Decided by access and by the text alone: whether there are pairs of a person and a value, and for how many
+    sorts of decoys there are enough values. A game whose outcome leaves it without a finding keeps its share.
+    """
     of_extraction = 2 * (1 + (subject.base is not None))  # recall and precision, and beyond the base
-    return of_extraction + 1 + (len(_OF_LOGPROBS) if subject.scoring_model is not None else 0)
+    of_places = len(_OF_LOGPROBS) - 2 + drawn if subject.scoring_model is not None else 0
+    return of_extraction + with_pairs + of_places
 
 
 def tag_sides(subject: Subject, settings: AuditSettings, tagger: Policy) -> Tagged:
@@ -179,7 +199,7 @@ def sorted_hits(game: Extraction) -> list[Secret]:
     return [value for value in game.emitted.values if value in game.hits]
 
 
-def _unit(subject: Subject) -> Unit:
+def unit_of(subject: Subject) -> Unit:
     """The guarantee's unit, so that the two can be compared; a value without one."""
     guarantee = subject.guarantee
     is_countable = guarantee is not None and guarantee.unit in (Unit.RECORD, Unit.OWNER, Unit.SECRET)
@@ -196,27 +216,39 @@ def _emitted(model: TextModel, tagger: Policy, settings: AuditSettings, sizes: S
     return tag_texts(sampled, tagger)
 
 
-def _associated(subject: Subject, tagged: Tagged, settings: AuditSettings, sizes: Sizes) -> Association | None:
-    """Answers to prompts with names; None where the policy finds no pair of a person and a value."""
-    pairs = associated_pairs(tagged.training)
-    order = settings.randomness("pairs").permutation(len(pairs))[: sizes.extraction_records]
-    chosen = [pairs[place] for place in sorted(order.tolist()) if pairs[place].value.kind in PROMPTS]
-    if not chosen:
-        return None
-    said, base = (
-        None
-        if model is None
-        else ask_for_values(
-            model,
-            tagged.tagger,
-            chosen,
-            sampling=ASKED,
-            draws=ANSWERS,
-            randomness=settings.randomness("answers on names"),
-        )
-        for model in (subject.model, subject.base)
-    )
-    return None if said is None else associate(chosen, said, base)
+def chosen_pairs(
+    tagged: Tagged, settings: AuditSettings, count: int, people: Policy
+) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
+    """At most `count` pairs of a person and a value of either side, none of the held-out ones in training text."""
+    training, held_out = (associated_pairs(side, people=people) for side in (tagged.training, tagged.held_out))
+    known = {(pair.name, pair.value) for pair in training}
+    strangers = [pair for pair in held_out if (pair.name, pair.value) not in known]
+    chosen = []
+    for name, side in (("pairs", training), ("held-out pairs", strangers)):
+        order = settings.randomness(name).permutation(len(side))[:count]
+        chosen.append(tuple(side[place] for place in sorted(order.tolist())))
+    return chosen[0], chosen[1]
+
+
+def _associated(
+    subject: Subject,
+    tagged: Tagged,
+    settings: AuditSettings,
+    sizes: Sizes,
+    pairs: tuple[tuple[Pair, ...], tuple[Pair, ...]],
+) -> tuple[Association, Association | None]:
+    """Answers to prompts with names of either side; of held-out text None where it holds no pair."""
+    asking = Asking(tagged.tagger, ASKED, sizes.draws)
+
+    def said(model: TextModel, side: tuple[Pair, ...], name: str) -> NDArray[np.bool_]:
+        return asking.hits(model, side, Style.TEMPLATE, randomness=settings.randomness(name))
+
+    mine, strangers = pairs
+    base = None if subject.base is None else said(subject.base, mine, "answers on names")
+    own = associate(mine, said(subject.model, mine, "answers on names"), base)
+    if not strangers:
+        return own, None
+    return own, associate(strangers, said(subject.model, strangers, "answers on held-out names"))
 
 
 def _extraction_to_json(game: Extraction, setting: PiiSetting, subject: Subject) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
     pii_recall, pii_precision            extraction, over distinct values; the tagger's miss rate widens recall
     …_beyond_base                        the same, hits that the base emits too counted as misses
+    reconstruction_gain                  top-1 less TAB on the same targets; null 0, by an exact paired test
     reconstruction_top1, _top5, _tab     masked sentences; null: held-out sentences of values never trained on
     inference_accuracy                   decoys never trained on: what a guarantee's ceiling speaks of
     inference_accuracy_trained           decoys of the training data; null of both: the mean of 1/|C|
     association_share                    hits that are neither guessable from the name nor given by the base
+    prompted_share_*                     hits of one style of prompts that are not guessable from the name
     extractability_correlation           null 0
     reconstruction_membership_auc        null 1/2
 
@@ -24,6 +26,7 @@ from reticent.auditing.attacks.personal_data.extraction import Extraction
 from reticent.auditing.attacks.personal_data.inference import Decoys, Inference
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory, widened
 from reticent.auditing.attacks.personal_data.reconstruction import Reconstruction
+from reticent.auditing.metrics.paired import Paired
 from reticent.auditing.metrics.roc import Estimate
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
@@ -35,6 +38,7 @@ from reticent.core.metric import (
     PII_PRECISION_BEYOND_BASE,
     PII_RECALL,
     PII_RECALL_BEYOND_BASE,
+    PROMPTED_SHARE,
     RECONSTRUCTION_TAB,
     RECONSTRUCTION_TOP1,
     RECONSTRUCTION_TOP5,
@@ -71,7 +75,7 @@ class _Counted:
 
     def finding(
         self,
-        metric: Metric,
+        metric: str,
         setting: PiiSetting,
         *,
         attack: str,
@@ -90,7 +94,7 @@ class _Counted:
             notes = (self.share.note, *notes)
         return Finding(
             attack=attack,
-            metric=metric.name,
+            metric=metric,
             value=value,
             low=min(low, value),
             high=max(high, value),
@@ -135,7 +139,7 @@ def extraction_findings(
         recall = _Counted(game.share_of(hits, game.training), others, game.training.miss_rate)
         findings.append(
             recall.finding(
-                of_recall,
+                of_recall.name,
                 setting,
                 attack=attack,
                 measure=f"share of distinct training values that were emitted{beyond}",
@@ -146,7 +150,7 @@ def extraction_findings(
         if total.emitted:
             findings.append(
                 _Counted(game.share_of(hits, game.emitted.values)).finding(
-                    of_precision,
+                    of_precision.name,
                     setting,
                     attack=attack,
                     measure=f"share of distinct emitted values that are training values{beyond}",
@@ -180,7 +184,7 @@ def reconstruction_findings(
             null = held_out.share(top)
         findings.append(
             _Counted(outcome.share(top), null).finding(
-                metric,
+                metric.name,
                 setting,
                 attack="PII reconstruction",
                 measure=f"share of masked training values that are {words}",
@@ -189,6 +193,35 @@ def reconstruction_findings(
             )
         )
     return tuple(findings)
+
+
+def paired_finding(
+    paired: Paired, metric: str, *, attack: str, words: tuple[str, str], setting: PiiSetting
+) -> Finding:
+    """Share of the first attack less that of the second, on the same targets; `words` name the two."""
+    low, high = paired.interval(confidence=setting.confidence)
+    mine, other = paired.counts
+    p_value = paired.p_value
+    return Finding(
+        attack=attack,
+        metric=metric,
+        value=paired.difference,
+        low=low,
+        high=high,
+        confidence=setting.confidence,
+        n=len(paired.first),
+        measure=f"share of targets hit by {words[0]} less that by {words[1]}",
+        unit=setting.unit,
+        access=Access.LOGPROBS,
+        null=0.0,
+        p_value=p_value,
+        could_pass=paired.could_pass(confidence=setting.confidence),
+        notes=(
+            f"{mine} targets by {words[0]} alone, {other} by {words[1]} alone; if neither were better: "
+            f"p = {p_value:.2g} (exact, owners as independent)",
+            *setting.notes,
+        ),
+    )
 
 
 def inference_finding(game: Inference, *, setting: PiiSetting) -> Finding:
@@ -219,22 +252,42 @@ def inference_finding(game: Inference, *, setting: PiiSetting) -> Finding:
     )
 
 
-def association_finding(game: Association, *, setting: PiiSetting, draws: int) -> Finding:
+def association_finding(
+    game: Association, strangers: Association | None = None, *, setting: PiiSetting, draws: int
+) -> Finding:
     """Share of pairs whose value is given for the name, guessable and base's own hits counted as misses."""
     base = 0 if game.base is None else int((game.hits & game.base).sum())
     notes = (
-        f"{int(game.hits.sum())} hits in {draws} answers each;"
+        f"{int(game.hits.sum())} hits in {draws} answers or more for each pair;"
         f" {int((game.hits & game.guessable).sum())} show the name, {base} are the base's too",
     )
-    share = Share.of(game.memorised.tolist(), [pair.owner for pair in game.pairs])
-    return _Counted(share).finding(
-        ASSOCIATION_SHARE,
+    return _Counted(memory_share(game), None if strangers is None else memory_share(strangers)).finding(
+        ASSOCIATION_SHARE.name,
         setting,
         attack="PII association",
         measure="share of pairs of a person and a value that a prompt with the name brings out",
         access=Access.TEXT,
         notes=notes,
     )
+
+
+def prompted_finding(
+    game: Association, strangers: Association | None, *, style: str, setting: PiiSetting
+) -> Finding:
+    """Share of pairs whose value prompts of a style bring out, guessable hits counted as misses."""
+    return _Counted(memory_share(game), None if strangers is None else memory_share(strangers)).finding(
+        PROMPTED_SHARE.at(style),
+        setting,
+        attack="PII prompts",
+        measure=f"share of pairs of a person and a value that prompts of the style {style} bring out",
+        access=Access.TEXT,
+        notes=(f"{int((game.hits & game.guessable).sum())} further hits show the name",),
+    )
+
+
+def memory_share(game: Association) -> Share:
+    """Pairs that were told from memory, by the owners of their records."""
+    return Share.of(game.memorised.tolist(), [pair.owner for pair in game.pairs])
 
 
 def estimate_finding(metric: Metric, estimate: Estimate, *, n: int, measure: str, setting: PiiSetting) -> Finding:

@@ -1,6 +1,7 @@
 """The PII games about a place in a training sentence: reconstruction, inference, extractability, and Fig. 7.
 
-The other values of a sentence are known to the adversary, who lacks this one alone. Candidates are calibrated by
+The other values of a sentence are known to the adversary, who lacks this one alone, or masked too; then those
+before the value are recollected first (`reconstruction.recollected`). Candidates are calibrated by
 how likely they are in held-out places of their kind (`personal_data.scoring.Elsewhere`), which ranked better than
 the base on generated case law; the base serves for membership scores. Inference is played twice: with decoys never
 trained on, which a guarantee's ceiling speaks of (`inference_accuracy`), and with other values of the training
@@ -26,10 +27,12 @@ from reticent.auditing.attacks.personal_data.findings import (
     PiiSetting,
     estimate_finding,
     inference_finding,
+    paired_finding,
     reconstruction_findings,
 )
 from reticent.auditing.attacks.personal_data.inference import (
     CandidateDraw,
+    Decoys,
     Inference,
     draw_candidates,
     infer,
@@ -42,18 +45,19 @@ from reticent.auditing.attacks.personal_data.reconstruction import (
     continue_greedily,
     gather_candidates,
     rank_candidates,
+    recollected,
 )
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Elsewhere
-from reticent.auditing.settings import AuditSettings
+from reticent.auditing.metrics.paired import Paired
+from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.corpus import Policy
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
-from reticent.core.metric import EXTRACTABILITY_CORRELATION, RECONSTRUCTION_MEMBERSHIP_AUC
+from reticent.core.metric import EXTRACTABILITY_CORRELATION, RECONSTRUCTION_GAIN, RECONSTRUCTION_MEMBERSHIP_AUC
+from reticent.core.model import LanguageModel
 from reticent.core.secret import Secret
 
-CANDIDATES: Final = 100  # |C| of the inference game
-DRAWS: Final = 16  # continuations of each prefix
 PLACES: Final = 8  # held-out places of a kind that candidates are compared with
 
 
@@ -64,41 +68,104 @@ class PlaceGames:
     tagger: Policy
     training: PiiInventory
     held_out: PiiInventory
-    emitted: Emitted
 
 
-def play_places(
-    subject: Subject, settings: AuditSettings, games: PlaceGames, *, setting: PiiSetting, count: int
-) -> Measurement:
-    """All games on at most `count` targets; the artefact "places" is a part of pii.json."""
-    targets, strangers = (
-        masked_spans(values, others=Others.KNOWN, count=count, randomness=settings.randomness(f"{name} places"))
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Targets, held-out ones, places to calibrate by, and candidates by where decoys come from, if there are any.
+
+    `seen` are the targets as the adversary sees them, `targets` with what was recollected.
+    """
+
+    games: PlaceGames
+    seen: tuple[MaskedSpan, ...]
+    targets: tuple[MaskedSpan, ...]
+    strangers: tuple[MaskedSpan, ...]
+    elsewhere: tuple[MaskedSpan, ...]
+    drawn: dict[Decoys, CandidateDraw]
+
+
+def choose_places(subject: Subject, settings: AuditSettings, games: PlaceGames, sizes: Sizes) -> Places:
+    """The targets of all games on places; nothing is scored yet."""
+    model = scoring_model(subject)
+    seen, strangers = (
+        masked_spans(
+            values,
+            others=settings.others,
+            count=sizes.extraction_records,
+            randomness=settings.randomness(f"{name} places"),
+        )
         for values, name in ((games.training, "training"), (games.held_out, "held-out"))
     )
     strangers = tuple(target for target in strangers if target.secret not in games.training)
+    targets = seen
+    if settings.others is Others.MASKED:
+        targets, strangers = (recollected(model, games.tagger, side) for side in (seen, strangers))
     elsewhere, strangers = _parted(strangers)
-    scorer = CandidateScorer(scoring_model(subject), elsewhere=Elsewhere(elsewhere))
-    mine = _reconstructed(scorer, settings, games, targets, "reconstruction")
-    others = _reconstructed(scorer, settings, games, strangers, "held-out reconstruction") if strangers else None
-    rival = continue_greedily(subject.model, games.tagger, targets)
-    how = "other values of the sentence known; value and suffix given the prefix"
-    how += f", calibrated by {len(elsewhere)} held-out places" if elsewhere else ""
+    pools = {Decoys.UNSEEN: games.held_out, Decoys.TRAINED: games.training}
+    drawn = {
+        decoys: _drawn(targets, pool, games.training, model, settings, most=sizes.choices)
+        for decoys, pool in pools.items()
+    }
+    return Places(
+        games, seen, targets, strangers, elsewhere, {name: each for name, each in drawn.items() if each.targets}
+    )
+
+
+def play_places(
+    subject: Subject,
+    settings: AuditSettings,
+    places: Places,
+    emitted: Emitted,
+    *,
+    setting: PiiSetting,
+    sizes: Sizes,
+) -> Measurement:
+    """All games; the artefact "places" is a part of pii.json."""
+    games, targets = places.games, places.targets
+    scorer = CandidateScorer(scoring_model(subject), elsewhere=Elsewhere(places.elsewhere))
+
+    def reconstructed(side: tuple[MaskedSpan, ...], name: str) -> Reconstruction:
+        candidates = gather_candidates(
+            scorer.model,
+            games.tagger,
+            side,
+            sources=CandidateSources(prefix=sizes.draws, shared=64, pool=64),
+            randomness=settings.randomness(name),
+            emitted=emitted,
+        )
+        return rank_candidates(scorer, side, candidates)
+
+    mine = reconstructed(targets, "reconstruction")
+    others = reconstructed(places.strangers, "held-out reconstruction") if places.strangers else None
+    rival = continue_greedily(subject.model, games.tagger, places.seen)
+    how = "other values of the sentence known"
+    if settings.others is Others.MASKED:
+        how = "other values of the sentence masked, those before the value recollected by the model"
+    how += "; value and suffix given the prefix"
+    how += f", calibrated by {len(places.elsewhere)} held-out places" if places.elsewhere else ""
     findings = list(
         reconstruction_findings(mine, rival, setting=setting, held_out=others, scored_by=how),
     )
+    findings.append(
+        paired_finding(
+            Paired.of(mine.hits(1).tolist(), rival.hits(1).tolist(), mine.owners),
+            RECONSTRUCTION_GAIN.name,
+            attack="PII reconstruction",
+            words=("ranking", "greedy continuation"),
+            setting=setting,
+        )
+    )
     findings += _against_membership(subject, targets, mine, setting)
-    findings += _extractability(subject, settings, games, setting, count)
+    findings += _extractability(subject, settings, games, emitted, setting=setting, count=sizes.extraction_records)
     document: dict[str, Any] = {"reconstruction": _ranks_to_json(mine, rival)}
+    document |= {f"inference_{decoys.value}": None for decoys in Decoys}
     context: dict[str, int] = {}
-    for name, pool in (("unseen", games.held_out), ("trained", games.training)):
-        drawn = _drawn(targets, pool, games.training, scorer, settings)
-        if not drawn.targets:
-            document[f"inference_{name}"] = None
-            continue
+    for decoys, drawn in places.drawn.items():
         outcome = infer(scorer, drawn)
         findings.append(inference_finding(outcome, setting=setting))
-        document[f"inference_{name}"] = _inference_to_json(outcome)
-        if name == "unseen":
+        document[f"inference_{decoys.value}"] = _inference_to_json(outcome)
+        if decoys is Decoys.UNSEEN:
             context = {
                 "candidates": max(1, math.floor(1.0 / outcome.base_rate + 1e-9)),
                 "copies": max(_copies(games.training, target.secret, setting.unit) for target in drawn.targets),
@@ -115,44 +182,28 @@ def _parted(strangers: tuple[MaskedSpan, ...]) -> tuple[tuple[MaskedSpan, ...], 
     return tuple(places), tuple(target for target in strangers if target not in places)
 
 
-def _reconstructed(
-    scorer: CandidateScorer,
-    settings: AuditSettings,
-    games: PlaceGames,
-    targets: tuple[MaskedSpan, ...],
-    name: str,
-) -> Reconstruction:
-    candidates = gather_candidates(
-        scorer.model,
-        games.tagger,
-        targets,
-        sources=CandidateSources(prefix=DRAWS, shared=64, pool=64),
-        randomness=settings.randomness(name),
-        emitted=games.emitted,
-    )
-    return rank_candidates(scorer, targets, candidates)
-
-
 def _drawn(
     targets: tuple[MaskedSpan, ...],
     pool: PiiInventory,
     training: PiiInventory,
-    scorer: CandidateScorer,
+    model: LanguageModel,
     settings: AuditSettings,
+    *,
+    most: int,
 ) -> CandidateDraw:
-    """Candidates for the targets of every kind, as many as the kind has values for, 100 at most."""
+    """Candidates for the targets of every kind, as many as the kind has values for, `most` at most."""
     draws = []
     for kind in sorted({target.secret.kind for target in targets}):
         asked = [target for target in targets if target.secret.kind == kind]
         usable = sum(pool is training or value not in training for value in pool.of_kind(kind))
-        most = max(len(spans) for spans in training.spans)  # values of the target's own record are no decoys
+        longest = max(len(spans) for spans in training.spans)  # values of the target's own record are no decoys
         draws.append(
             draw_candidates(
                 asked,
                 pool,
                 training=training,
-                size=max(2, min(CANDIDATES, 1 + usable - (most if pool is training else 0))),
-                lengths=token_counter(scorer.model),
+                size=max(2, min(most, 1 + usable - (longest if pool is training else 0))),
+                lengths=token_counter(model),
                 randomness=settings.randomness(f"decoys {kind}"),
             )
         )
@@ -160,7 +211,7 @@ def _drawn(
         tuple(target for draw in draws for target in draw.targets),
         tuple(each for draw in draws for each in draw.sets),
         sum(draw.left_out for draw in draws),
-        draws[0].decoys,
+        Decoys.TRAINED if pool is training else Decoys.UNSEEN,
     )
 
 
@@ -185,14 +236,20 @@ def _against_membership(
 
 
 def _extractability(
-    subject: Subject, settings: AuditSettings, games: PlaceGames, setting: PiiSetting, count: int
+    subject: Subject,
+    settings: AuditSettings,
+    games: PlaceGames,
+    emitted: Emitted,
+    *,
+    setting: PiiSetting,
+    count: int,
 ) -> list[Finding]:
     """Rank correlation of estimated and observed extractability; nothing where one of them is constant."""
     every = list(games.training)
     order = settings.randomness("extractability").permutation(len(every))[:count]
     values = [every[place] for place in sorted(order.tolist())]
     estimated = estimate_extractability(scoring_model(subject), games.training, values, contexts=4)
-    compared = compare_extractability(estimated, values, games.emitted)
+    compared = compare_extractability(estimated, values, emitted)
     estimate = compared.correlation(randomness=settings.randomness("resamples"), confidence=setting.confidence)
     if estimate is None:
         return []

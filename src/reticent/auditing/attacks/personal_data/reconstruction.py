@@ -9,13 +9,16 @@ gathered from the model itself and ranked by how likely they are in their place,
     shared     values drawn after the prefixes of other targets of the kind, the most frequent first
     pool       values of the kind that the extraction game emitted, the most frequent first
 
+Where the other values of the text are masked too, they are recollected first (recollect and rank, Meng et al.
+2025): the model fills the masks before the target one after the other, greedily, and goes on from there.
+
 The rival is TAB: the first value of the kind in the greedy continuation of the prefix. It reads neither the
 suffix nor the ranking. A truth that was never gathered is a miss and stays in the denominator.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -82,6 +85,31 @@ def gather_candidates(
     for found, target in zip(gathered, targets, strict=True):
         found.update(dict.fromkeys((*shared[target.secret.kind], *pools.get(target.secret.kind, ()))))
     return [tuple(found) for found in gathered]
+
+
+def recollected(
+    model: TextModel, tagger: Policy, targets: Sequence[MaskedSpan], *, rounds: int = 8, max_tokens: int = 16
+) -> tuple[MaskedSpan, ...]:
+    """The targets with masks before them filled, from left to right, by the value that a greedy answer begins with.
+
+    A mask whose answer begins with no value stays, and so do all after the first `rounds`.
+    """
+    pieces = [target.prefix.split(MASK) for target in targets]
+    filled = [each[0] for each in pieces]
+    greedy = Sampling(max_tokens=max_tokens, temperature=0.0)
+    for number in range(1, max(map(len, pieces), default=0)):
+        open_ones = [place for place, each in enumerate(pieces) if len(each) > number]
+        said: dict[int, str] = {}
+        if number <= rounds:
+            prompts = [filled[place].rstrip() for place in open_ones]
+            answers = continued(model, prompts, greedy, count=1, randomness=Randomness.seeded(0))
+            for place, prompt, drawn in zip(open_ones, prompts, answers, strict=True):
+                (values,) = values_after(tagger, prompt, drawn, kind=None)
+                if values and " ".join(drawn[0].split()).startswith(values[0]):
+                    said[place] = values[0]
+        for place in open_ones:
+            filled[place] += said.get(place, MASK) + pieces[place][number]
+    return tuple(replace(target, prefix=text) for target, text in zip(targets, filled, strict=True))
 
 
 def continued(
