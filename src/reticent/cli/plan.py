@@ -2,6 +2,7 @@
 
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
+from reticent.core.metric import shown_value, words_of
 from reticent.runs.rounding import at_most
 from reticent.runs.training import advice
 from reticent.runs.training.advice import PlanSettings
@@ -26,7 +27,10 @@ def plan(settings: PlanSettings, output: Output) -> None:
         f"Noise multiplier {found.noise_multiplier:g}, or {found.gradient_noise:.2g} on an entry of the gradient.",
         f"Would be proved: ({at_most(proved.epsilon)}, {at_most(proved.delta)})-{proved.notion.value} for one "
         f"{proved.unit.value} ({proved.neighbours.value}).",
-        *(f"  {name} at most {at_most(value)}" for name, value in found.ceilings.items()),
+        *(
+            f"  {words_of(name)}: at most {shown_value(name, value, side='up')}"
+            for name, value in found.ceilings.items()
+        ),
         "Why:",
         *(f"  - {reason}" for reason in found.reasons),
     )

@@ -69,6 +69,24 @@ def test_bootstrap_of_a_mean_is_close_to_the_normal_interval_and_repeatable():
     np.testing.assert_allclose(first, [sample.mean() - half, sample.mean() + half], atol=0.02)
 
 
+@pytest.mark.parametrize("n", [6, 12])
+def test_bootstrap_of_few_observations_is_as_long_as_students_interval(n):
+    from scipy.stats import t
+
+    sample = np.random.default_rng(n).normal(size=n)
+    low, high = bootstrap([sample], np.mean, randomness=Randomness.seeded(3), resamples=20_000)
+    student = 2.0 * t.ppf(0.975, n - 1) * sample.std(ddof=1) / np.sqrt(n)
+    normal = 2.0 * 1.96 * sample.std() / np.sqrt(n)  # what plain percentiles reach
+    assert high - low > 0.9 * student > normal
+
+
+def test_bootstrap_counts_an_owner_of_most_observations_as_few():
+    """A hundred observations, ninety of one owner's: hardly more than one is known."""
+    sample, owners = np.arange(100.0), [max(0, place - 89) for place in range(100)]
+    low, high = bootstrap([sample], np.mean, randomness=Randomness.seeded(3), owners=[owners])
+    assert (low, high) == pytest.approx((44.5, 99.0), abs=3.0)  # all but one resample
+
+
 def test_bootstrap_draws_each_sample_by_itself():
     low, high = bootstrap(
         [np.zeros(5), np.ones(9)],
