@@ -76,6 +76,7 @@ class AuditSettings:
     by_coin: bool = False
     shadow_models: int = 8
     policy: str = "patterns"  # tags text in the PII games
+    chat: bool = False  # whether prompts are a user's messages
     others: Others = Others.KNOWN  # values around the target of a PII game
     reveal: bool = False
     engine: Any = field(default=None, compare=False)  # where the caller has pieces computed; decides no number

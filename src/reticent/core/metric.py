@@ -208,6 +208,9 @@ AUC: Final = Metric(
 DATASET_AUC: Final = Metric(
     name="dataset_auc", scale=_CHANCE, answer="a record of the corpus is told from another one", null=0.5
 )
+TRAP_AUC: Final = Metric(
+    name="trap_auc", scale=_CHANCE, answer="a planted text is told from one that was left out", null=0.5
+)
 MEMBERSHIP_ACCURACY: Final = _share(
     "membership_accuracy", "of the guesses at membership were right", null=0.5, ceiling=Ceiling.ACCURACY
 )
@@ -274,6 +277,9 @@ EXTRACTED_SHARE: Final = _share(
 )
 EXTRACTION_RATE: Final = _share("extraction_rate", "of the generated texts hold such a piece")
 EXTRACTION_PRECISION: Final = _share("extraction_precision_{word}", "of the best ranked texts hold such a piece")
+STYLED_SHARE: Final = _share(
+    "styled_share_{word}", "of the records were continued when asked in another style: {}", null=Null.HELD_OUT
+)
 DIVERGENCE_RATE: Final = _share("divergence_rate", "of the answers to repeat prompts hold such a piece")
 NOVELTY_GAP: Final = _share(
     "novelty_gap_{count}", "fewer new sequences of {} words than in held-out text", null=0.0
@@ -368,7 +374,7 @@ QUESTIONS: Final = (
         "Can an attacker tell which texts the model was trained on?",
         ((TPR_AT_FPR,), (AUC,), (MEMBERSHIP_ACCURACY,), (ADVANTAGE,)),
     ),
-    Question("dataset", "Was the corpus used to train the model?", ((DATASET_AUC,),)),
+    Question("dataset", "Was the corpus used to train the model?", ((DATASET_AUC,), (TRAP_AUC,))),
     Question(
         "group-membership",
         "Can an attacker tell whether a group of texts was trained on?",

@@ -11,7 +11,7 @@ Conventions every adapter keeps:
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from reticent.core.sampling import Sampling
 
 Floats = NDArray[np.float64]
 Tokens = Sequence[int]
+
+CHAT_OPENING: Final = "Write a text."  # what a user of a chat says who asks for anything
 
 
 def common_length(first: Tokens, second: Tokens) -> int:

@@ -17,10 +17,11 @@ import pytest
 import tokenizers
 
 from reticent.core.errors import AccessError, ConfigError, ModelError
-from reticent.core.model import Access, LanguageModel, TextModel
+from reticent.core.model import CHAT_OPENING, Access, LanguageModel, TextModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
+from reticent.models.remote import protocol
 from reticent.models.remote import transport as remote_transport
 from reticent.models.remote.model import RemoteModel
 from reticent.models.remote.tokenizer import LocalTokenizer
@@ -150,6 +151,11 @@ class Handler(BaseHTTPRequestHandler):
             refused = behaviour.extensions == "refused" and {"top_k", "min_p"} & set(body)
             status, document = (400, {}) if refused or "model" not in body else (200, self.completion(body))
             self.answer(document, status)
+        elif self.path == "/v1/chat/completions":
+            document = self.completion({**body, "prompt": body["messages"][-1]["content"]})
+            for choice in document["choices"]:
+                choice["message"] = {"role": "assistant", "content": choice.pop("text") or None}
+            self.answer(document)
         else:
             self.answer({"detail": "Not Found"}, 404)
 
@@ -271,6 +277,31 @@ def test_a_server_without_scores_grants_text_alone():
         ):
             with pytest.raises(AccessError):
                 call()
+
+
+def test_a_chat_is_asked_by_a_users_messages_and_shows_text_alone():
+    oracle = NGramModel.fit(["Hello world", "Hello there", CHAT_OPENING], order=3, smoothing=0.05)
+    with serving(model=oracle) as (url, behaviour):
+        model = remote(url, chat=True)
+        greedy = Sampling(6, temperature=0.0)
+        said = model.complete(["Hello", ""], greedy, count=2, randomness=Randomness.seeded(1))
+        expected = oracle.complete(["Hello", CHAT_OPENING], greedy, count=2, randomness=Randomness.seeded(1))
+        assert said == expected
+        assert model.access is Access.TEXT
+        assert behaviour.count() == behaviour.count("/tokenize") == 0
+        bodies = [body for path, body, _ in behaviour.requests if path == "/v1/chat/completions"]
+        assert all([turn["role"] for turn in body["messages"]] == ["user"] for body in bodies)
+        assert model.fingerprint != remote(url).fingerprint
+        with pytest.raises(AccessError, match=r"log-probabilities|start token|tokenizer"):
+            model.token_log_probs([[1]])
+
+
+def test_a_message_without_content_is_an_empty_answer():
+    assert protocol.text_of({"message": {"role": "assistant", "content": None}}) == ""
+    with pytest.raises(ModelError, match="no text"):
+        protocol.text_of({"message": "Hello"})
+    with pytest.raises(AccessError, match="not tokens"):
+        protocol.request([1, 2], chat=True)
 
 
 def test_whole_distributions_are_an_access_error_with_a_hint():

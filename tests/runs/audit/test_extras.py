@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +13,14 @@ from reticent.auditing.attacks.membership.target_scores import PositionModel
 from reticent.auditing.progress import watched
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import make_subject
-from reticent.core.errors import AccessError, ModelError
+from reticent.core.errors import AccessError, ConfigError, ModelError
 from reticent.core.finding import Verdict
 from reticent.core.guarantee import Notion
 from reticent.core.model import Access, LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.runs.audit.plan import Speed, measure_speed, plan_audit
-from reticent.runs.audit.remote import is_remote, only_model
+from reticent.runs.audit.remote import RemoteAccess, is_remote, only_model
 from reticent.runs.audit.run import audit_to_json, run_audit, start_run, write_audit
 from reticent.runs.audit.score_cache import ScoreCache
 from reticent.runs.audit.subject import find_model, open_models
@@ -174,6 +175,21 @@ def test_a_server_is_audited_by_its_text():
     share = next(finding for finding in audit.findings if finding.metric == "discoverable_share")
     assert share.value > 0.5
     assert share.access is Access.TEXT
+
+
+def test_a_served_chat_is_asked_by_messages_alone():
+    with serving(model=NGramModel.fit(sentences(1, 5), order=3, unknown="?")) as (url, behaviour):
+        opened = open_models(f"{url}#{NAME}", None, chat=True)
+        which = make_subject(
+            opened.model, None, training=records("in", sentences(1, 5)), held_out=records("out", sentences(2, 5))
+        )
+        settings = dataclasses.replace(SETTINGS, attacks=("divergence", "exposure"), chat=True)
+        found = run_audit(which, plan_audit(which, settings, measure_speed(which)), settings=settings)
+        assert [finding.metric for finding in found.findings] == ["divergence_rate"]
+        assert behaviour.count("/v1/chat/completions") > 16
+        assert behaviour.count() == 0
+        with pytest.raises(ConfigError, match="text alone"):
+            open_models(f"{url}#{NAME}", None, RemoteAccess(journal=Path("scores.db")), chat=True)
 
 
 def test_a_server_with_several_models_needs_a_name_of_its_list():

@@ -1,6 +1,7 @@
 """A model behind an OpenAI-compatible API, seen as far as the server lets us see.
 
-With text alone it completes prompts (`Access.TEXT`). Where the server also scores prompts, as vLLM does, and the
+With text alone it completes prompts (`Access.TEXT`). As a `chat` it is asked by a user's messages and shows text
+alone. Where the server also scores prompts, as vLLM does, and the
 tokens are known, by a local tokenizer or the server's own, it grants log-probabilities (`Access.LOGPROBS`). Which
 it is, `probe` finds out once by asking the server. Whole next-token distributions no such API offers.
 
@@ -21,7 +22,7 @@ from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
 from reticent.models.remote import protocol
-from reticent.models.remote.probe import COMPLETIONS, Capabilities, honours_top_k, probe_server
+from reticent.models.remote.probe import Capabilities, honours_top_k, probe_server
 from reticent.models.remote.tokenizer import LocalTokenizer, RemoteTokenizer
 from reticent.models.remote.transport import JsonTransport, RemoteOptions
 
@@ -42,9 +43,11 @@ class RemoteModel:
         api_key: Secret | None = None,
         tokenizer: RemoteTokenizer | Path | None = None,
         options: RemoteOptions | None = None,
+        chat: bool = False,
     ) -> None:
         self._transport = JsonTransport(url, api_key=api_key, options=options or RemoteOptions())
         self._model = model
+        self._chat = chat
         given = LocalTokenizer.from_directory(tokenizer) if isinstance(tokenizer, Path) else tokenizer
         self._given_tokenizer = given
         self._capabilities: Capabilities | None = None
@@ -62,7 +65,9 @@ class RemoteModel:
         """Ask the server, once, what it offers."""
         with self._probing:
             if self._capabilities is None:
-                self._capabilities = probe_server(self._transport, self._model, tokenizer=self._given_tokenizer)
+                self._capabilities = probe_server(
+                    self._transport, self._model, tokenizer=self._given_tokenizer, chat=self._chat
+                )
             return self._capabilities
 
     @property
@@ -82,6 +87,7 @@ class RemoteModel:
             self._transport.url,
             self._model,
             self.probe().card,
+            self._chat,
             getattr(self._given_tokenizer, "fingerprint", ""),
         ]
         return hashlib.blake2b(json.dumps(parts, default=str).encode(), digest_size=16).hexdigest()
@@ -201,13 +207,16 @@ class RemoteModel:
         return protocol.prompt_scores(self._ask(prompt, fields), prompt, capabilities.scoring)
 
     def _ask(self, prompt: str | list[int], fields: dict[str, Any]) -> Any:
-        return self._transport.post(COMPLETIONS, {"model": self._model, "prompt": prompt, **fields})
+        path, asked = protocol.request(prompt, chat=self._chat)
+        return self._transport.post(path, {"model": self._model, **asked, **fields})
 
     def _top_k_works(self) -> bool:
         """Whether `top_k` has an effect; asked once, when first needed."""
         with self._probing:
             if self._honours_top_k is None:
-                self._honours_top_k = honours_top_k(self._transport, self._model, tokenizer=self.probe().tokenizer)
+                self._honours_top_k = honours_top_k(
+                    self._transport, self._model, tokenizer=self.probe().tokenizer, chat=self._chat
+                )
             return self._honours_top_k
 
     def _tokenizer(self) -> RemoteTokenizer:

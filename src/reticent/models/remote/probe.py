@@ -15,7 +15,6 @@ from reticent.models.remote import protocol
 from reticent.models.remote.tokenizer import NOT_OFFERED, PROBE_TEXT, RemoteTokenizer, ServerTokenizer
 from reticent.models.remote.transport import JsonTransport, RefusedRequest
 
-COMPLETIONS: Final = "/v1/completions"
 _REFUSED_FIELD: Final = {400, 422, 501}
 _CLOCK_SECONDS: Final = 60.0
 
@@ -37,12 +36,14 @@ class Capabilities:
         return Access.TEXT if self.scoring is None else Access.LOGPROBS
 
 
-def probe_server(transport: JsonTransport, model: str, *, tokenizer: RemoteTokenizer | None) -> Capabilities:
-    """Ask the server what it offers; `tokenizer` None asks for its own as well."""
+def probe_server(
+    transport: JsonTransport, model: str, *, tokenizer: RemoteTokenizer | None, chat: bool = False
+) -> Capabilities:
+    """Ask the server what it offers; `tokenizer` None asks for its own as well. Of a chat only text is seen."""
     card = _card(transport, model)
-    known = tokenizer or ServerTokenizer.connect(transport, model)
+    known = None if chat else tokenizer or ServerTokenizer.connect(transport, model)
     start = None if known is None else known.start_token
-    prober = _Prober(transport, model)
+    prober = _Prober(transport, model, chat=chat)
     extensions = prober.ask(_quiet_prompt(start), {"max_tokens": 1, **protocol.EXTENSIONS}) is not None
     window = card.get("max_model_len")
     return Capabilities(
@@ -56,28 +57,32 @@ def probe_server(transport: JsonTransport, model: str, *, tokenizer: RemoteToken
     )
 
 
-def honours_top_k(transport: JsonTransport, model: str, *, tokenizer: RemoteTokenizer | None) -> bool:
+def honours_top_k(
+    transport: JsonTransport, model: str, *, tokenizer: RemoteTokenizer | None, chat: bool = False
+) -> bool:
     """Whether `top_k` has an effect: with 1, four hot samples are all the same.
 
     A model that is nearly certain of its next eight tokens, even when hot, passes without `top_k` as well.
     """
     prompt = _quiet_prompt(None if tokenizer is None else tokenizer.start_token)
     hot = {"max_tokens": 8, "temperature": 2.0, "top_p": 1.0, **protocol.EXTENSIONS, "top_k": 1, "n": 4}
-    answer = _Prober(transport, model).ask(prompt, hot)
+    answer = _Prober(transport, model, chat=chat).ask(prompt, hot)
     return answer is not None and len({protocol.text_of(choice) for choice in protocol.choices(answer, 4)}) == 1
 
 
 class _Prober:
     """Requests that a server may refuse."""
 
-    def __init__(self, transport: JsonTransport, model: str) -> None:
+    def __init__(self, transport: JsonTransport, model: str, *, chat: bool) -> None:
         self._transport = transport
         self._model = model
+        self._chat = chat
 
     def ask(self, prompt: str | list[int], fields: dict[str, Any]) -> Any:
         """The answer, or None where the server refuses these fields."""
+        path, asked = protocol.request(prompt, chat=self._chat)
         try:
-            return self._transport.post(COMPLETIONS, {"model": self._model, "prompt": prompt, **fields})
+            return self._transport.post(path, {"model": self._model, **asked, **fields})
         except RefusedRequest as error:
             if error.status in _REFUSED_FIELD:
                 return None

@@ -1,4 +1,6 @@
-"""The requests and answers of an OpenAI-compatible `/v1/completions`, as pure functions on JSON.
+"""The requests and answers of an OpenAI-compatible server, as pure functions on JSON.
+
+Text goes to `/v1/completions`, or, as a user's message, to `/v1/chat/completions`, which never scores a prompt.
 
 Two ways to score a prompt are known; vLLM offers both, other servers the second at most:
 
@@ -16,17 +18,28 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from reticent.core.errors import AccessError, ModelError
-from reticent.core.model import Floats, Tokens
+from reticent.core.model import CHAT_OPENING, Floats, Tokens
 from reticent.core.sampling import Sampling
 
 Scoring = Literal["echo", "prompt_logprobs"]
 
+COMPLETIONS: Final = "/v1/completions"
+CHAT: Final = "/v1/chat/completions"
 SCORINGS: Final[tuple[Scoring, ...]] = ("prompt_logprobs", "echo")
 # vLLM samples by the model's own `generation_config.json` where a request is silent; these say "unchanged".
 EXTENSIONS: Final[dict[str, Any]] = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 _TOKEN_ID: Final = "token_id:"
 _MINUS_INFINITY: Final = -9999.0
 _ROUNDING: Final = 1e-3  # a log-probability of a half-precision server may come out above 0 by so much
+
+
+def request(prompt: str | list[int], *, chat: bool) -> tuple[str, dict[str, Any]]:
+    """The path and the part of a request that hold the prompt; in a chat nothing is said by asking for any text."""
+    if not chat:
+        return COMPLETIONS, {"prompt": prompt}
+    if not isinstance(prompt, str):
+        raise AccessError("a chat takes text, not tokens")
+    return CHAT, {"messages": [{"role": "user", "content": prompt or CHAT_OPENING}]}
 
 
 def sampling_fields(sampling: Sampling, *, extensions: bool) -> dict[str, Any]:
@@ -71,8 +84,9 @@ def choices(answer: Any, count: int) -> list[dict[str, Any]]:
 
 
 def text_of(choice: dict[str, Any]) -> str:
-    """The text of a choice."""
-    text = choice.get("text")
+    """The text of a choice; a message without content (a refusal, say) is an empty one."""
+    message = choice.get("message")
+    text = (message.get("content") or "") if isinstance(message, dict) else choice.get("text")
     if not isinstance(text, str):
         raise ModelError("a completion holds no text")
     return text

@@ -32,6 +32,7 @@ _RECORDED: Final = (
     "candidates",
     "draws",
     "others",
+    "chat",
     "shadow_models",
     "policy",
     "pattern",
@@ -56,7 +57,8 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
     canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
     attacks: str = option(
         "Attacks to run, comma-separated. all: exposure, codes, coins, membership, lazy, extraction, generation. "
-        "With --policy also pii. Only if named: neighbourhood, shadow, dataset, novelty, divergence, pii, prompts.",
+        "With --policy also pii. Only if named: neighbourhood, shadow, dataset, traps, styles, novelty, "
+        "divergence, pii, prompts.",
         default="all",
         metavar="NAMES",
         panel=_ATTACKS,
@@ -149,6 +151,12 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
         "Folder that stores scores between runs.", default=None, metavar="DIR", shown="the user's cache folder"
     )
     no_cache: bool = option("Measure everything again, and store nothing.", default=False)
+    chat: bool = option(
+        "Send prompts as a user's message: to /v1/chat/completions of a server, or by the chat template of a "
+        "local model.",
+        default=False,
+        panel=_ATTACKS,
+    )
     tokenizer: Path | None = option(
         "Directory with the tokenizer of a served model, if its server has none.",
         default=None,
@@ -198,6 +206,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
             shadow_models=self.shadow_models,
             policy=self.policy_with_patterns(self.policy or DEFAULT_POLICY),
             others=self.others,
+            chat=self.chat,
             reveal=self.reveal,
             engine=self.engine_settings,
         )

@@ -14,6 +14,8 @@ Opt-in, run only where they are named (`--attacks all,shadow`), pii also where a
     neighbourhood  whole distributions                  is a text likelier than near copies of it?
     shadow         the run that trained the model       is it likelier than under models that never saw it?
     dataset        log-probabilities                    was the corpus, as a whole, used in training?
+    traps          log-probabilities, canaries with coins was the text around planted traps used?
+    styles         text                                 does it continue records in capitals, past a filter?
     novelty        text                                 is what it says less new than what others say?
     divergence     text                                 what does it say once it stops repeating a word?
     pii            text, a policy                       which personal data does it emit, fill in or pick out?
@@ -30,13 +32,14 @@ from reticent.auditing.attacks.extraction.attack import (
     DivergenceAttack,
     GenerationAttack,
     NoveltyAttack,
+    StyledAttack,
 )
 from reticent.auditing.attacks.lazy.attack import LazyAttack
 from reticent.auditing.attacks.membership.dataset_inference import DatasetInference
 from reticent.auditing.attacks.membership.inference import MembershipInference
 from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAttack
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
-from reticent.auditing.attacks.one_run.coins import CoinAttack
+from reticent.auditing.attacks.one_run.coins import CoinAttack, TrapAttack
 from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack
 from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.settings import AuditSettings
@@ -55,6 +58,8 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     NeighbourhoodAttack(),
     ShadowAttack(train_shadows),
     DatasetInference(),
+    TrapAttack(),
+    StyledAttack(),
     NoveltyAttack(),
     DivergenceAttack(),
     PersonalDataAttack(policy_named),

@@ -31,10 +31,11 @@ API_KEY: Final = "RETICENT_API_KEY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteAccess:
-    """What helps to see more of a server: its tokenizer's directory here, and a file that keeps scores."""
+    """How a server is asked: its tokenizer's directory here, a file that keeps scores, or as a chat."""
 
     tokenizer: Path | None = None
     journal: Path | None = None
+    chat: bool = False
 
 
 def is_remote(source: str) -> bool:
@@ -147,7 +148,7 @@ def open_remote(source: str, chosen: RemoteAccess | None = None) -> SeenThroughT
             name = only_model(transport.get("/v1/models"), url)
         finally:
             transport.close()
-    model = RemoteModel(url, name, api_key=secret, tokenizer=given.tokenizer)
+    model = RemoteModel(url, name, api_key=secret, tokenizer=given.tokenizer, chat=given.chat)
     offered = model.probe()
     if offered.access >= Access.LOGPROBS and offered.token_output:
         return SeenThroughScores(model, journal=given.journal)
@@ -155,7 +156,9 @@ def open_remote(source: str, chosen: RemoteAccess | None = None) -> SeenThroughT
         raise ConfigError(
             f"{url} is seen through its text alone: there are no scores to compute or to keep",
             found="no scores of prompts" if offered.access < Access.LOGPROBS else "no ids of sampled tokens",
-            hint="serve the model with vLLM, or leave --journal and --tokenizer out",
+            hint="a chat shows text alone: leave --chat out"
+            if given.chat
+            else "serve the model with vLLM, or leave --journal and --tokenizer out",
         )
     return SeenThroughText(model)
 

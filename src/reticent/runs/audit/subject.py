@@ -4,7 +4,7 @@ A model is named by a directory, a hub id, 'embedded', a run directory or an add
 beside the weights is read with it, and a run says what it started from, how it was trained and what else is proved.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,14 +97,23 @@ def _base_of_adapter(folder: Path) -> str | None:
     return str(folder / named) if (folder / named).exists() else named
 
 
-def open_models(source: str, base: str | None, remote: RemoteAccess | None = None) -> Opened:
-    """The model, its base where one is named or the run names it, and what was proved of it."""
+def open_models(source: str, base: str | None, remote: RemoteAccess | None = None, *, chat: bool = False) -> Opened:
+    """The model, its base where one is named or the run names it, and what was proved of it.
+
+    As a `chat`, a model's text is asked for by a user's message.
+    """
+    from reticent.models.huggingface.chat import with_chat_template
     from reticent.models.huggingface.loading import load_model
 
     place = find_model(source)
     if remote is not None and not is_remote(source):
         raise ConfigError("--tokenizer and --journal belong to a served model", found=source)
-    model: TextModel = open_remote(source, remote) if is_remote(source) else load_model(place.source, name=source)
+    model: TextModel
+    if is_remote(source):
+        model = open_remote(source, replace(remote or RemoteAccess(), chat=chat))
+    else:
+        loaded = load_model(place.source, name=source)
+        model = with_chat_template(loaded) if chat else loaded
     named = base if base is not None else place.started_from
     if named is None:
         return Opened(model, None, place)

@@ -7,7 +7,7 @@ import stat
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.one_run.coins import CoinAttack
+from reticent.auditing.attacks.one_run.coins import CoinAttack, TrapAttack
 from reticent.auditing.settings import AuditSettings
 from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus
@@ -123,3 +123,44 @@ def test_a_key_of_another_corpus_is_refused():
     training = Corpus([*records("train", TEXTS[:40]), *key(1).records()])
     with pytest.raises(ConfigError, match="does not hold"):
         make_subject(PUBLIC, None, training=training, held_out=records("held", TEXTS[40:]), coins=key(2))
+
+
+def trapped(one, seed=3):
+    settings = dataclasses.replace(SETTINGS, seed=seed)
+    ((line,), measured) = (
+        TrapAttack().plan(one, settings, sizes=settings.sizes, mean=9.0),
+        TrapAttack().run(one, settings, sizes=settings.sizes),
+    )
+    (finding,) = measured.findings
+    assert line.metrics == (finding.metric,)
+    return finding
+
+
+def test_traps_tell_that_the_text_around_them_was_used_and_nothing_of_a_model_that_never_saw_it():
+    coins = key(copies=3)
+    used, unused = (trapped(subject(coins, learns=learns)) for learns in (True, False))
+    assert used.value > 0.9
+    assert used.p_value == 1e-4  # the least of 9,999 permutations
+    assert used.beats_null
+    assert not unused.beats_null
+    assert not any(text in json.dumps(used.to_json()) for text in coins.texts)
+
+
+def test_the_p_value_of_traps_is_uniform_where_coins_say_nothing(monkeypatch):
+    """40 throws of coins after the training, at 10 %: more than 11 have chance 1e-3."""
+    monkeypatch.setattr("reticent.auditing.attacks.one_run.coins.PERMUTATIONS", 199)
+    coins = key()
+    one = subject(coins, learns=False)
+    alarms = 0
+    for seed in range(40):
+        thrown = np.random.default_rng(seed).random(len(coins)) < 0.5
+        again = dataclasses.replace(one, coins=dataclasses.replace(coins, is_member=thrown))
+        alarms += trapped(again, seed).p_value <= 0.1
+    assert alarms <= 11
+
+
+def test_traps_need_both_sides_of_the_coins_and_scores():
+    one = subject(key())
+    none = dataclasses.replace(one, coins=None)
+    (line,) = TrapAttack().plan(none, SETTINGS, sizes=SETTINGS.sizes, mean=9.0)
+    assert "plant --audit" in line.skipped

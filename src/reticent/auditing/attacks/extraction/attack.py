@@ -4,6 +4,7 @@ extraction   does the model continue a record as the record does?
 generation   do its own texts contain pieces of records?
 codes        does it say a planted code when given its beginning?
 divergence   what does it say once it stops repeating a word? Opt-in: meant for chat models
+styles       does it continue records asked in capitals, small letters or doubled spaces? Opt-in: evades filters
 novelty      are its texts less new than held-out ones (RAVEN)? Opt-in: a gap may also say that they are plainer
 """
 
@@ -13,7 +14,13 @@ import numpy as np
 
 from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, skip
 from reticent.auditing.attacks.extraction.codes import PlantedCodes, answers_of, attack_codes
-from reticent.auditing.attacks.extraction.discoverable import Discovery, DiscoverySettings, discover, discover_text
+from reticent.auditing.attacks.extraction.discoverable import (
+    Discovery,
+    DiscoverySettings,
+    Writing,
+    discover,
+    discover_text,
+)
 from reticent.auditing.attacks.extraction.divergence_prompts import WORDS, diverge, repeat_prompts
 from reticent.auditing.attacks.extraction.eidetic import EideticIndex
 from reticent.auditing.attacks.extraction.findings import (
@@ -24,6 +31,7 @@ from reticent.auditing.attacks.extraction.findings import (
     extracted_records_finding,
     novelty_findings,
     ranking_findings,
+    styled_finding,
 )
 from reticent.auditing.attacks.extraction.generate_and_rank import generate_texts, match_records, rank_texts
 from reticent.auditing.attacks.extraction.novelty import NGramIndex
@@ -44,6 +52,7 @@ from reticent.core.metric import (
     NOVELTY_GAP,
     NP_DISCOVERABLE_SHARE,
     SAMPLED_SHARE,
+    STYLED_SHARE,
 )
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Canary, CodeSpace
@@ -85,6 +94,49 @@ class DiscoverableAttack:
         said = [name for name, is_said in zip(training.ids, training.verbatim.tolist(), strict=True) if is_said]
         revealed = revealed_records(sides[0], said, attack=self.name) if settings.reveal else []
         return Measurement(findings, revealed=revealed)
+
+
+class StyledAttack:
+    """Beginnings of records in other writings: what a filter of verbatim text lets pass."""
+
+    name: ClassVar[str] = "styles"
+    is_opt_in: ClassVar[bool] = True
+
+    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+        """One line: half of every record written in every writing."""
+        n = count_sides(subject, sizes.extraction_records)
+        line = PlannedAttack(
+            name=self.name,
+            needs="text",
+            n=n,
+            generated_tokens=round(n * len(Writing) * min(mean / 2.0, _SUFFIX_TOKENS)),
+            metrics=tuple(STYLED_SHARE.at(one.value) for one in Writing if one is not Writing.PLAIN),
+        )
+        return (line,)
+
+    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+        """Shares of records that the model completes in each writing."""
+        sides = sampled_sides(subject, settings, sizes.extraction_records)
+        source, lengths = settings.randomness("writings"), DiscoverySettings(least=_FEWEST_WORDS)
+        found = {
+            writing: [
+                discover_text(subject.model, side, randomness=source, settings=lengths, writing=writing)
+                for side in sides
+            ]
+            for writing in Writing
+        }
+        plain = found.pop(Writing.PLAIN)[0]
+        if not plain.ids:
+            raise NothingToAttack("no training record is long enough to be cut into a prompt and a target")
+        confidence = shared_confidence(settings.attack_confidence, len(found))
+        return Measurement(
+            tuple(
+                styled_finding(
+                    mine, others if others.ids else None, plain, writing=writing.value, confidence=confidence
+                )
+                for writing, (mine, others) in found.items()
+            )
+        )
 
 
 def _discover(subject: Subject, settings: AuditSettings, records: Corpus) -> Discovery:

@@ -1,8 +1,8 @@
 """Discoverable extraction: give the model the beginning of a record, see whether it goes on as the record does.
 
 For each record with enough tokens the prompt is its first k tokens and the target its next m (Carlini et al. 2023;
-k = m = 50). Records shorter than k + m are cut in the same proportion; those shorter than
-`least` are skipped and counted.
+k = m = 50). Records shorter than k + m are cut in the same proportion; those shorter than `least` are skipped and
+counted.
 
     greedy        the likeliest continuation is the target, verbatim or nearly (`matching`)
     (n, p)        the sampler emits the target at least once in n draws with chance ≥ p (Hayes et al. 2025)
@@ -10,15 +10,18 @@ k = m = 50). Records shorter than k + m are cut in the same proportion; those sh
 The second is computed, not sampled: log p of one draw is exact (`lazy`), its chance in n draws −expm1(n log1p(−p)).
 The suffix's loss starts at its first token, given the whole prefix: token k of the record, counted from 0.
 
-`discover_text` does the same to a model of which only text is seen: words in place of tokens, and draws in place
-of chances. Held-out records, treated alike, show what is guessed and not remembered; metrics are in
-`extraction.findings`. Results hold ids and numbers, no text.
+`discover_text` does the same to a model of which only text is seen: words in place of tokens, and draws in place of
+chances. It can ask in another writing (`Writing`): filters that stop verbatim text (MemFree) let a record in
+capitals or with doubled spaces pass (Ippolito et al. 2023), so both sides are compared by their words alone. Held-
+out records, treated alike, show what is guessed and not remembered; metrics are in `extraction.findings`. Results
+hold ids and numbers, no text.
 """
 
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -35,6 +38,27 @@ _WORD: Final = re.compile(r"\s*\S+")  # with the white space before it: joined, 
 _LOST: Final = "\ufffd"  # what decoders write for part of a character: equal to any other part
 
 Ints = NDArray[np.int64]
+
+
+class Writing(StrEnum):
+    """How a prompt is written."""
+
+    PLAIN = "plain"
+    UPPER = "upper"
+    LOWER = "lower"
+    SPACED = "spaced"
+
+    def __call__(self, text: str) -> str:
+        """The text in this writing."""
+        if self is Writing.SPACED:
+            return text.replace(" ", "  ")
+        return {Writing.UPPER: text.upper(), Writing.LOWER: text.lower()}.get(self, text)
+
+    def compared(self, text: str) -> str:
+        """What is compared of a text: all of it, or in another writing its words alone."""
+        return text if self is Writing.PLAIN else " ".join(re.findall(r"\w+", text.casefold()))
+
+
 T = TypeVar("T")  # a token, or a word
 
 
@@ -118,6 +142,7 @@ def discover_text(
     randomness: Randomness,
     draws: int = 0,
     settings: DiscoverySettings | None = None,
+    writing: Writing = Writing.PLAIN,
 ) -> Discovery:
     """The same through text alone: the greedy answer, and how many of `draws` answers begin with the target."""
     chosen = settings or DiscoverySettings()
@@ -125,17 +150,22 @@ def discover_text(
     if not asked.ids:
         return _discovery(asked, [], log_prob=None, hits=[], draws=draws)
     questions, targets = (["".join(words) for words in some] for some in (asked.prompts, asked.targets))
+    questions, targets = [writing(question) for question in questions], [writing(target) for target in targets]
     longest = max(len(target.encode("utf8", errors="surrogatepass")) for target in targets)
     sampler = replace(chosen.sampling, max_tokens=math.ceil(longest / chosen.bytes_per_token))
     greedy = Sampling(max_tokens=sampler.max_tokens, temperature=0.0)
     answers = model.complete(questions, greedy, count=1, randomness=randomness)
     matches = [
-        _Match(match_text(target, answer), len(target)) for target, (answer,) in zip(targets, answers, strict=True)
+        _matched(writing.compared(target), writing.compared(answer))
+        for target, (answer,) in zip(targets, answers, strict=True)
     ]
     hits = [0] * len(targets)
     if draws:
         drawn = model.complete(questions, sampler, count=draws, randomness=randomness)
-        hits = [sum(text.startswith(target) for text in some) for some, target in zip(drawn, targets, strict=True)]
+        hits = [
+            sum(writing.compared(text).startswith(writing.compared(target)) for text in some)
+            for some, target in zip(drawn, targets, strict=True)
+        ]
     return _discovery(asked, matches, log_prob=None, hits=hits, draws=draws)
 
 
@@ -156,6 +186,11 @@ class _Match:
 
     match: TextMatch
     length: int
+
+
+def _matched(target: str, answer: str) -> _Match:
+    """How an answer meets its target; a target without a word is met by none."""
+    return _Match(match_text(target, answer) if target else TextMatch(False, 0.0, 0), len(target))
 
 
 def _ask(

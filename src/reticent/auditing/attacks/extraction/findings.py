@@ -7,6 +7,7 @@ upper limit of the held-out share:
     discoverable_share        greedy answer is the record's suffix, verbatim
     near_discoverable_share   … or similar to it by `near` or more
     np_discoverable_share     suffix comes at least once in n draws with chance ≥ p (computed)
+    styled_share_*            the words of the suffix, asked in capitals, in small letters, with doubled spaces
     sampled_share             suffix came at least once in the draws that were made (text access)
     extracted_share           `least` characters or more of the record stand in the generated texts
     novelty_gap_n             n-gram novelty of held-out text minus that of generated text; null 0
@@ -38,6 +39,7 @@ from reticent.auditing.attacks.extraction.generate_and_rank import (
 )
 from reticent.auditing.attacks.extraction.novelty import Novelty, novelty_gap
 from reticent.auditing.metrics.intervals import shared_confidence
+from reticent.auditing.metrics.paired import Paired
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import (
@@ -50,6 +52,7 @@ from reticent.core.metric import (
     NOVELTY_GAP,
     NP_DISCOVERABLE_SHARE,
     SAMPLED_SHARE,
+    STYLED_SHARE,
 )
 from reticent.core.model import Access
 from reticent.core.proportion import Share
@@ -189,6 +192,27 @@ def discoverable_findings(
             )
         )
     return tuple(findings)
+
+
+def styled_finding(
+    training: Discovery, held_out: Discovery | None, plain: Discovery, *, writing: str, confidence: float = 0.95
+) -> Finding:
+    """Share of records that are continued in another writing, and how many of them not verbatim in their own."""
+    mine = Share.of(training.verbatim.tolist(), training.owners)
+    others = None if held_out is None else Share.of(held_out.verbatim.tolist(), held_out.owners)
+    paired = Paired.of(training.verbatim.tolist(), plain.verbatim.tolist(), training.owners)
+    alone, other = paired.counts
+    return _Beside(mine, others).finding(
+        STYLED_SHARE.at(writing),
+        attack="style transfer",
+        measure=f"share of training records whose words a greedy answer to {writing} text goes on with",
+        access=Access.TEXT,
+        confidence=confidence,
+        notes=(
+            f"{alone} of them not verbatim when asked plainly, {other} plainly alone: "
+            f"p = {paired.p_value:.2g} by itself",
+        ),
+    )
 
 
 def ranking_findings(

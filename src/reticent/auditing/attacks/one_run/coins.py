@@ -3,13 +3,18 @@
 The score of a canary is its mean log-probability (`loss`), and that minus the base model's (`calibrated`). Each is
 turned into ε by `one_run` (Steinke et al. 2023) and `one_run_curve` (Mahloujifar et al. 2024). Both need fair coins
 and nothing else. The plan's own test (`one_run_family`) is not used: gradients of texts are not orthogonal.
+
+The same canaries are copyright traps (Meeus et al. 2024) for whoever publishes text and asks later whether a model
+was trained on it: planted texts against those that the coins left out, and one p-value, exact whatever the model
+is.
 """
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.auditing.attacks.membership.attack import MembershipAttack, run_attacks
+from reticent.auditing.attacks.membership.control import permutation_p_value
 from reticent.auditing.attacks.membership.inference import (
     ONE_RUN_BOUNDS,
     one_run_delta,
@@ -19,10 +24,13 @@ from reticent.auditing.attacks.membership.inference import (
 from reticent.auditing.attacks.membership.scores import Calibrated, Loss
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.auditing.metrics.intervals import shared_confidence
+from reticent.auditing.metrics.roc import auc_interval
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
+from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours
-from reticent.core.metric import EPSILON_LOWER_BOUND_AT_DELTA, GAUSSIAN_MU_LOWER_BOUND
+from reticent.core.metric import EPSILON_LOWER_BOUND_AT_DELTA, GAUSSIAN_MU_LOWER_BOUND, TRAP_AUC
+from reticent.core.model import Access
 
 
 class CoinAttack:
@@ -74,6 +82,63 @@ class CoinAttack:
             "scores": list(scores),
         }
         return Measurement(findings, {"coins.json": document})
+
+
+PERMUTATIONS: Final = 9_999
+
+
+class TrapAttack:
+    """Whether planted texts are likelier than those that the coins left out: was the text around them used?"""
+
+    name: ClassVar[str] = "traps"
+    is_opt_in: ClassVar[bool] = True
+
+    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+        """One line: every trap is read by the model, and by its base where there is one."""
+        needs, model = "log-probabilities, canaries with coins", subject.scoring_model
+        if model is None:
+            return (skip(self.name, needs, "the model shows text alone"),)
+        if subject.coins is None or not 0 < subject.coins.is_member.sum() < len(subject.coins):
+            return (skip(self.name, needs, "no canaries on either side of coins; make them with plant --audit"),)
+        tokens = sum(len(row) for row in model.encode(subject.coins.texts))
+        return (
+            PlannedAttack(
+                name=self.name,
+                needs=needs,
+                n=len(subject.coins),
+                forward_tokens=tokens * len(_scores(subject)),
+                metrics=(TRAP_AUC.name,),
+            ),
+        )
+
+    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:  # noqa: ARG002
+        """The one finding, by the score that is best by its design: no result chose it."""
+        coins, attacks = subject.coins, _scores(subject)[-1:]
+        assert coins is not None
+        base = subject.base if attacks[0].needs_reference else None
+        ((name, values),) = run_attacks(
+            attacks, TargetScores(coins.texts, scoring_model(subject), reference=base)
+        ).items()
+        source, confidence = settings.randomness("trap permutations"), settings.attack_confidence
+        p_value = permutation_p_value(values, coins.is_member, randomness=source, permutations=PERMUTATIONS)
+        area = auc_interval(values[coins.is_member], values[~coins.is_member], confidence=confidence)
+        finding = Finding(
+            attack=f"{self.name}, {name}",
+            metric=TRAP_AUC.name,
+            value=area.value,
+            low=area.low,
+            high=area.high,
+            confidence=confidence,
+            n=len(coins),
+            measure=f"AUC of {int(coins.is_member.sum())} planted texts, {coins.copies} times each, and the rest",
+            unit=coins.unit(None),
+            access=Access.LOGPROBS,
+            null=0.5,
+            p_value=p_value,
+            could_pass=confidence <= 1.0 - 1.0 / (1 + PERMUTATIONS),
+            notes=(f"chance of such an AUC if the text was not used: p = {p_value:.3g}",),
+        )
+        return Measurement((finding,))
 
 
 def _scores(subject: Subject) -> tuple[MembershipAttack, ...]:
