@@ -296,16 +296,16 @@ def _reasons(settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larg
     """Why, in sentences."""
     unit, units = settings.unit.value, settings.units
     said = [
-        f"Batch {chosen.sampler.batch:,}: the noise on a gradient shrinks with the batch, and "
-        f"{chosen.steps:,} steps are left to learn in.",
-        "The weights of the last half of the steps are averaged: it costs no ε and takes noise out.",
+        f"Batch {chosen.sampler.batch:,}: a larger batch means less noise on a gradient but fewer steps; this one "
+        f"leaves {chosen.steps:,}.",
+        "The weights of the last half of the steps are averaged, which removes noise and costs no ε.",
     ]
     independent = plans[0].summed_noise
     compared = [f"{_named(each)} {each.summed_noise / independent:.0%}" for each in plans[1:]]
     if compared:
         said.append(
-            f"Noise in the sum of all gradients, of that with Poisson samples: {', '.join(compared)}. "
-            f"Chosen: {_named(chosen)}; correlated noise takes memory and must gain a tenth."
+            f"Noise in the sum of all gradients, relative to Poisson sampling: {', '.join(compared)}. "
+            f"Chosen: {_named(chosen)}; correlated noise needs memory, so it has to gain at least 10%."
         )
     else:
         said.append("Poisson samples: the compute allows no whole epoch, and the corpus no cycle.")
@@ -334,8 +334,10 @@ def _other_methods(settings: PlanSettings) -> list[str]:
     said = []
     if settings.answers_only:
         said.append(
-            "Others see answers alone: consider private prediction (SubMix-F): `reticent train --method submix`, "
-            "then `reticent serve` with ε and δ. The budget covers all answers for all time, so it fits few."
+            "Others see only answers: `reticent serve` answers with this model too, as often as it is asked, at no "
+            "further ε. Private prediction (`reticent train --method submix`) is for weights that cannot be "
+            "trained privately: closed adapters, many tenants, a model per department. Its budget covers all "
+            "answers for all time, and at an equal ε for one owner DP-SGD was more useful (see docs/serving.md)."
         )
     if settings.secrets_known:
         said.append(
