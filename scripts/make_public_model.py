@@ -258,6 +258,7 @@ def main() -> None:
         n_embd=WIDTH,
         n_layer=LAYERS,
         n_head=HEADS,
+        activation_function="gelu_pytorch_tanh",  # the same function as GPT-2's "gelu_new", in one kernel
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,

@@ -89,6 +89,9 @@ UNDECIDED = with_gate("--require", "undecided", fails=True, by=("loss",))
 ALARM_UNDECIDED = with_gate("--fail-if", "undecided", fails=False, by=("loss",))
 NOT_MEASURED = with_gate("--require", "not measured", fails=True, reason="every measurement is void: too few")
 OUTSTANDING = with_map(*risk_map().groups)
+STRANGE = with_map(
+    *(RiskGroup(g.name, tuple(replace(p, log_chance=-50.0) for p in g.points)) for g in risk_map().groups)
+)
 NO_HELD_OUT = with_map(LIKELY)
 COMMONPLACE = with_map(LIKELY, replace(LIKELY, name="held-out"))
 UNLIKELY = with_map(RiskGroup("training", (point(0, log_chance=-50.0),)))
@@ -137,6 +140,7 @@ SAID = [
     ("Retrain with a guarantee: --method dp-sgd, or crt where secrets are known.", NO_NULL_LEAK, CONSISTENT),
     ("If the leak is too large, retrain with a smaller ε", CONSISTENT, NOT_FOUND),
     ("Redact or remove the records that stand out", OUTSTANDING, COMMONPLACE),
+    ("Redact or remove the records that stand out", FULL, STRANGE),
     ("Audit with more records", TOO_FEW, CONSISTENT),
     ("Audit the model: reticent audit MODEL", BARE, FULL),
     ("Set limits for the next release", CONSISTENT, WITHIN),
@@ -152,7 +156,7 @@ SAID = [
     ("not failed by it", ALARM_UNDECIDED, UNDECIDED),
     ("1: it fails", UNDECIDED, ALARM_UNDECIDED),
     ("not measured: every measurement is void: too few", NOT_MEASURED, UNDECIDED),
-    ("Not shown to do better than chance. That does not mean that nothing leaks.", NOT_FOUND, CONSISTENT),
+    ("Not shown to do better than chance: 0.", NOT_FOUND, CONSISTENT),
     ("Too few to tell: not even a perfect score of 4 would be above chance.", TOO_FEW, NOT_FOUND),
     ("too few to tell", TOO_FEW, CONSISTENT),
     ("Nothing can be said.", VOID, CONSISTENT),

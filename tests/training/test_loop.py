@@ -226,6 +226,24 @@ def test_divergence_is_a_clear_error_and_the_last_checkpoint_is_intact(is_privat
         assert same_weights(good, fresh)
 
 
+def test_weights_that_give_no_numbers_are_never_saved(tmp_path):
+    plan, who = private_plan(8, 4, steps=4), learner(rule=Rule.SGD, learning_rate=1e-3)
+
+    def overflow(progress):
+        if progress.step == 2:
+            with torch.no_grad():
+                who.module.transformer.ln_f.weight.fill_(3e38)  # finite, and every logit overflows
+        return True
+
+    with new_ledger(tmp_path, plan) as ledger:
+        source = private_source(who.module, token_texts(8), plan, ledger)
+        checkpoints = Checkpoints(tmp_path / "c")
+        with pytest.raises(ModelError, match="diverged"):
+            train(who, source, checkpoints=checkpoints, schedule=EVERY_STEP, seed=0, observe=overflow)
+    assert Checkpoints(tmp_path / "c").latest().step == 2
+    assert not who.is_finite()
+
+
 def test_learning_rates_warm_up_and_decay():
     settings = OptimiserSettings(learning_rate=1.0, warmup=4, decay=Decay.LINEAR)
     rates = [settings.rate(step, 12) for step in range(12)]

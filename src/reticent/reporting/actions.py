@@ -15,7 +15,7 @@ from reticent.reporting.report import RiskMap, RiskPoint, RunReport
 
 WORST: Final = 30
 _SHARE_BEYOND: Final = 0.025  # in each of two directions
-_SEEN: Final = math.log(0.01)  # a record that appears in the attacker's samples this often is as good as out
+SEEN: Final = math.log(0.01)  # a record that appears in the attacker's samples this often is as good as out
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ def _advice(point: RiskPoint, run: RunReport, *, copies: int, stands_out: bool |
         actions.append(f"Deduplicate: the text stands {copies} times.")
     if stands_out and point.facts is not None and point.facts.kinds:
         actions.append(f"Redact {', '.join(point.facts.kinds)} and retrain.")
-    if stands_out and point.log_chance >= _SEEN:
+    if stands_out and point.log_chance >= SEEN:
         actions.append("Take it out and retrain; until then filter it from answers.")
     if stands_out and run.guarantee is None:
         actions.append("Retrain with a guarantee: --method dp-sgd, or crt where secrets are known.")
     elif stands_out:
         actions.append("Retrain with a smaller ε if this is too much.")
-    if stands_out is False and point.log_chance >= _SEEN:
+    if stands_out is False and point.log_chance >= SEEN:
         actions.append("Likely, as its kind is: look whether it is a template.")
-    if stands_out is None and point.log_chance >= _SEEN:
+    if stands_out is None and point.log_chance >= SEEN:
         actions.append("Likely to be said: audit with held-out text to tell whether its whole kind is.")
     return Advice(point, copies, stands_out, tuple(actions) or ("None suggested by these numbers.",))

@@ -94,7 +94,10 @@ def lead_sentence(run: RunReport, question: Question, finding: Finding | None) -
     if answer_of(run, finding) is Answer.TOO_FEW:
         return f"Too few to tell: not even a perfect score of {finding.n:,} would be above chance."
     if answer_of(run, finding) is Answer.NOT_FOUND:
-        return "Not shown to do better than chance. That does not mean that nothing leaks."
+        return (
+            f"Not shown to do better than chance: {shown_value(finding.metric, finding.value)} "
+            f"({shown_interval(finding.metric, finding.low, finding.high)})."
+        )
     measured = question.measured(finding.metric)
     words = "" if measured is None else measured.answer
     if measured is not None and measured.metric.scale is Scale.CHANCE:

@@ -80,11 +80,13 @@ def train(
             learner.apply(gradient.values, step=step, steps=source.steps)
             now = time.monotonic()
             if checkpoints.agree(schedule.is_due(steps=step + 1 - saved, seconds=now - saved_at)):
+                learner.require_finite()
                 checkpoints.save(learner, step=step + 1, source=source.state())
                 saved, saved_at = step + 1, now
             is_wanted = observe(_progress(gradient, step + 1, source.steps, seconds=now - began))
         learner.module.eval()
         if source.position > saved:
+            learner.require_finite()
             checkpoints.save(learner, step=source.position, source=source.state())
         if source.position >= source.steps:
             learner.settle()

@@ -100,7 +100,7 @@ class Learner:
     def apply(self, gradients: Mapping[str, Tensor], *, step: int, steps: int) -> None:
         """Move every parameter by the gradient of step `step` of `steps`.
 
-        Weights that are no longer finite raise a ModelError.
+        Weights that are no longer finite raise a ModelError; `require_finite` asks what the model makes of them.
         """
         rate = self.settings.rate(step, steps)
         for name, parameter in self.parameters.items():
@@ -109,12 +109,8 @@ class Learner:
             group["lr"] = rate
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)
-        if not self.is_finite():
-            raise ModelError(
-                "training diverged: the weights, or what the model makes of them, are no longer finite",
-                hint="lower the learning rate, or compute in float32; the last checkpoint is intact",
-            )
-
+        if not self._has_finite_weights():
+            raise _diverged()
         self._take_into_average(self.settings.share_of_average(step, steps))
 
     @torch.no_grad()
@@ -139,12 +135,21 @@ class Learner:
 
         Looks at weights alone, never at a batch, so that stopping because of it is post-processing.
         """
-        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.parameters.values()):
+        if not self._has_finite_weights():
             return False
         device = next(iter(self.parameters.values())).device
         output = self.module(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device))
         logits = output if isinstance(output, Tensor) else output.logits
         return bool(torch.isfinite(logits).all())
+
+    def require_finite(self) -> None:
+        """Raise a ModelError unless `is_finite`; before a checkpoint, since it costs as much as a small step."""
+        if not self.is_finite():
+            raise _diverged()
+
+    @torch.no_grad()
+    def _has_finite_weights(self) -> bool:
+        return all(bool(torch.isfinite(parameter).all()) for parameter in self.parameters.values())
 
     def weights(self) -> dict[str, Tensor]:
         """The trainable parameters by name, as they are now."""
@@ -196,6 +201,13 @@ def like_parameter(value: Tensor, parameter: Tensor) -> Tensor:
     # Every rank holds the same tensor, so that nothing has to be sent.
     placements: Any = getattr(parameter, "placements", None)
     return distribute_tensor(value.to(parameter.device), mesh, placements, src_data_rank=None)
+
+
+def _diverged() -> ModelError:
+    return ModelError(
+        "training diverged: the weights, or what the model makes of them, are no longer finite",
+        hint="lower the learning rate, or compute in float32; the last checkpoint is intact",
+    )
 
 
 def _whole(value: Tensor) -> Tensor:

@@ -49,8 +49,8 @@ def verdicts(report: Report) -> Section:
         blocks.append(Absent("No question was answered", why_nothing_was_measured(report), said=""))
     lead = (
         "Measured ≤ true leakage ≤ proved. On each axis: band, the measured interval; dot, its value; dotted line, "
-        "at most this without leakage; thick line, proved that it cannot pass this on average."
-        f"{intervals_hold(report)}"
+        "at most this without leakage; thick line, proved that it cannot pass this on average. “None found” never "
+        f"means that nothing leaks.{intervals_hold(report)}"
     )
     return Section("verdicts", "What leaks", lead, tuple(blocks), is_folded=len(report.runs) > 1)
 

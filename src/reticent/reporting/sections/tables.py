@@ -21,7 +21,8 @@ def records_section(report: Report) -> Section:
         "The training texts from which an attacker gains most: first those that samples show whole, then those "
         "that the model is likeliest to complete; what the base or a model of similar text would say as well comes "
         "last. By id, with what the numbers suggest. “Stands out”: likelier "
-        "to be said, or better known against the base, token for token, than 97.5\u00a0% of the held-out."
+        "to be said, or better known against the base, token for token, than 97.5\u00a0% of the held-out; one text "
+        "in twenty does so by chance."
     )
     return Section("records", "Records and what to do", lead, for_every_run(report, "risk", _records))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.ranges import PROCESSES
 from reticent.runs.directory import RunDirectory
-from reticent.runs.policies import POLICY_HELP, policy_named
+from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP, policy_named
 from reticent.runs.settings.declaration import Settings, option
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
 from reticent.runs.tracking import Track, untracked
@@ -33,7 +33,9 @@ class ScanSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, S
     file: Path = option(
         "Corpus: JSONL, CSV, Parquet, text, a folder, a saved dataset.", positional=True, metavar="FILE"
     )
-    policy: str = option(f"Policy that finds sensitive spans: {POLICY_HELP}", default="patterns", metavar="NAME")
+    policy: str = option(
+        f"Policy that finds sensitive spans: {POLICY_HELP}", default=DEFAULT_POLICY, metavar="NAME"
+    )
     labels: bool = option("Measure the policy against the labelled spans of the records.", default=False)
     compare: tuple[str, ...] = option(
         "With --labels: another policy to measure. Repeatable.", default=(), metavar="NAME"

@@ -12,7 +12,7 @@ from reticent.core.errors import ConfigError, DataError
 from reticent.data.reading.formats import Format
 from reticent.data.redaction.scrubbing import Replace
 from reticent.runs.corpus.scan import FindingSpans
-from reticent.runs.policies import POLICY_HELP, policy_named
+from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP, policy_named
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
 from reticent.runs.tracking import Track, untracked
@@ -31,7 +31,9 @@ class ScrubSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, 
 
     file: Path = option("Corpus to scrub. It is not changed.", positional=True, metavar="FILE")
     out: Path = option("Scrubbed corpus to write.", metavar="FILE")
-    policy: str = option(f"Policy that finds sensitive spans: {POLICY_HELP}", default="union", metavar="NAME")
+    policy: str = option(
+        f"Policy that finds sensitive spans: {POLICY_HELP}", default=DEFAULT_POLICY, metavar="NAME"
+    )
     replace: Replace = option("Replace each span with a mask, its type, or a made-up value.", default=Replace.MASK)
     key: Path | None = option(
         "Key file: the same key gives the same pseudonyms and made-up values, and texts that were already scrubbed "
