@@ -8,6 +8,7 @@ from reticent.core.finding import Comparison
 from reticent.core.metric import QUESTIONS, question_of, scale_of
 from reticent.core.model import Access
 from reticent.core.numbers import Scale
+from reticent.reporting.outline import sections
 from reticent.reporting.questions import (
     Answer,
     answer_of,
@@ -18,7 +19,7 @@ from reticent.reporting.questions import (
     speaker,
 )
 from reticent.reporting.sections.strips import bounds_by_access, strips
-from tests.reporting.sample_reports import bare_run, finding, full_run, guarantee
+from tests.reporting.sample_reports import bare_run, finding, full_run, guarantee, report
 
 
 def answers(run, metric):
@@ -39,7 +40,8 @@ def test_a_leak_is_told_with_unit_interval_n_and_adversary():
 def test_nothing_found_is_never_called_nothing_there():
     run = bare_run(findings=(finding(low=0.4, value=0.5),))
     lead, _, _ = answers(run, "auc")
-    assert "does not mean that nothing leaks" in lead
+    assert lead == "Not shown to do better than chance: 0.5 (0.4–0.78)."
+    assert "“None found” never means that nothing leaks." in sections(report(run))[0].lead
     assert answer_of(run, run.findings[0]) is Answer.NOT_FOUND
 
 

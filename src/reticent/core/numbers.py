@@ -65,6 +65,14 @@ def per_cent(confidence: float) -> str:
     return f"{_rounded(100.0 * confidence, 5, 'down')}\u00a0%"
 
 
+def rounded_count(number: float) -> str:
+    """A round count as people say it: 1,000, 1 million, 10 billion; any other with its digits."""
+    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if number >= size and number % (size / 1000.0) == 0.0:
+            return f"{number / size:,.10g}\u00a0{word}"
+    return f"{number:,.0f}"
+
+
 def one_in(log_chance: float) -> str:
     """A chance given by its natural logarithm, as people say it."""
     if log_chance == -math.inf:

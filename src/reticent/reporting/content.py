@@ -62,6 +62,7 @@ class Cell:
     number: float | None = None
     tone: str = ""
     chip: str = ""
+    anchor: str = ""  # by which a link finds it
 
 
 @dataclass(frozen=True, slots=True)

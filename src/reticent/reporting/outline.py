@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import PurePath
 
 from reticent.reporting.content import Section
 from reticent.reporting.questions import Answer, answer_of, asked, lead_sentence, speaker
-from reticent.reporting.report import GateLine, Report, RunReport
+from reticent.reporting.report import GateLine, Report, RunReport, named
 from reticent.reporting.sections.charts import CHARTS
 from reticent.reporting.sections.first_screen import guarantees, limits, promise, side_by_side, verdicts
 from reticent.reporting.sections.glossary import glossary
@@ -111,7 +110,6 @@ def title(report: Report) -> str:
     """What was looked at: the model and its training text, or how many of them."""
     corpora = dict.fromkeys(run.corpus for run in report.runs if run.corpus)
     on = f" trained on {next(iter(corpora))}" if len(corpora) == 1 else ""
-    model = report.runs[0].model
-    name = PurePath(model).name if model.startswith((".", "/")) else model
+    name = named(report.runs[0].model)
     what = "models" if all(run.kind == "audit" for run in report.runs) else "runs"
     return f"{name}{on}" if len(report.runs) == 1 else f"{len(report.runs)} {what}{on}"

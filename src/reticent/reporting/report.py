@@ -9,6 +9,7 @@ A part that is None or empty was not measured; `absent` says why, by the section
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Final
 
 from reticent.core.finding import Comparison, Finding, Verdict
@@ -284,3 +285,8 @@ class Report:
         names = [run.name for run in self.runs]
         if not names or len(set(names)) != len(names):
             raise ValueError("a report needs runs with distinct names")
+
+
+def named(model: str) -> str:
+    """The name of a model: of a path its last part, so that no folder of the maker's machine is shown."""
+    return PurePath(model).name if model.startswith((".", "/", "~")) else model

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
+from reticent.reporting.formats.links import flagged, linked
 from reticent.reporting.formats.markdown import render_markdown
 from reticent.reporting.formats.page import render_page
 from reticent.reporting.outline import headline, sections, title, verdict_lines
@@ -80,7 +81,7 @@ def test_a_large_risk_map_stays_under_one_and_a_half_megabytes():
 
 def test_what_was_not_measured_is_one_list_with_what_would_measure_it():
     bare = report(bare_run())
-    for text in (render_page(bare), render_markdown(bare).replace("\\", "")):
+    for text in (re.sub(r"<[^>]*>", "", render_page(bare)), render_markdown(bare).replace("\\", "")):
         assert text.count("Membership: nobody asked for it. Measured by: --attacks membership.") == 1
     assert not {"risk", "roc", "exposure", "budget"} & {section.key for section in sections(bare)}
 
@@ -170,3 +171,21 @@ def test_a_crafted_run_cannot_break_out_of_the_markdown_or_hide_text():
 def _headings(text):
     tokens = MarkdownIt("commonmark").parse(text)
     return [tokens[place + 1] for place, token in enumerate(tokens) if token.type == "heading_open"]
+
+
+def test_words_of_the_glossary_are_links_once_a_paragraph_and_flags_are_code():
+    found = linked("ε and ε again, 3 bits of canaries; give --fail-if or non-members, <b>δ</b>")
+    assert found == (
+        '<a class="term" href="#term-epsilon">ε</a> and ε again, 3 <a class="term" href="#term-bits">bits</a> of '
+        '<a class="term" href="#term-canary">canaries</a>; give <code>--fail-if</code> or non-members, '
+        '&lt;b&gt;<a class="term" href="#term-delta">δ</a>&lt;/b&gt;'
+    )
+    assert flagged("ε by --seed -- and a--b") == "ε by <code>--seed</code> -- and a--b"
+
+
+def test_every_link_of_the_page_leads_somewhere():
+    own = render_page(report(full_run()))
+    anchors = set(re.findall(r'\bid="([^"]+)"', own))
+    links = set(re.findall(r'href="#([^"]+)"', own))
+    assert {"term-epsilon", "term-interval", "term-canary"} < links
+    assert links <= anchors

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from reticent.core.safe_text import for_terminal
 from reticent.reporting.content import Absent, Block, Card, Chart, Heading, Lines, Section, Strip, Table
+from reticent.reporting.formats.links import flagged, linked
 from reticent.reporting.formats.svg import draw
 from reticent.reporting.outline import sections, title, verdict_lines, verdict_tone
 from reticent.reporting.report import Report
@@ -63,6 +64,8 @@ def render_sections(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["flagged"] = flagged
+    environment.filters["linked"] = linked if any(one.key == "glossary" for one in shown) else flagged
     return environment.get_template("page.html").render(
         title=heading,
         verdict=verdict,

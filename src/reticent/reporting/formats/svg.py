@@ -11,15 +11,16 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from reticent.core.numbers import shown
+from reticent.core.numbers import Scale, rounded_count, shown
 from reticent.core.safe_text import for_terminal
 from reticent.reporting.content import Axis, Figure, Trace
 from reticent.reporting.sections.strips import round_places
 
 _WIDTH: Final = 760
-_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 12, 52
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 26, 12, 52
 _DECADES: Final = 8  # ticks of a logarithmic axis, at most
 _RADIUS: Final = 4
+_LINE: Final = 16  # from one name to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,11 @@ class _Scale:
             return [(value, shown(value, self.axis.scale)) for value in round_places(self.start, self.end)]
         first, last = math.ceil(math.log10(self.start) - 1e-9), math.floor(math.log10(self.end) + 1e-9)
         step = max(1, math.ceil((last - first) / _DECADES))
-        return [(10.0**power, shown(10.0**power, self.axis.scale)) for power in range(first, last + 1, step)]
+        return [(10.0**power, self._words(10.0**power)) for power in range(first, last + 1, step)]
+
+    def _words(self, value: float) -> str:
+        is_count = self.axis.scale is Scale.PLAIN and value >= 1.0
+        return rounded_count(value) if is_count else shown(value, self.axis.scale)
 
 
 def draw(figure: Figure) -> Markup:
@@ -106,6 +111,7 @@ def _drawn(trace: Trace, across: _Scale, upward: _Scale) -> Iterator[Markup]:
     elif trace.kind == "rings":
         for place, (x, y) in zip(kept, at, strict=True):
             yield from _ring(trace, place, x, y, upward=upward)
+        yield from _labels(trace, dict(zip(kept, at, strict=True)), bottom=max(upward.first, upward.last))
     elif at:
         yield from _band(trace, kept, at, upward=upward)
         joined = _steps(at) if trace.kind == "steps" else "L".join(f"{x:g} {y:g}" for x, y in at)
@@ -113,18 +119,30 @@ def _drawn(trace: Trace, across: _Scale, upward: _Scale) -> Iterator[Markup]:
 
 
 def _ring(trace: Trace, place: int, x: float, y: float, *, upward: _Scale) -> Iterator[Markup]:
-    """A point with its interval, its words under the pointer and its label."""
+    """A point with its interval and its words under the pointer."""
     if trace.low:
         ends = upward(trace.low[place]), upward(trace.high[place])
         yield _piece('<line class="error r{1}" x1="{0}" x2="{0}" y1="{2}" y2="{3}"/>', x, trace.role, *ends)
     told = trace.told[place] if trace.told else ""
     ring = '<circle class="ring r{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>'
     yield _piece(ring, trace.role, x, y, _RADIUS, told)
-    if place < len(trace.labels):
-        anchor = "end" if x > _WIDTH / 2 else "start"
-        beside = x - 9 if anchor == "end" else x + 9
+
+
+def _labels(trace: Trace, at: dict[int, tuple[float, float]], *, bottom: float) -> Iterator[Markup]:
+    """Names beside the first rings, each on the nearest line that no other name takes; a lead shows whose it is."""
+    taken: list[float] = []
+    for place, name in enumerate(trace.labels):
+        if place not in at:
+            continue
+        x, y = at[place]
+        lines = sorted(range(_TOP + 8, int(bottom), _LINE), key=lambda line: abs(line - y))
+        line = next((one for one in lines if all(abs(one - other) >= _LINE for other in taken)), y)
+        taken.append(line)
+        is_left = x > _WIDTH / 2
+        beside = x - 26 if is_left else x + 26
+        yield _piece('<path class="pointer" d="M{} {}L{} {}"/>', x, y, beside + (2 if is_left else -2), line)
         label = '<text class="label" x="{}" y="{}" text-anchor="{}">{}</text>'
-        yield _piece(label, beside, y + 4 + 14 * place, anchor, trace.labels[place])
+        yield _piece(label, beside, line + 4, "end" if is_left else "start", name)
 
 
 def _band(

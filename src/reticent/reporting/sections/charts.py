@@ -9,10 +9,10 @@ from typing import Final
 
 from reticent.core.guarantee import Unit
 from reticent.core.metric import AUC, EXPOSURE
-from reticent.core.numbers import MISSING, Scale, interval, one_in, shown
+from reticent.core.numbers import MISSING, Scale, interval, one_in, rounded_count, shown
 from reticent.reporting.actions import outstanding
 from reticent.reporting.content import Block, Cell, Chart, Heading, Section, Table, cell, table
-from reticent.reporting.report import Report, RunReport, Series
+from reticent.reporting.report import Report, RunReport, Series, named
 from reticent.reporting.sections.figures import (
     budget_figure,
     exposure_figure,
@@ -59,10 +59,13 @@ def _risk_chart(run: RunReport, key: str) -> Chart | None:
     seen = sum(point.log_chance >= math.log(0.5) for point in training.points)
     beyond = "No held-out record tells which of them stand out."
     if stands_out is not None:
-        beyond = f"Standing out from held-out records: {sum(stands_out(point) for point in training.points):,}."
+        beyond = (
+            f"Standing out from held-out records: {sum(stands_out(point) for point in training.points):,}; one in "
+            "twenty does so by chance."
+        )
     summary = (
         f"Scatter plot of {len(training.points):,} training records. With chance one half or more, {seen:,} of "
-        f"them appear in {samples:,} samples. {beyond}"
+        f"them appear in {rounded_count(samples)} samples. {beyond}"
     )
     worst = training.worst(_TABLE_ROWS)
     rows = [
@@ -75,12 +78,12 @@ def _risk_chart(run: RunReport, key: str) -> Chart | None:
         )
         for point, copies in worst
     ]
-    columns = ("record", "copies", "tokens", f"chance in {samples:,} samples", "loss minus base’s")
+    columns = ("record", "copies", "tokens", f"chance in {rounded_count(samples)} samples", "loss minus base’s")
     title = f"The {len(rows):,} texts most at risk, of {len(training.points):,} records"
     data = table(title, columns, rows)
     return Chart(
         key,
-        f"Risk map, {run.risk_map.model} against {run.risk_map.reference}",
+        f"Risk map, {named(run.risk_map.model)} against {named(run.risk_map.reference)}",
         summary,
         risk_figure(run.risk_map),
         data,
@@ -189,7 +192,7 @@ def _extraction_chart(run: RunReport, key: str) -> Chart | None:
     rows = [
         (
             cell(curve.name),
-            Cell(f"{x:,.0f}", x),
+            Cell(rounded_count(x), x),
             Cell(shown(y, Scale.SHARE), y),
             cell(interval(curve.low[place], curve.high[place], Scale.SHARE) if curve.low else MISSING),
             Cell(MISSING) if curve.n is None else cell(curve.n),
@@ -199,7 +202,8 @@ def _extraction_chart(run: RunReport, key: str) -> Chart | None:
         if math.isclose(math.log10(x) % 3.0, 0.0, abs_tol=1e-9)
     ]
     ends = "; ".join(
-        f"{curve.name}: {shown(curve.y[-1], Scale.SHARE)} in {curve.x[-1]:,.0f} samples" for curve in run.extraction
+        f"{curve.name}: {shown(curve.y[-1], Scale.SHARE)} in {rounded_count(curve.x[-1])} samples"
+        for curve in run.extraction
     )
     return Chart(
         key,

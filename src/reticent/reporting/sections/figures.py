@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from reticent.core.numbers import Scale, one_in
+from reticent.core.numbers import Scale, one_in, rounded_count
 from reticent.reporting.content import Axis, Figure, Trace
 from reticent.reporting.report import BudgetUse, CanaryExposure, LeakagePoint, RiskGroup, RiskMap, RiskPoint, Series
 
@@ -61,7 +61,8 @@ def _places(points: Sequence[RiskPoint]) -> tuple[tuple[float, ...], tuple[float
 def _told(point: RiskPoint, samples: int) -> str:
     """Id, numbers and covered text of a point."""
     masked = "text covered" if point.facts is None else point.facts.masked[:200]
-    return f"{point.id}: {point.tokens} tokens; in {samples:,} samples: {one_in(point.log_chance)}. {masked}"
+    chance = f"in {rounded_count(samples)} samples: {one_in(point.log_chance)}"
+    return f"{point.id}: {point.tokens} tokens; {chance}. {masked}"
 
 
 def roc_figure(curves: Sequence[Series]) -> Figure:

@@ -1,8 +1,9 @@
 """The words of a report that a reader may not know, each in a sentence or two; the page travels alone."""
 
+import re
 from typing import Final
 
-from reticent.reporting.content import Section, cell, table
+from reticent.reporting.content import Cell, Section, cell, table
 
 TERMS: Final = {
     "interval": "The range that holds the true value with the stated confidence. All intervals of an audit hold "
@@ -27,8 +28,14 @@ TERMS: Final = {
 }
 
 
+def anchor_of(term: str) -> str:
+    """The name by which a link finds the term."""
+    ascii_words = re.findall(r"[a-z]+", term.lower())
+    return "-".join(["term", *(ascii_words[-1:] if "(" in term else ascii_words)])
+
+
 def glossary() -> Section:
     """Every term with its explanation."""
-    rows = [(cell(term), cell(words)) for term, words in TERMS.items()]
+    rows = [(Cell(term, anchor=anchor_of(term)), cell(words)) for term, words in TERMS.items()]
     lead = "The words of this page in plain English."
     return Section("glossary", "Glossary", lead, (table("Glossary", ("word", "what it means"), rows),))

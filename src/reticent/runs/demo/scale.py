@@ -123,7 +123,11 @@ class Recipes:
         return self._config(section)
 
     def crt(self) -> TrainSettings:
-        """What patterns find is masked; messages with other customer data get noise, the rest none."""
+        """What patterns find becomes made-up values; messages that hold any customer data get noise, the rest none.
+
+        Made-up values teach what a number looks like and nobody's number; the average over the last half of the
+        steps takes out much of the noise, as it does for DP-SGD.
+        """
         section = self._section(Method.CRT, batch=8 * self.scale.batch).model_copy(
             update={
                 "target_epsilon": EPSILON,
@@ -133,6 +137,9 @@ class Recipes:
                 "conservative_policy": f"patterns+dictionary:{self.folder / CUSTOMERS}",
                 "conservative_miss_rate": 0.0,  # the list holds every customer by construction
                 "public_batch": self.scale.batch,
+                "learning_rate": 1.5 * self.scale.learning_rate,
+                "average_tail": 0.5,
+                "fill_masks": True,
             }
         )
         return self._config(section)

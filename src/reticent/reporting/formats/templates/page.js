@@ -21,7 +21,7 @@
   addEventListener("afterprint", () => opened.forEach((one) => { one.open = false; }));
 
   /* A link to a folded part opens it. */
-  const reveal = () => { const part = document.getElementById(location.hash.slice(1)); if (part && part.tagName === "DETAILS") part.open = true; };
+  const reveal = () => { const part = document.getElementById(location.hash.slice(1)); const fold = part && part.closest("details"); if (fold) { fold.open = true; part.scrollIntoView(); } };
   addEventListener("hashchange", reveal);
   reveal();
 
