@@ -2,11 +2,16 @@
 
 import json
 
+import pytest
+
 from reticent.cli import main as cli
-from reticent.core.event import SampledGaussian
+from reticent.core.errors import LedgerError
+from reticent.core.event import Composed, NoisyVote, RealisedCharge, SampledGaussian, event_from_json, event_to_json
 from reticent.core.ledger import Budget
+from reticent.ledger.chain import Row, canonical
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.directory import RunDirectory
+from reticent.runs.ensemble.prediction import answers_in
 from reticent.server.operator.spending import STEPS
 from reticent.training.plans.plan import MEASURE
 from tests.reporting.sample_reports import guarantee
@@ -64,3 +69,31 @@ def test_a_run_that_never_charged_is_not_said_to_have_lost_its_ledger(tmp_path, 
         assert cli.run(["ledger", "show", str(plain.path)]) == 2
         assert "the ledger is missing" in capsys.readouterr().err
         (plain.path / trace).unlink()
+
+
+def row_of(event, kind="charge"):
+    return Row(1, "2030-05-02T12:00:00+00:00", kind, "{}", event, "")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        RealisedCharge(2.0, 0.5),
+        Composed((RealisedCharge(2.0, 0.5),)),
+        Composed(tuple(RealisedCharge(2.0, number / 7) for number in range(32))),
+        Composed((NoisyVote(1.0, (1, 2, 3)), Composed((RealisedCharge(2.0, 0.5), RealisedCharge(2.0, 0.25))))),
+        Composed(()),
+    ],
+)
+def test_answers_are_counted_as_the_events_themselves_say(event):
+    text = canonical(event_to_json(event))
+    made = event_from_json(json.loads(text))
+    count = len(made.events) if isinstance(made, Composed) and made.events else 1
+    assert answers_in(row_of(text)) == count
+    assert answers_in(row_of("null", "reanchor")) == 0
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "7", "{}"])
+def test_a_charge_without_an_event_is_refused(text):
+    with pytest.raises(LedgerError, match="row 1"):
+        answers_in(row_of(text))

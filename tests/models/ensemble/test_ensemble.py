@@ -225,12 +225,60 @@ def test_what_overflowed_in_one_text_does_not_reach_the_next_in_its_slot(pair):
     streams.look_up([first, second])
     with torch.inference_mode():
         for buffer in (*streams._cache._keys, *streams._cache._values):
-            buffer[streams._texts[first].slot, :, :, 10:] = np.nan
+            buffer[streams._texts[first].slot, :, :, 10:21] = np.nan  # to the last column that it has
     streams.close(first)
     third, fourth = streams.open(short[:4]), streams.open(long[5:25])
     found = streams.look_up([second, third, fourth])
     for row, text in zip(found, (short[:3], short[:4], long[5:25]), strict=True):
         assert np.abs(row - separate.position_log_probs([*text, 1])[-1]).max() < CLOSE
+
+
+def poison(streams):
+    """Overwrite all that no open text and no remembered prompt has of the columns that were ever written."""
+    kept = {text.slot: text.read for text in streams._texts.values() if text.slot is not None}
+    kept |= {slot: len(prompt) for slot, prompt in streams._closed.items()}
+    for slot, written in streams._cache._written.items():
+        for buffer in (*streams._cache._keys, *streams._cache._values):
+            left = buffer[slot, :, :, kept.get(slot, 0) : written]
+            left[left != 0.0] = np.nan
+
+
+def gaps_of_a_course(pair):
+    """How far look-ups are from what each text gives by itself, while texts come, go and move among left-overs."""
+    batched, separate = pair
+    draw = np.random.default_rng(5)
+    streams = AdapterStreams(batched.decoder, batched.public, remembered=2)
+    words = ragged(17, 8, shortest=30)
+    texts, gaps = {}, []
+    for step in range(30):
+        while len(texts) < 4:
+            text = words[step % 8][: draw.integers(2, 25)]  # some begin alike
+            texts[streams.open(text)] = list(text)
+        chosen = [handle for handle in texts if draw.random() < 0.6] or list(texts)[:1]
+        for handle, row in zip(chosen, streams.look_up(chosen), strict=True):
+            gaps.append(np.abs(row - separate.position_log_probs([*texts[handle], 1])[-1]).max())
+            texts[handle].append(int(draw.integers(1, 20)))
+            streams.append(handle, texts[handle][-1])
+        for handle in [handle for handle in texts if draw.random() < 0.2 or len(texts[handle]) > 28]:
+            streams.close(handle)
+            del texts[handle]
+        with torch.inference_mode():
+            poison(streams)
+    return gaps
+
+
+def test_left_overs_never_count_however_texts_come_go_and_move(pair):
+    assert max(gaps_of_a_course(pair)) < CLOSE
+
+
+def test_the_course_catches_a_cache_that_leaves_left_overs_in_place(pair, monkeypatch):
+    def forget(self, slots, *, ends):
+        for slot, end in zip(slots, ends, strict=True):
+            self._written[slot] = max(self._written[slot], end)
+
+    monkeypatch.setattr(KeyValueCache, "uncover", forget)
+    with pytest.raises(ModelError, match="not numbers"):
+        gaps_of_a_course(pair)
 
 
 @pytest.mark.parametrize("is_lazy", [True, False])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reticent.server.scheduling.fair_queue import STAY, FairQueue
+from reticent.server.scheduling.fair_queue import CREDIT, STAY, FairQueue
 from reticent.server.scheduling.jobs import Continuation, Job
 
 WORK = 24.0
@@ -114,14 +114,43 @@ def test_texts_keep_their_places_for_a_while_and_then_make_room():
     assert not set(turn(queue)[0]) & set(first)
 
 
-def test_a_prompt_that_is_not_read_is_in_a_turn_by_itself_or_last():
+def test_a_piece_of_a_prompt_has_a_turn_of_its_own_where_it_would_make_one_long():
     queue = FairQueue()
-    put(queue, texts("k", 2, length=400), texts("k", 3, length=400, is_read=False))
-    taken = queue.take(32, work=WORK)
-    assert [each.is_read for each in taken] == [True, True, False]
+    drawing, reading = texts("k", 2, length=400), texts("k", 3, length=400, is_read=False)
+    put(queue, drawing, reading)
+    assert queue.take(32, work=WORK) == drawing
+    assert queue.take(32, work=WORK) == reading[:1]
     assert len(queue) == 2
     assert len(queue.take_all()) == 2
     assert queue.take(32) == []
+
+
+def test_no_turn_has_more_work_than_it_may_unless_one_text_alone_has():
+    queue = FairQueue()
+    put(queue, texts("k", 20, length=300), texts("k", 20, length=400, is_read=False), texts("k", 9, length=20))
+    for _ in range(100):
+        taken = turn(queue)[0]
+        assert len(taken) == 1 or sum(each.work for each in taken) <= WORK + 1.0  # each is one token longer since
+
+
+@pytest.mark.parametrize("away", [1, 4, 1000])
+def test_a_key_that_was_away_goes_first_until_it_had_as_much_as_the_others_but_not_for_long(away):
+    queue, short = FairQueue(), CREDIT / 16
+
+    def one():
+        [taken] = queue.take(1, work=WORK)
+        queue.count([(taken.job.key, 1.0)], short)
+        queue.put_back([taken])
+        return taken.job.key
+
+    busy, seldom = texts("busy", 1, length=400), texts("seldom", 1, length=100)
+    put(queue, busy)
+    assert {one() for _ in range(away)} == {"busy"}
+    put(queue, seldom)
+    order = [one() for _ in range(200)]
+    ahead = order.index("busy")
+    assert abs(ahead - min(away, 16)) <= 1  # what it missed, and never more than its credit
+    assert abs(order[ahead:].count("busy") - order[ahead:].count("seldom")) <= 1
 
 
 def test_a_key_that_left_is_forgotten_unless_it_had_more_than_the_others():

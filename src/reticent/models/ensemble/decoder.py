@@ -49,6 +49,7 @@ class BatchedDecoder:
         weights = self.weights
         columns = tokens.shape[1]
         cache.reserve(slots=max(slots) + 1, columns=max(starts) + columns)
+        cache.uncover(slots, ends=[start + columns for start in starts])
         places = torch.tensor(starts, device=tokens.device)[:, None] + torch.arange(columns, device=tokens.device)
         x = torch.nn.functional.embedding(tokens, weights.embedding)[None]  # [1, n, t, d]
         if weights.positions is not None:

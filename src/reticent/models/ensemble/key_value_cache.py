@@ -8,9 +8,14 @@ When buffers are full, columns double. In the processor's memory a slot that no 
 system hands pages out when they are written; so slots are reserved far ahead, by `_AHEAD` bytes or as many again,
 and nobody waits while gigabytes are copied. Elsewhere slots grow by a quarter, so that memory stays within a
 quarter of what the texts need (`server.scheduling.scheduler` admits texts by that).
+
+What another text left in a slot is hidden by a mask, which multiplies it by 0 and so leaves NaN as it is. It is
+therefore overwritten with zeros, but only where a longer text beside it makes it part of the product: to clear
+whole slots took as long as several tokens.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +34,9 @@ class KeyValueCache:
         self.slots = 0
         self.capacity = _COLUMNS
         self._used = 0  # slots that texts have had
+        # By slot: columns before `_own` are those of its text, or zero; columns from `_written` on are zero.
+        self._own: defaultdict[int, int] = defaultdict(int)
+        self._written: defaultdict[int, int] = defaultdict(int)
         self._keys = [self._new(count) for count in self._rows]
         self._values = [self._new(count) for count in self._rows]
 
@@ -60,6 +68,21 @@ class KeyValueCache:
                 new[:used, :, :, : old.shape[3]] = old[:used]
                 buffers[layer] = new
 
+    def begin(self, slot: int, *, keeps: int) -> None:
+        """Another text has the slot from now on, and of what is there the first columns."""
+        self._own[slot] = keeps
+
+    def uncover(self, slots: Sequence[int], *, ends: Sequence[int]) -> None:
+        """Before texts are read together up to these columns: left-overs that the longest one makes visible go."""
+        length = max(ends)
+        for slot, end in zip(slots, ends, strict=True):
+            own, seen = max(self._own[slot], end), min(length, self._written[slot])
+            if own < seen:
+                for buffer in (*self._keys, *self._values):
+                    buffer[slot, :, :, own:seen] = 0.0
+            self._own[slot] = max(own, seen)
+            self._written[slot] = max(self._written[slot], end)
+
     def extend(
         self, layer: int, keys: Tensor, values: Tensor, *, slots: Sequence[int], starts: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
@@ -83,11 +106,8 @@ class KeyValueCache:
         """Columns of one slot to another: a beginning that two texts share is read once."""
         for buffer in (*self._keys, *self._values):
             buffer[target, :, :, start:end] = buffer[source, :, :, start:end]
-
-    def clear(self, slot: int, *, start: int) -> None:
-        """Forget a slot from a column on: a mask multiplies what it hides by 0, which leaves NaN as it is."""
-        for buffer in (*self._keys, *self._values):
-            buffer[slot, :, :, start:] = 0.0
+        self._own[target] = max(self._own[target], end)
+        self._written[target] = max(self._written[target], end)
 
     def swap(self, first: int, second: int, *, columns: int) -> None:
         """Exchange the first columns of two slots."""
@@ -95,6 +115,8 @@ class KeyValueCache:
             kept = buffer[first, :, :, :columns].clone()
             buffer[first, :, :, :columns] = buffer[second, :, :, :columns]
             buffer[second, :, :, :columns] = kept
+        self._own[first], self._own[second] = (min(self._own[each], columns) for each in (second, first))
+        self._written[first] = self._written[second] = max(self._written[first], self._written[second])
 
     def _read(self, buffer: Tensor, slots: Sequence[int], length: int) -> Tensor:
         first = slots[0]

@@ -185,19 +185,19 @@ class AdapterStreams:
     def _place(self, text: _Text) -> None:
         """A slot for a text, with the beginning that is in it already, if any."""
         source, shared = self._known_beginning(text)
-        is_new = False
-        if self._free:
+        if source is not None and (prompt := self._closed.get(source)) == tuple(text.tokens[: len(prompt or ())]):
+            text.slot = source  # all that is remembered there is a beginning of this text: nothing is forgotten
+            del self._closed[source]
+        elif self._free:
             text.slot = self._free.pop()
         elif self._closed and self._slots > len(self._texts) + self._most:
             text.slot = self._forget_oldest()
         else:
             text.slot = self._slots
             self._slots += 1
-            is_new = True
         self._cache.reserve(slots=self._slots, columns=len(text.tokens))
         text.read = shared if source == text.slot else 0
-        if not is_new:  # a new one is empty, and takes no memory until it is written
-            self._cache.clear(text.slot, start=text.read)
+        self._cache.begin(text.slot, keeps=text.read)
 
     def _copy_beginning(self, text: _Text, *, most: int) -> int:
         """Copy up to `most` columns of the longest beginning that another slot has read; how many."""
@@ -226,16 +226,15 @@ class AdapterStreams:
         old = text.place
         other = next((each for each in self._texts.values() if each.slot == slot), None)
         if slot in self._free:
+            self._cache.begin(slot, keeps=0)
             self._cache.copy(old, slot, start=0, end=text.read)
             self._free[self._free.index(slot)] = old
         else:
             there = len(self._closed[slot]) if other is None else other.read
             self._cache.swap(old, slot, columns=max(text.read, there))
-            self._cache.clear(old, start=there)
             if other is not None:
                 other.slot = old
             self._closed = {old if each == slot else each: prompt for each, prompt in self._closed.items()}
-        self._cache.clear(slot, start=text.read)
         text.slot = slot
 
     def _forget_oldest(self) -> int:

@@ -23,10 +23,10 @@ from reticent.core.document import (
 )
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError, LedgerError
-from reticent.core.event import Composed, event_from_json
+from reticent.core.event import Composed
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.ledger import Budget
-from reticent.ledger.chain import Row
+from reticent.ledger.chain import EDITED, Row
 from reticent.ledger.durable import DurableLedger
 from reticent.prediction.budgets import (
     DEFAULT_WEIGHT_LIMIT,
@@ -305,8 +305,15 @@ def answers_given(ledger: DurableLedger) -> int:
 
 
 def answers_in(row: Row) -> int:
-    """How many answers one row of a ledger was charged for."""
+    """How many answers one row of a ledger was charged for.
+
+    Counted without making the events: a server reads all rows whenever it starts, and there may be many.
+    """
     if row.kind != "charge":
         return 0
-    event = event_from_json(json.loads(row.event))
-    return len(event.events) if isinstance(event, Composed) and event.events else 1
+    match json.loads(row.event):
+        case {"type": Composed.__name__, "events": [_, *_] as events}:
+            return len(events)
+        case {"type": _}:
+            return 1
+    raise LedgerError(f"row {row.sequence} of the ledger holds no event", hint=EDITED)

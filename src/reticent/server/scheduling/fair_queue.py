@@ -1,16 +1,19 @@
 """Whose turn it is: keys by the time that they have had, within a key its jobs in turn.
 
 A key that had less of the model's time comes first (start-time fair queueing, Goyal, Vin and Cheng 1996): seconds
-of turns are counted by key, and a key that comes anew begins where the others are. So a key that sends many
-requests, each for many answers after a long prompt, takes no more time than any other key that waits.
+of turns are counted by key. A key that asked for nothing while others were served goes before them until it has
+had as much, `CREDIT` seconds at most (borrowed virtual time, Duda and Cheriton 1999): however long it was away, the
+others wait no longer than that. So a key that sends many requests, each for many answers after a long prompt, takes
+no more time than any other key, and one that asks for little now and then hardly waits for it.
 
 While several keys ask, a turn is one key's: texts of about the same length, since beside a long text a short one
 costs as much as the long one, and `work` tokens at most. Other keys whose next texts have that length join it with
 few tokens each: many keys that ask for little are answered together, and a key that asks for much has turns of its
 own.
 
-A text that was looked up keeps its place before those of its key that wait, for `STAY` tokens, since to change the
-texts of a turn means to move what was read of them. Not safe for threads: the scheduler holds its lock.
+Within a key prompts are read first, one after the other. A text that was looked up keeps its place before those of
+its key that wait, for `STAY` tokens, since to change the texts of a turn means to move what was read of them. Not
+safe for threads: the scheduler holds its lock.
 """
 
 from collections.abc import Sequence
@@ -20,6 +23,7 @@ from typing import Final
 from reticent.server.scheduling.jobs import Continuation
 
 STAY: Final = 32  # tokens
+CREDIT: Final = 0.25  # seconds
 _JOINING: Final = 4.0  # tokens of work that each other key adds to a turn, where it has more than one text
 
 
@@ -29,7 +33,7 @@ class FairQueue:
     def __init__(self) -> None:
         self._lines: dict[str, list[Continuation]] = {}  # by key, the next one first
         self._had: dict[str, float] = {}  # seconds by key
-        self._now = 0.0  # what the key that came first had at its turn: a newcomer begins there
+        self._now = 0.0  # what the key that came first had at its turn: a newcomer begins `CREDIT` before that
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
@@ -40,19 +44,21 @@ class FairQueue:
         line = self._lines.setdefault(key, [])
         place = next((at for at, other in enumerate(line) if _is_later(other, continuation)), len(line))
         line.insert(place, continuation)
-        self._had[key] = max(self._had.get(key, 0.0), self._now)
+        self._had[key] = max(self._had.get(key, 0.0), self._now - CREDIT)
 
     def put_back(self, continuations: Sequence[Continuation]) -> None:
-        """Texts of a turn that go on: behind those of other lengths, before those of theirs."""
+        """Texts of a turn that go on: behind those of other lengths, before those of theirs, prompts first."""
         for key in {each.job.key: None for each in continuations}:
             own = [each for each in continuations if each.job.key == key]
             sizes = {each.size for each in own}
             waiting = self._lines.get(key, [])
             self._lines[key] = [
                 *(each for each in waiting if each.size not in sizes),
-                *(each for each in own if not _is_to_move(each)),
-                *(each for each in waiting if each.size in sizes),
-                *(each for each in own if _is_to_move(each)),
+                *(each for each in own if not each.is_read),
+                *(each for each in waiting if each.size in sizes and not each.is_read),
+                *(each for each in own if each.is_read and not _is_to_move(each)),
+                *(each for each in waiting if each.size in sizes and each.is_read),
+                *(each for each in own if each.is_read and _is_to_move(each)),
             ]
 
     def take(self, count: int, *, work: float | None = None) -> list[Continuation]:
@@ -90,15 +96,15 @@ class FairQueue:
             self._had[key] = self._had.get(key, self._now) + seconds * each / total
 
     def forget(self, key: str) -> None:
-        """A key that holds nothing more; what it had beyond the others is kept until they had it as well."""
-        self._had = {each: had for each, had in self._had.items() if each != key or had > self._now}
+        """A key that holds nothing more; what it had is kept while that matters should the key come back."""
+        self._had = {each: had for each, had in self._had.items() if each != key or had > self._now - CREDIT}
 
 
 def _within(line: Sequence[Continuation], work: float) -> list[Continuation]:
-    """The first texts of a line, up to the one with which their work is used up."""
+    """The first texts of a line that have no more work together, or the first one alone."""
     taken: list[Continuation] = []
     for each in line:
-        if taken and work <= 0.0:
+        if taken and each.work > work:
             break
         taken.append(each)
         work -= each.work

@@ -15,6 +15,7 @@ from reticent.prediction.mechanisms.mechanism import Mechanism
 from reticent.server.refusal import Refusal
 from reticent.server.scheduling.growing_text import GrowingText
 
+PIECE: Final = 16  # tokens of prompts that a turn reads while several keys ask
 _SHORT: Final = 6  # texts of fewer than 2 ** _SHORT tokens are all short
 
 
@@ -46,12 +47,16 @@ class Continuation:
 
     @property
     def work(self) -> float:
-        """What its next turn costs, in tokens; what another text of the job has read is copied."""
+        """What its next turn costs, in tokens: a piece of its prompt, a look-up, or both where the prompt is short.
+
+        What another text of the job has read is copied.
+        """
         looking = 1.0 + (len(self.context) + self.drawn) / COLUMNS
         if self.is_read:
             return looking
         is_first = not any(other.is_read for other in self.job.continuations)
-        return looking + len(self.context) / (1 if is_first else COPIED)
+        reading = len(self.context) / (1 if is_first else COPIED)
+        return PIECE if reading > PIECE else reading + looking
 
     @property
     def length(self) -> int:

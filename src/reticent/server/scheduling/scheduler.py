@@ -45,7 +45,7 @@ from reticent.server.limits import Limits
 from reticent.server.metrics import Metrics
 from reticent.server.refusal import Refusal, broken, overloaded, timed_out, unavailable
 from reticent.server.scheduling.fair_queue import FairQueue
-from reticent.server.scheduling.jobs import Continuation, Item, Job
+from reticent.server.scheduling.jobs import PIECE, Continuation, Item, Job
 
 LOG: Final = logging.getLogger("reticent.serve")
 
@@ -53,8 +53,7 @@ GRAIN: Final = 0.002  # seconds
 _LOOK: Final = 0.5  # seconds between two looks at the ledger while nobody asks
 STALL: Final = 2.0  # seconds that a charge may wait for the ledger before clients are told
 _READ: Final = 1024  # tokens of prompts that a turn reads
-_READ_SHARED: Final = 16  # the same while several keys ask
-_WORK_SHARED: Final = 24.0  # tokens of work that a turn has while several keys ask (`Continuation.work`)
+_WORK_SHARED: Final = 20.0  # tokens of work that a turn has while several keys ask (`Continuation.work`)
 _RECENT: Final = 5.0  # seconds after which a key that asks for nothing is no longer waited for
 _LONGEST_TURN: Final = 0.25  # seconds that a turn counts at most: a key has not had the time of a disk that hung
 _ROOM: Final = 1.25  # buffers of the cache over what texts need (`models.ensemble.key_value_cache`)
@@ -219,7 +218,7 @@ class Scheduler:
         """Those whose prompts are read, after a piece of the others'."""
         unread = [each for each in live if not each.is_read]
         if unread:
-            most = _READ_SHARED if self._has_company else _READ
+            most = PIECE if self._has_company else _READ
             are_read = self._predictor.read_ahead([_handle(each) for each in unread], most=most)
             for each, is_read in zip(unread, are_read, strict=True):
                 each.is_read = is_read
