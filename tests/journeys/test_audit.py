@@ -120,7 +120,13 @@ def test_the_tables_say_what_was_planned_skipped_and_found(story, first, tmp_pat
     words.remove(str(story / "cache"))
     assert cli.run(words) == 0
     shown = capsys.readouterr().out
-    for said in ("Plan", "Skipped: lazy: no base model", "auc", "No finding proves", "Void: tpr_at_fpr_0.001"):
+    for said in (
+        "Plan",
+        "Skipped: lazy: no base model",
+        "AUC (auc), null 0.5",
+        "No finding proves",
+        "(tpr_at_fpr_0.001) of",
+    ):
         assert said in shown
     assert "safe" not in shown
     assert shown.count("above null") == shown.count("not above null") > 0  # it never saw the dialogues

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
 from reticent.core.errors import ConfigError
+from reticent.core.metric import shown_interval, shown_value, words_of
 from reticent.core.model import Access
 from reticent.core.numbers import counted
 from reticent.runs.audit.options import AuditOptions
@@ -82,15 +83,20 @@ def _result_lines(
     from reticent.reporting.comparing import comparison_sentences
 
     beside = {id(one.finding): one for one in found.comparisons}
-    columns = ["metric", "attack", "value", "interval", "n", "null", "ceiling", "verdict"]
-    shown = [finding for finding in found.findings if not finding.void]
-    lines: list[object] = [table("Findings", columns, [_row(one, beside.get(id(one))) for one in shown]), ""]
+    by_metric: dict[str, list[tuple[Finding, Comparison | None]]] = {}
+    for finding in found.findings:
+        if not finding.void:
+            by_metric.setdefault(finding.metric, []).append((finding, beside.get(id(finding))))
+    lines: list[object] = []
+    for metric, group in by_metric.items():
+        lines += [_metric_table(metric, group), ""]
     void: dict[tuple[str, str], int] = {}
     for finding in found.findings:
         if finding.void:
             void[finding.metric, finding.void] = void.get((finding.metric, finding.void), 0) + 1
     lines += [
-        f"Void: {metric} of {counted(count, 'attack')}: {reason}." for (metric, reason), count in void.items()
+        f"Void: {_named(metric)} of {counted(count, 'attack')}: {reason}."
+        for (metric, reason), count in void.items()
     ]
     lines.append(
         f"All intervals of the attacks hold together with {settings.confidence:.0%}. "
@@ -102,7 +108,7 @@ def _result_lines(
         lines.append(f"From the cache: {', '.join(found.cached)}.")
     for one in found.refuted:
         lines.append(
-            f"REFUTED: {one.finding.attack} measured {one.finding.metric} of at least "
+            f"REFUTED: {one.finding.attack} measured {_named(one.finding.metric)} of at least "
             f"{one.finding.refuting_low:.3g}, where the guarantee allows {one.ceiling:.3g}."
         )
     if found.comparisons:
@@ -121,7 +127,7 @@ def _beside_lines(found: "Audit") -> list[str]:
     from reticent.core.finding import Verdict
 
     return [
-        f"Above the guarantee '{name}': {one.finding.attack} measured {one.finding.metric} of at least "
+        f"Above the guarantee '{name}': {one.finding.attack} measured {_named(one.finding.metric)} of at least "
         f"{one.finding.refuting_low:.3g}, where it allows {one.ceiling:.3g} for {one.guarantee.covers}. "
         "Either it does not hold, or the target is none of these."
         for name, one in found.beside
@@ -129,19 +135,32 @@ def _beside_lines(found: "Audit") -> list[str]:
     ]
 
 
-def _row(finding: "Finding", comparison: "Comparison | None") -> tuple[object, ...]:
-    """A line of the summary."""
-    ceiling = None if comparison is None else comparison.ceiling
-    return (
-        finding.metric,
-        finding.attack,
-        f"{finding.value:.3g}",
-        f"{finding.low:.3g} … {finding.high:.3g}",
-        f"{finding.n:,}",
-        "–" if finding.null is None else f"{finding.null:.3g}",
-        "–" if ceiling is None else f"{ceiling:.3g}",
-        _verdict(finding, comparison),
-    )
+def _metric_table(metric: str, group: "list[tuple[Finding, Comparison | None]]") -> object:
+    """What every attack measured in one metric. Null and ceiling are named once where all have the same."""
+    rows = [[finding.attack, *_measured(finding), _verdict(finding, beside)] for finding, beside in group]
+    title, columns = _named(metric), ["attack", "value", "interval", "n", "verdict"]
+    ceilings = [None if beside is None else beside.ceiling for _, beside in group]
+    for name, values in (("null", [finding.null for finding, _ in group]), ("ceiling", ceilings)):
+        if len(set(values)) > 1:
+            columns.insert(-1, name)
+            for row, value in zip(rows, values, strict=True):
+                row.insert(-1, shown_value(metric, value))
+        elif values[0] is not None:
+            title += f", {name} {shown_value(metric, values[0])}"
+    return table(title, columns, rows)
+
+
+def _measured(finding: "Finding") -> list[str]:
+    """Value, interval and n; a lower bound is its own low end and is rounded like it."""
+    metric, side = finding.metric, "down" if finding.value == finding.low else "nearest"
+    value = shown_value(metric, finding.value, side=side)
+    return [value, shown_interval(metric, finding.low, finding.high), f"{finding.n:,}"]
+
+
+def _named(metric: str) -> str:
+    """In words, with the identifier that limits and JSON use."""
+    words = words_of(metric)
+    return words if words == metric else f"{words} ({metric})"
 
 
 def _verdict(finding: "Finding", comparison: "Comparison | None") -> str:

@@ -83,7 +83,7 @@ class Output:
 
 
 class PlainProgress(Progress):
-    """Progress for logs: one line at most every ten seconds, and none of work that is done before that."""
+    """Progress for logs: a line at most every ten seconds, none twice, none of work that is done before."""
 
     def __init__(
         self, console: Console, *, is_silent: bool = False, clock: Callable[[], float] = time.monotonic
@@ -91,6 +91,7 @@ class PlainProgress(Progress):
         super().__init__(console=console, disable=True)
         self._clock = clock
         self._next = math.inf if is_silent else clock() + _SECONDS_A_LINE
+        self._said: dict[TaskID, str] = {}
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
         """As `Progress.update`."""
@@ -105,10 +106,12 @@ class PlainProgress(Progress):
     def _say(self, task_id: TaskID) -> None:
         if self._clock() < self._next:
             return
-        self._next = self._clock() + _SECONDS_A_LINE
         task = self._tasks[task_id]
         done = f"{task.completed:,.0f}" + ("" if task.total is None else f" of {task.total:,.0f}")
         words = f"{task.description}: {done}  {task.fields.get('status', '')}".strip()
+        if self._said.get(task_id) == words:
+            return
+        self._next, self._said[task_id] = self._clock() + _SECONDS_A_LINE, words
         self.console.print(Text(on_one_line(words)), soft_wrap=True)
 
 
