@@ -1,4 +1,4 @@
-"""Defences side by side on customer dialogues: undefended, DP-SGD, redacted training and selective DP-SGD.
+"""Defences side by side on customer dialogues: undefended, DP-SGD, redacted training and its rivals.
 
     python bench/defences.py [--dialogues N] [--epochs N] [--source generated|customersim] [--epsilon E ...]
                              [--seed N] [--only NAME ...]
@@ -7,8 +7,10 @@ Generated dialogues, or CustomerSim's (of `data/` in RETICENT_SHARED, or in the 
 its secrets found by expressions made for it, as in the paper), cut into lines before anything else; 10 canaries
 "My ID is: <6 digits>" × 20 copies. The policy of redacted and of selective training misses a tenth of all secrets,
 one canary among them; the conservative policy misses none. The transformer starts from the embedded public model,
-the LSTM from random weights and with twice as many epochs. Every private method is calibrated to the same (ε, δ)
-under replace-one, at the paper's δ of 8e-5, and takes as many private steps; learning rates were chosen at ε = 8.
+the LSTM from random weights and with twice as many epochs. "Twice" is Just Fine-tune Twice (Shi et al. 2022): what
+the policy misses is read plainly in its first pass, so that its ε is none. Every other private method is calibrated
+to the same (ε, δ) under replace-one, at the paper's δ of 8e-5, and takes as many noisy steps. The learning rate of
+DP-SGD was chosen at ε = 8, and redacted training has the same.
 For redacted training ε is what it promises a secret that the policy missed, its worst case: the paper sets the
 smaller ε on average over secrets beside that of DP-SGD, which flatters redacted training.
 
@@ -201,29 +203,29 @@ def dp_sgd(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
 
 
 def filled(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
-    """Confidentially redacted training with made-up values in the place of masks."""
+    """Confidentially redacted training with made-up values in the place of masks, of the kinds that were masked."""
     return redacted(model, setup, folder, fill_seed=setup.seed)
 
 
 def redacted(model: HuggingFaceModel, setup: Setup, folder: Path, *, fill_seed: int | None = None) -> Built:
     """Confidentially redacted training."""
     routed = redact_and_route(setup.records, setup.policy, conservative=setup.perfect)
-    # Deduplication leaves fewer records: as many private steps as DP-SGD takes on all of them, not as many epochs.
     settings = RedactedSettings(
-        epochs=round(setup.epochs * len(setup.records) / len(routed.private)),
+        epochs=setup.epochs,
         batch=PRIVATE_BATCH,
-        public_batch=16,
         delta=DELTA,
         seed=setup.seed,
         clip_norm=CLIP_NORM,
         target_epsilon=setup.epsilon,
     )
     policies = PolicyFacts.of(setup.policy, setup.perfect)
-    plan = plan_redacted(settings, routed, misses=MISSES, policies=policies)
+    plan = replace(
+        plan_redacted(settings, routed, misses=MISSES, policies=policies), shows_kinds=fill_seed is not None
+    )
     budget = plan.budget()
     private = PrivateGradients(
         model.module,
-        Units(encode_private(model, routed.private, fill_seed=fill_seed)),
+        Units(encode_private(model, routed, fill_seed=fill_seed)),
         plan.private,
         ledger=new_ledger(folder, budget),
         randomness=Randomness.system(),
@@ -232,7 +234,19 @@ def redacted(model: HuggingFaceModel, setup: Setup, folder: Path, *, fill_seed: 
     assert plan.public is not None
     units = Units(encode_texts(model, routed.public))
     public = PlainGradients(model.module, units, plan.public, computation=COMPUTATION)
-    return RedactedGradients(plan, public, private), budget.guarantee
+    return RedactedGradients(plan, public, private, beside=units), budget.guarantee
+
+
+def twice(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
+    """Just Fine-tune Twice (Shi et al. 2022): plainly on what the policy leaves, then DP-SGD on everything.
+
+    The first pass reads what the policy misses without noise, so that nothing is proved of it.
+    """
+    redacted_text = Corpus(redact_records(setup.records, setup.policy))
+    first = PlainPlan(units=len(redacted_text), batch=16, epochs=setup.epochs, seed=setup.seed)
+    plain = PlainGradients(model.module, Units(encode_texts(model, redacted_text)), first, computation=COMPUTATION)
+    learn(model, plain, 1e-3, folder / "first", setup.seed)
+    return dp_sgd(model, setup, folder)[0], None
 
 
 def selective(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:
@@ -287,9 +301,12 @@ UNDEFENDED, DP_SGD, CRT = "GPT-2 undefended", "GPT-2 DP-SGD", "GPT-2 CRT"
 METHODS = (
     Method(UNDEFENDED, "embedded", undefended, 1e-3),
     Method(DP_SGD, "embedded", dp_sgd, 2e-3),
-    Method(CRT, "embedded", redacted, 1e-3),
-    Method("GPT-2 CRT filled", "embedded", filled, 1e-3),
+    Method(CRT, "embedded", redacted, 2e-3),
+    Method("GPT-2 CRT filled", "embedded", filled, 2e-3),
+    Method("GPT-2 twice", "embedded", twice, 2e-3),
     Method("LSTM undefended", "lstm:1x200", undefended, 3e-3),
+    Method("LSTM DP-SGD", "lstm:1x200", dp_sgd, 3e-3),
+    Method("LSTM CRT", "lstm:1x200", redacted, 3e-3),
     Method("LSTM selective", "lstm:1x200", selective, 3e-3),
 )
 
@@ -307,15 +324,19 @@ def outside_of_secrets(model: HuggingFaceModel, setup: Setup) -> float:
     return math.exp(total / count)
 
 
+def learn(model: HuggingFaceModel, source: GradientSource, rate: float, folder: Path, seed: int) -> None:
+    """Train a model by all steps of a source."""
+    learner = Learner(model.module, OptimiserSettings(learning_rate=rate))
+    train(learner, source, checkpoints=Checkpoints(folder), schedule=Schedule(seconds=1e9), seed=seed)
+
+
 def measure(method: Method, setup: Setup) -> float:
     """Train by one method and print what came of it as a row; the perplexity."""
     began = time.process_time()
     model = starting_model(Start(source=method.start, device="cpu"), seed=setup.seed)
     with tempfile.TemporaryDirectory() as folder:
         source, guarantee = method.build(model, setup, Path(folder))
-        learner = Learner(model.module, OptimiserSettings(learning_rate=method.learning_rate))
-        schedule = Schedule(seconds=1e9)
-        train(learner, source, checkpoints=Checkpoints(Path(folder) / "c"), schedule=schedule, seed=setup.seed)
+        learn(model, source, method.learning_rate, Path(folder) / "c", setup.seed)
     silent = keep_mask_unsaid(model) if method.build in (redacted, filled) else ()
     seen = evaluate(model.module, encode_texts(model, setup.held_out), silent=silent)
     bits = [

@@ -228,17 +228,22 @@ def test_what_cannot_be_honoured_is_refused_before_anything_is_written(message, 
 
 
 def test_filled_masks_train_resume_and_mean_nothing_to_other_methods(files, tmp_path):
-    config = config_of(files, fill_masks=True)
+    config = config_of(files, fill_masks="kind")
     stopped = training_run.train(config.into(tmp_path / "run"), observe=lambda progress, _: progress.step != 4)
     assert not stopped.is_finished
     finished = training_run.train(Resumption(resume=tmp_path / "run"), observe=lambda *_: True)
     assert finished.is_finished
     assert finished.guarantee == stopped.guarantee
+    # What is drawn by kind shows the kind, and every statement says so; what is drawn from all kinds does not.
+    for each in (finished.guarantee, *finished.beside.values()):
+        assert any("mask that names the kind" in line for line in each.assumes)
+    unkind = training_run.preview(config_of(files, fill_masks="any")).guarantee
+    assert not any("mask that names the kind" in line for line in unkind.assumes)
     with pytest.raises(ConfigError, match="fill"):
         config_of(
             files,
             method="dp-sgd",
-            fill_masks=True,
+            fill_masks="any",
             policy=None,
             conservative_policy=None,
             conservative_miss_rate=None,

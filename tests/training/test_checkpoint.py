@@ -10,6 +10,7 @@ from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageErro
 from reticent.ledger.durable import SqliteLedger
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.optimiser import Rule
+from reticent.training.update_rules import Phase
 from tests.training.small_models import gpt2
 from tests.training.small_runs import (
     learner,
@@ -27,7 +28,7 @@ def moved(steps: int = 2, **settings):
     who = learner(**settings)
     source = plain_source(who.module, token_texts(8), batch=2, epochs=1.0)
     for _ in range(steps):
-        who.apply(source.next().values, step=0, steps=1)
+        who.apply(source.next().values, Phase(step=0, steps=1))
     return who, source
 
 
@@ -43,7 +44,7 @@ def test_saved_then_restored_is_the_identity_and_goes_on_alike(rule, tmp_path):
     assert same_weights(who, other)
     gradient = source.next().values
     for each in (who, other):
-        each.apply(gradient, step=0, steps=1)
+        each.apply(gradient, Phase(step=0, steps=1))
     assert same_weights(who, other)
 
 

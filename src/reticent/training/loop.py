@@ -18,6 +18,7 @@ from reticent.core.randomness import Randomness
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.gradients.source import Gradient, GradientSource
 from reticent.training.optimiser import Learner
+from reticent.training.update_rules import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def train(
             began = time.monotonic()
             torch.manual_seed(Randomness.seeded(seed).child(f"step {step}").fresh_seed())
             gradient = source.next()
-            learner.apply(gradient.values, step=step, steps=source.steps)
+            learner.apply(gradient.values, gradient.phase or Phase(step=step, steps=source.steps))
             now = time.monotonic()
             if checkpoints.agree(schedule.is_due(steps=step + 1 - saved, seconds=now - saved_at)):
                 learner.require_finite()

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from reticent.core.errors import ConfigError, ModelError
 from reticent.training.corrected_adam import CorrectedAdam
-from reticent.training.update_rules import Decay, Rule
+from reticent.training.update_rules import Decay, Phase, Rule
 
 _AVERAGE = "average"
 _SEPARATOR = "//"  # between a parameter's name and the name of a state of it; no parameter's name has a slash
@@ -97,12 +97,17 @@ class Learner:
             parameters, settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
         )
 
-    def apply(self, gradients: Mapping[str, Tensor], *, step: int, steps: int) -> None:
-        """Move every parameter by the gradient of step `step` of `steps`.
+    def apply(self, gradients: Mapping[str, Tensor], phase: Phase) -> None:
+        """Move every parameter by the gradient of this step of a phase.
 
-        Weights that are no longer finite raise a ModelError; `require_finite` asks what the model makes of them.
+        A new phase starts without state and average. Weights that are no longer finite raise a ModelError;
+        `require_finite` asks what the model makes of them.
         """
-        rate = self.settings.rate(step, steps)
+        if phase.is_new:
+            self._optimiser, self._average = self._new(), {}
+        rate = self.settings.rate(phase.step, phase.steps)
+        if phase.learning_rate is not None:
+            rate *= phase.learning_rate / self.settings.learning_rate
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name].to(device=parameter.device, dtype=parameter.dtype)
         for group in self._optimiser.param_groups:
@@ -111,7 +116,7 @@ class Learner:
         self._optimiser.zero_grad(set_to_none=True)
         if not self._has_finite_weights():
             raise _diverged()
-        self._take_into_average(self.settings.share_of_average(step, steps))
+        self._take_into_average(self.settings.share_of_average(phase.step, phase.steps))
 
     @torch.no_grad()
     def _take_into_average(self, share: float) -> None:

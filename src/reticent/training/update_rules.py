@@ -1,5 +1,6 @@
-"""The choices of an optimiser by name, apart from its code: settings name them without importing torch."""
+"""The choices of an optimiser by name and the place of a step, apart from its code: nothing here imports torch."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -16,3 +17,13 @@ class Decay(StrEnum):
 
     CONSTANT = "constant"
     LINEAR = "linear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A step's place in a phase of the run that has a schedule, an average and an optimiser state of its own."""
+
+    step: int  # from 0
+    steps: int
+    learning_rate: float | None = None  # None: that of the run
+    is_new: bool = False  # whether the optimiser starts anew with this step

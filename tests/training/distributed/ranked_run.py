@@ -22,6 +22,7 @@ from reticent.training.gradients.clipping import add_noise
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import PrivateGradients
 from reticent.training.optimiser import Learner, OptimiserSettings
+from reticent.training.update_rules import Phase
 from tests.training.killed_run import configuration
 from tests.training.small_models import START, gpt2
 from tests.training.small_runs import COMPUTATION, private_plan, token_texts
@@ -107,7 +108,7 @@ def weights_of(module, source) -> dict[str, list[float]]:
     """The weights after one step of the optimiser."""
     learner = Learner(module, OptimiserSettings(learning_rate=0.1))
     with source:
-        learner.apply(source.next().values, step=0, steps=1)
+        learner.apply(source.next().values, Phase(step=0, steps=1))
         return {k: whole(v.detach()).flatten().tolist() for k, v in learner.parameters.items()}
 
 

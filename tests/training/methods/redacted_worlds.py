@@ -179,6 +179,31 @@ def replaced(first: list[str], second: list[str]) -> int:
     return max((here - there).total(), (there - here).total())
 
 
+Kinds = Callable[[Corpus, Policy, Policy], list[tuple[str, tuple[str, ...]]]]  # of the masks of each private text
+
+
+def unlike_kinds(world: World, neighbour: Neighbour, kinds: Kinds) -> int:
+    """Masks of equal private texts whose kinds differ other than by the mask that stands for the secret.
+
+    In the neighbour that mask came with the corpus and has no kind; the kind here is one that a policy gives to the
+    secret, so that a neighbour whose mask has it agrees.
+    """
+    reads = [(world.policy, record.text) for record in world.records]
+    reads += [(world.conservative, left(text, world.policy).text) for _, text in reads]
+    own = {span.kind for policy, text in reads for span in _holding(text, policy.find([text])[0], neighbour.secret)}
+    pairs = zip(
+        kinds(world.records, world.policy, world.conservative),
+        kinds(neighbour.records, world.policy, world.conservative),
+        strict=True,
+    )
+    return sum(
+        here != there and not (there == "" and here in own)
+        for (text, mine), (text_too, others) in pairs
+        if text == text_too
+        for here, there in zip(mine, others, strict=True)
+    )
+
+
 @dataclass
 class Tally:
     """How many neighbours of either kind were compared, and which of them differed more than is proved."""

@@ -32,6 +32,7 @@ from reticent.training.methods.redacted import RedactedGradients, encode_private
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, redact_and_route
 from reticent.training.plans.plan import MEASURE, SEEDED, PlainPlan
 from reticent.training.plans.redacted import PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
+from reticent.training.update_rules import Phase
 from tests.training.small_models import START, gpt2
 from tests.training.small_runs import COMPUTATION, learner, private_plan, same_weights, token_texts
 
@@ -87,7 +88,7 @@ class Spy:
         monkeypatch.setattr(batches, "_batch", made)
 
 
-def source_of(module, chosen: RedactedPlan, ledger) -> RedactedGradients:
+def source_of(module, chosen: RedactedPlan, ledger, **more) -> RedactedGradients:
     units = Units(texts_of("public"))
     public = PlainGradients(module, units, chosen.public, computation=COMPUTATION)
     private = PrivateGradients(
@@ -98,7 +99,7 @@ def source_of(module, chosen: RedactedPlan, ledger) -> RedactedGradients:
         randomness=Randomness.seeded(5),
         computation=COMPUTATION,
     )
-    return RedactedGradients(chosen, public, private)
+    return RedactedGradients(chosen, public, private, beside=units, **more)
 
 
 class Killed(Exception):
@@ -131,32 +132,19 @@ def run(folder, *, stop_at=None, kill_at=None, seen=None):
         return who, source.position - source.private_position, source.private_position
 
 
-def test_epochs_alternate_and_only_private_steps_are_charged(tmp_path):
+def test_public_steps_come_first_and_only_private_ones_are_charged(tmp_path):
     seen: list[int] = []
     _, public, private = run(tmp_path, seen=seen)
     assert (public, private) == (6, 5)
-    # An epoch is 3 public steps, and 10/4 = 2.5 private ones: 3 after the first epoch, 5 after the second.
-    assert seen == [0, 0, 0, 1, 2, 3, 3, 3, 3, 4, 5]
+    assert seen == [0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]
     assert plan().steps == len(seen)
-
-
-@pytest.mark.parametrize("epochs", [0.5, 1.0, 2.5, 4.0])
-def test_every_step_of_both_kinds_is_taken_whatever_the_number_of_epochs(epochs):
-    chosen = plan(epochs=epochs)
-    public = private = 0
-    for _ in range(chosen.steps):
-        if chosen.is_private_due(public_steps=public, private_steps=private):
-            private += 1
-        else:
-            public += 1
-    assert (public, private) == (chosen.public.steps, chosen.private.steps)
 
 
 class MixedBatches(PlainGradients):
     """Broken twin of detail 6: public and private records shuffled into one stream of batches."""
 
 
-def test_detail_6_a_step_is_wholly_public_or_wholly_private(tmp_path, monkeypatch):
+def test_detail_6_a_batch_is_wholly_public_or_wholly_private(tmp_path, monkeypatch):
     spy = Spy(monkeypatch)
     run(tmp_path)
 
@@ -178,7 +166,7 @@ def test_a_public_step_is_an_ordinary_one_and_a_private_one_is_noisy(tmp_path):
     module = gpt2()
     with SqliteLedger.create(tmp_path / "l.db", budget(chosen), accounts=[ACCOUNT]) as ledger:
         with source_of(module, chosen, ledger) as source:
-            public = [source.next() for _ in range(3)]
+            public = [source.next() for _ in range(6)]
             private = source.next()
             assert ledger.spent()[ACCOUNT] == 1.0
         assert all(parameter.requires_grad for parameter in module.parameters())
@@ -186,10 +174,82 @@ def test_a_public_step_is_an_ordinary_one_and_a_private_one_is_noisy(tmp_path):
     for found in public:
         expected = alone.next()
         assert all(torch.equal(found.values[name], expected.values[name]) for name in expected.values)
-    deviation = chosen.private.noise_deviation / chosen.private.normaliser
+    assert chosen.public_beside == 4  # of nine, as 4 of ten private ones are expected
+    deviation = chosen.private.noise_deviation / (chosen.private.normaliser + 4)
     noise = private.values["transformer.wpe.weight"][16:]  # positions that no text reaches
     assert float(noise.std()) == pytest.approx(deviation, rel=0.2)
     assert float(public[0].values["transformer.wpe.weight"][16:].abs().max()) == 0.0
+
+
+def private_step(folder, **more):
+    """The first private step of a source in the folder, and the source's plan."""
+    chosen = plan(**more)
+    folder.mkdir()
+    with SqliteLedger.create(folder / "l.db", budget(chosen), accounts=[ACCOUNT]) as ledger:
+        source = source_of(gpt2(), chosen, ledger)
+        source.restore(
+            {"public": {"position": chosen.public.steps}, "private": {"receipt": None}, "has_noise": False}
+        )
+        with source:
+            return source.next(), chosen
+
+
+def test_what_stands_beside_private_records_is_a_function_of_public_text_and_the_seed(tmp_path):
+    """So adding it is post-processing: the step less the noisy private mean is the same whatever the noise is."""
+    rest = []
+    for name, noise in (("a", 1.0), ("b", 2.0)):
+        found, chosen = private_step(tmp_path / name, noise=noise)
+        half = chosen.private
+        with SqliteLedger.create(tmp_path / f"{name}.db", budget(chosen), accounts=[ACCOUNT]) as ledger:
+            alone = PrivateGradients(
+                gpt2(),
+                Units(texts_of("private")),
+                half,
+                ledger=ledger,
+                randomness=Randomness.seeded(5),
+                computation=COMPUTATION,
+            )
+            with alone:
+                noisy = alone.next().values
+        total = half.normaliser + chosen.public_beside
+        rest.append({key: total * value - half.normaliser * noisy[key] for key, value in found.values.items()})
+    first, second = rest
+    length = math.sqrt(sum(float((value**2).sum()) for value in first.values()))
+    assert 0.1 < length <= chosen.public_beside * half.clip_norm  # clipped like private records, and something
+    assert all(torch.allclose(first[key], second[key], atol=1e-5) for key in first)
+
+
+def test_the_optimiser_starts_anew_with_noise_and_only_then(tmp_path):
+    chosen = plan()
+    with SqliteLedger.create(tmp_path / "l.db", budget(chosen), accounts=[ACCOUNT]) as ledger:
+        with source_of(gpt2(), chosen, ledger, public_rate=0.25) as source:
+            phases = [source.next().phase for _ in range(8)]
+            state = source.state()
+        assert [phase.is_new for phase in phases] == [False] * 6 + [True, False]
+        assert [(phase.step, phase.steps) for phase in phases[5:]] == [(5, 6), (0, 5), (1, 5)]
+        assert [phase.learning_rate for phase in phases[5:7]] == [0.25, None]
+        # A checkpoint before the first private step, which was charged and lost: the next one is the first seen.
+        again = source_of(gpt2(), chosen, ledger)
+        again.restore(state | {"has_noise": False})
+        with again:
+            assert (again.private_position, again.next().phase.is_new) == (2, True)
+
+
+def test_a_new_phase_forgets_the_optimisers_state_and_has_a_rate_of_its_own():
+    who, twin = learner(gpt2(), learning_rate=1e-2, tail=1.0), learner(gpt2(), learning_rate=1e-2, tail=1.0)
+    gradient = {name: torch.ones_like(value) for name, value in who.parameters.items()}
+    who.apply({name: 100 * value for name, value in gradient.items()}, Phase(step=0, steps=2, learning_rate=1e-9))
+    who.apply(gradient, Phase(step=0, steps=2, is_new=True))
+    twin.apply(gradient, Phase(step=0, steps=2))
+    for each in (who, twin):
+        each.settle()
+    mine, other = who.weights(), twin.weights()
+    assert all(torch.allclose(mine[name], other[name], atol=1e-6) for name in mine)
+    # The twin that keeps its moments has moved a tenth as far.
+    late = learner(gpt2(), learning_rate=1e-2)
+    late.apply({name: 100 * value for name, value in gradient.items()}, Phase(step=0, steps=2, learning_rate=1e-9))
+    late.apply(gradient, Phase(step=1, steps=2))
+    assert not any(torch.allclose(late.weights()[name], other[name], atol=1e-4) for name in other)
 
 
 def test_a_resumed_run_repeats_public_steps_and_never_a_charged_one(tmp_path):
@@ -202,10 +262,10 @@ def test_a_resumed_run_repeats_public_steps_and_never_a_charged_one(tmp_path):
     assert (public, private) == (6, 5)
     assert same_weights(whole, parts)
     lost = tmp_path / "lost"
-    run(lost, stop_at=4)  # three public steps and a private one, saved
-    run(lost, kill_at=8)  # two more private steps and two public ones, lost
+    run(lost, stop_at=4)  # public steps, saved
+    run(lost, kill_at=8)  # two more public steps and two private ones, lost
     _, public, private = run(lost, stop_at=7)
-    assert (public, private) == (4, 3)  # the charges stay; the first lost public step is taken again
+    assert (public, private) == (5, 2)  # the charges stay; the first lost public step is taken again
     _, public, private = run(lost)
     assert (public, private) == (6, 5)
 
@@ -218,7 +278,7 @@ def test_what_is_nothing_but_a_mask_keeps_its_place_and_adds_nothing():
             return [[3 + ord(letter) % 30 for letter in text] for text in texts]
 
     records = [Record("a", "hello"), Record("b", MASK), Record("c", "you <MASK>")]
-    texts = encode_private(Letters(), records)
+    texts = encode_private(Letters(), RedactedCorpus(Corpus([]), Corpus(records), ((), (), ("",)), counts=None))
     assert [len(text) for text in texts.texts] == [6, 0, 11]
     with PerRecordGradients(gpt2(), 1.0) as engine:
         units = Units(texts)
@@ -345,7 +405,7 @@ def test_without_a_conservative_policy_nothing_may_be_public():
     half = plan().private
     chosen = RedactedPlan(public=None, private=half, misses=MISSES, policies=alone)
     assert chosen.steps == half.steps
-    assert chosen.is_private_due(public_steps=0, private_steps=0)
+    assert chosen.public_beside == 0
     assert "one secret in one record" in chosen.confidentiality().missed.covers
 
 

@@ -1,6 +1,7 @@
 """Redacted training on whole worlds: a found secret changes nothing, a caught one replaces one private record."""
 
 import re
+from random import Random
 
 import pytest
 
@@ -10,10 +11,21 @@ from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.policies.possible import possible
+from reticent.data.redaction import masking
 from reticent.data.redaction.masking import MASK
 from reticent.runs.policies import union_policy
 from reticent.training.methods.redaction import redact_and_route
-from tests.training.methods.redacted_worlds import Parts, compare, conservative_reads_the_original, replaced
+from reticent.training.plans.redacted import PolicyFacts
+from tests.training.methods.redacted_worlds import (
+    Parts,
+    compare,
+    conservative_reads_the_original,
+    replaced,
+    unlike_kinds,
+    with_a_caught_secret_masked,
+    with_a_found_secret_masked,
+    worlds,
+)
 
 
 def route(records: Corpus, policy: Policy, conservative: Policy) -> Parts:
@@ -108,9 +120,52 @@ def test_the_comparison_of_worlds_catches_a_conservative_policy_that_reads_the_o
     assert len(tally.broken) > 10
 
 
+def kinds_of_masks(records: Corpus, policy: Policy, conservative: Policy) -> list[tuple[str, tuple[str, ...]]]:
+    """The code under test."""
+    routed = redact_and_route(records, policy, conservative=conservative)
+    return list(zip(routed.private.texts, routed.kinds, strict=True))
+
+
+def unlike(*, seed: int, count: int) -> tuple[int, int]:
+    """Masks of other kinds in worlds of found and of caught secrets, and how many were compared.
+
+    Of so many worlds those whose policies are local: others may give another kind to the same characters.
+    """
+    random, differing, compared = Random(seed + 1), 0, 0
+    for world in worlds(seed, count):
+        if not PolicyFacts.of(world.policy, world.conservative).is_local:
+            continue
+        for other in (with_a_found_secret_masked(world, random), with_a_caught_secret_masked(world, random)):
+            if other is not None:
+                differing += unlike_kinds(world, other, kinds_of_masks)
+                compared += 1
+    return differing, compared
+
+
+def test_masks_have_the_kinds_that_they_have_where_the_secret_was_masked_beforehand(monkeypatch):
+    differing, compared = unlike(seed=3, count=600)
+    assert differing == 0
+    assert compared > 150
+
+    def by_length(text, runs):
+        """Broken twin: of masks that collapse the kind of the longest, and a mask is as long as any other."""
+        collapsed = []
+        for start, end, mask, kind in runs:
+            if collapsed and not text[collapsed[-1][1] : start].strip(" \t"):
+                before = collapsed.pop()
+                kept = before[3] if before[1] - before[0] >= end - start else kind
+                start, kind = before[0], kept
+            collapsed.append((start, end, mask, kind))
+        return collapsed
+
+    monkeypatch.setattr(masking, "_collapse", by_length)
+    assert unlike(seed=3, count=600)[0] > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [20, 30, 40, 50])
 def test_masking_one_secret_changes_what_is_proved_in_twelve_thousand_random_worlds(seed):
     tally = compare(route, seed=seed, count=3_000)
     assert tally.broken == []
     assert min(tally.found, tally.caught) > 1_250
+    assert unlike(seed=seed, count=3_000)[0] == 0

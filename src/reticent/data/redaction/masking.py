@@ -9,7 +9,7 @@ confidentiality guarantee. Fake values in place of masks, and scrubbing of whole
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 
@@ -99,23 +99,30 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(merged)
 
 
-def redact(text: str, spans: Iterable[Span], *, style: MaskStyle = MaskStyle.UNIFORM) -> Redaction:
-    """`text` with every span replaced.
+def redact(
+    text: str, spans: Iterable[Span], *, style: MaskStyle = MaskStyle.UNIFORM, known: Sequence[str] | None = None
+) -> Redaction:
+    """`text` with every span replaced; `known` are the kinds of the uniform masks that it holds already, in order.
+
+    Every mask of the new text is a replacement, whose kind is that of the leftmost of what became it.
 
     Guarantee: no character of any span is left, save characters of masks that were already there; in the
-    uniform style replacing a whole span by MASK beforehand gives the same text.
+    uniform style replacing a whole span by MASK beforehand gives the same text, and where the kind of the span is
+    known of that mask the same kinds.
     """
     found = list(spans)
     if found and max(span.end for span in found) > len(text):
         raise ValueError("a span ends after the text")
     name: Callable[[str], str] = mask_for if style is MaskStyle.KIND else lambda _: MASK
-    known = {MASK, *(name(span.kind) for span in found)}
+    masks = {MASK, *(name(span.kind) for span in found)}
     # Masks in the text are spans themselves; whatever touches one becomes a part of it.
     present = [
         Span(match.start(), match.end(), match.group()[1:-1])
-        for match in re.finditer("|".join(map(re.escape, sorted(known))), text)
+        for match in re.finditer("|".join(map(re.escape, sorted(masks))), text)
     ]
     outside = [span for span in found if not any(mask.covers(span) for mask in present)]
+    if known is not None:
+        present = [replace(mask, kind=kind) for mask, kind in zip(present, known, strict=True)]
     runs = _collapse(text, [(s.start, s.end, name(s.kind), s.kind) for s in merge_spans([*outside, *present])])
     pieces: list[str] = []
     replacements = []

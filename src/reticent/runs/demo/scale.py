@@ -14,6 +14,7 @@ from reticent.core.guarantee import Unit
 from reticent.runs.demo.settings import Extent
 from reticent.runs.training.settings import (
     DataSection,
+    Fill,
     Method,
     ModelSection,
     TrainingSection,
@@ -139,7 +140,8 @@ class Recipes:
                 "public_batch": self.scale.batch,
                 "learning_rate": 1.5 * self.scale.learning_rate,
                 "average_tail": 0.5,
-                "fill_masks": True,
+                "fill_masks": Fill.KIND,
+                "public_learning_rate": self.scale.learning_rate,
             }
         )
         return self._config(section)

@@ -1,7 +1,7 @@
 """What each method makes of a corpus: its plan, what it proves, what it trains on, and the source of its gradients.
 
     sgd, dp-sgd    the corpus as it is
-    crt            redacted, deduplicated and routed by --policy and --conservative-policy (`methods.redaction`)
+    crt            redacted and routed by --policy and --conservative-policy (`methods.redaction`)
     selective      cut into runs by --policy (`training.methods.selective`), for the LSTM alone
 
 What is trained on follows from corpus and policies, so a resumed run makes it again; `fingerprint` names it,
@@ -31,7 +31,7 @@ from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import Computation, GradientSource, PlainGradients, PrivateGradients
 from reticent.training.methods.mask_token import with_mask_token
-from reticent.training.methods.redacted import RedactedGradients, encode_private
+from reticent.training.methods.redacted import PUBLIC_RATE, RedactedGradients, encode_private
 from reticent.training.methods.redaction import RedactedCorpus
 from reticent.training.methods.selective import SelectivePlan, runs_of
 from reticent.training.methods.selective_steps import SelectiveGradients
@@ -158,11 +158,12 @@ class WholeCourse:
 
 @dataclass(frozen=True, slots=True)
 class RedactedCourse:
-    """crt: public and private part in turn; with a seed, made-up values stand in the place of masks."""
+    """crt: the public part, then the private one; with a seed, made-up values stand in the place of masks."""
 
     plan: RedactedPlan
     routed: RedactedCorpus
     fill_seed: int | None = None
+    public_rate: float = PUBLIC_RATE
 
     @property
     def charged_steps(self) -> int:
@@ -184,16 +185,16 @@ class RedactedCourse:
         """Both parts, and the mask as one token of the model."""
         model = with_mask_token(model)
         _refuse_layers(model, self.plan.private.clip_norm)
-        private = encode_private(model, self.routed.private, max_length=max_length, fill_seed=self.fill_seed)
+        private = encode_private(model, self.routed, max_length=max_length, fill_seed=self.fill_seed)
         public = encode_texts(model, self.routed.public, max_length=max_length)
 
         def source(means: Means) -> GradientSource:
-            plain = None
-            if self.plan.public is not None:
-                units = Units(public)
-                plain = PlainGradients(model.module, units, self.plan.public, computation=means.computation)
             noisy = _private(model, Units(private), self.plan.private, means)
-            return RedactedGradients(self.plan, plain, noisy)
+            if self.plan.public is None:
+                return RedactedGradients(self.plan, None, noisy)
+            units = Units(public)
+            plain = PlainGradients(model.module, units, self.plan.public, computation=means.computation)
+            return RedactedGradients(self.plan, plain, noisy, beside=units, public_rate=self.public_rate)
 
         return Encoded(model, private.shortened + public.shortened, source)
 

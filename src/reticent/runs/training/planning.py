@@ -5,6 +5,7 @@ both policies miss is trained on plainly, so that rate is never guessed: measure
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,21 @@ from reticent.data.writing import replaced
 from reticent.runs.policies import policy_named
 from reticent.runs.settings.shared import with_patterns
 from reticent.runs.training.course import Course, RedactedCourse, SelectiveCourse, WholeCourse
-from reticent.runs.training.settings import Method, Precision, TrainSettings
+from reticent.runs.training.settings import Fill, Method, Precision, TrainSettings
+from reticent.training.methods.redacted import PUBLIC_RATE
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, measure_misses, redact_and_route
 from reticent.training.methods.selective import KIND as SELECTIVE
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
 from reticent.training.methods.selective_steps import recurrent
 from reticent.training.plans.plan import plan_from_json
-from reticent.training.plans.redacted import GROUP, PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
+from reticent.training.plans.redacted import (
+    GROUP,
+    PUBLIC_BATCH,
+    PolicyFacts,
+    RedactedPlan,
+    RedactedSettings,
+    plan_redacted,
+)
 from reticent.training.plans.redacted import KIND as REDACTED
 from reticent.training.starting_model import starting_model
 
@@ -41,7 +50,7 @@ def course_again(settings: TrainSettings, corpus: Corpus, document: dict[str, An
     kind = document["kind"]
     if kind == REDACTED:
         routed = _routed(settings, corpus, *_policies(settings))
-        return RedactedCourse(RedactedPlan.from_json(document), routed, _fill_seed(settings))
+        return _redacted_course(settings, RedactedPlan.from_json(document), routed)
     if kind == SELECTIVE:
         return SelectiveCourse(SelectivePlan.from_json(document), corpus, _policies(settings)[0])
     return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune)
@@ -57,7 +66,7 @@ def _redacted(settings: TrainSettings, corpus: Corpus, seed: int) -> RedactedCou
         delta=asked.delta,
         seed=seed,
         clip_norm=1.0 if asked.clip_norm is None else asked.clip_norm,
-        public_batch=asked.public_batch,
+        public_batch=asked.public_batch or PUBLIC_BATCH,
         target_epsilon=asked.target_epsilon,
         noise_multiplier=asked.noise_multiplier,
     )
@@ -65,9 +74,10 @@ def _redacted(settings: TrainSettings, corpus: Corpus, seed: int) -> RedactedCou
     routed = _routed(settings, corpus, policy, conservative)
     facts = PolicyFacts.of(policy, conservative)
     plan = plan_redacted(redacted, routed, misses=misses, policies=facts, group=asked.group or GROUP)
+    plan = replace(plan, shows_kinds=asked.fill_masks is Fill.KIND)
     if asked.write_redacted is not None:
         _write_redacted(routed, Path(asked.write_redacted))
-    return RedactedCourse(plan, routed, _fill_seed(settings))
+    return _redacted_course(settings, plan, routed)
 
 
 def _routed(settings: TrainSettings, corpus: Corpus, policy: Policy, conservative: Policy | None) -> RedactedCorpus:
@@ -85,9 +95,17 @@ def _write_redacted(routed: RedactedCorpus, path: Path) -> None:
                 file.write(json.dumps(row, ensure_ascii=False).encode("utf8", errors="surrogatepass") + b"\n")
 
 
-def _fill_seed(settings: TrainSettings) -> int | None:
-    """The seed of made-up values: public, and the same for every run, so that a resumed one reads the same text."""
-    return 0 if settings.training.fill_masks else None
+def _redacted_course(settings: TrainSettings, plan: RedactedPlan, routed: RedactedCorpus) -> RedactedCourse:
+    """The course of a plan. The seed of made-up values is the same for every run: a resumed one reads the same."""
+    asked = settings.training
+    if asked.fill_masks is not Fill.KIND:
+        routed = replace(routed, kinds=tuple(() for _ in routed.kinds))
+    return RedactedCourse(
+        plan,
+        routed,
+        fill_seed=None if asked.fill_masks is None else 0,
+        public_rate=asked.public_learning_rate or PUBLIC_RATE,
+    )
 
 
 def _selective(settings: TrainSettings, corpus: Corpus, seed: int) -> SelectiveCourse:

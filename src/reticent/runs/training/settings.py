@@ -56,6 +56,13 @@ class Precision(StrEnum):
     BFLOAT16 = "bfloat16"
 
 
+class Fill(StrEnum):
+    """Of which kind the made-up values are that take the place of masks."""
+
+    ANY = "any"
+    KIND = "kind"
+
+
 PRIVATE: Final = (Method.DP_SGD, Method.CRT, Method.SELECTIVE)
 REDACTING: Final = (Method.CRT, Method.SELECTIVE)
 
@@ -64,7 +71,7 @@ _POLICIES: Final = "Policies"
 _ENSEMBLE: Final = "Ensemble"
 _MODEL: Final = "Model"
 _STEPS: Final = "Optimisation"
-_CHOSEN: Final = "with dp-sgd and a target, chosen from public facts"
+_CHOSEN: Final = "with dp-sgd or crt and a target, chosen from public facts"
 _BANDS: Final = 8
 _PARTS: Final = 8
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
@@ -201,12 +208,12 @@ class TrainingSection(Settings):
         shown=f"32; {_CHOSEN}",
     )
     public_batch: int | None = option(
-        "Records per step on the public part.",
+        "Records per step on the public part alone.",
         default=None,
         within=LENGTH,
         panel=_STEPS,
         metavar="N",
-        shown="same as --batch",
+        shown="16",
         methods=[Method.CRT],
     )
     optimiser: Rule = option(
@@ -216,6 +223,14 @@ class TrainingSection(Settings):
     )
     learning_rate: float = option(
         "Learning rate.", default=1e-3, within=LEARNING_RATE, panel=_STEPS, shown=f"0.001; {_CHOSEN}"
+    )
+    public_learning_rate: float | None = option(
+        "Learning rate of steps on the public part alone.",
+        default=None,
+        within=LEARNING_RATE,
+        panel=_STEPS,
+        shown="0.001",
+        methods=[Method.CRT],
     )
     weight_decay: float = option("Weight decay.", default=0.0, within=Range(0.0, LEARNING_RATE.high), panel=_STEPS)
     momentum: float = option("Momentum of SGD.", default=0.0, limits={"ge": 0, "lt": 1}, panel=_STEPS)
@@ -232,7 +247,7 @@ class TrainingSection(Settings):
         default=0.0,
         within=SHARE,
         panel=_STEPS,
-        shown=f"0; {_CHOSEN}",
+        shown="0; with dp-sgd and a target, chosen from public facts",
     )
     ema: float = option(
         "Release an exponential moving average of the weights with this decay. Costs no ε.",
@@ -395,8 +410,13 @@ class TrainingSection(Settings):
         shown="10",
         methods=[Method.CRT],
     )
-    fill_masks: bool | None = option(
-        "Train on made-up values in place of masks.", default=None, panel=_POLICIES, methods=[Method.CRT]
+    fill_masks: Fill | None = option(
+        "Train on made-up values in place of masks: of any kind, or of the kind that the policy gave to what was "
+        "masked. The guarantee then does not hide the kind.",
+        default=None,
+        panel=_POLICIES,
+        shown="masks stay",
+        methods=[Method.CRT],
     )
     drop_duplicates: bool | None = option(
         "Train once on public records with the same text.", default=None, panel=_POLICIES, methods=[Method.CRT]
@@ -463,8 +483,8 @@ class TrainingSection(Settings):
 
     @property
     def calibrates(self) -> bool:
-        """Whether DP-SGD chooses its noise for a target: then more steps cost noise, and never ε."""
-        return self.method is Method.DP_SGD and self.noise_multiplier is None
+        """Whether the noise is chosen for a target: then more steps cost noise, and never ε."""
+        return self.method in (Method.DP_SGD, Method.CRT) and self.noise_multiplier is None
 
     def chosen(self, units: int, *, parameters: int | None) -> dict[str, float]:
         """What is chosen for so many units where it was not given, by key; nothing unless noise is calibrated."""
@@ -472,7 +492,8 @@ class TrainingSection(Settings):
 
         if not self.calibrates:
             return {}
-        given = self.model_fields_set | ({"average_tail"} if self.ema else set())
+        # Redacted training has few noisy steps and starts them from weights that public text taught: no average.
+        given = self.model_fields_set | ({"average_tail"} if self.ema or self.method is Method.CRT else set())
         return {
             key: value for key, value in asdict(choose(units, parameters=parameters)).items() if key not in given
         }

@@ -51,6 +51,7 @@ from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
 from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, DpSgd, PlainPlan
 from reticent.training.plans.sampler import BandedSampler, Indices
+from reticent.training.update_rules import Phase
 
 ACCOUNT: Final = "training"
 _PLACES: Final = "places"
@@ -64,6 +65,7 @@ class Gradient:
     values: dict[str, Tensor]
     loss: float | None  # None where the batch was empty
     tokens: int
+    phase: Phase | None = None  # None: the run has one
 
     def __repr__(self) -> str:
         return f"Gradient({len(self.values)} parameters)"

@@ -1,41 +1,53 @@
-"""Confidentially redacted training: public epochs without noise, private ones with, in turn (Zhao et al. 2022).
+"""Confidentially redacted training: public epochs without noise, then private steps with it (Zhao et al. 2022).
 
-    for every epoch:  one epoch of shuffled batches of the public part, ordinary gradients, no charge
-                      one expected epoch of Poisson samples of the private part: clipped, charged, noised
+    first   shuffled epochs of the public part, ordinary gradients, no charge
+    then    steps of a Poisson sample of the private part: clipped, charged, noised; beside it a sample of the
+            public part, clipped alike and without noise, as large as its share of the records
 
-A step reads public records alone or private records alone, never both: in a mixed batch either everything needs
-noise or a secret gets none. After e epochs ⌈e·N/B⌉ of the private steps are due; the ledger knows how many were
-charged, the checkpoint how many public ones were taken. A public step that a crash lost is repeated, since it is
-computed from public text and weights that were paid for; a charged one never is.
+The two sums of a step are computed apart and added once the private one is noisy. A step therefore releases what
+DP-SGD on the private part releases, and what is added to it is a function of public text, a public seed and weights
+that were released before: post-processing. In one batch of both either everything would need noise or a secret got
+none. The paper alternates epochs of either kind under one optimiser. Its moments are then those of gradients of two
+sizes, and noisy steps undo what plain ones learnt: `bench/redaction.py` compares.
 
-What it proves is in `plans.redacted`; what it reads is made by `redacted`.
+With noise the optimiser starts anew: state, average and schedule are those of the private steps. The ledger knows
+how many steps were charged, the checkpoint how many public ones were taken. A public step that a crash lost is
+repeated, since it is computed from public text and weights that were paid for; a charged one never is.
+
+What it proves is in `plans.redacted`; what it reads is made by `redaction`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from reticent.core.corpus import Record
 from reticent.core.errors import ConfigError
-from reticent.training.batches import Encoder, TokenTexts, encode_texts
+from reticent.core.randomness import Randomness
+from reticent.training.batches import Encoder, TokenTexts, Units, encode_texts
 from reticent.training.gradients.source import Gradient, PlainGradients, PrivateGradients
 from reticent.training.methods.mask_filling import fill_masks
-from reticent.training.methods.redaction import is_empty
+from reticent.training.methods.redaction import RedactedCorpus, is_empty
 from reticent.training.plans.redacted import RedactedPlan
+from reticent.training.update_rules import Phase
+
+PUBLIC_RATE: Final = 1e-3  # learning rate of public steps, unless another one is given
 
 
 def encode_private(
-    model: Encoder, records: Iterable[Record], *, max_length: int | None = None, fill_seed: int | None = None
+    model: Encoder, corpus: RedactedCorpus, *, max_length: int | None = None, fill_seed: int | None = None
 ) -> TokenTexts:
     """Private records as tokens; what is nothing but a mask becomes an empty text, whose gradient is zero.
 
     With a seed, made-up values stand in the place of masks (`mask_filling`).
     """
-    kept = list(records)
-    texts = kept if fill_seed is None else [fill_masks(record, seed=fill_seed) for record in kept]
+    kept: Sequence[Record] = list(corpus.private)
+    texts: Iterable[Record] = kept
+    if fill_seed is not None:
+        texts = [fill_masks(one, kinds, seed=fill_seed) for one, kinds in zip(kept, corpus.kinds, strict=True)]
     encoded = encode_texts(model, texts, max_length=max_length)
     nothing = np.zeros(0, dtype=np.int32)
     tokens = [nothing if is_empty(record) else text for record, text in zip(kept, encoded.texts, strict=True)]
@@ -43,18 +55,32 @@ def encode_private(
 
 
 class RedactedGradients:
-    """The steps of both kinds in turn: a `GradientSource` made of the two that exist.
+    """The steps of both kinds, one kind after the other: a `GradientSource` made of the two that exist.
 
-    Guarantee: every step is wholly public or wholly private; private ones are charged and noised as
-    `PrivateGradients` does, and public ones read nothing private but the weights that those released.
+    Guarantee: private records are read by `PrivateGradients` alone, which charges and noises what it gives; all
+    else that a step is made of is computed from public text, a seed and weights that those released.
     """
 
-    def __init__(self, plan: RedactedPlan, public: PlainGradients | None, private: PrivateGradients) -> None:
+    def __init__(
+        self,
+        plan: RedactedPlan,
+        public: PlainGradients | None,
+        private: PrivateGradients,
+        *,
+        beside: Units | None = None,
+        public_rate: float = PUBLIC_RATE,
+    ) -> None:
+        """`beside` are the public records of which private steps read some, too."""
         if (public is None) != (plan.public is None) or private.steps != plan.private.steps:
             raise ConfigError("the sources of gradients do not belong to this plan")
+        if (0 if beside is None else len(beside)) != (0 if plan.public is None else plan.public.units):
+            raise ConfigError("the public records do not belong to this plan")
         self._plan = plan
         self._public = public
         self._private = private
+        self._beside = beside
+        self._public_rate = public_rate
+        self._has_noise = False  # whether the optimiser has seen a private step
         self._is_attached = False
 
     @property
@@ -77,22 +103,42 @@ class RedactedGradients:
         return 0 if self._public is None else self._public.position
 
     def next(self) -> Gradient:
-        """The next step of whichever kind is due."""
-        due = self._plan.is_private_due(public_steps=self._public_steps, private_steps=self._private.position)
-        if self._public is None or due:
-            self._attach()
-            return self._private.next()
-        self._detach()
-        return self._public.next()
+        """The next step: public ones first, as long as there are any."""
+        if self._public is not None and self._public_steps < self._public.steps:
+            self._detach()
+            place = self._public_steps
+            found = self._public.next()
+            rate = self._public_rate
+            return replace(found, phase=Phase(step=place, steps=self._public.steps, learning_rate=rate))
+        self._attach()
+        place = self._private.position
+        found = self._with_public(self._private.next(), place)
+        phase = Phase(step=place, steps=self._private.steps, is_new=not self._has_noise)
+        self._has_noise = True
+        return replace(found, phase=phase)
+
+    def _with_public(self, noisy: Gradient, place: int) -> Gradient:
+        """The noisy mean of private records, and public ones beside it, as the mean of all of them."""
+        count = self._plan.public_beside
+        if self._beside is None or self._plan.public is None or not count:
+            return noisy
+        seeded = Randomness.seeded(self._plan.public.seed).child(f"beside {place}")
+        groups = self._beside.gather(seeded.permutation(len(self._beside))[:count].tolist(), seeded)
+        added = self._private.clipped_sum(groups)
+        private = self._plan.private.normaliser
+        values = {name: (private * value + added[name]) / (private + count) for name, value in noisy.values.items()}
+        tokens = sum(len(text) for group in groups for text in group)
+        return replace(noisy, values=values, tokens=noisy.tokens + tokens)
 
     def state(self) -> dict[str, Any]:
         """Where each of the two is."""
         public = None if self._public is None else self._public.state()
-        return {"public": public, "private": self._private.state()}
+        return {"public": public, "private": self._private.state(), "has_noise": self._has_noise}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint; private steps charged since then stay spent."""
         self._private.restore(state["private"])
+        self._has_noise = bool(state["has_noise"])
         if self._public is not None:
             self._public.restore(state["public"])
 

@@ -35,6 +35,13 @@ f; the public parts are equal, and so is what is left of them if duplicates are 
 replace-one is priced for. A record that is nothing but a mask teaches nothing and is trained as an empty text: it
 keeps its place in the sampling and adds zero.
 
+**Kinds.** Every mask has the kind that the policy gave to what it replaced, and of masks that collapse that of the
+leftmost; the policies read `<MASK>` whatever the kind is. Let D' hold, at each place of x, a mask of the kind that
+is found there. Then all of the above holds of texts with kinds as it does of texts: the leftmost of what collapses
+is the same in both worlds, whether x is masked before π reads, by π, or once it is repeated. Training that reads
+kinds (`mask_filling`) protects the characters of a secret, and not that it is a name or a number. Where x is found
+and D' holds masks without a kind, the records that x stands in may differ, all of them private.
+
 **Without a conservative policy** nothing is remembered and every record is private: each text depends on its own
 record alone. A secret that π misses and that stands in k records changes those k, whatever the policy reads: for
 k = 1 it has (ε, δ), else it is a group of k. One that a conservative policy catches is one record whatever k is.
@@ -51,7 +58,7 @@ all. Near duplicates are not found. Nothing is trained here.
 
 import hashlib
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -59,7 +66,7 @@ from typing import Any
 from reticent.core.corpus import Corpus, Policy, Record, Span
 from reticent.core.proportion import Share
 from reticent.data.duplicates.exact import TextCounter
-from reticent.data.redaction.masking import MASK, find_in, move_labels, redact, redact_record
+from reticent.data.redaction.masking import MASK, Redaction, find_in, move_labels, redact, redact_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +97,14 @@ class RedactionCounts:
 
 @dataclass(frozen=True, slots=True)
 class RedactedCorpus:
-    """The two corpora that are trained on, the public one plainly and the private one with noise."""
+    """The two corpora that are trained on, the public one plainly and the private one with noise.
+
+    `kinds` are those of the masks of each private record, in order; "" where the corpus came with a mask.
+    """
 
     public: Corpus
     private: Corpus
+    kinds: tuple[tuple[str, ...], ...]
     counts: RedactionCounts
 
 
@@ -116,19 +127,22 @@ def redact_and_route(
     """
     public: list[Record] = []
     private: list[Record] = []
+    kinds: list[tuple[str, ...]] = []
     texts = TextCounter()
     spans = _SeenSpans()
     tally = _Tally()
-    for record, doubtful in _read(records, policy, conservative, found=tally.found):
-        again = spans.repeated(record, doubtful)
-        redacted = redact_record(record, again)
-        tally.add(redacted.text, doubtful, again)
+    for read in _read(records, policy, conservative, found=tally.found):
+        again = spans.repeated(read)
+        redaction = redact(read.record.text, again, known=read.kinds)
+        redacted = move_labels(read.record, redaction)
+        tally.add(redacted.text, read.doubtful, again)
         # Two worlds agree on this: where x was caught in one of them, the other holds a mask.
-        if conservative is None or doubtful or MASK in redacted.text:
+        if conservative is None or read.doubtful or MASK in redacted.text:
             private.append(redacted)
+            kinds.append(_kinds(redaction))
         elif texts.add(redacted.text) or not drop_duplicates:
             public.append(redacted)
-    return RedactedCorpus(Corpus(public), Corpus(private), tally.counts(public, private))
+    return RedactedCorpus(Corpus(public), Corpus(private), tuple(kinds), tally.counts(public, private))
 
 
 def is_empty(record: Record) -> bool:
@@ -181,7 +195,7 @@ def measure_misses(
         secrets = _secrets(record)
         masked = [redact_record(record, places) for places in secrets.values()]
         for value, there in zip(secrets, _read(masked, policy, conservative), strict=True):
-            is_found = _strings(*here) == _strings(*there) and here[0].text == there[0].text
+            is_found = here.strings == there.strings and here.record.text == there.record.text
             owners.append(record.owner)
             missed.append(not is_found)
             lost.append(not is_found and conservative is not None and not _is_caught(value, here, there))
@@ -212,42 +226,57 @@ def _secrets(record: Record) -> dict[str, list[Span]]:
 
 def _is_caught(value: str, here: "Read", there: "Read") -> bool:
     """Whether masking the secret beforehand (`there`) does nothing but mask and forget the findings that are it."""
-    record, doubtful = here
-    own = [span for span in doubtful if record.text[span.start : span.end] == value]
-    is_forgotten = _strings(*there) == _strings(*here) - {value}
-    return bool(own) and is_forgotten and there[0].text == redact(record.text, own).text
+    text = here.record.text
+    own = [span for span in here.doubtful if text[span.start : span.end] == value]
+    is_forgotten = there.strings == here.strings - {value}
+    return bool(own) and is_forgotten and there.record.text == redact(text, own).text
 
 
-def _strings(record: Record, spans: Iterable[Span]) -> set[str]:
-    return {record.text[span.start : span.end] for span in spans}
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A record as π and the masks leave it, what π_c finds in the rest of it, and the kinds of its masks."""
+
+    record: Record
+    doubtful: tuple[Span, ...]
+    kinds: tuple[str, ...]
+
+    @property
+    def strings(self) -> set[str]:
+        """The characters of each finding of π_c."""
+        return {self.record.text[span.start : span.end] for span in self.doubtful}
 
 
-Read = tuple[Record, tuple[Span, ...]]
+def _kinds(redaction: Redaction) -> tuple[str, ...]:
+    return tuple(each.kind for each in redaction.replacements)
 
 
 def _read(
     records: Iterable[Record], policy: Policy, conservative: Policy | None, *, found: Counter[str] | None = None
 ) -> Iterator[Read]:
-    """Each record as π and the masks leave it, with what π_c finds in the rest of it.
+    """Every record, of which nothing else is read: what π finds is masked before π_c sees the text.
 
-    Nothing else of a record is read: what π finds is masked before π_c sees the text. `found` counts its kinds.
+    `found` counts the kinds of what π finds.
     """
+    kinds: deque[tuple[str, ...]] = deque()  # of the records that a policy holds in its batch
 
     def redacted() -> Iterator[Record]:
         for record, spans in find_in(records, policy):
             if found is not None:
                 found.update(span.kind for span in spans)
-            yield redact_record(record, spans)
+            redaction = redact(record.text, spans, known=[""] * record.text.count(MASK))
+            kinds.append(_kinds(redaction))
+            yield move_labels(record, redaction)
 
     if conservative is None:
-        yield from ((record, ()) for record in redacted())
+        for record in redacted():
+            yield Read(record, (), kinds.popleft())
         return
     for record, spans in find_in(redacted(), conservative):
         masks = [Span(match.start(), match.end(), "") for match in re.finditer(re.escape(MASK), record.text)]
         apart = [span for span in spans if not any(mask.overlaps(span) for mask in masks)]
-        redaction = redact(record.text, set(spans) - set(apart))
+        redaction = redact(record.text, set(spans) - set(apart), known=kinds.popleft())
         moved = (Span(*redaction.to_redacted(span.start, span.end), span.kind) for span in apart)
-        yield move_labels(record, redaction), tuple(moved)
+        yield Read(move_labels(record, redaction), tuple(moved), _kinds(redaction))
 
 
 class _Tally:
@@ -290,9 +319,9 @@ class _SeenSpans:
     def __init__(self) -> None:
         self._seen: set[bytes] = set()
 
-    def repeated(self, record: Record, doubtful: Iterable[Span]) -> list[Span]:
-        """Those of the spans that earlier records held; this record's own count from the next one on."""
-        keys = {span: self._digest(record.text[span.start : span.end]) for span in doubtful}
+    def repeated(self, read: Read) -> list[Span]:
+        """Those of the findings that earlier records held; this record's own count from the next one on."""
+        keys = {span: self._digest(read.record.text[span.start : span.end]) for span in read.doubtful}
         again = [span for span, key in keys.items() if key in self._seen]
         self._seen.update(keys.values())
         return again

@@ -1,15 +1,15 @@
 """The plan of confidentially redacted training, and what it proves of secrets (Zhao, Li and Wang 2022).
 
-    public part     shuffled epochs, ordinary gradients, no charge
-    private part    Poisson samples, clipped and noised: DpSgd under **replace-one**
+    public part     shuffled epochs first, ordinary gradients, no charge
+    private part    then Poisson samples, clipped and noised: DpSgd under **replace-one**; each step also reads
+                    public records, as many as their share of all (`methods.redacted`), at no charge
 
-Masking a secret that the conservative policy catches replaces part of one private record (`redacted` says why), so
+Masking a secret that the conservative policy catches replaces part of one private record (`redaction` says why), so
 the noise is calibrated under replace-one. Four statements follow (`accounting.bounds.confidentiality`). The
 headline is the *worst case* over secrets: its ε is infinite as soon as both policies may miss one. The average one
 never stands alone.
 """
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -33,8 +33,9 @@ from reticent.training.plans.plan import (
 )
 from reticent.training.plans.sampler import PoissonSampler
 
-SCHEMA_VERSION: Final = 3  # 3: repeated secrets are masked where they stand, and no record is emptied
+SCHEMA_VERSION: Final = 4  # 4: public steps come first, and private ones read public records, too
 KIND: Final = "redacted"
+PUBLIC_BATCH: Final = 16
 GROUP: Final = 10  # secrets that the group statement speaks of, unless another number is asked for
 
 _EVERYWHERE: Final = (
@@ -52,6 +53,10 @@ _NOT_LOCAL: Final = (
 _SAMPLED: Final = (
     "every private record takes part in each private step with the stated chance, independently (Poisson sampling, "
     "no shuffling), and its contribution is clipped to the stated norm before noise is added"
+)
+_KINDS: Final = (
+    "a secret is told from a mask that names the kind which the policies give to the secret: its characters are "
+    "protected, and not that it is a name or a number"
 )
 _ALL_PRIVATE: Final = "every record is trained with noise, as there is no conservative policy"
 
@@ -85,6 +90,7 @@ class RedactedPlan:
     misses: MissRates
     policies: PolicyFacts
     group: int = GROUP
+    shows_kinds: bool = False  # whether what stands in a secret's place tells its kind
 
     def __post_init__(self) -> None:
         if self.private.neighbours is not Neighbours.REPLACE or self.private.unit is not Unit.RECORD:
@@ -106,12 +112,10 @@ class RedactedPlan:
         """Steps of both kinds."""
         return self.private.steps + (0 if self.public is None else self.public.steps)
 
-    def is_private_due(self, *, public_steps: int, private_steps: int) -> bool:
-        """Whether, after so many steps of either kind, the next one is private: whole epochs, the public first."""
-        if self.public is None or public_steps >= self.public.steps:
-            return True
-        epochs = public_steps // self.public.sampler.steps_per_epoch
-        return private_steps < min(self.private.steps, math.ceil(epochs / self.private.sampler.rate - 1e-9))
+    @property
+    def public_beside(self) -> int:
+        """Public records that a private step reads: the share of them that it expects of the private ones."""
+        return 0 if self.public is None else round(self.private.sampler.rate * self.public.units)
 
     def confidentiality(self, *, is_seeded: bool = False) -> Confidentiality:
         """What is proved of secrets, all four statements.
@@ -127,6 +131,8 @@ class RedactedPlan:
         if not self.policies.is_local:
             assumes.append(_NOT_LOCAL)
         assumes.append(_CAUGHT if two else _ALL_PRIVATE)
+        if self.shows_kinds:
+            assumes.append(_KINDS)
         if is_seeded:
             assumes.append(SEEDED)
         covers = _EVERYWHERE if two else missed.covers
@@ -164,6 +170,7 @@ class RedactedPlan:
             "is_local": self.policies.is_local,
             "has_conservative": self.policies.has_conservative,
             "group": self.group,
+            "shows_kinds": self.shows_kinds,
         }
 
     @classmethod
@@ -180,6 +187,7 @@ class RedactedPlan:
             misses=MissRates(**document["misses"]),
             policies=PolicyFacts(is_local=document["is_local"], has_conservative=document["has_conservative"]),
             group=document["group"],
+            shows_kinds=document["shows_kinds"],
         )
 
 
@@ -191,11 +199,11 @@ class RedactedSettings:
     """
 
     epochs: float
-    batch: int
+    batch: int  # of a step with noise, public records among them
     delta: float
     seed: int
     clip_norm: float = 1.0
-    public_batch: int | None = None  # None: the same as `batch`
+    public_batch: int = PUBLIC_BATCH
     target_epsilon: float | None = None
     noise_multiplier: float | None = None
 
@@ -224,19 +232,20 @@ def plan_redacted(
     public = None
     if len(corpus.public):
         units = len(corpus.public)
-        batch = min(settings.public_batch or settings.batch, units)
+        batch = min(settings.public_batch, units)
         public = PlainPlan(units=units, batch=batch, epochs=settings.epochs, seed=settings.seed)
     return RedactedPlan(
         public=public,
-        private=_private_plan(settings, len(corpus.private)),
+        private=_private_plan(settings, len(corpus.private), of=len(corpus.private) + len(corpus.public)),
         misses=misses,
         policies=policies,
         group=group,
     )
 
 
-def _private_plan(settings: RedactedSettings, records: int) -> DpSgd:
-    sampler = PoissonSampler(records, min(settings.batch, records))
+def _private_plan(settings: RedactedSettings, records: int, *, of: int) -> DpSgd:
+    """A batch of all `of` records holds private ones in proportion: neighbours agree on both numbers."""
+    sampler = PoissonSampler(records, min(max(1, round(settings.batch * records / of)), records))
     if settings.target_epsilon is not None:
         return DpSgd.for_target(
             epsilon=settings.target_epsilon,
