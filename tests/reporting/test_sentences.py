@@ -82,6 +82,7 @@ REFUTED, CONSISTENT, VACUOUS = with_ceiling(0.55), with_ceiling(0.75), with_ceil
 NO_CEILING = with_ceiling(None, "no ceiling for its metric")
 NOT_COMPARED = report(bare_run(findings=(finding(),), guarantee=guarantee()))
 NOT_FOUND = with_finding(value=0.5, low=0.4, high=0.6)
+NONE_OF_TWO = report(*(replace(NOT_FOUND.runs[0], name=name) for name in ("one", "other")))
 VOID = with_finding(void="words alone tell members apart")
 NO_NULL = with_finding(null=None)
 WITHIN = with_gate("--require", "within", fails=False)
@@ -119,6 +120,7 @@ SAID = [
     ("Leaks: yes, by 1 of 1 question.", CONSISTENT, NOT_FOUND),
     ("Leaks: none found by 1 question. That does not mean that nothing leaks.", NOT_FOUND, CONSISTENT),
     ("Leaks: found in 2 of 3 runs: first, second.", SEVERAL, FULL),
+    ("Leaks: none found in 2 runs. That does not mean that nothing leaks.", NONE_OF_TWO, SEVERAL),
     ("Proved: nothing.", NOT_FOUND, CONSISTENT),
     ("Proved: ε ≤ 2 at δ", CONSISTENT, BARE),
     ("Limits: none set.", BARE, WITHIN),

@@ -69,7 +69,9 @@ def _leaks(report: Report) -> str:
         return "nothing was measured, so nothing here says what leaks."
     if len(report.runs) > 1:
         leaking = [run.name for run in report.runs if _is_leaking(run)]
-        return f"found in {len(leaking)} of {len(report.runs)} runs{': ' * bool(leaking)}{', '.join(leaking)}."
+        if not leaking:
+            return f"none found in {len(report.runs)} runs. That does not mean that nothing leaks."
+        return f"found in {len(leaking)} of {len(report.runs)} runs: {', '.join(leaking)}."
     if given[Answer.FOUND]:
         run, question, finding = next(one for one in answers if answer_of(one[0], one[2]) is Answer.FOUND)
         said = lead_sentence(run, question, finding)

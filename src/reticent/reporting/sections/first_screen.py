@@ -187,7 +187,7 @@ def _useful(run: RunReport, name: str) -> Cell:
 
 def _beside(run: RunReport, finding: Finding | None) -> Cell:
     if finding is None or finding.void:
-        return Cell("–", tone=Answer.OPEN.name.lower(), chip=Answer.OPEN.value)
+        return Cell(Answer.OPEN.value, tone=Answer.OPEN.name.lower())
     scale: Scale = scale_of(finding.metric)
     comparison = run.comparison(finding)
     limit = ""
