@@ -58,7 +58,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
     attacks: str = option(
         "Attacks to run, comma-separated. all: exposure, codes, coins, membership, lazy, extraction, generation. "
         "With --policy also pii. Only if named: neighbourhood, shadow, dataset, traps, styles, novelty, "
-        "divergence, pii, prompts.",
+        "divergence, pii, prompts, fragments, attributes.",
         default="all",
         metavar="NAMES",
         panel=_ATTACKS,

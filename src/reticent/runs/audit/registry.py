@@ -20,6 +20,8 @@ Opt-in, run only where they are named (`--attacks all,shadow`), pii also where a
     divergence     text                                 what does it say once it stops repeating a word?
     pii            text, a policy                       which personal data does it emit, fill in or pick out?
     prompts        text, a policy                       which prompts bring out what belongs to a person?
+    fragments      weights, a policy                    what comes back after training on a few known pairs?
+    attributes     log-probabilities                    what does it infer of authors that they do not say?
 """
 
 from typing import Final
@@ -41,9 +43,12 @@ from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAtta
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
 from reticent.auditing.attacks.one_run.coins import CoinAttack, TrapAttack
 from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack
+from reticent.auditing.attacks.personal_data.attributes import AttributeAttack
+from reticent.auditing.attacks.personal_data.fragments import FragmentAttack
 from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.settings import AuditSettings
 from reticent.core.errors import ConfigError, InternalError
+from reticent.runs.audit.fine_tuning import fine_tune
 from reticent.runs.audit.shadow import train_shadows
 from reticent.runs.policies import policy_named
 
@@ -64,6 +69,8 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     DivergenceAttack(),
     PersonalDataAttack(policy_named),
     PromptedAttack(policy_named),
+    FragmentAttack(fine_tune, policy_named),
+    AttributeAttack(),
 )
 _ALL: Final = "all"
 

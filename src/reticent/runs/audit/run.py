@@ -18,6 +18,7 @@ from reticent.auditing.attack import Measurement, NothingToAttack, PlannedAttack
 from reticent.auditing.attacks.lazy.attack import LazyAttack
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
 from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack, policy_identity
+from reticent.auditing.attacks.personal_data.fragments import FragmentAttack
 from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.progress import watched_subject
 from reticent.auditing.settings import AuditSettings, Sizes
@@ -56,7 +57,7 @@ _READ_BY: Final = {
     "shadow_models": ShadowAttack.name,
 }
 
-_BY_POLICY: Final = (PersonalDataAttack.name, PromptedAttack.name)  # attacks on what a policy finds
+_BY_POLICY: Final = (PersonalDataAttack.name, PromptedAttack.name, FragmentAttack.name)  # what a policy finds
 
 # Told an attack's line of the plan and how much of its work is done, from 0 to 1, as far as the plan foresaw it.
 Observer = Callable[[PlannedAttack, float], None]

@@ -42,6 +42,7 @@ from reticent.core.metric import (
     RECONSTRUCTION_TAB,
     RECONSTRUCTION_TOP1,
     RECONSTRUCTION_TOP5,
+    RECOVERED_SHARE,
     MeasuredMetric,
     Metric,
 )
@@ -282,6 +283,24 @@ def prompted_finding(
         measure=f"share of pairs of a person and a value that prompts of the style {style} bring out",
         access=Access.TEXT,
         notes=(f"{int((game.hits & game.guessable).sum())} further hits show the name",),
+    )
+
+
+def recovered_finding(
+    after: Association, strangers: Association | None, paired: Paired, *, known: int, setting: PiiSetting
+) -> Finding:
+    """Share of pairs that are told after training on known ones; `paired` has after and before."""
+    alone, other = paired.counts
+    return _Counted(memory_share(after), None if strangers is None else memory_share(strangers)).finding(
+        RECOVERED_SHARE.name,
+        setting,
+        attack="PII fragments",
+        measure=f"share of pairs of a person and a value that the model tells after training on {known} others",
+        access=Access.WEIGHTS,
+        notes=(
+            f"{alone} only after the training, {other} only before: p = {paired.p_value:.2g} by itself",
+            f"{int((after.hits & after.guessable).sum())} further hits show the name",
+        ),
     )
 
 

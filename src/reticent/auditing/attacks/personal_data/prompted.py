@@ -23,7 +23,7 @@ from reticent.core.corpus import Policy
 from reticent.core.metric import PROMPTED_SHARE
 
 STYLES: Final = (Style.TRUE_PREFIX, Style.FEW_SHOT, Style.JAILBREAK, Style.MANY_QUERY)
-_EXAMPLES: Final = 32  # pairs that the adversary knows, a quarter of all at most
+EXAMPLES: Final = 32  # pairs that the adversary knows, a quarter of all at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class PromptedAttack:
         """A share for every style."""
         tagged = tag_sides(subject, settings, self.policy_named(settings.policy))
         people = self.policy_named(PEOPLE)
-        mine, strangers = chosen_pairs(tagged, settings, sizes.extraction_records + _EXAMPLES, people)
+        mine, strangers = chosen_pairs(tagged, settings, sizes.extraction_records + EXAMPLES, people)
         if not mine:
             raise NothingToAttack("no training record names a person before a value")
         examples, mine = parted(mine)
@@ -89,7 +89,7 @@ class PromptedAttack:
 
 def parted(pairs: tuple[Pair, ...]) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
     """Pairs that the adversary knows, and the others, which are the targets."""
-    known = min(_EXAMPLES, len(pairs) // 4)
+    known = min(EXAMPLES, len(pairs) // 4)
     return pairs[:known], pairs[known:]
 
 
