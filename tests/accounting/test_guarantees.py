@@ -13,6 +13,7 @@ from reticent.core.event import (
     Laplace,
     NoisyVote,
     NonPrivate,
+    RandomAllocation,
     RealisedCharge,
     Repeated,
     SampledGaussian,
@@ -45,6 +46,17 @@ def test_dp_sgd_states_what_it_rests_on_and_carries_its_evidence() -> None:
     assert len(found.renyi) >= 24
     assert found.profile[0][0] == 0.0
     assert Guarantee.from_json(found.to_json()) == found
+
+
+def test_dp_sgd_names_no_way_of_drawing_that_its_event_does_not_have() -> None:
+    together = dp_sgd_guarantee(Repeated(Gaussian(9.0), 3), delta=1e-6)
+    assert not any("Poisson" in each or "drawn" in each for each in together.assumes)
+    both = dp_sgd_guarantee(Composed((EVENT, RandomAllocation(2.0, 10))), delta=1e-6)
+    assert sum("Poisson" in each for each in both.assumes) == 1
+    assert sum("random allocation" in each for each in both.assumes) == 1
+    for unknown in (Laplace(1.0), Composed((EVENT, NoisyVote(9.0))), NonPrivate()):
+        with pytest.raises(UnsupportedEvent, match="DP-SGD"):
+            dp_sgd_guarantee(unknown, delta=1e-6)
 
 
 def test_replacing_gives_a_greater_epsilon() -> None:

@@ -15,7 +15,7 @@ from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.loading import load_model
 from reticent.prediction.budgets import MechanismName
-from reticent.runs.ensemble.evaluation import EvaluationSettings, compare_mechanisms, mechanisms_for
+from reticent.runs.ensemble.comparison import Comparison, compare_mechanisms, mechanisms_for
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.prediction import (
     PredictionSettings,
@@ -358,9 +358,7 @@ def test_halves_allow_algorithm_2(corpus, tmp_path):
     ensemble = load_ensemble(train(corpus, tmp_path / "run", "--halves"))
     assert MechanismName.SUBMIX in mechanisms_for("all", ensemble, has_index=False)
     assert MechanismName.MEMFREE not in mechanisms_for("all", ensemble, has_index=False)
-    settings = EvaluationSettings(
-        mechanisms=(MechanismName.SUBMIX,), epsilons=(8.0,), delta=1e-5, answers=20, repeats=1
-    )
+    settings = Comparison(mechanisms=(MechanismName.SUBMIX,), epsilons=(8.0,), delta=1e-5, answers=20, repeats=1)
     texts = ensemble.public.encode(["order 503 is late.", "order 504 is late."])
     lines = compare_mechanisms(ensemble, texts, settings, randomness=Randomness.seeded(0))
     assert [line.mechanism for line in lines] == [
@@ -375,6 +373,7 @@ def test_halves_allow_algorithm_2(corpus, tmp_path):
 def test_wrong_names_and_numbers_are_refused(corpus, run, capsys):
     base = ("evaluate", run, "--data", corpus / "held.jsonl")
     assert "no such mechanism" in ask(capsys, *base, "--mechanisms", "submixx")[2]
+    assert "not part of an ensemble" in ask(capsys, *base, "--mechanisms", "dp-sgd", "--epsilon", 8)[2]
     assert "positive numbers" in ask(capsys, *base, "--epsilon", "2,x")[2]
     assert "not an ensemble" in ask(capsys, "predict", corpus, "--prompt", "a", "--epsilon", 8, "--delta", 0.1)[2]
 

@@ -123,12 +123,13 @@ def test_what_has_no_guarantee_says_so(kind):
 
 
 def test_free_answers_have_no_budget_and_memfree_needs_its_index():
-    for kind in (MechanismName.PUBLIC, MechanismName.DP_SGD):
-        setup = set_up(kind, target(), LAYOUT)
-        assert setup.budget is None
-        assert setup.mechanism.measure is None
+    setup = set_up(MechanismName.PUBLIC, target(), LAYOUT)
+    assert setup.budget is None
+    assert setup.mechanism.measure is None
     with pytest.raises(ConfigError, match="n-grams"):
         set_up(MechanismName.MEMFREE, target(), LAYOUT)
+    with pytest.raises(ConfigError, match="not part of an ensemble"):
+        set_up(MechanismName.DP_SGD, target(), LAYOUT)
 
 
 def test_a_target_is_checked():

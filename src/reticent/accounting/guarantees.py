@@ -19,7 +19,17 @@ from reticent.accounting.curve import RenyiCurve, known_orders, leaves
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
 from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import BandedCycle, Event, FilteredCharge, NoisyVote, RandomAllocation, RealisedCharge
+from reticent.core.event import (
+    BandedCycle,
+    Event,
+    FilteredCharge,
+    Gaussian,
+    NoisyVote,
+    RandomAllocation,
+    RealisedCharge,
+    SampledGaussian,
+    SampledGroup,
+)
 from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 
 _RENYI_POINTS = 1.0 + np.geomspace(1e-2, 1023.0, 36)
@@ -148,10 +158,21 @@ def dp_sgd_guarantee(
 
 
 def _sampling(event: Event) -> tuple[str, ...]:
-    """What the event's steps rest on: each way to draw once."""
-    kinds = [type(leaf) for leaf, _ in leaves(event)]
-    named = {RandomAllocation: ALLOCATION, BandedCycle: BANDED}
-    return tuple(dict.fromkeys(named.get(kind, POISSON) for kind in kinds)) or (POISSON,)
+    """What the event's steps rest on: each way to draw once. A step that everybody takes part in draws nobody."""
+    found = []
+    for leaf, _ in leaves(event):
+        match leaf:
+            case SampledGaussian() | SampledGroup():
+                found.append(POISSON)
+            case RandomAllocation():
+                found.append(ALLOCATION)
+            case BandedCycle():
+                found.append(BANDED)
+            case Gaussian():
+                pass
+            case _:
+                raise UnsupportedEvent(f"DP-SGD has no steps of this kind: {type(leaf).__name__}")
+    return tuple(dict.fromkeys(found))
 
 
 def guarantee_of_group(guarantee: Guarantee, group: int) -> Guarantee | None:

@@ -32,6 +32,7 @@ from scipy.special import ndtr
 from reticent.accounting.curve import leaves
 from reticent.accounting.loss_sums import Tails, power
 from reticent.accounting.prices.hockey_stick import Direction
+from reticent.core.divergence import log_sum_exp
 from reticent.core.event import Event, Gaussian, SampledGaussian
 from reticent.core.guarantee import Neighbours
 
@@ -228,12 +229,6 @@ def _masses(edges: Floats, mean: float, sigma: float) -> Floats:
     return np.asarray(masses)
 
 
-def _log_sum(logs: Floats) -> float:
-    """log Σ e^x over `logs` [n]; scipy's general one takes several times as long."""
-    top = float(logs.max())
-    return top + math.log(float(np.exp(logs - top).sum()))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sum:
     """The loss of all steps in one direction: its steps, the spacing h, and log E e^{tL} for every tilt t."""
@@ -324,13 +319,12 @@ def _log_moments(step: _Step, spacing: float) -> Floats:
     starts = spacing * (step.first + _BLOCK * np.arange(blocks, dtype=np.float64))  # [blocks], losses
     with np.errstate(divide="ignore"):
         logs = np.log(masses @ within) + np.outer(starts, _TILTS)  # [blocks, tilts]
-    top = logs.max(axis=0)
-    return np.asarray(top + np.log(np.exp(logs - top).sum(axis=0)))
+    return log_sum_exp(logs.T)
 
 
 def _tilted(step: _Step, losses: Floats, t: float) -> tuple[Floats, float]:
     """The tilted masses, which sum to 1, and log M(t)."""
     with np.errstate(divide="ignore"):
         logs = np.log(step.masses) + t * losses
-    total = _log_sum(logs)
+    total = float(log_sum_exp(logs))
     return np.exp(logs - total), total

@@ -11,7 +11,7 @@ from reticent.runs.ensemble.settings import EvaluateSettings
 
 if TYPE_CHECKING:
     from reticent.prediction.planner import Plan
-    from reticent.runs.ensemble.evaluation import Line
+    from reticent.runs.ensemble.comparison import Line
     from reticent.runs.ensemble.samples import Sample
 
 

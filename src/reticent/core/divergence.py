@@ -34,6 +34,14 @@ def log_normalise(logits: ArrayLike) -> Floats:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
+def log_sum_exp(rows: Floats) -> Floats:
+    """log Σ exp over the last axis [..., n]; +inf if any entry is. Several times as fast as scipy's general one."""
+    top = rows.max(axis=-1, keepdims=True)
+    safe = np.where(np.isfinite(top), top, 0.0)
+    summed = np.log(np.exp(rows - safe).sum(axis=-1)) + safe[..., 0]
+    return np.asarray(np.where(np.isposinf(top[..., 0]), np.inf, summed))
+
+
 def _phi(u: Floats, order: float) -> Floats:
     """φ_a(u) = e^{au} − 1 − a(e^u − 1), without cancellation near u = 0; a − 1 at u = −∞."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -72,17 +80,9 @@ def log_moment(log_p: ArrayLike, log_q: ArrayLike, order: float) -> Floats:
         result = np.log1p(np.where(far, 0.0, np.maximum(excess, 0.0)))
         if far.any():
             exponent = np.where(np.isneginf(p), -np.inf, order * p + (1.0 - order) * q)
-            result = np.where(far, _log_sum_exp(exponent), result)
+            result = np.where(far, log_sum_exp(exponent), result)
         only_p = (np.isneginf(q) & ~np.isneginf(p)).any(axis=-1)
     return np.asarray(np.where(only_p, np.inf, np.maximum(result, 0.0)))
-
-
-def _log_sum_exp(rows: Floats) -> Floats:
-    """log Σ exp over the last axis; +inf if any entry is."""
-    top = rows.max(axis=-1, keepdims=True)
-    safe = np.where(np.isfinite(top), top, 0.0)
-    summed = np.log(np.exp(rows - safe).sum(axis=-1)) + safe[..., 0]
-    return np.asarray(np.where(np.isposinf(top[..., 0]), np.inf, summed))
 
 
 def renyi_divergence(log_p: ArrayLike, log_q: ArrayLike, order: float) -> Floats:

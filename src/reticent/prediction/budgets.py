@@ -47,13 +47,7 @@ from reticent.prediction.mechanisms.mechanism import Layout, Mechanism
 from reticent.prediction.mechanisms.pmixed import PMixED
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.submix import SubMix, SubMixF
-from reticent.prediction.mechanisms.unprotected import (
-    MemFree,
-    NGramIndex,
-    NonPrivateEnsemble,
-    PrivateModel,
-    PublicModel,
-)
+from reticent.prediction.mechanisms.unprotected import MemFree, NGramIndex, NonPrivateEnsemble, PublicModel
 
 ORDERS = (*range(2, 17), 20, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 # What every mechanism's proof rests on.
@@ -198,7 +192,7 @@ def set_up(
         case MechanismName.PUBLIC:
             return Setup(PublicModel(layout, chosen.shaping), None)
         case MechanismName.DP_SGD:
-            return Setup(PrivateModel(layout, shaping=chosen.shaping), None)
+            raise ConfigError("a DP-SGD model is not part of an ensemble", hint="name its run with --dp-sgd RUN")
         case MechanismName.NON_PRIVATE:
             return _unprotected(NonPrivateEnsemble(layout, chosen.shaping), target)
         case MechanismName.MEMFREE:

@@ -12,7 +12,7 @@ from reticent.accounting.bounds.approximate import log_group_delta
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import leakage_bounds, leakage_of_guarantee
 from reticent.accounting.derivation import require_derivable
-from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of_group, guarantee_of_owner
+from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of, guarantee_of_group, guarantee_of_owner
 from reticent.accounting.pld import pld_epsilon, privacy_profile
 from reticent.accounting.prices.hockey_stick import Direction, step_delta
 from reticent.accounting.prices.sampled_group import group_delta, group_event, group_loss_range
@@ -111,7 +111,7 @@ def test_guarantees_and_ceilings_of_groups_use_their_own_price():
     black_box = math.exp(log_group_delta(guarantee.epsilon, guarantee.delta, copies=5))
     assert privacy_profile(grouped.basis.event, ADD_REMOVE).delta(far) < 0.8 * black_box
     assert guarantee_of_group(guarantee, 1) is None
-    assert guarantee_of_group(dp_sgd_guarantee(Laplace(1.0), delta=1e-5), 5) is None
+    assert guarantee_of_group(guarantee_of(Laplace(1.0), delta=1e-5, unit=Unit.RECORD), 5) is None
     assert leakage_of_guarantee(guarantee, 20, copies=5).least < 10.0
     several = ceiling("extraction_probability", guarantee, secret_bits=20, copies=5)
     assert ceiling("extraction_probability", guarantee, secret_bits=20) < several < 2.0**-10

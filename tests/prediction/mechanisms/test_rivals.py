@@ -11,7 +11,6 @@ from scipy.stats import laplace, norm
 from reticent.accounting.prices.noisy_vote import noisy_vote_epsilon
 from reticent.accounting.prices.subsampled_mixture import subsampled_mixture_epsilon
 from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
-from reticent.core.errors import ConfigError
 from reticent.core.event import NoisyVote, NonPrivate
 from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
@@ -24,7 +23,6 @@ from reticent.prediction.mechanisms.unprotected import (
     MemFree,
     NGramIndex,
     NonPrivateEnsemble,
-    PrivateModel,
     PublicModel,
 )
 from tests.prediction.mechanisms.test_mixing_weight import bisect, half_divergence
@@ -178,18 +176,15 @@ def test_gnmax_by_its_votes_charges_the_data_dependent_price_and_stops():
 # ---------------------------------------------------------------- without a mechanism
 
 
-def test_public_ensemble_and_private_model_are_their_rows():
+def test_public_model_and_ensemble_are_their_rows():
     for rows in look_ups(7):
         pmfs = np.exp(rows)
         for mechanism, expected in (
             (PublicModel(LAYOUT), pmfs[0]),
-            (PrivateModel(LAYOUT, 1), pmfs[2]),
             (NonPrivateEnsemble(LAYOUT), pmfs[1:].mean(axis=0)),
         ):
             assert mechanism.release(rows, RICH, randomness=SEED).pmf == pytest.approx(expected, rel=1e-12)
     assert NonPrivateEnsemble(LAYOUT).release(rows, RICH, randomness=SEED).event == NonPrivate()
-    with pytest.raises(ConfigError):
-        PrivateModel(LAYOUT, 3)
 
 
 def test_memfree_never_completes_an_n_gram_of_the_corpus_and_promises_nothing():

@@ -1,9 +1,8 @@
-"""Answers without a mechanism of their own: the public model, the non-private ensemble, a private model, MemFree.
+"""Answers without a private mechanism: the public model, the non-private ensemble, MemFree.
 
-The public model and a model trained with DP-SGD cost nothing: what protects the latter was charged when it was
-trained, and drawing from it is post-processing. The ensemble's mean protects nothing. **MemFree** (Ippolito et al.
-2022) refuses every token that would complete an n-gram of the training text; a paraphrase or one changed character
-passes it, the refusals themselves tell members from others, and it has **no guarantee**. Its event is `NonPrivate`.
+The public model costs nothing. The ensemble's mean protects nothing. **MemFree** (Ippolito et al. 2022) refuses
+every token that would complete an n-gram of the training text; a paraphrase or one changed character passes it, the
+refusals themselves tell members from others, and it has **no guarantee**. Its event is `NonPrivate`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,29 +44,6 @@ class PublicModel:
 
     def _release(self, shaped: Shaped) -> Release:
         return Release(shaped.spread(shaped.public), np.zeros(self.layout.parts), Composed(()))
-
-
-@dataclass(frozen=True, slots=True)
-class PrivateModel:
-    """One private row that was trained with differential privacy: its guarantee is that of its weights."""
-
-    name: ClassVar[str] = "dp-sgd"
-    measure: ClassVar[str | None] = None
-    price: ClassVar[float | None] = 0.0
-
-    layout: Layout
-    row: int = 0
-    shaping: Shaping = field(default_factory=Shaping)
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.row < len(self.layout.rows):
-            raise ConfigError("no such private row", found=self.row, expected=f"0 to {len(self.layout.rows) - 1}")
-
-    def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:  # noqa: ARG002
-        """The model's token on the public support."""
-        self.layout.require(rows)
-        shaped = self.shaping.shape(rows)
-        return Release(shaped.spread(shaped.private[self.row]), np.zeros(self.layout.parts), Composed(()))
 
 
 @dataclass(frozen=True, slots=True)

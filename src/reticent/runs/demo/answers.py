@@ -20,7 +20,7 @@ from reticent.prediction.predictor import Predictor
 from reticent.runs.demo.corpora import Corpora
 from reticent.runs.demo.scale import DELTA, Scale
 from reticent.runs.directory import RunDirectory
-from reticent.runs.ensemble.evaluation import EvaluationSettings, Line, compare_mechanisms
+from reticent.runs.ensemble.comparison import Comparison, Line, compare_mechanisms
 from reticent.runs.ensemble.prediction import PredictionSettings
 
 _BATCH: Final = 50  # answers that grow together
@@ -115,7 +115,7 @@ def perplexities(
     public = ensemble.public
     end = [] if public.end_token is None else [public.end_token]
     texts = [[*tokens, *end] for tokens in public.encode(corpora.utility.texts)]
-    settings = EvaluationSettings(
+    settings = Comparison(
         mechanisms=(MechanismName.SUBMIX_F,),
         epsilons=epsilons,
         delta=DELTA,

@@ -23,8 +23,8 @@ from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.prediction.planner import Plan
 from reticent.runs.audit.subject import find_model
-from reticent.runs.ensemble.evaluation import (
-    EvaluationSettings,
+from reticent.runs.ensemble.comparison import (
+    Comparison,
     Line,
     Rival,
     compare_mechanisms,
@@ -124,7 +124,7 @@ def evaluate_ensemble(
     index = None
     if settings.train is not None:
         index = NGramIndex(ensemble.public.encode(settings.corpus(settings.train).load().texts), _NGRAM)
-    comparison = EvaluationSettings(
+    comparison = Comparison(
         mechanisms=mechanisms_for(settings.mechanisms, ensemble, has_index=index is not None),
         epsilons=epsilons,
         delta=settings.delta,

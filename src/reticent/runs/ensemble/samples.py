@@ -14,7 +14,7 @@ from reticent.core.sampling import Sampling
 from reticent.prediction.budgets import MechanismName, Setup
 from reticent.prediction.predictor import Predictor
 from reticent.prediction.tally import Tally
-from reticent.runs.ensemble.evaluation import EvaluationSettings, Rival, cases_of, set_up_case
+from reticent.runs.ensemble.comparison import Comparison, Rival, cases_of, set_up_case
 from reticent.runs.ensemble.settings import EvaluateSettings
 
 
@@ -39,7 +39,7 @@ class Sample:
 
 def sample_answers(
     ensemble: Ensemble,
-    comparison: EvaluationSettings,
+    comparison: Comparison,
     settings: EvaluateSettings,
     *,
     rival: Rival | None,

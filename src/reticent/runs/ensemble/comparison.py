@@ -34,7 +34,7 @@ _NO_TARGET = (MechanismName.PUBLIC, MechanismName.NON_PRIVATE, MechanismName.MEM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationSettings:
+class Comparison:
     """What to compare, and on how much text."""
 
     mechanisms: tuple[MechanismName, ...]
@@ -47,9 +47,7 @@ class EvaluationSettings:
 
     def __post_init__(self) -> None:
         if not self.mechanisms or not self.epsilons or self.repeats < 1:
-            raise ConfigError("an evaluation needs mechanisms, an ε and at least one repeat")
-        if MechanismName.DP_SGD in self.mechanisms:
-            raise ConfigError("a DP-SGD model is no part of an ensemble", hint="name its run with --dp-sgd RUN")
+            raise ConfigError("a comparison needs mechanisms, an ε and at least one repeat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ def mechanisms_for(names: str, ensemble: Ensemble, *, has_index: bool) -> tuple[
 def compare_mechanisms(
     ensemble: Ensemble,
     texts: Sequence[Tokens],
-    settings: EvaluationSettings,
+    settings: Comparison,
     *,
     randomness: Randomness,
     rival: Rival | None = None,
@@ -123,39 +121,36 @@ def compare_mechanisms(
     """
     cases = cases_of(settings)
     setups = [set_up_case(kind, epsilon, settings, ensemble) for kind, epsilon in cases]
-    scores: list[list[Score]] = [[] for _ in cases]
-    rival_scores: list[Score] = []
+    rows = [
+        (kind, epsilon, None if setup.budget is None or kind in _NO_TARGET else setup.budget.guarantee)
+        for (kind, epsilon), setup in zip(cases, setups, strict=True)
+    ]
+    if rival is not None:
+        rows.append((MechanismName.DP_SGD, rival.guarantee.epsilon, rival.guarantee))
+    repeats = []  # a score of every row, of every repeat
     for repeat in range(settings.repeats):
         source = randomness.child(f"repeat {repeat}")
-        order = source.permutation(len(texts))
-        ordered = [texts[int(index)] for index in order]
-        if rival is not None:
-            rival_scores.append(rival.score(list(first_tokens(ordered, answers=settings.answers))))
+        ordered = [texts[int(index)] for index in source.permutation(len(texts))]
         chosen = passages(ensemble, ordered, answers=settings.answers)
-        found = evaluate(
+        scores = evaluate(
             setups, chosen, parts=len(ensemble.parts), horizon=settings.answers, randomness=source.child("draws")
         )
-        for case, score in zip(scores, found, strict=True):
-            case.append(score)
+        if rival is not None:
+            scores.append(rival.score(list(first_tokens(ordered, answers=settings.answers))))
+        repeats.append(scores)
         observe(repeat + 1)
-    spreads = [over_seeds(case) for case in scores]
-    ends = {kind: spread.value for (kind, _), spread in zip(cases, spreads, strict=True) if kind in _NO_TARGET}
+    by_row = list(zip(*repeats, strict=True))
+    spreads = [over_seeds(scores) for scores in by_row]
+    ends = {kind: spread.value for (kind, _, _), spread in zip(rows, spreads, strict=True) if kind in _NO_TARGET}
     lines = []
-    for (kind, epsilon), spread, case, setup in zip(cases, spreads, scores, setups, strict=True):
+    for (kind, epsilon, promise), spread, repeated in zip(rows, spreads, by_row, strict=True):
         realised = realised_share(ends[MechanismName.PUBLIC], spread.value, ends[MechanismName.NON_PRIVATE])
-        silent = sum(score.silent for score in case) / len(case)
-        promise = None if setup.budget is None or kind in _NO_TARGET else setup.budget.guarantee
+        silent = sum(score.silent for score in repeated) / len(repeated)
         lines.append(Line(kind, epsilon, spread, realised, silent, promise))
-    if rival is not None:
-        spread = over_seeds(rival_scores)
-        realised = realised_share(ends[MechanismName.PUBLIC], spread.value, ends[MechanismName.NON_PRIVATE])
-        lines.append(Line(MechanismName.DP_SGD, rival.guarantee.epsilon, spread, realised, 0.0, rival.guarantee))
     return lines
 
 
-def compare_settings(
-    ensemble: Ensemble, texts: Sequence[Tokens], settings: EvaluationSettings
-) -> list[tuple[float, Plan]]:
+def compare_settings(ensemble: Ensemble, texts: Sequence[Tokens], settings: Comparison) -> list[tuple[float, Plan]]:
     """Orders and weight limits of SubMix-F at every ε, the best of each ε first; texts in their order."""
     found = []
     for epsilon in settings.epsilons:
@@ -167,7 +162,7 @@ def compare_settings(
     return found
 
 
-def cases_of(settings: EvaluationSettings) -> list[tuple[MechanismName, float | None]]:
+def cases_of(settings: Comparison) -> list[tuple[MechanismName, float | None]]:
     """What is compared: mechanisms, each with its ε; None where it has none."""
     cases: list[tuple[MechanismName, float | None]] = [
         (MechanismName.PUBLIC, None),
@@ -178,9 +173,7 @@ def cases_of(settings: EvaluationSettings) -> list[tuple[MechanismName, float | 
     return cases + [(kind, epsilon) for epsilon in settings.epsilons for kind in targeted]
 
 
-def set_up_case(
-    kind: MechanismName, epsilon: float | None, settings: EvaluationSettings, ensemble: Ensemble
-) -> Setup:
+def set_up_case(kind: MechanismName, epsilon: float | None, settings: Comparison, ensemble: Ensemble) -> Setup:
     """A mechanism of the comparison, calibrated to its ε."""
     target = PredictionTarget(
         epsilon=settings.epsilons[0] if epsilon is None else epsilon,
