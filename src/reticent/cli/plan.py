@@ -1,5 +1,7 @@
 """`reticent plan`: how to train privately, chosen from counts and a target."""
 
+from typing import TYPE_CHECKING
+
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.core.metric import shown_value, words_of
@@ -7,16 +9,25 @@ from reticent.runs.rounding import at_most
 from reticent.runs.training import advice
 from reticent.runs.training.advice import PlanSettings
 
+if TYPE_CHECKING:
+    from reticent.runs.training.comparison import Compared
+
 _SAMPLING = {"poisson": "Poisson samples", "allocation": "random allocation", "banded": "correlated noise"}
+
+
+def _compared(one: "Compared") -> str:
+    outside = "" if one.outside is None else f", {one.outside:,.2f} outside secrets"
+    return f"On the public text, held-out perplexity with {one.method}: {one.perplexity:,.2f}{outside}."
 
 
 @verb(PlanSettings)
 def plan(settings: PlanSettings, output: Output) -> None:
-    """Choose batch size, epochs, sampler, learning rate and noise for private training, and say why. Reads no text.
+    """Choose batch size, epochs, sampler, learning rate and noise for private training, and say why.
 
-    The choice depends only on the numbers you give and on the model, never on private text.
+    The choice depends only on the numbers you give and on the model, never on private text. With --public-text
+    methods are compared on public text.
     """
-    found = advice.plan(settings)
+    found = advice.plan(settings, track=output.track)
     output.document(found.to_json())
     values, proved = found.values, found.guarantee
     bands = f" with {values['bands']} bands" if "bands" in values else ""
@@ -31,6 +42,7 @@ def plan(settings: PlanSettings, output: Output) -> None:
             f"  {words_of(name)}: at most {shown_value(name, value, side='up')}"
             for name, value in found.ceilings.items()
         ),
+        *(_compared(each) for each in found.compared),
         "Why:",
         *(f"  - {reason}" for reason in found.reasons),
     )

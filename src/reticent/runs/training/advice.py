@@ -1,15 +1,16 @@
-"""`reticent plan`: how to train privately, chosen from counts and a target; no text is read.
+"""`reticent plan`: how to train privately, chosen from counts and a target; no private text is read.
 
     batch, epochs, rate, average   the rules of `training.plans.choice`, within the compute that may be spent
     sampler, bands                 of Poisson samples, random allocation and noise correlated over 4, 8 or 16 steps
                                    the one that leaves the least noise in the sum of all gradients; correlated noise
                                    must gain a tenth, since it takes memory and is larger on a single gradient
     noise                          the least that meets the target over the whole run
-    method                         DP-SGD; when redacted training or private prediction fits better, it says so
+    method                         DP-SGD; when redacted training or private prediction may fit better, it says so,
+                                   and with --public-text it compares on public text (`comparison`)
 
 What is chosen depends on public facts alone: the numbers of records, owners and tokens, the model, the target. How
-good the model will be is not predicted, since that depends on the text; the noise on a gradient entry is stated for
-this corpus and for ten times as many units.
+good the model will be depends on the text, and is not predicted without public text; the noise on a gradient entry
+is stated for this corpus and for ten times as many units.
 """
 
 import math
@@ -23,15 +24,18 @@ from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.metric import ADVANTAGE, AUC, TPR_AT_FPR
 from reticent.core.numbers import counted
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, RANK
+from reticent.runs.policies import DEFAULT_POLICY
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import AddedOrReplaced, Shown
 from reticent.runs.settings.starter import settings_text
+from reticent.runs.tracking import Track, untracked
 from reticent.runs.training.settings import Method, ModelSection, risk_of
 from reticent.training.plans.choice import choose
 from reticent.training.plans.sampler import SamplerName
 
 if TYPE_CHECKING:
     from reticent.accounting.risk_target import RiskTarget
+    from reticent.runs.training.comparison import Compared
     from reticent.training.plans.choice import Choice
     from reticent.training.plans.plan import DpSgd
 
@@ -92,6 +96,15 @@ class PlanSettings(Shown):
     secrets_known: bool = option(
         "A policy can find what must not leak (numbers, names); the rest may be learnt.", default=False
     )
+    public_text: str | None = option(
+        "Public text like the corpus: trains on it by dp-sgd, by dp-sgd after scrubbing and by crt, and compares.",
+        default=None,
+        metavar="FILE",
+    )
+    policy: str = option("Policy that finds secrets in --public-text.", default=DEFAULT_POLICY, metavar="NAME")
+    conservative_policy: str = option(
+        "Policy that routes records of --public-text to private training.", default="conservative", metavar="NAME"
+    )
     data: str = option("Corpus to name in the written file. It is not read.", default="train.jsonl", metavar="FILE")
     out: Path | None = option("TOML file to write for `reticent train --config`.", default=None, metavar="FILE")
 
@@ -121,6 +134,8 @@ class PlanSettings(Shown):
             raise ConfigError("--max-tokens is a number of passes only if the corpus has a size", hint="--tokens N")
         if self.max_tokens is not None and self.max_epochs is not None:
             raise ConfigError("--max-tokens and --max-epochs are two ways to limit the compute: give one")
+        if self.public_text is not None and self.unit is Unit.OWNER:
+            raise ConfigError("--public-text compares promises for records", found="--unit owner")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +151,7 @@ class PlanAdvice:
     ceilings: dict[str, float]
     reasons: tuple[str, ...]
     config: str
+    compared: "tuple[Compared, ...]" = ()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -149,10 +165,11 @@ class PlanAdvice:
             "guarantee": self.guarantee.to_json(),
             "ceilings": self.ceilings,
             "reasons": list(self.reasons),
+            "compared": [each.to_json() for each in self.compared],
         }
 
 
-def plan(settings: PlanSettings) -> PlanAdvice:
+def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     """Choose a private training for counts and a target; writes the TOML file where one is named."""
     settings.check()
     if settings.out is not None and settings.out.exists():
@@ -175,6 +192,16 @@ def plan(settings: PlanSettings) -> PlanAdvice:
     larger = _plan(settings, larger_choice, units=units, epochs=epochs, delta=less, drawing=drawing)
     values = _values(settings, choice, epochs=epochs, delta=delta, drawing=drawing)
     guarantee = chosen.guarantee()
+    reasons = _reasons(settings, plans, chosen, larger)
+    compared: tuple[Compared, ...] = ()
+    if settings.public_text is not None:
+        from reticent.runs.training.comparison import PublicText, advice_on, compare_on  # loads torch
+
+        public = PublicText(
+            file=settings.public_text, policy=settings.policy, conservative_policy=settings.conservative_policy
+        )
+        compared = compare_on(public, plans[0], model, choice=choice, track=track)
+        reasons.append(advice_on(compared))
     name = "reticent.toml" if settings.out is None else str(settings.out)
     text = settings_text(_HEAD.format(units=settings.units, unit=settings.unit.value, name=name), values)
     if settings.out is not None:
@@ -187,8 +214,9 @@ def plan(settings: PlanSettings) -> PlanAdvice:
         gradient_noise_with_more=larger.gradient_noise,
         guarantee=guarantee,
         ceilings=_ceilings(guarantee),
-        reasons=tuple(_reasons(settings, plans, chosen, larger)),
+        reasons=tuple(reasons),
         config=text,
+        compared=compared,
     )
 
 
@@ -339,11 +367,11 @@ def _other_methods(settings: PlanSettings) -> list[str]:
             "trained privately: closed adapters, many tenants, a model per department. Its budget covers all "
             "answers for all time, and at an equal ε for one owner DP-SGD was more useful (see docs/serving.md)."
         )
-    if settings.secrets_known:
+    if settings.secrets_known and settings.public_text is None:
         said.append(
             "A policy can find what must not leak: consider redacted training, `reticent train --method crt`. It "
-            "promises confidentiality of secrets, not of membership, and learns nothing of what it masks. On "
-            "CustomerSim it was the more useful one at ε = 1 and 2, and DP-SGD was at ε = 8."
+            "promises confidentiality of secrets, not of membership, and learns nothing of what it masks. "
+            "--public-text FILE compares the two on public text like yours."
         )
     if settings.units < _FEW_UNITS and not said:
         said.append(

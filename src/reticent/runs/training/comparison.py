@@ -1,0 +1,183 @@
+"""DP-SGD, DP-SGD on scrubbed text and redacted training on public text: which of them predicts text like this best.
+
+Each is trained on public text with the batch, the steps and the noise on a gradient that it would have on the
+corpus at the same ε, and measured on lines that were held out. So the public text need not be as large as the
+corpus; it should be like it, secrets included. Where it has fewer records than a batch, batch and noise shrink
+together. Redacted training is priced for the share of private records that the policies leave of the public text.
+
+Noise is that of Poisson samples for all three. The private corpus is not read.
+"""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from reticent.core.corpus import Corpus
+from reticent.core.errors import DataError
+from reticent.core.guarantee import Neighbours
+from reticent.core.randomness import Randomness
+from reticent.data.redaction.masking import redact_records
+from reticent.data.writing import write_corpus
+from reticent.runs.policies import policy_named
+from reticent.runs.tracking import Track
+from reticent.runs.training import run
+from reticent.runs.training.settings import (
+    DataSection,
+    Fill,
+    Method,
+    ModelSection,
+    TrainingSection,
+    TrainSettings,
+)
+from reticent.training.methods.redaction import redact_and_route
+from reticent.training.plans.choice import Choice
+from reticent.training.plans.plan import DpSgd
+
+SCRUBBED: Final = "dp-sgd on scrubbed text"
+HELD_OUT: Final = 0.2  # of the public text
+_LEAST_RECORDS: Final = 20
+_CLEARLY: Final = 0.95  # of the other's perplexity: what is worth a weaker promise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What a method came to on public text."""
+
+    method: str
+    perplexity: float
+    outside: float | None  # the same outside secrets; None where the policy found none, or the model says no places
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; the document that holds them carries the schema version."""
+        return {"method": self.method, "perplexity": self.perplexity, "outside": self.outside}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicText:
+    """Public text and the policies that read it."""
+
+    file: str
+    policy: str
+    conservative_policy: str
+
+
+def compare_on(
+    public: PublicText, plan: DpSgd, model: ModelSection, *, choice: Choice, track: Track
+) -> tuple[Compared, ...]:
+    """The methods, the one with the lowest perplexity first; `plan` is DP-SGD's for the corpus.
+
+    Redacted training is left out where the policies find nothing in the public text.
+    """
+    corpus = DataSection(file=public.file).load()
+    if len(corpus) < _LEAST_RECORDS:
+        raise DataError(
+            "too few records to train on and to hold out",
+            path=public.file,
+            found=len(corpus),
+            expected=f"at least {_LEAST_RECORDS}",
+        )
+    order = [corpus[int(place)] for place in Randomness.seeded(0).permutation(len(corpus))]
+    count = round(HELD_OUT * len(order))
+    kept = Corpus(order[count:])
+    with tempfile.TemporaryDirectory(prefix="reticent-") as name:
+        folder = Path(name)
+        write_corpus(Corpus(order[:count]), folder / "held-out.jsonl")
+        write_corpus(kept, folder / "all.jsonl")
+        write_corpus(redact_records(kept, policy_named(public.policy)), folder / "scrubbed.jsonl")
+        bench = _Bench(folder, public, plan, model, choice, records=len(kept))
+        asked = {Method.DP_SGD.value: bench.dp_sgd("all.jsonl"), SCRUBBED: bench.dp_sgd("scrubbed.jsonl")}
+        if share := _private_share(kept, public):
+            asked[Method.CRT.value] = bench.redacted(share)
+        found = [bench.measure(name, *each) for name, each in track(asked.items(), "Comparing", len(asked))]
+    return tuple(sorted(found, key=lambda each: each.perplexity))
+
+
+def advice_on(found: tuple[Compared, ...]) -> str:
+    """Which method to take, in a sentence or two."""
+    by_name = {each.method: each.perplexity for each in found}
+    whole, scrubbed = by_name[Method.DP_SGD.value], by_name[SCRUBBED]
+    if Method.CRT.value not in by_name:
+        return "The policies find nothing in this text, so redacted training would protect nothing: take dp-sgd."
+    if by_name[Method.CRT.value] < _CLEARLY * min(whole, scrubbed):
+        return (
+            "On this text redacted training predicts clearly best: take --method crt if only the secrets that the"
+            " policies find or catch must be protected. To protect whole records, or who was in the corpus, take"
+            " dp-sgd."
+        )
+    if scrubbed < _CLEARLY * whole:
+        return "On this text scrubbing before DP-SGD predicts clearly best, and protects no less: take it."
+    return "On this text DP-SGD predicts best or nearly so, and it protects whole records: take dp-sgd."
+
+
+def _private_share(corpus: Corpus, public: PublicText) -> float:
+    """The share of records that redacted training would train with noise."""
+    policy, conservative = policy_named(public.policy), policy_named(public.conservative_policy)
+    routed = redact_and_route(corpus, policy, conservative=conservative)
+    return len(routed.private) / len(corpus)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """Runs on public text that have the batch, steps and noise of a plan for another number of records."""
+
+    folder: Path
+    public: PublicText
+    plan: DpSgd
+    model: ModelSection
+    choice: Choice
+    records: int
+
+    def dp_sgd(self, file: str) -> tuple[str, TrainingSection]:
+        """DP-SGD on a file, at the noise of the plan."""
+        steps = self._steps(self.plan.noise_multiplier) | {"average_tail": self.choice.average_tail}
+        return file, TrainingSection(method=Method.DP_SGD, **steps)
+
+    def redacted(self, share: float) -> tuple[str, TrainingSection]:
+        """Redacted training, at the noise that this share of the corpus would have."""
+        sampler = self.plan.sampler
+        private = DpSgd.for_target(
+            epsilon=self.plan.guarantee().epsilon,
+            delta=self.plan.delta,
+            units=max(1, round(share * sampler.units)),
+            batch=max(1, round(share * sampler.batch)),
+            epochs=self.plan.steps * sampler.expected_batch / sampler.units,
+            clip_norm=self.plan.clip_norm,
+            neighbours=Neighbours.REPLACE,
+        )
+        policies: dict[str, Any] = {
+            "policy": self.public.policy,
+            "conservative_policy": self.public.conservative_policy,
+            "conservative_miss_rate": 0.0,  # whatever it is: nothing is promised of public text
+            "fill_masks": Fill.KIND,
+        }
+        steps = self._steps(private.noise_multiplier)
+        return "all.jsonl", TrainingSection(method=Method.CRT, **steps, **policies)
+
+    def _steps(self, noise: float) -> dict[str, Any]:
+        batch = min(self.plan.sampler.batch, self.records)
+        return {
+            "batch": batch,
+            "epochs": self.plan.steps * batch / self.records,
+            "learning_rate": self.choice.learning_rate,
+            "clip_norm": self.plan.clip_norm,
+            "delta": self.plan.delta,
+            "noise_multiplier": noise * batch / self.plan.sampler.batch,
+        }
+
+    def measure(self, name: str, file: str, section: TrainingSection) -> Compared:
+        """Train as asked and measure on what was held out."""
+        data = DataSection(
+            file=str(self.folder / file),
+            holdout=str(self.folder / "held-out.jsonl"),
+            holdout_policy=self.public.policy,
+        )
+        settings = TrainSettings(data=data, model=self.model, training=section, seed=0)
+        done = run.train(settings.into(self.folder / name.replace(" ", "-")))
+        assert done.evaluation is not None
+        outside = done.evaluation.outside
+        return Compared(
+            method=name,
+            perplexity=done.evaluation.perplexity,
+            outside=None if outside is None else outside.perplexity,
+        )
