@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import reticent.core.metric as declarations
 from reticent.core.metric import (
     AUC,
     EPSILON_LOWER_BOUND_AT_DELTA,
@@ -17,6 +18,7 @@ from reticent.core.metric import (
     QUESTIONS,
     TPR_AT_FPR,
     Ceiling,
+    Metric,
     Question,
     question_of,
     read_metric,
@@ -76,6 +78,12 @@ def test_no_identifier_belongs_to_two_metrics_and_no_metric_to_two_questions():
         assert [one for one in METRICS if one.parameters(identifier) is not None] == [metric]
         assert sum(question.row(identifier) is not None for question in QUESTIONS) == 1
     assert len({question.key for question in QUESTIONS}) == len(QUESTIONS)
+
+
+def test_every_declared_metric_belongs_to_a_question():
+    declared = [value for value in vars(declarations).values() if isinstance(value, Metric)]
+    assert len(declared) > 40
+    assert [metric.name for metric in declared if metric not in METRICS] == []
 
 
 def test_a_question_names_the_row_of_its_metric_and_none_of_another():

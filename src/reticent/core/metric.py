@@ -169,7 +169,9 @@ RECONSTRUCTION_TOP1: Final = _share(
 RECONSTRUCTION_TOP5: Final = _share(
     "reconstruction_top5", "of the gaps have the truth among the five best candidates", null=Null.HELD_OUT
 )
-RECONSTRUCTION_TAB: Final = _share("reconstruction_tab", "of the gaps were filled with the truth")
+RECONSTRUCTION_TAB: Final = _share(
+    "reconstruction_tab", "of the gaps were filled with the truth", null=Null.HELD_OUT
+)
 RECONSTRUCTION_GAIN: Final = _share(
     "reconstruction_gain", "more of the gaps were filled than by a greedy continuation", null=0.0
 )
@@ -192,7 +194,9 @@ ASSOCIATION_SHARE: Final = _share(
     "association_share", "of the pairs of a name and a value were told", null=Null.HELD_OUT
 )
 PROMPTED_SHARE: Final = _share(
-    "prompted_share_{word}", "of the pairs of a name and a value were told to prompts: {}", null=Null.HELD_OUT
+    "prompted_share_{word}",
+    "of the pairs of a name and a value were told to prompts of the style {}",
+    null=Null.HELD_OUT,
 )
 
 RECOVERED_SHARE: Final = _share(
@@ -285,7 +289,9 @@ EXTRACTED_SHARE: Final = _share(
 EXTRACTION_RATE: Final = _share("extraction_rate", "of the generated texts hold such a piece")
 EXTRACTION_PRECISION: Final = _share("extraction_precision_{word}", "of the best ranked texts hold such a piece")
 STYLED_SHARE: Final = _share(
-    "styled_share_{word}", "of the records were continued when asked in another style: {}", null=Null.HELD_OUT
+    "styled_share_{word}",
+    "of the records were continued, word by word, when asked in the writing {}",
+    null=Null.HELD_OUT,
 )
 DIVERGENCE_RATE: Final = _share("divergence_rate", "of the answers to repeat prompts hold such a piece")
 NOVELTY_GAP: Final = _share(
@@ -404,6 +410,7 @@ QUESTIONS: Final = (
         (
             (DISCOVERABLE_SHARE, NEAR_DISCOVERABLE_SHARE, NP_DISCOVERABLE_SHARE),
             (SAMPLED_SHARE,),
+            (STYLED_SHARE,),
             (EXTRACTION_PROBABILITY,),
         ),
     ),

@@ -275,10 +275,15 @@ def test_reconstruction_finds_what_the_model_knows_and_nothing_of_strangers(trai
         )
         for targets in (targets_of(training), targets_of(held_out))
     )
-    rival = continue_greedily(knows, finds, targets_of(training))
-    top1, top5, tab = reconstruction_findings(mine, rival, setting=PiiSetting(), held_out=others)
+    rival, strangers = (continue_greedily(knows, finds, targets_of(side)) for side in (training, held_out))
+    top1, top5, tab = reconstruction_findings(
+        mine, rival, setting=PiiSetting(), held_out=others, held_out_rival=strangers
+    )
     assert top1.value == tab.value == 1.0
     assert top1.beats_null
+    assert tab.beats_null
+    alike = reconstruction_findings(mine, rival, setting=PiiSetting(), held_out=mine, held_out_rival=rival)
+    assert not any(finding.beats_null for finding in alike)
     assert others.hits(5).sum() == 0
     assert [f.metric for f in (top1, top5, tab)] == [
         "reconstruction_top1",

@@ -168,6 +168,7 @@ def reconstruction_findings(
     *,
     setting: PiiSetting,
     held_out: Reconstruction | None = None,
+    held_out_rival: Reconstruction | None = None,
     scored_by: str = "",
 ) -> tuple[Finding, ...]:
     """Top-1 and top-5 of the ranking, and TAB's share, over all targets; `scored_by` says how candidates ranked."""
@@ -180,9 +181,8 @@ def reconstruction_findings(
     ]
     findings = []
     for metric, outcome, top, words, access, notes in cases:
-        null = None
-        if held_out is not None and outcome is game and len(held_out.ranks):
-            null = held_out.share(top)
+        others = held_out_rival if outcome is rival else held_out
+        null = others.share(top) if others is not None and len(others.ranks) else None
         findings.append(
             _Counted(outcome.share(top), null).finding(
                 metric.name,

@@ -74,11 +74,11 @@ class PlaceGames:
 class Places:
     """Targets, held-out ones, places to calibrate by, and candidates by where decoys come from, if there are any.
 
-    `seen` are the targets as the adversary sees them, `targets` with what was recollected.
+    `seen` are both sorts of targets as the adversary sees them; the others have what was recollected.
     """
 
     games: PlaceGames
-    seen: tuple[MaskedSpan, ...]
+    seen: tuple[tuple[MaskedSpan, ...], tuple[MaskedSpan, ...]]
     targets: tuple[MaskedSpan, ...]
     strangers: tuple[MaskedSpan, ...]
     elsewhere: tuple[MaskedSpan, ...]
@@ -88,7 +88,7 @@ class Places:
 def choose_places(subject: Subject, settings: AuditSettings, games: PlaceGames, sizes: Sizes) -> Places:
     """The targets of all games on places; nothing is scored yet."""
     model = scoring_model(subject)
-    seen, strangers = (
+    targets, strangers = (
         masked_spans(
             values,
             others=settings.others,
@@ -98,10 +98,10 @@ def choose_places(subject: Subject, settings: AuditSettings, games: PlaceGames, 
         for values, name in ((games.training, "training"), (games.held_out, "held-out"))
     )
     strangers = tuple(target for target in strangers if target.secret not in games.training)
-    targets = seen
-    if settings.others is Others.MASKED:
-        targets, strangers = (recollected(model, games.tagger, side) for side in (seen, strangers))
     elsewhere, strangers = _parted(strangers)
+    seen = targets, strangers
+    if settings.others is Others.MASKED:
+        targets, strangers, elsewhere = (recollected(model, games.tagger, side) for side in (*seen, elsewhere))
     pools = {Decoys.UNSEEN: games.held_out, Decoys.TRAINED: games.training}
     drawn = {
         decoys: _drawn(targets, pool, games.training, model, settings, most=sizes.choices)
@@ -138,14 +138,21 @@ def play_places(
 
     mine = reconstructed(targets, "reconstruction")
     others = reconstructed(places.strangers, "held-out reconstruction") if places.strangers else None
-    rival = continue_greedily(subject.model, games.tagger, places.seen)
+    rival, stranger_rival = (continue_greedily(subject.model, games.tagger, side) for side in places.seen)
     how = "other values of the sentence known"
     if settings.others is Others.MASKED:
         how = "other values of the sentence masked, those before the value recollected by the model"
     how += "; value and suffix given the prefix"
     how += f", calibrated by {len(places.elsewhere)} held-out places" if places.elsewhere else ""
     findings = list(
-        reconstruction_findings(mine, rival, setting=setting, held_out=others, scored_by=how),
+        reconstruction_findings(
+            mine,
+            rival,
+            setting=setting,
+            held_out=others,
+            held_out_rival=stranger_rival,
+            scored_by=how,
+        )
     )
     findings.append(
         paired_finding(
