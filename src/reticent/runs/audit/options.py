@@ -104,7 +104,11 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
         panel=_ATTACKS,
     )
     budget: str | None = option(
-        "Time limit for the attacks: 90s, 10m, 2h.", default=None, metavar="TIME", panel=_ATTACKS
+        "Time limit for the attacks: 90s, 10m, 2h. About a fifth of it may go to trials, which tell how long "
+        "attacks take.",
+        default=None,
+        metavar="TIME",
+        panel=_ATTACKS,
     )
     shadow_models: int = option(
         "Number of shadow models to train for the attack 'shadow'.",

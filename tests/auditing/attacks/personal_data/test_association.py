@@ -19,7 +19,9 @@ from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
+from reticent.data.policies.capitals import CapitalRuns
 from reticent.data.policies.combined import Dictionary
+from reticent.runs.policies import policy_named
 from tests.auditing.attacks.personal_data.small_models import Telling, names
 
 PERSONS = names(0, 60)
@@ -98,6 +100,32 @@ def test_people_are_found_by_another_policy_where_the_own_one_knows_none() -> No
     assert associated_pairs(inventory) == ()
     pairs = associated_pairs(inventory, people=FINDS)
     assert [(pair.name.reveal(), pair.value.reveal()) for pair in pairs] == list(BOOK.items())[:5]
+
+
+def test_a_policy_that_only_sees_capitals_still_has_people_and_what_stands_beside_them() -> None:
+    text = f"case 7: {PERSONS[0]} moved to Atlantis"
+    inventory = take_inventory([Record("r", text)], CapitalRuns())
+    assert set(inventory.kinds) == {"CAPITALS"}
+    (pair,) = [one for one in associated_pairs(inventory, people=FINDS) if one.value.reveal() == "Atlantis"]
+    assert pair.name.reveal() == PERSONS[0]
+    assert prompts_of(pair, Style.TEMPLATE) == (f"{PERSONS[0]},", f"{PERSONS[0]} and")
+
+
+EVERYTHING = """John Smith, who is 45 years old, lives in Germany. His password: zq81x9Qw. Call him at
++1 415 555 0132 or write to x7q@example.com; he was born on 3 May 1970."""
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["patterns", "phonenumbers", "circumstances", "credentials", "names", "capitals", "union", "conservative"],
+)
+def test_every_built_in_policy_has_pairs_to_ask_for(policy: str) -> None:
+    inventory = take_inventory([Record("r", EVERYTHING)], policy_named(policy))
+    pairs = associated_pairs(inventory, people=policy_named("names"))
+    assert pairs
+    assert "John Smith" in {pair.name.reveal() for pair in pairs}
+    for pair in pairs:
+        assert all(prompts_of(pair, style, pairs) for style in Style)
 
 
 def test_kinds_of_every_tagger_are_asked_for_and_recognised() -> None:

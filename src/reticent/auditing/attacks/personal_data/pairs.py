@@ -12,7 +12,7 @@ from typing import Final
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory, value_of
 from reticent.core.corpus import Policy, Span
 from reticent.core.secret import Secret
-from reticent.data.kinds import TITLES, canonical
+from reticent.data.kinds import TITLES, VAGUE, canonical
 
 PERSON: Final = "PERSON"
 _BEFORE: Final = 400  # characters before a value
@@ -70,9 +70,11 @@ def associated_pairs(inventory: PiiInventory, *, people: Policy | None = None) -
 
 
 def _with_people(spans: Sequence[Span], found: Iterable[Span]) -> tuple[Span, ...]:
-    """The spans of a record, and people of another policy that share no character with them."""
-    people = [one for one in found if canonical(one.kind) == PERSON and not any(one.overlaps(s) for s in spans)]
-    return tuple(sorted([*spans, *people]))
+    """The spans of a record, and people of another policy where no span says more than that it stands out."""
+    typed = [span for span in spans if canonical(span.kind) not in VAGUE]
+    people = [one for one in found if canonical(one.kind) == PERSON and not any(one.overlaps(s) for s in typed)]
+    vague = [span for span in spans if span not in typed and not any(span.overlaps(one) for one in people)]
+    return tuple(sorted([*typed, *people, *vague]))
 
 
 class Aliases:
