@@ -54,7 +54,7 @@ def test_by_default_nothing_that_was_computed_from_a_batch_is_logged():
     listener = Listener()
     heard = trained(ExperimentLog(listener), steps=4)
     assert heard == [1, 2, 3, 4]
-    assert listener.names == {"training/epsilon", "training/steps_per_second"}
+    assert listener.names == {"training/epsilon"}
     assert [(step, value) for name, step, value in listener.points if name == "training/epsilon"] == [
         (1, 0.5),
         (2, 1.0),

@@ -1,12 +1,12 @@
 """Curves and findings in an experiment tracker: `--log-to tensorboard:DIR | mlflow:URI | wandb:PROJECT`.
 
-    training    ε so far and steps a second; at the end the held-out loss and what was proved
+    training    ε so far; at the end the held-out loss and what was proved
     findings    value, interval and ceiling of every finding that is not void
 
 Everything logged follows from the plan, from released weights, or is a finding that the run directory holds too.
-The loss of a training batch and its number of tokens are computed from private records, and no guarantee covers
-them: they are logged only where the operator asks for it (--log-training-loss). No text, path or secret is logged.
-Each tracker is imported when it is asked for.
+The loss of a training batch, its number of tokens and the time that it takes follow from private records, and no
+guarantee covers them: they are logged only where the operator asks for it (--log-training-loss). No text, path or
+secret is logged. Each tracker is imported when it is asked for.
 """
 
 import importlib.util
@@ -121,9 +121,9 @@ class ExperimentLog:
             stride = math.ceil(progress.steps / _POINTS)
             if progress.step % stride == 0 or progress.step == progress.steps:
                 now = time.monotonic()
-                values = {"training/steps_per_second": (progress.step - last[0]) / max(now - last[1], 1e-9)}
-                if epsilon is not None:
-                    values["training/epsilon"] = epsilon
+                values = {} if epsilon is None else {"training/epsilon": epsilon}
+                if self._with_loss:
+                    values["training/steps_per_second"] = (progress.step - last[0]) / max(now - last[1], 1e-9)
                 if self._with_loss and progress.loss is not None:
                     values["training/loss"] = progress.loss
                     values["training/tokens_per_second"] = progress.tokens_per_second

@@ -132,8 +132,8 @@ class CurveOptions(LogOptions):
     """Curves of a training beside what is found."""
 
     log_training_loss: bool = option(
-        "With --log-to: also log loss and tokens a second of training batches. Both are computed from private "
-        "records, and the guarantee does not cover them.",
+        "With --log-to: also log the loss and the speed of training batches. Both follow from private records, and "
+        "the guarantee does not cover them.",
         default=False,
         panel=TRACKER,
         in_file=False,
