@@ -95,7 +95,7 @@ def bound(kind: Bound, **options: Any) -> dict[str, Any]:
 
 
 def plan(**options: Any) -> "PlanAdvice":
-    """Choose a private training from counts and a target, as `reticent plan` does. No text is read.
+    """Choose a private training from counts and a target, as `reticent plan` does. No private text is read.
 
     >>> advice = reticent.plan(records=10_000, model="embedded", target_epsilon=8, delta=1e-6)
     >>> advice.guarantee.epsilon <= 8, advice.values["batch"] > 1
