@@ -76,7 +76,7 @@ def plant(file: Path | str, *, out: Path | str, key: Path | str, **options: Any)
 
 
 def bound(kind: Bound, **options: Any) -> dict[str, Any]:
-    """What is proved by parameters alone, as the document of `reticent bound KIND --json`.
+    """Guarantees and leakage bounds from parameters alone: the document of `reticent bound KIND --json`.
 
     >>> proved = reticent.bound("dp-sgd", noise_multiplier=1.0, sampling_rate=0.01, steps=500, delta=1e-6)
     >>> proved["epsilon"]["pld"] < 3
@@ -118,7 +118,7 @@ def train(
     """Train a model on a corpus into a new run directory, as `reticent train` does.
 
     `method` is a plan, or the name of a method: sgd, dp-sgd, crt, selective, submix. A plan must be for as many
-    units as the corpus has. `observe(progress, epsilon)` hears of every step and stops the run by returning False.
+    units as the corpus has. `observe(progress, epsilon)` is called after every step; returning False stops the run.
 
     >>> plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-3, units=60, batch=20, epochs=1)
     >>> run = reticent.train("mails.jsonl", model="embedded", method=plan, out="private", max_length=24)
@@ -178,7 +178,7 @@ def report(*runs: "TrainedRun | AuditResult | Path | str", out: Path | str, **op
 def diff(
     before: "TrainedRun | Path | str", after: "TrainedRun | Path | str", *, out: Path | str, **options: Any
 ) -> "Diff":
-    """What an update from one snapshot to the next gives away, as `reticent diff` does.
+    """Find what an update from one snapshot to the next reveals, as `reticent diff` does.
 
     >>> found = reticent.diff("embedded", "private", data="mails.jsonl", out="update", length=2, width=8)
     >>> len(found.steps)

@@ -12,6 +12,7 @@ from reticent.auditing.subject import make_subject
 from reticent.cli import main as cli
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import UsageError
+from reticent.engine import local
 from reticent.engine.work import EngineSettings, Piece, gather, open_engine
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.shadow import train_shadow
@@ -22,6 +23,7 @@ from reticent.runs.settings.file import validate
 from reticent.runs.training import run as training_run
 from reticent.runs.training.settings import Resumption, TrainSettings
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+from tests.processes import PROCESSES
 
 ONE, TWO = EngineSettings(workers=1), EngineSettings(workers=2)
 
@@ -38,10 +40,11 @@ def tiny(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
+def _one_thread(monkeypatch):
     import torch
 
     torch.set_num_threads(1)
+    monkeypatch.setattr(local, "get_context", lambda _: PROCESSES)  # quick; test_engine.py starts workers afresh
 
 
 def config(tiny) -> TrainSettings:

@@ -1,10 +1,7 @@
 """Training end to end through the command line: plain, private, LoRA, owners, stopped and resumed."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -20,6 +17,7 @@ from reticent.runs.audit.subject import find_model
 from tests.journeys.commands import reticent
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.patience import PATIENCE
+from tests.processes import Command
 
 
 @pytest.fixture(scope="module")
@@ -145,40 +143,33 @@ def test_an_lstm_from_random_weights(tiny, tmp_path, capsys):
     assert load_model(tmp_path / "run" / "model").context_length is None
 
 
-def begin(*arguments):
-    """A run in a process of its own that can be interrupted."""
-    command = [sys.executable, "-c", "from reticent.cli.main import main; main()", "train", *map(str, arguments)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    )
-
-
 def interrupt_after_a_checkpoint(process, folder, known):
     """Send Ctrl-C once there is a checkpoint that was not there before; what the run says then."""
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline and process.poll() is None:
+    while time.monotonic() < deadline and process.is_running:
         newer = {path.name for path in folder.glob("step-*")} - known
         if newer:
             break
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130, error
-    return out
+    done = process.end(seconds=PATIENCE)
+    assert done.returncode == 130, done.stderr
+    return done.stdout
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tiny, tmp_path):
     run = tmp_path / "run"
     folder = run / "checkpoints"
-    process = begin(
-        *("--method", "sgd", "--model", tiny / "model", "--data", tiny / "train.jsonl", "--batch", 8),
+    process = Command(
+        *("train", "--method", "sgd", "--model", tiny / "model", "--data", tiny / "train.jsonl", "--batch", 8),
         *("--epochs", 1e6, "--checkpoint-steps", 5, "--out", run),
     )
     said = interrupt_after_a_checkpoint(process, folder, set())
     assert f"reticent train --resume {run}" in said
     reached = max(path.name for path in folder.glob("step-*"))
-    again = interrupt_after_a_checkpoint(begin("--resume", run), folder, {path.name for path in folder.iterdir()})
+    again = interrupt_after_a_checkpoint(
+        Command("train", "--resume", run), folder, {path.name for path in folder.iterdir()}
+    )
     assert "Continue with" in again
     assert max(path.name for path in folder.glob("step-*")) > reached
     assert not (run / "model").exists()

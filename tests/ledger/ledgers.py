@@ -1,7 +1,6 @@
 """Small ledgers and child processes for the tests of the ledger."""
 
 import hashlib
-import multiprocessing
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,11 +14,9 @@ from reticent.ledger.durable import DurableLedger, SqliteLedger, reanchor, witne
 from reticent.ledger.postgres.address import PostgresAddress
 from reticent.ledger.postgres.ledger import PostgresLedger, reanchor_postgres
 from tests.patience import PATIENCE
+from tests.processes import PROCESSES
 
 EVENT = FilteredCharge(2.0, 0.5)
-# Children are forked from a fresh server: the parent's threads (torch) stay behind, and imports are done once.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["pytest", "hypothesis", "psycopg", "tests.ledger.ledgers"])
 
 
 def budget_of(limit: float) -> Budget:

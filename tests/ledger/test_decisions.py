@@ -11,7 +11,8 @@ from reticent.core.errors import BudgetExhausted, LedgerError
 from reticent.ledger.durable import DurableLedger
 from reticent.ledger.fixed_point import amount_down, units_down, units_up
 from reticent.ledger.postgres.ledger import PostgresLedger
-from tests.ledger.ledgers import EVENT, PROCESSES, Ledgers, PostgresLedgers
+from tests.ledger.ledgers import EVENT, Ledgers, PostgresLedgers
+from tests.processes import PROCESSES
 
 LIMIT = 4.0
 PROCESSES_AT_ONCE = 3

@@ -18,8 +18,9 @@ import pytest
 from reticent.core.errors import BudgetExhausted, LedgerError
 from reticent.core.ledger import Receipt
 from reticent.ledger.fixed_point import units_down, units_up
-from tests.ledger.ledgers import EVENT, PROCESSES, SqliteLedgers
+from tests.ledger.ledgers import EVENT, SqliteLedgers
 from tests.patience import PATIENCE
+from tests.processes import PROCESSES
 
 ACCOUNTS = tuple(f"part {index}" for index in range(8))
 

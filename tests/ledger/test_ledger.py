@@ -25,8 +25,9 @@ from reticent.ledger.chain import Chain, Header, Row, RowKind, cost_units, row_d
 from reticent.ledger.durable import SqliteLedger, witness_path
 from reticent.ledger.fixed_point import UNIT, units_up
 from reticent.ledger.sqlite import _SCHEMA
-from tests.ledger.ledgers import EVENT, PROCESSES, SqliteLedgers, budget_of
+from tests.ledger.ledgers import EVENT, SqliteLedgers, budget_of
 from tests.patience import PATIENCE
+from tests.processes import PROCESSES
 
 
 @pytest.fixture

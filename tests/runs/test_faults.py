@@ -19,6 +19,8 @@ from reticent.cli import main as cli
 from reticent.cli.system_errors import system_error
 from reticent.core import document
 from tests.models.tiny import VOCABULARY_SIZE, tiny_gpt2, tiny_tokenizer
+from tests.patience import PATIENCE
+from tests.processes import Command
 
 EXTREME = ("0", "-1", "nan", "inf", "-inf", "1e308", "1e-300", str(10**12), str(10**23))
 
@@ -151,14 +153,6 @@ def test_nothing_can_be_written_below_a_file_and_no_verb_calls_that_its_bug(ther
     assert sorted(tmp_path.iterdir()) == []
 
 
-LIMITED = """
-import resource, sys
-from reticent.cli.main import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))
-main(sys.argv[2:])
-"""
-
-
 @pytest.mark.parametrize(
     ("verb", "limit"),
     [("plant", 500), ("scrub", 500), ("scan", 300), ("sgd", 6000), ("dp-sgd", 300)],
@@ -173,9 +167,7 @@ def test_a_full_disk_is_said_and_leaves_no_half_of_a_folder(verb, limit, there, 
         "sgd": [*training(there, "sgd"), "--out", str(out)],
         "dp-sgd": [*training(there, "dp-sgd", "--noise-multiplier", 1, "--delta", "1e-3"), "--out", str(out)],
     }[verb]
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(limit), *arguments], capture_output=True, encoding="utf8", check=False
-    )
+    done = Command(*arguments, limit=limit).end(seconds=PATIENCE)
     assert done.returncode == 2, done.stderr
     assert "free some space" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -8,6 +8,7 @@ all. What is returned was priced by the same accountants that price the guarante
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from reticent.accounting.conversion import epsilon_from_renyi
 from reticent.accounting.curve import RenyiCurve
@@ -46,7 +47,7 @@ class Target:
     batches: int | None = None  # of an epoch of random allocation; None for Poisson samples
 
     def event(self, noise_multiplier: float, steps: int) -> Repeated:
-        """What so many steps with this noise release."""
+        """What this many steps with this noise release."""
         if self.batches is None:
             return Repeated(SampledGaussian(noise_multiplier, self.sampling_rate), steps)
         if steps % self.batches:
@@ -62,6 +63,7 @@ class Target:
             raise ConfigError("the sampling rate must be in (0, 1]", found=self.sampling_rate)
 
 
+@lru_cache(maxsize=64)
 def least_noise(target: Target, *, steps: int) -> Calibration:
     """The least noise multiplier, rounded up to four digits, whose ε over `steps` is at most the target's.
 
@@ -120,7 +122,7 @@ def most_steps(target: Target, *, noise_multiplier: float) -> Calibration:
 
 
 def round_up(value: float, digits: int = 4) -> float:
-    """The value rounded up to so many significant digits: more noise is the safe side."""
+    """The value rounded up to this many significant digits: more noise is the safe side."""
     scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
     return math.ceil(value * scale * (1.0 - 1e-12)) / scale
 

@@ -254,6 +254,7 @@ def _operational(
     )
 
 
+@lru_cache(maxsize=64)
 def _profile_points(event: Event, neighbours: Neighbours) -> tuple[tuple[float, float], ...]:
     """Points of the privacy loss distribution, none where the event has none or no protection."""
     if not has_privacy_profile(event):
@@ -262,6 +263,7 @@ def _profile_points(event: Event, neighbours: Neighbours) -> tuple[tuple[float, 
     return () if profile.is_unprotected else profile.points()
 
 
+@lru_cache(maxsize=64)
 def _renyi_points(event: Event, neighbours: Neighbours) -> tuple[tuple[float, float], ...]:
     """Finite points (order, ε) of the curve: a geometric grid and the orders at which a charge is known."""
     curve = RenyiCurve(event, neighbours)

@@ -27,7 +27,7 @@ from reticent.server.settings import (
 )
 
 ledger = typer.Typer(
-    help="Show what was spent, for the operator: show, verify, export, reanchor.", no_args_is_help=True
+    help="Show what was spent, for the operator: show, verify, export, corpus, reanchor.", no_args_is_help=True
 )
 
 KEY = "RETICENT_OPERATOR_KEY"

@@ -131,7 +131,7 @@ class Corpus(Sequence[Record]):
 
     @cached_property
     def most_records(self) -> int:
-        """The number of records of the owner who has most."""
+        """The largest number of records that one owner has."""
         return max(Counter(record.owner for record in self._records).values(), default=0)
 
 

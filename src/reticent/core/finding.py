@@ -22,9 +22,9 @@ class Finding:
     `null` is the value the metric takes when nothing leaks. `void` gives the reason why the number must not
     be used (members and non-members differ without the model, say); the number stays visible.
 
-    `p_value` is the chance of such a value without leakage, where that is known exactly: then it decides whether
-    the finding beats its null, and not the interval. `could_pass` is False where not even a perfect score of so few
-    targets would have beaten the null.
+    `p_value` is the probability of such a value without leakage, where it is known exactly. It then decides,
+    instead of the interval, whether the finding beats its null. `could_pass` is False if even a perfect score on so
+    few targets could not beat the null.
 
     `proved_low` is a low end whose confidence is proved, where that of `low` is only conjectured: what refutes a
     guarantee rests on it (`refuting_low`).
@@ -67,19 +67,19 @@ class Finding:
 
     @property
     def refuting_low(self) -> float:
-        """The low end that stands against a ceiling: the proved one."""
+        """The lower end that is compared with a ceiling: the proved one, where there is one."""
         return self.low if self.proved_low is None else self.proved_low
 
     @property
     def beats_null(self) -> bool:
-        """Whether more was seen than without leakage: by the exact p-value if there is one, else the interval."""
+        """Whether more leaks than its null explains: by the exact p-value if there is one, else by the interval."""
         if self.void or self.null is None:
             return False
         return self.low > self.null if self.p_value is None else self.p_value <= 1.0 - self.confidence
 
     @property
     def standing(self) -> "Standing | None":
-        """The finding beside its null; None where there is no null, or the finding is void."""
+        """How the finding compares with its null; None if there is no null or the finding is void."""
         if self.void or self.null is None:
             return None
         if self.beats_null:
@@ -116,7 +116,7 @@ class Finding:
 
 
 class Standing(StrEnum):
-    """What a finding says beside its null; none of them says that nothing leaks."""
+    """How a finding compares with its null. No standing means that nothing leaks."""
 
     ABOVE = "above null"
     NOT_ABOVE = "not above null"
@@ -137,7 +137,7 @@ _ALMOST_ALL = 1e-3
 
 
 def allows_everything(ceiling: float, greatest: float) -> bool:
-    """Whether a bound lies within a thousandth of the greatest value there is: nothing is proved by it."""
+    """Whether a bound is within a thousandth of the largest possible value, and so proves nothing."""
     return math.isinf(ceiling) or ceiling >= greatest * (1.0 - _ALMOST_ALL)
 
 

@@ -155,7 +155,7 @@ class Guarantee:
         return ((math.inf, self.epsilon), *self.renyi) if self.delta == 0.0 else self.renyi
 
     def units_of_secret(self, copies: int) -> int:
-        """How many of the guarantee's units a secret of so many copies is: one, where training kept one copy.
+        """How many units a secret with this many copies counts as: one, if training kept a single copy.
 
         Guarantee: masking the secret everywhere is at most so many steps between the guarantee's neighbours.
         """

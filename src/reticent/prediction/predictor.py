@@ -136,9 +136,9 @@ class Predictor:
             self._ledger.remaining()
 
     def rehearse(self) -> None:
-        """Mix a made-up look-up, which is neither charged nor drawn from: the first answer then waits for nobody.
+        """Run the mechanism once on made-up input, so that the first answer need not wait for the compiler.
 
-        What mixing needs is compiled when it is first used.
+        Nothing is charged or released.
         """
         masses = np.full((1, 1 + len(self._ensemble.rows), 2), 0.5, dtype=np.float32)  # of two tokens
         moment = Moment(remaining=np.zeros(len(self._ensemble.parts)), left=self._horizon)

@@ -12,6 +12,7 @@ its own; else it is given what the plan's sampler draws, and its own sampler sta
 """
 
 from collections.abc import Callable, Iterator
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 from reticent.runs.training.measuring import measure_plan
 from reticent.training.plans.plan import DpSgd
-from reticent.training.plans.sampler import AllocationSampler, BandedSampler
+from reticent.training.plans.sampler import AllocationSampler, BandedSampler, PoissonSampler
 from reticent.training.private_step import PrivateStep
 
 Step = Callable[[Tensor], Tensor]
@@ -54,9 +55,9 @@ def verify(
     confidence: float = 0.95,
     randomness: Randomness | None = None,
 ) -> MeasuredEpsilon:
-    """ε from below of a step that claims to be one of `plan`, from `plan.steps` calls of it.
+    """Measure a lower bound on ε of a step function that claims to follow `plan`, in `plan.steps` calls of it.
 
-    `step` maps records [n, d], of none too, to a noisy sum [d]: not divided by anything. A `PrivateStep` that ran
+    `step` maps records [n, d], possibly none, to a noisy sum [d] that is not normalised. A `PrivateStep` that ran
     with `audit=N` is measured by what it released.
 
     Guarantee: a step that is the plan's is called refuted with chance at most 0.001.
@@ -97,10 +98,13 @@ def _drawn(plan: DpSgd, canaries: int, source: Randomness, seen: TraceMemory) ->
         seen.place(places)
     for number in range(plan.steps // size):
         child = source.child(f"sample {number}")
-        if isinstance(sampler, AllocationSampler):
-            places, chosen = child.integers(size, canaries), np.ones(canaries, dtype=np.bool_)
-        else:
-            chosen = child.uniform(canaries) < sampler.rate
+        match sampler:
+            case AllocationSampler():
+                places, chosen = child.integers(size, canaries), np.ones(canaries, dtype=np.bool_)
+            case PoissonSampler() | BandedSampler():
+                chosen = child.uniform(canaries) < sampler.rate
+            case _:
+                assert_never(sampler)
         yield from (chosen & (places == step) for step in range(size))
 
 

@@ -45,8 +45,8 @@ class PrivateBatch:
 class PrivateStep:
     """Takes the steps of a plan on a module, each charged to the ledger before its noise exists.
 
-    `model` is one from `load_model`, or a module of your own. `ledger` is one that is open, or the path of a SQLite
-    ledger, which is made at the first use. Use the step as a context.
+    `model` is one from `load_model`, or a module of your own. `ledger` is an open ledger, or the path of an
+    SQLite ledger, which is created on first use. Use the step as a context manager.
 
     Guarantee: all updates on one ledger are together what `plan.guarantee()` proves.
 
@@ -105,7 +105,7 @@ class PrivateStep:
             self._ledger.close()
 
     def batches(self, texts: Units | Corpus, *, max_length: int | None = None) -> Iterator[PrivateBatch]:
-        """What the plan draws from a corpus for each step that the ledger has left; texts are cut at `max_length`.
+        """A random batch of the corpus for each step that the ledger has left; texts are truncated to `max_length`.
 
         A module of your own reads no text: give it `Units` of tokens instead of a corpus.
         """
@@ -153,7 +153,7 @@ class PrivateStep:
 
     @property
     def trace(self) -> CanaryTrace:
-        """What every released sum shows along the canaries, and their coins: the operator's alone."""
+        """The released sums along each canary, and the canaries' coins. For the operator only."""
         if self._key is None:
             raise UsageError("this run has no canaries", hint="PrivateStep(..., audit=1000)")
         return self._observed.trace(self._key)

@@ -142,7 +142,7 @@ def _top_maps(module: Any, count: int) -> list[str]:
     blocks = {name: len(part) for name, part in module.named_modules() if isinstance(part, nn.ModuleList)}
     (stack, depth), *others = blocks.items() or [("", 0)]
     if others or not 0 < count <= depth:
-        raise ModelError("the top blocks of this model cannot be told", found=count, expected=f"1 to {depth}")
+        raise ModelError("cannot identify the top blocks of this model", found=count, expected=f"1 to {depth}")
     top = tuple(f"{stack}.{index}." for index in range(depth - count, depth))
     maps = [name for name, part in module.named_modules() if isinstance(part, (nn.Linear, Conv1D))]
     return [name for name in maps if name.startswith(top)]

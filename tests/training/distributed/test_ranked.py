@@ -2,7 +2,6 @@
 
 import json
 import math
-import multiprocessing
 import os
 import queue
 import subprocess
@@ -25,11 +24,9 @@ from reticent.training.distributed.ranks import Ranks
 from reticent.training.gradients.source import ACCOUNT
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.patience import PATIENCE
+from tests.processes import PROCESSES
 from tests.training.distributed.ranked_run import STEPS, alone, free_port, plan, step_together, train_together
 from tests.training.small_runs import budget
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.training.distributed.ranked_run"])
 
 
 def new_ledger(folder: Path, unit: Unit = Unit.RECORD) -> Path:

@@ -19,8 +19,9 @@ from reticent.training.distributed.sharded import ShardedGradients, shard
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
+from tests.processes import PROCESSES
 from tests.training.distributed.ranked_run import STEPS, alone, free_port, plan, texts, train_shards, weights_of
-from tests.training.distributed.test_ranked import PROCESSES, distance, end, new_ledger, together
+from tests.training.distributed.test_ranked import distance, end, new_ledger, together
 from tests.training.killed_run import configuration
 from tests.training.small_models import START, gpt2
 from tests.training.small_runs import COMPUTATION

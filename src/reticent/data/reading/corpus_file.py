@@ -116,7 +116,7 @@ def open_corpus(
     format: Format | str | None = None,
     skip_empty: bool = False,
 ) -> CorpusFile:
-    """The corpus at `path`; its format is recognised unless given. Nothing is read yet but names.
+    """Open the corpus at `path`; its format is recognised unless given. Only file names are read at first.
 
     A record whose text is empty or blank is an error, unless `skip_empty` says to leave such records out.
 

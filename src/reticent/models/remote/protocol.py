@@ -79,7 +79,7 @@ def choices(answer: Any, count: int) -> list[dict[str, Any]]:
     found = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(found, list) or len(found) != count or not all(isinstance(choice, dict) for choice in found):
         length = len(found) if isinstance(found, list) else "none"
-        raise ModelError("a completion has not the choices that were asked for", found=length, expected=str(count))
+        raise ModelError("the server returned another number of choices", found=length, expected=str(count))
     return sorted(found, key=lambda choice: _integer(choice.get("index", 0)))
 
 
@@ -117,7 +117,7 @@ def _echoed(choice: dict[str, Any], prompt: Tokens) -> list[Any]:
     logprobs = choice.get("logprobs")
     values = logprobs.get("token_logprobs") if isinstance(logprobs, dict) else None
     if not isinstance(values, list) or not len(prompt) <= len(values) <= len(prompt) + 1:
-        raise ModelError("the server's echo has not one log-probability for each token of the prompt")
+        raise ModelError("the server's echo does not have one log-probability per token of the prompt")
     written = _token_ids(logprobs.get("tokens")) if isinstance(logprobs, dict) else None
     if written is not None and written[: len(prompt)] != list(prompt):
         raise ModelError("the server's echo shows other tokens than the prompt's")
@@ -128,7 +128,7 @@ def _listed(choice: dict[str, Any], prompt: Tokens) -> list[Any]:
     """Log-probabilities of the prompt's tokens from `prompt_logprobs`."""
     rows = choice.get("prompt_logprobs")
     if not isinstance(rows, list) or len(rows) != len(prompt):
-        raise ModelError("the server's prompt_logprobs have not one entry for each token of the prompt")
+        raise ModelError("the server's prompt_logprobs do not have one entry per token of the prompt")
     values: list[Any] = []
     for token, row in zip(prompt, rows, strict=True):
         entry = row.get(str(token)) if isinstance(row, dict) else None

@@ -68,7 +68,7 @@ def _training(
     if rate is None or steps is None:
         raise ConfigError("--sampling-rate and --steps are both needed")
     if not 0.0 < rate <= 1.0:
-        raise ConfigError("--sampling-rate is a chance", found=rate, expected="above 0, at most 1")
+        raise ConfigError("--sampling-rate is a probability", found=rate, expected="above 0, at most 1")
     STEPS.require("--steps", steps, hint="no training takes more")
     if noise is None:
         assert target is not None

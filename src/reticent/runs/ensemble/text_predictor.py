@@ -63,7 +63,7 @@ class Predictor:
         return self._open.guarantee
 
     def generate(self, prompt: str, *, max_tokens: int = 64) -> Answer:
-        """Continue a prompt by at most so many tokens, as many as the model's context has room for.
+        """Continue a prompt by at most `max_tokens` tokens; fewer if the model's context is full.
 
         With `replay`, a request that was answered before has the same answer again, and nothing is charged.
         """

@@ -142,7 +142,7 @@ class CurveOptions(LogOptions):
     def check_log(self) -> None:
         """Refuse a tracker that is unknown or not installed, and a curve that goes nowhere."""
         if self.log_place is None and self.log_training_loss:
-            raise ConfigError("--log-training-loss says what is logged, not where", hint="add --log-to TRACKER")
+            raise ConfigError("--log-training-loss needs --log-to", hint="add --log-to TRACKER")
 
 
 class PatternOptions(Settings):

@@ -26,7 +26,7 @@ Announce = Callable[[dict[str, float]], None]
 
 
 def unannounced(_chosen: dict[str, float]) -> None:
-    """Nobody listens."""
+    """No listener is attached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ class Precision(StrEnum):
 
 
 class Fill(StrEnum):
-    """Of which kind the made-up values are that take the place of masks."""
+    """What kind of made-up value replaces a mask."""
 
     ANY = "any"
     KIND = "kind"
@@ -348,7 +348,7 @@ class TrainingSection(Settings):
         methods=[Method.DP_SGD],
     )
     tune_score: str | None = option(
-        "Public text that tells which of the runs of --tune is the best.",
+        "Public text on which the runs of --tune are compared; the one with the least loss is kept.",
         default=None,
         panel=_PRIVACY,
         metavar="FILE",
@@ -487,7 +487,7 @@ class TrainingSection(Settings):
         return self.method in (Method.DP_SGD, Method.CRT) and self.noise_multiplier is None
 
     def chosen(self, units: int, *, parameters: int | None) -> dict[str, float]:
-        """What is chosen for so many units where it was not given, by key; nothing unless noise is calibrated."""
+        """Values chosen for this many units where none were given, by key; none unless the noise is calibrated."""
         from reticent.training.plans.choice import choose
 
         if not self.calibrates:
@@ -499,7 +499,7 @@ class TrainingSection(Settings):
         }
 
     def optimiser_settings(self, *, gradient_noise: float = 0.0) -> "OptimiserSettings":
-        """How far a gradient moves the weights, whose entries have noise of this standard deviation."""
+        """The optimiser's settings for gradients whose entries have noise of this standard deviation."""
         from reticent.training.optimiser import OptimiserSettings
 
         return OptimiserSettings(

@@ -82,7 +82,7 @@ def verify_disjoint(shares: Sequence[Share], corpus: Corpus) -> None:
                     f"an owner stands in two shares: {shares[home[record.owner]].name}, {share.name}"
                 )
             if record.id in seen:
-                raise InternalError(f"a record stands twice, the second time in {share.name}")
+                raise InternalError(f"a record appears twice, the second time in {share.name}")
             seen.add(record.id)
     if seen != {record.id for record in corpus}:
         raise InternalError("the shares do not hold the records of the corpus, each once")

@@ -238,7 +238,7 @@ class SelectivePlan:
         return replace(marked, unit=Unit.SECRET, epsilon=math.inf, delta=0.0, covers=_MISSED)
 
     def budget(self, *, is_seeded: bool = False) -> Budget:
-        """What a ledger of this plan may spend: its steps, each once."""
+        """The budget of this plan's ledger: each step once."""
         return Budget(MEASURE, float(self.steps), self.guarantee(is_seeded=is_seeded))
 
     def ledger_name(self, corpus: str) -> str:

@@ -36,7 +36,7 @@ def coefficients(bands: int, steps: int) -> tuple[float, ...]:
     Guarantee: the square root of the sum of their squares is at most 1, and c_0 is positive.
     """
     if not 1 <= bands <= steps:
-        raise ConfigError("noise is correlated over 1 step at least and all of them at most", found=bands)
+        raise ConfigError("noise can be correlated over at least 1 step and at most all steps", found=bands)
     if bands == 1:
         return (1.0,)
     from scipy.optimize import minimize

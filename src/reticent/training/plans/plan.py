@@ -30,7 +30,7 @@ from reticent.accounting.guarantees import dp_sgd_guarantee, epsilons, guarantee
 from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.document import check_schema
-from reticent.core.errors import ConfigError
+from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import BandedCycle, BestOfRuns, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
@@ -117,8 +117,8 @@ class PlainPlan:
 class DpSgd:
     """DP-SGD (Abadi et al. 2016): sampling, clipping, Gaussian noise, and what they prove together.
 
-    `unit` is what one promise protects: a record, or an owner with all texts of theirs, of which at most
-    `texts_per_unit` are drawn for a step and clipped as one.
+    `unit` is what the guarantee protects: a record, or an owner with all of their texts. A step uses at most
+    `texts_per_unit` texts of an owner and clips them together.
 
     >>> plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-5, units=10_000, batch=256, epochs=3)
     >>> plan.steps, round(plan.guarantee().epsilon, 1)
@@ -217,7 +217,7 @@ class DpSgd:
             noise = noise_for_risk(
                 risk, lambda each: target.event(each, priced), delta=delta, neighbours=neighbours
             )
-        return cls(
+        plan = cls(
             sampler=drawn,
             clip_norm=clip_norm,
             noise_multiplier=noise,
@@ -229,9 +229,13 @@ class DpSgd:
             canaries=canaries,
             rounding=rounding,
         )
+        # By its own event: `Target` may not know how a new sampler is priced.
+        if epsilon is not None and epsilons(plan.event, delta=delta, neighbours=neighbours).least > epsilon:
+            raise InternalError(f"the noise was not calibrated for {drawn.name} sampling")
+        return plan
 
     def audited(self, canaries: int) -> "DpSgd":
-        """The same plan with so many gradient canaries among its units.
+        """The same plan with this many gradient canaries added to its units.
 
         The batch grows with the units, so that a record takes part as often as before, up to rounding upwards.
 
@@ -241,7 +245,7 @@ class DpSgd:
 
     @property
     def records(self) -> int:
-        """Units that are records or owners."""
+        """The number of units that are records or owners, not canaries."""
         return self.sampler.units - self.canaries
 
     @property
@@ -256,7 +260,7 @@ class DpSgd:
 
     @property
     def normaliser(self) -> float:
-        """What a noisy sum is divided by: the records expected in a batch, whatever was drawn."""
+        """What the noisy sum is divided by: the expected number of records in a batch, not the number drawn."""
         return self.sampler.expected_batch * self.records / self.sampler.units
 
     @property
@@ -279,7 +283,7 @@ class DpSgd:
 
     @property
     def summed_noise(self) -> float:
-        """The same of the sum of all gradients so far, root mean square over the steps, by the number of steps."""
+        """The same for the running sum of gradients: root mean square over the steps, divided by their number."""
         return self.noise_deviation / self.normaliser * prefix_error(self._bands, self.steps) / self.steps
 
     @property
@@ -287,7 +291,7 @@ class DpSgd:
         return self.sampler.bands or 1
 
     def guarantee(self, *, is_seeded: bool = False) -> Guarantee:
-        """What the run proves for its final weights and for every weight on the way.
+        """The guarantee of the final weights and of all intermediate ones.
 
         Guarantee: (ε, δ)-differential privacy for one unit, under what `assumes` lists; an experiment whose
         sampling and noise come from a seed says so there.
@@ -311,7 +315,7 @@ class DpSgd:
         return self.stated(found)
 
     def tuned_guarantee(self, runs: float, *, is_seeded: bool = False) -> Guarantee:
-        """What the best of a random number of such runs proves, `runs` of them on average, of several settings.
+        """The guarantee of the best of a random number of runs (`runs` on average) with different settings.
 
         The number is drawn from the logarithmic distribution and kept secret with all runs but the best, which is
         chosen by its own output or by public text. For hyper-parameters that change no sampler, noise or step.
@@ -335,7 +339,7 @@ class DpSgd:
         return BestOfRuns(self.event, TUNING_SHAPE, rate_for(runs, TUNING_SHAPE))
 
     def calibrated_for_tuning(self, runs: float, *, epsilon: float) -> "DpSgd":
-        """The same plan with noise for a target that the best of a random number of such runs has to meet.
+        """The same plan with enough noise for the best of a random number of runs to meet the target.
 
         Guarantee: `tuned_guarantee(runs).epsilon` of the returned plan is at most `epsilon`.
         """
@@ -367,7 +371,7 @@ class DpSgd:
         )
 
     def leakage(self, bits: float, *, copies: int = 1) -> LeakageBounds:
-        """What the run gives away at most of a secret of so many bits that stands in `copies` units.
+        """Upper bounds on what leaks of a secret of this many bits that appears in `copies` units.
 
         Guarantee: as `accounting.bounds.leakage.leakage_bounds` of the event.
         """
@@ -376,18 +380,18 @@ class DpSgd:
     def ceiling(
         self, metric: str, *, candidates: int | None = None, secret_bits: float | None = None
     ) -> float | None:
-        """The greatest expected value that the guarantee allows a metric of an attack, such as "auc".
+        """The largest expected value of an attack's metric, such as "auc", that the guarantee allows.
 
         Guarantee: as `accounting.bounds.ceiling.ceiling`; None where the metric has no ceiling.
         """
         return ceiling(metric, self.guarantee(), candidates=candidates, secret_bits=secret_bits)
 
     def budget(self, *, is_seeded: bool = False) -> Budget:
-        """What a ledger of this plan may spend: its steps, each once."""
+        """The budget of this plan's ledger: each step once."""
         return Budget(MEASURE, float(self.steps), self.guarantee(is_seeded=is_seeded))
 
     def spending(self, epsilon: float) -> Spending:
-        """ε so far, given the ε of the whole plan (from its guarantee, which is dear to compute twice)."""
+        """ε spent so far. Takes the ε of the whole plan, which is expensive to compute twice."""
         return Spending(
             self.event,
             steps_per_round=self.sampler.steps_per_round,
