@@ -6,7 +6,7 @@ Two servers of letters share one ledger in a PostgreSQL of their own. Clients st
 for 16 answers, send long prompts. Meanwhile a worker or the database is killed, the database is stopped
 (SIGSTOP), a worker's clock jumps (its calendar time; a charge is never decided by it) and the disk of the
 witness refuses to be written. Each fault is followed by a rest in which the servers must be ready again by
-themselves.
+themselves; one that is not says what its threads are doing.
 
 Held at the end: tokens received ≤ tokens charged, the chain verifies, no answer had a status of 500, every
 outage was answered by 503 within five seconds, memory of surviving workers is flat. Ends with code 1 where one
@@ -15,7 +15,9 @@ of them fails.
 
 import argparse
 import asyncio
+import faulthandler
 import json
+import logging
 import multiprocessing
 import os
 import random
@@ -50,6 +52,8 @@ def work(run: Path, place: LedgerPlace) -> None:
     time.time = lambda: plain() + jumps[0]  # type: ignore[method-assign]
     signal.signal(signal.SIGUSR1, lambda *_: jumps.__setitem__(0, random.choice([-86_400.0, 0.0, 86_400.0])))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR2)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(process)d %(message)s")
     limits = Limits(max_tokens=64, patience=5.0, timeout=30.0)
     ensemble = LetterEnsemble(pause=0.002)
     with serving(run, ensemble=ensemble, asked=ASKED | LONG, place=place, limits=limits) as address:
@@ -148,7 +152,7 @@ async def stream(http: httpx.AsyncClient, url: str, body: dict[str, Any], kind: 
             if line.startswith("data: {"):
                 document = json.loads(line[6:])
                 if "error" in document:
-                    return 503 if document["error"]["code"] == "unavailable" else 500
+                    return {"unavailable": 503, "timeout": 504}.get(document["error"]["code"], 500)
                 seen.tokens += len(document["choices"])
                 read += 1
             if kind == "slow":
@@ -194,6 +198,10 @@ async def faults(
             worker.set_disk(is_full=False)
         asked = seen.statuses.copy()
         is_ready = await are_ready(workers)
+        for each in [] if is_ready else workers:
+            print(f"server {each.process.pid}: alive {each.process.is_alive()}, at {each.url}", flush=True)
+            with suppress(ProcessLookupError):
+                each.send(signal.SIGUSR2)
         took = time.monotonic() - seen.outage
         print(f"{fault}: {'ready' if is_ready else 'NOT ready'} after {took:.0f} s; {dict(asked)}", flush=True)
         wrong += [] if is_ready else [f"after '{fault}' a server was not ready again"]

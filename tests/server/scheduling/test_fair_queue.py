@@ -2,6 +2,7 @@
 
 import pytest
 
+from reticent.server.scheduling import fair_queue
 from reticent.server.scheduling.fair_queue import CREDIT, STAY, FairQueue
 from reticent.server.scheduling.jobs import Continuation, Job
 
@@ -108,10 +109,33 @@ def test_texts_keep_their_places_for_a_while_and_then_make_room():
     queue = FairQueue()
     mine = texts("k", 40, length=400)
     put(queue, mine)
+    while any(not each.drawn for each in mine):  # one token each
+        turn(queue)
     first = turn(queue)[0]
     assert 1 < len(first) < 10
     assert all(turn(queue)[0] == first for _ in range(STAY - 1))
     assert not set(turn(queue)[0]) & set(first)
+
+
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_no_text_waits_for_those_of_its_key_that_come_later(monkeypatch, is_patient):
+    if not is_patient:  # twin: whoever was just read goes on at once
+        monkeypatch.setattr(fair_queue, "_is_to_move", lambda each: each.drawn > 0 and each.drawn % STAY == 0)
+    queue, held, answer = FairQueue(), 12, 8
+    put(queue, *(texts("k", 1, length=10, is_read=False) for _ in range(held)))
+    age, waits = {}, []
+    for _ in range(400):
+        taken = queue.take(4)
+        for each in taken:
+            each.is_read = True
+            each.drawn += 1
+        done = [each for each in taken if each.drawn == answer]
+        queue.put_back([each for each in taken if each.drawn < answer])
+        put(queue, *(texts("k", 1, length=10, is_read=False) for _ in done))
+        waits += [age.pop(each) for each in done]
+        age = {each: age.get(each, 0) + 1 for line in queue._lines.values() for each in line}
+    waits += age.values()
+    assert (max(waits) <= 2 * held * answer / 4) is is_patient
 
 
 def test_a_piece_of_a_prompt_has_a_turn_of_its_own_where_it_would_make_one_long():

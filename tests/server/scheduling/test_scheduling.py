@@ -215,6 +215,30 @@ def test_a_fault_of_the_model_refuses_the_turn_without_its_message(caplog):
     assert "RuntimeError" in caplog.text
 
 
+def test_whatever_breaks_a_turn_off_its_texts_are_refused_and_the_next_ones_are_answered(caplog):
+    bench = Bench()
+    close, faults = bench.predictor.close, iter([True])
+    # Texts end, and the ensemble cannot let go of the first.
+    bench.predictor.close = lambda handle: 1 // 0 if next(faults, False) else close(handle)
+    first = bench.job("a", max_tokens=1)
+    bench.job("b", count=2, max_tokens=3)
+    bench.scheduler.start()
+    try:
+        while bench.scheduler.load:
+            time.sleep(0.001)
+        last = bench.job("c", max_tokens=1)
+        while not any(job is last for job, _ in bench.delivered):
+            time.sleep(0.001)
+        assert bench.scheduler.is_ready
+    finally:
+        bench.scheduler.stop()
+    assert "ZeroDivisionError" in caplog.text
+    for job in (first, last):
+        assert next(item for each, item in bench.delivered if each is job).finish == "length"
+    assert bench.scheduler.load == 0
+    assert not bench.scheduler._held
+
+
 def test_a_text_that_cannot_be_decoded_is_refused_and_the_others_go_on():
     bench = Bench()
     bad, good = bench.job("a"), bench.job("b")

@@ -11,9 +11,9 @@ costs as much as the long one, and `work` tokens at most. Other keys whose next 
 few tokens each: many keys that ask for little are answered together, and a key that asks for much has turns of its
 own.
 
-Within a key prompts are read first, one after the other. A text that was looked up keeps its place before those of
-its key that wait, for `STAY` tokens, since to change the texts of a turn means to move what was read of them. Not
-safe for threads: the scheduler holds its lock.
+Within a key prompts are read first, one after the other, and a text then waits behind those that were read before.
+Once its turn has come it keeps its place for `STAY` tokens, since to change the texts of a turn means to move what
+was read of them. Not safe for threads: the scheduler holds its lock.
 """
 
 from collections.abc import Sequence
@@ -117,5 +117,5 @@ def _is_later(other: Continuation, new: Continuation) -> bool:
 
 
 def _is_to_move(continuation: Continuation) -> bool:
-    """Whether a text has kept its place for long enough."""
-    return continuation.drawn > 0 and continuation.drawn % STAY == 0
+    """Whether a text goes behind all that wait: after its first token, and each time that it kept its place."""
+    return continuation.drawn % STAY == 1

@@ -38,6 +38,7 @@ class Continuation:
     growth: GrowingText
     handle: int | None = None
     is_read: bool = False  # whether its prompt is
+    is_held: bool = False  # whether it counts as load
     drawn: int = 0
 
     @property

@@ -36,6 +36,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from reticent.core.errors import BudgetExhausted, InternalError, LedgerError
@@ -120,6 +121,7 @@ class Scheduler:
             self._load += len(job.continuations)
             self._held[job.key] += len(job.continuations)
             for continuation in job.continuations:
+                continuation.is_held = True
                 self._queue.put(continuation)
             self._metrics.load.set(self._load)
             self._wake.notify()
@@ -151,7 +153,7 @@ class Scheduler:
                 self._refuse(chosen, unavailable())
                 return
             if chosen:
-                self._turn(chosen)
+                self._turn_or_refuse(chosen)
             else:
                 self._look_again()
 
@@ -185,6 +187,15 @@ class Scheduler:
         if not self._can_charge:
             LOG.warning("the ledger can be used again")
         self._can_charge = True
+
+    def _turn_or_refuse(self, chosen: Sequence[Continuation]) -> None:
+        """A turn. Whatever is wrong with it, its texts are refused and the thread goes on."""
+        try:
+            self._turn(chosen)
+        except Exception as error:
+            LOG.error("a turn broke off: %s", place_of(error))
+            with suppress(Exception):  # the same fault again, as likely as not
+                self._refuse(chosen, broken())
 
     def _turn(self, chosen: Sequence[Continuation]) -> None:
         """One token for each whose prompt is read, or a refusal."""
@@ -290,10 +301,13 @@ class Scheduler:
         self._close(continuations)
 
     def _uncount(self, continuations: Sequence[Continuation]) -> None:
-        """These texts are no longer held."""
+        """These texts are no longer held; one that is not already counts no more."""
         with self._wake:
-            self._load -= len(continuations)
             for continuation in continuations:
+                if not continuation.is_held:
+                    continue
+                continuation.is_held = False
+                self._load -= 1
                 key = continuation.job.key
                 self._held[key] -= 1
                 if not self._held[key]:
