@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.hostile_files import Target, attempt, mutated, targets
+from tests.hostile_files import SLOW, Target, attempt, mutated, targets
 
 SECONDS = 2.0  # of work that an edited file may cost beyond what the good one does
 
@@ -44,7 +44,10 @@ def main() -> int:
         while time.process_time() < end:
             target = draw.choice(chosen)
             content = mutated(target.file.read_bytes(), draw)
-            fault = attempt(target, content, seconds=SECONDS + 2 * usual[target.name])
+            most = SECONDS + 2 * usual[target.name]
+            fault = attempt(target, content, seconds=most)
+            if fault is not None and fault.startswith(SLOW):  # a machine that stood still does so once
+                fault = attempt(target, content, seconds=most)
             tried[target.name] += 1
             if fault:
                 what = f"{target.name}: {fault.splitlines()[-1][:200]}"

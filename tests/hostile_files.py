@@ -25,6 +25,7 @@ from reticent.core.errors import UsageError
 
 MEMORY = 1 << 30  # bytes that one reading may add
 PATIENCE = 120.0  # seconds of the clock
+SLOW = "more than"
 IDLE = 0.0005  # of the clock's time: a reader that works less than that waits
 VALUES: list[Any] = [
     None,
@@ -191,7 +192,7 @@ def attempt(target: Target, content: bytes, *, seconds: float, patience: float =
                 for timer, _ in timers.values():
                     signal.setitimer(timer, 0.0)
     except Hang:
-        return f"more than {seconds:g} s of work, or {patience:g} s of waiting"
+        return f"{SLOW} {seconds:g} s of work, or {patience:g} s of waiting"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     finally:

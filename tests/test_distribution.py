@@ -103,6 +103,14 @@ def test_every_direct_dependency_stands_on_its_page_and_nothing_else_does():
     assert set(re.findall(r"^\| ([a-z][\w-]*) \|", page, flags=re.MULTILINE)) == wanted
 
 
+def test_every_dependency_has_its_own_maker_a_licence_and_a_reason():
+    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf8")
+    rows = re.findall(r"^\| [a-z][\w-]* \|.*", page, flags=re.MULTILINE)
+    assert len(rows) > 20
+    assert all(cell.strip() for row in rows for cell in row.strip("|").split("|"))
+    assert "third party" not in page  # what its maker does not publish is neither installed nor named
+
+
 def test_every_page_is_in_the_navigation_of_the_site():
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf8")
     linked = set(re.findall(r": (\S+\.md)$", site, flags=re.MULTILINE))

@@ -64,6 +64,7 @@ def test_without_a_pipeline_the_error_has_the_install_line(monkeypatch):
     with pytest.raises(UsageError) as caught:
         english_pipeline()
     assert caught.value.hint == INSTALL
+    assert INSTALL.startswith("python -m spacy download ")  # from spaCy's makers, not from whoever took the name
 
 
 def test_unknown_pipeline_is_refused():
