@@ -1,15 +1,20 @@
 """Policies by name, and a token classifier behind the protocol."""
 
+import importlib.util
+import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
 
 from reticent.core.corpus import Record
-from reticent.core.errors import ConfigError, ModelError
+from reticent.core.errors import ConfigError, ModelError, UsageError
 from reticent.data.policies.possible import possible
 from reticent.runs.corpus.scan import ScanSettings
 from reticent.runs.policies import policy_named, union_policy
 from reticent.runs.settings.shared import with_patterns
+from reticent.runs.token_classifier import TokenClassifierPolicy
 from reticent.training.methods.redaction import redact_and_route
 
 
@@ -34,7 +39,7 @@ def test_plus_in_a_file_name_does_not_cut_it(tmp_path):
     assert [span.kind for span in policy.find(["Ada 415-555-2671"])[0]] == ["PERSON", "PHONE"]
 
 
-@pytest.mark.parametrize("name", ["", "nonsense", "patterns+", "classifier:/nowhere", "union:x", "dictionary:"])
+@pytest.mark.parametrize("name", ["", "nonsense", "patterns+", "hf:", "gliner:", "union:x", "dictionary:"])
 def test_unknown_names_are_advice(name):
     if name == "patterns+":
         name = "patterns+nonsense"
@@ -91,7 +96,7 @@ def classifier(tmp_path_factory):
 
 
 def test_classifier_finds_whole_words_of_their_kinds(classifier):
-    policy = policy_named(f"classifier:{classifier}")
+    policy = policy_named(f"hf:{classifier}")
     text = "Mr Klein lives in Rome."
     assert [(s.kind, text[s.start : s.end]) for s in policy.find([text])[0]] == [
         ("PERSON", "Klein"),
@@ -103,7 +108,7 @@ def test_classifier_finds_whole_words_of_their_kinds(classifier):
 
 
 def test_classifier_reads_long_texts_in_windows(classifier):
-    policy = policy_named(f"classifier:{classifier}")
+    policy = policy_named(f"hf:{classifier}")
     text = "lives in . " * 40 + "Ada lives. " + "in . " * 40 + "Klein"
     assert [text[s.start : s.end] for s in policy.find(["in", text, "Ada"])[1]] == ["Ada", "Klein"]
     assert policy.find(["in", text, "Ada"])[2][0].end == 3
@@ -114,16 +119,131 @@ def test_classifier_fingerprint_follows_its_weights(classifier, tmp_path):
 
     copy = tmp_path / "copy"
     shutil.copytree(classifier, copy)
-    first = policy_named(f"classifier:{classifier}").fingerprint
-    assert policy_named(f"classifier:{copy}").fingerprint == first
+    first = policy_named(f"hf:{classifier}").fingerprint
+    assert policy_named(f"hf:{copy}").fingerprint == first
     (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
-    assert policy_named(f"classifier:{copy}").fingerprint != first
+    assert policy_named(f"hf:{copy}").fingerprint != first
 
 
-def test_folder_that_holds_no_classifier_is_refused(tmp_path):
+def test_folder_that_holds_no_classifier_is_refused(tmp_path, classifier):
+    with pytest.raises(ModelError, match="no such file or directory"):
+        policy_named(f"hf:{tmp_path}/nowhere")
     (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError):
+        policy_named(f"hf:{tmp_path}").find(["x"])
     with pytest.raises(ModelError, match="not a token classifier"):
-        policy_named(f"classifier:{tmp_path}").find(["x"])
+        policy_named("hf:embedded").find(["x"])
+
+
+def test_classifier_with_pickled_weights_is_refused(classifier, tmp_path):
+    import shutil
+
+    import torch
+
+    copy = tmp_path / "pickled"
+    shutil.copytree(classifier, copy)
+    (copy / "model.safetensors").unlink()
+    torch.save({}, copy / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="pickled weights are refused"):
+        policy_named(f"hf:{copy}").find(["x"])
+
+
+SCHEMES = {
+    "IO": ["O", "PERSON", "LOC", "CARDINAL"],
+    "IOB": ["O", "B-PER", "I-PER", "B-GPE", "I-GPE", "B-CARDINAL"],
+    "BILOU": ["O", "B-PER", "I-PER", "L-PER", "U-PER", "B-LOCATION", "L-LOCATION", "U-LOCATION", "U-CARDINAL"],
+}
+KIND_OF = {"PERSON": "PERSON", "PER": "PERSON", "LOC": "LOC", "GPE": "LOC", "LOCATION": "LOC"}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_random_classifier_finds_just_the_words_it_tags(scheme, tmp_path):
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast
+
+    words = [f"w{n}" for n in range(60)]
+    core = Tokenizer(models.WordLevel({w: n for n, w in enumerate(["[PAD]", "[UNK]", *words])}, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, unk_token="[UNK]", pad_token="[PAD]")
+    labels = dict(enumerate(SCHEMES[scheme]))
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=62, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=40, id2label=labels, label2id={v: k for k, v in labels.items()},
+        initializer_range=1.0,
+    )  # fmt: skip
+    model = BertForTokenClassification(config).eval()
+    with torch.no_grad():
+        model.bert.embeddings.word_embeddings.weight.mul_(8.0)  # words decide, more than places and neighbours
+        for layer in model.bert.encoder.layer:
+            layer.attention.output.dense.weight.mul_(0.01)
+            layer.output.dense.weight.mul_(0.01)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    texts = [" ".join(words[n : n + 12]) for n in range(0, 48, 4)]
+    found = TokenClassifierPolicy(tmp_path, threshold=0.0).find(texts)
+    seen = set()
+    for text, spans in zip(texts, found, strict=True):
+        with torch.inference_mode():
+            best = model(**tokenizer(text, return_tensors="pt")).logits[0].argmax(-1).tolist()
+        kinds = [KIND_OF.get(labels[label].split("-")[-1]) for label in best]
+        tagged = [{s.kind for s in spans if s.start <= place < s.end} for place in word_starts(text)]
+        assert tagged == [{kind} if kind else set() for kind in kinds]
+        assert all(text[s.start : s.end] == text[s.start : s.end].strip() for s in spans)
+        seen |= set(kinds)
+    assert seen == {None, "PERSON", "LOC"}  # or the comparison proved nothing
+
+
+def word_starts(text):
+    return [0, *(place + 1 for place, symbol in enumerate(text) if symbol == " ")]
+
+
+def test_gliner_is_asked_in_windows_and_its_labels_get_our_names(monkeypatch, tmp_path):
+    asked = []
+
+    class GLiNER:
+        @classmethod
+        def from_pretrained(cls, folder, *, local_files_only):
+            assert Path(folder) == tmp_path
+            assert local_files_only
+            return cls()
+
+        def inference(self, texts, labels, *, flat_ner, threshold, batch_size):
+            asked.extend(texts)
+            assert "phone number" in labels
+            return [
+                [
+                    {"start": m.start(), "end": m.end(), "label": "phone number" if m[0][0] == "5" else "person"}
+                    for m in re.finditer(r"Ad|555", text)
+                ]
+                for text in texts
+            ]
+
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "gliner", types.SimpleNamespace(GLiNER=GLiNER, __spec__=object()))
+    policy = policy_named(f"gliner:{tmp_path}")
+    text = "so it " * 150 + "Ada 555-0100" + " so" * 300
+    (spans,), nothing = policy.find([text]), policy.find([])
+    assert nothing == []
+    assert [(s.kind, text[s.start : s.end]) for s in spans] == [("PERSON", "Ada"), ("PHONE", "555")]
+    assert len(asked) > 2
+    assert max(len(piece.split()) for piece in asked) <= 200
+    assert policy.kinds == tuple(sorted(set(policy.kinds)))
+
+
+def test_gliner_without_its_package_names_the_command(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError) as caught:
+        policy_named("gliner:some/model")
+    assert caught.value.hint == "pip install gliner"
+
+
+def test_gliner_with_pickled_weights_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x")
+    monkeypatch.setitem(sys.modules, "gliner", types.SimpleNamespace(GLiNER=None, __spec__=object()))
+    with pytest.raises(ModelError, match="pickled weights are refused"):
+        policy_named(f"gliner:{tmp_path}").find(["x"])
 
 
 def test_patterns_are_found_beside_a_named_policy_or_alone():

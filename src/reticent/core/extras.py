@@ -25,6 +25,7 @@ EXTRA_OF: Final = {
     "faker": "pii",
     "babel": "pii",
     "wordfreq": "pii",
+    "simplemma": "pii",
     "spacy": "pii",
     "presidio_analyzer": "pii",
     "phonenumbers": "pii",

@@ -9,7 +9,8 @@ capitals            every run of words with a capital or a digit
 dictionary:FILE     phrases of a file, one a line, optionally `kind<TAB>phrase`
 spacy[:PIPELINE]    named entities of an installed spaCy pipeline
 presidio            Microsoft Presidio's analyser
-classifier:FOLDER   a local Hugging Face token classifier
+hf:MODEL            a Hugging Face token classifier: a directory or a hub id
+gliner:MODEL        a GLiNER model, by the package gliner
 union               patterns, credentials, names, and the circumstances that are worth their price: the default;
                     chosen on one half of labelled text of several sorts
 regex:FILE          regular expressions of a file, a line `kind<TAB>expression` each, run by RE2 in linear time
@@ -47,7 +48,8 @@ NAMES = (
     "regex:FILE",
     "spacy",
     "presidio",
-    "classifier:FOLDER",
+    "hf:MODEL",
+    "gliner:MODEL",
     "union",
     "conservative",
 )
@@ -85,8 +87,16 @@ def _single(name: str) -> Policy:
         return _dictionary(Path(argument))
     if kind == "regex" and argument:
         return read_expressions(Path(argument))
-    if kind == "classifier" and argument:
-        return _classifier(Path(argument))
+    if kind == "hf" and argument:
+        from reticent.models.huggingface.location import find_local
+        from reticent.runs.token_classifier import TokenClassifierPolicy
+
+        find_local(argument)  # a path that leads nowhere is said at once
+        return TokenClassifierPolicy(argument)
+    if kind == "gliner" and argument:
+        from reticent.runs.gliner_tagger import GlinerPolicy
+
+        return GlinerPolicy(argument)
     if kind == "spacy":
         from reticent.data.policies.named_entities import SpacyPolicy
 
@@ -118,18 +128,6 @@ def union_policy() -> Policy:
     worth = ("YEAR", "DURATION", "AMOUNT", "ORIGIN", "NUMBERED")
     parts: list[Policy] = [PatternPolicy(), Credentials(), Names(), Circumstances(kinds=worth, english_alone=True)]
     return Normalised(Union(parts, name="union"))
-
-
-def _classifier(folder: Path) -> Policy:
-    if not (folder / "config.json").is_file():
-        raise ConfigError(
-            f"{folder}: not a saved model",
-            expected="a folder with config.json",
-            hint="save it with save_pretrained",
-        )
-    from reticent.runs.token_classifier import TokenClassifierPolicy
-
-    return TokenClassifierPolicy(folder)
 
 
 def _dictionary(path: Path) -> Dictionary:

@@ -1,8 +1,10 @@
-"""Any local Hugging Face token classifier as a policy: a BERT that was trained on names, a PII model, your own.
+"""Any Hugging Face token classifier as a policy: a BERT that was trained on names, a PII model, your own.
 
-Texts longer than the model accepts are read in windows that overlap; a token is sensitive if any window says so.
-Tags B-X, I-X, S-X, E-X and plain X are kind X; "O" is nothing. Spans grow to whole words, since sub-word taggers
-flag "Kl" of "Klein" alone. Nothing is downloaded. Not local: a classifier reads the sentence around a span.
+A directory or a hub id; weights are safetensors alone, read by the same checks as language models. Texts longer
+than the model accepts are read in windows that overlap; a token is sensitive if any window says so. Tags of any
+scheme (IO, IOB, IOBES, BILOU) count by their kind: B-X, I-X, E-X, L-X, S-X, U-X and plain X are kind X by the one
+map of kinds, "O" is nothing. Spans grow to whole words, since sub-word taggers flag "Kl" of "Klein" alone. Kinds
+that single nobody out are left, as in `named_entities`. Not local: a classifier reads the sentence around a span.
 """
 
 import re
@@ -11,32 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from reticent.core.corpus import Span
-from reticent.core.errors import ModelError
-from reticent.data.kinds import canonical
+from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.word_edges import whole_words
 
 _TAG = re.compile(r"^[BIESLU][-_]")
 _BATCH = 16
 _OVERLAP = 32  # tokens that two windows share
 _LONGEST = 512
+_SHORTEST = 8  # tokens of a window, whatever a configuration says
 
 
 class TokenClassifierPolicy:
-    """Finds what the classifier in `folder` tags with at least `threshold`. Loads it with the first text."""
+    """Finds what the classifier at `source` tags with at least `threshold`. Loads it with the first text."""
 
     is_local = False
 
-    def __init__(self, folder: Path | str, *, threshold: float = 0.5, device: str = "cpu") -> None:
+    def __init__(self, source: Path | str, *, threshold: float = 0.5, device: str = "cpu") -> None:
         if not 0.0 <= threshold <= 1.0:
             raise ValueError(f"a threshold is in [0, 1], found {threshold}")
-        self._folder = Path(folder)
+        self._source = str(source)
         self._threshold = threshold
         self._device = device
         self._loaded: tuple[Any, Any] | None = None
-        self.name = f"classifier {self._folder.name}"
+        self.name = f"hf {Path(source).name}"
 
     def __repr__(self) -> str:
-        return f"TokenClassifierPolicy({self._folder.name})"
+        return f"TokenClassifierPolicy({self.name})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the model: another process loads its own."""
@@ -47,8 +49,10 @@ class TokenClassifierPolicy:
         """Names what decides the findings: the weights, the tokeniser and the threshold."""
         import hashlib
 
+        from reticent.models.huggingface.location import locate
+
         digest = hashlib.blake2b(digest_size=16)
-        for path in sorted(path for path in self._folder.iterdir() if path.is_file()):
+        for path in sorted(path for path in locate(self._source).iterdir() if path.is_file()):
             digest.update(path.name.encode() + b"\0" + path.stat().st_size.to_bytes(8, "big"))
             with path.open("rb") as file:
                 while block := file.read(1 << 20):
@@ -58,7 +62,7 @@ class TokenClassifierPolicy:
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds that may be found."""
-        _, model = self._ready()
+        model, _ = self._ready()
         return tuple(sorted({_kind(label) for label in model.config.id2label.values()} - {""}))
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
@@ -72,10 +76,8 @@ class TokenClassifierPolicy:
     def _batch(self, texts: list[str]) -> list[tuple[int, Span]]:
         import torch
 
-        tokenizer, model = self._ready()
-        limit = min(
-            _LONGEST, tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", _LONGEST)
-        )
+        model, tokenizer = self._ready()
+        limit = _window(model.config, tokenizer)
         encoded = tokenizer(
             texts,
             truncation=True,
@@ -100,7 +102,7 @@ class TokenClassifierPolicy:
 
     def _spans(self, places: list[list[int]], labels: list[int], chances: list[float]) -> list[Span]:
         """Neighbouring tokens of one kind, and nothing but them between, are one span."""
-        _, model = self._ready()
+        model, _ = self._ready()
         spans: list[Span] = []
         previous = -1
         for index, ((start, end), label, chance) in enumerate(zip(places, labels, chances, strict=True)):
@@ -116,23 +118,21 @@ class TokenClassifierPolicy:
 
     def _ready(self) -> tuple[Any, Any]:
         if self._loaded is None:
-            from transformers import AutoModelForTokenClassification, AutoTokenizer
+            from reticent.models.huggingface.loading import load_token_classifier
 
-            try:
-                tokenizer = AutoTokenizer.from_pretrained(self._folder, local_files_only=True)
-                model = AutoModelForTokenClassification.from_pretrained(self._folder, local_files_only=True)
-            except (OSError, ValueError) as problem:
-                raise ModelError(
-                    f"{self._folder}: not a token classifier",
-                    found=type(problem).__name__,
-                    expected="a folder with config.json, weights and a tokeniser, saved by save_pretrained",
-                ) from None
-            if not tokenizer.is_fast:
-                raise ModelError(f"{self._folder}: the tokeniser keeps no offsets", expected="a fast tokeniser")
-            self._loaded = tokenizer, model.to(self._device).eval()
+            self._loaded = load_token_classifier(self._source, device=self._device)
         return self._loaded
 
 
+def _window(config: Any, tokenizer: Any) -> int:
+    """How many tokens a model reads at once: of its positions, some architectures keep a few for padding."""
+    positions = getattr(config, "max_position_embeddings", _LONGEST)
+    if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer"):
+        positions -= (config.pad_token_id or 0) + 1
+    return max(_SHORTEST, min(_LONGEST, tokenizer.model_max_length, positions))
+
+
 def _kind(label: str) -> str:
-    """The kind that a tag names; empty for "O"."""
-    return "" if label == "O" else canonical(_TAG.sub("", label))
+    """The kind that a tag names; empty for "O" and for kinds that single nobody out."""
+    kind = "" if label == "O" else canonical(_TAG.sub("", label))
+    return "" if kind in NOT_PERSONAL else kind

@@ -78,7 +78,7 @@ def test_only_asked_kinds_are_returned_and_unknown_ones_are_refused():
 def test_weights_hold_no_word_of_the_training_text():
     endings = {feature.partition("|end ")[2] for feature in _weights() if "|end " in feature}
     assert max(map(len, endings)) <= 3
-    assert all(len(row) == len(KINDS) + 1 for row in _weights().values())
+    assert all(len(row) == len(KINDS) for row in _weights().values())
 
 
 def test_names_are_as_common_everywhere_and_words_in_their_own_language():

@@ -12,10 +12,12 @@ perhaps a closing bracket after it), holds no mask, and reads nothing beyond its
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from reticent.core.corpus import Span
+from reticent.data.policies.stretches import Stretch, around, places
 from reticent.data.policies.vocabulary import language_of
 from reticent.data.redaction.masking import MASK, mask_for, merge_spans
 
@@ -90,51 +92,98 @@ def _either_case(words: str) -> list[str]:
     return [form for word in words.split() for form in (word, word[:1].upper() + word[1:])]
 
 
-def _rules() -> list[tuple[str, str]]:
-    """Kind and pattern. Each pattern ends at the end of a word, or with a bracket that such an end stands
-    before."""
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A pattern for a kind. It ends at the end of a word, or with a bracket that such an end stands before.
+
+    Every match holds one of `near` (in small letters, blanks plain), one of the words of `joined` behind a blank or
+    a hyphen, or what `written` matches; it starts no more than `before` characters before the first of these, and
+    ends no more than `after` behind the start of the last.
+    """
+
+    kind: str
+    pattern: str
+    near: tuple[str, ...] = ()
+    joined: str = ""
+    written: str = ""
+    before: int = 0
+    after: int = 0
+
+
+_MONEY = (
+    "euro dollar pound lira lire schilling zloty franc mark rouble ruble kron crown korun forint lei leu lev"
+    " hryvnia guilder pence"
+)
+
+
+def _rules() -> list[_Rule]:
     occupations, qualifiers = (_any_of(_either_case(words)) for words in (_OCCUPATION, _QUALIFIER))
     joined = rf"{_PART}(?:(?:,{_GAP}|{_GAP}and{_GAP}|{_GAP}){_PART}){{0,4}}"
     return [
         # A year within "1999.2004" counts: were it refused for the digits beside it, masking those would reveal it.
-        ("YEAR", r"(?:1[6-9]|20)(?<!\w..)\d\d(?:s|[-–](?:\d\d|\d{4}))?(?!\w)"),
-        ("DURATION", rf"{joined}(?:[-‑]old\b|{_GAP}old\b|(?<=s)['’]|['’]s\b)?"),
-        ("DURATION", rf"(?:aged|age{_GAP}of|aged{_GAP}about){_GAP}{_NUMBER}(?!\w)"),
-        ("AMOUNT", rf"\(?(?:approximately{_GAP}|approx\.{_GAP})?{_SUM}{_NOTE}\)?"),
-        (
+        _Rule("YEAR", r"(?:1[6-9]|20)(?<!\w..)\d\d(?:s|[-–](?:\d\d|\d{4}))?(?!\w)"),
+        _Rule(
+            "DURATION",
+            rf"{joined}(?:[-‑]old\b|{_GAP}old\b|(?<=s)['’]|['’]s\b)?",
+            joined="year month week fortnight day hour minute",
+            before=120,
+            after=30,
+        ),
+        _Rule(
+            "DURATION",
+            rf"(?:aged|age{_GAP}of|aged{_GAP}about){_GAP}{_NUMBER}(?!\w)",
+            near=("aged ", "age of "),
+            before=1,
+            after=120,
+        ),
+        _Rule(
+            "AMOUNT",
+            rf"\(?(?:approximately{_GAP}|approx\.{_GAP})?{_SUM}{_NOTE}\)?",
+            near=("€", "$", "£"),
+            joined=_MONEY,
+            written=_ISO,
+            before=180,
+            after=150,
+        ),
+        _Rule(
             "COUNT",
             rf"(?i:{_WORDED})(?:{_GAP}(?:other|more|different|further)\b)?{_GAP}[a-z]{{3,25}}s\b(?:{_GAP}of{_GAP}[a-z]{{1,25}}\b)?",
         ),
-        ("ORIGIN", rf"{_DEMONYM}{_GAP}{_BELONGS}"),
-        ("OCCUPATION", rf"(?:an?{_GAP})?(?:{qualifiers}{_GAP}){{0,3}}{occupations}s?\b"),
-        (
+        _Rule(
+            "ORIGIN",
+            rf"{_DEMONYM}{_GAP}{_BELONGS}",
+            joined="national citizen subject origin descent",
+            before=40,
+            after=30,
+        ),
+        _Rule("OCCUPATION", rf"(?:an?{_GAP})?(?:{qualifiers}{_GAP}){{0,3}}{occupations}s?\b"),
+        _Rule(
             "HEALTH",
             rf"(?:[a-z]{{1,20}}ic{_GAP}|[a-z]{{1,20}}al{_GAP}|paranoid{_GAP})?[a-z]{{1,25}}(?:itis|osis|oses|algia|opathy|phrenia|an[ae]mia|plegia)\b",
         ),
-        ("HEALTH", rf"(?:[a-z]{{1,20}}(?:ic|al|ous|ive|ed){_GAP}|total{_GAP}|heart{_GAP}|lung{_GAP}){_ILL}\b"),
-        (
+        _Rule("HEALTH", rf"(?:[a-z]{{1,20}}(?:ic|al|ous|ive|ed){_GAP}|total{_GAP}|heart{_GAP}|lung{_GAP}){_ILL}\b"),
+        _Rule(
             "HEALTH",
             rf"(?:fracture|injur(?:y|ies)|loss|wounds?){_GAP}(?:of|to|in){_GAP}(?:[a-z0-9]{{1,20}}{_GAP}){{0,4}}{_BODY}\b",
         ),
-        (
+        _Rule(
             "NUMBERED",
-            rf"(?:(?:plot|parcel|block|flat|apartment|file|case|law|registration|sheet)s?{_GAP})?(?i:nos?\.){_GAP}?[A-Z0-9][\w/.-]{{0,30}}\w(?:{_GAP}of{_GAP}block{_GAP}\w+)?(?!\w)",
+            rf"(?:(?:plot|parcel|block|flat|apartment|file|case|law|registration|sheet)s?{_GAP})?(?i:nos?\.){_GAP}?[A-Z0-9][\w/.-]{{0,30}}\w(?:{_GAP}of{_GAP}block{_GAP}\w{{1,30}})?(?!\w)",
+            near=("no.", "nos."),
+            before=30,
+            after=100,
         ),
-        ("NUMBERED", rf"(?:sheet/plan|sheet|plan|block|plot|parcel){_GAP}[A-Z0-9][A-Z0-9/.-]{{0,30}}\b"),
+        _Rule(
+            "NUMBERED",
+            rf"(?:sheet/plan|sheet|plan|block|plot|parcel){_GAP}[A-Z0-9][A-Z0-9/.-]{{0,30}}\b",
+            near=("sheet ", "plan ", "block ", "plot ", "parcel "),
+            before=20,
+            after=60,
+        ),
     ]
 
 
-# What a text must hold, in small letters, for a kind to be worth looking for: searching for characters is a hundred
-# times as fast as a pattern.
-_NEEDED_LISTS = {
-    "YEAR": "16 17 18 19 20",
-    "DURATION": "year month week fortnight day hour minute age",
-    "AMOUNT": "€ $ £ euro dollar pound lira lire schilling zloty franc mark rouble ruble kron crown korun forint "
-    "lei leu lev hryvnia guilder pence",
-    "ORIGIN": "national citizen subject origin descent",
-    "NUMBERED": "no. nos. sheet plan block plot parcel",
-}
-_NEEDED = {kind: tuple(parts.split()) for kind, parts in _NEEDED_LISTS.items()}
+_PLAIN = str.maketrans("\u00a0‑", " -")
 
 KINDS = ("YEAR", "DURATION", "AMOUNT", "COUNT", "ORIGIN", "OCCUPATION", "HEALTH", "NUMBERED")
 
@@ -162,31 +211,61 @@ class Circumstances:
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text."""
-        chosen = [(kind, pattern) for kind, pattern in _compiled() if kind in self.kinds]
+        chosen = [(rule, pattern) for rule, pattern in _compiled() if rule.kind in self.kinds]
         return [
             () if self._english_alone and language_of(text) != "en" else self._find(text, chosen) for text in texts
         ]
 
-    def _find(self, text: str, chosen: list[tuple[str, re.Pattern[str]]]) -> tuple[Span, ...]:
+    def _find(self, text: str, chosen: list[tuple[_Rule, re.Pattern[str]]]) -> tuple[Span, ...]:
         if "<" in text:  # masks hold no words
             text = _masks().sub(lambda mask: "<" * len(mask.group()), text)
         lower = text.lower()
-        held = {kind: any(part in lower for part in parts) for kind, parts in _NEEDED.items()}
-        held["AMOUNT"] = held["AMOUNT"] or any(part in text for part in _ISO[3:-1].split("|"))
+        if not lower.isascii():
+            lower = lower.translate(_PLAIN)
+        stretches = _stretches(text, lower)
         return merge_spans(
-            Span(match.start(), match.end(), kind)
-            for kind, pattern in chosen
-            if held.get(kind, True)
-            for match in pattern.finditer(text)
+            Span(match.start(), match.end(), rule.kind)
+            for rule, pattern in chosen
+            for start, end in stretches(rule)
+            for match in pattern.finditer(text, start, end)
         )
 
 
+def _stretches(text: str, lower: str) -> Callable[[_Rule], Sequence[Stretch]]:
+    """Where the pattern of a rule is to be looked for."""
+    whole = ((0, len(text)),)
+    if len(lower) != len(text):
+        return lambda _: whole
+    words, kinds = _joined_words()
+    by_kind: dict[str, list[int]] = {}
+    for match in words.finditer(lower):
+        by_kind.setdefault(kinds[match.group()[1:]], []).append(match.start())
+
+    def of(rule: _Rule) -> Sequence[Stretch]:
+        if not rule.near and not rule.joined:
+            return whole
+        held = places(lower, rule.near) + (by_kind.get(rule.kind, []) if rule.joined else [])
+        if rule.written:
+            held += [match.start() for match in re.finditer(rule.written, text)]
+        return around(sorted(held), len(text), before=rule.before, after=rule.after)
+
+    return of
+
+
 @cache
-def _compiled() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def _joined_words() -> tuple[re.Pattern[str], dict[str, str]]:
+    """An expression for the words that are looked for behind a blank or hyphen, and the kind of each."""
+    kinds = {word: rule.kind for rule in _rules() for word in rule.joined.split()}
+    return re.compile(f"[ -]{_any_of(list(kinds))}"), kinds
+
+
+@cache
+def _compiled() -> tuple[tuple[_Rule, re.Pattern[str]], ...]:
     # A pattern that starts with a digit says itself that no word goes on before it: the search can skip to it then.
     start = r"(?:(?<!\w)|(?!\w))"
     return tuple(
-        (kind, re.compile(pattern if kind == "YEAR" else f"{start}(?:{pattern})")) for kind, pattern in _rules()
+        (rule, re.compile(rule.pattern if rule.kind == "YEAR" else f"{start}(?:{rule.pattern})"))
+        for rule in _rules()
     )
 
 

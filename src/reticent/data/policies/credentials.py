@@ -19,6 +19,7 @@ from functools import cache
 from itertools import pairwise
 
 from reticent.core.corpus import Span
+from reticent.data.policies.stretches import around, long_words, places, unspaced
 from reticent.data.policies.vocabulary import commonness, language_of
 from reticent.data.redaction.masking import MASK, mask_for, merge_spans
 
@@ -36,9 +37,10 @@ _ISSUED = (
     r"eyJ[\w-]{8,2000}\.eyJ[\w-]{8,4000}\.[\w-]{8,2000}",  # JSON web token
     r"\d{8,10}:[A-Za-z0-9_-]{35}",  # Telegram
     r"[MNO][A-Za-z\d]{23,25}\.[\w-]{6}\.[\w-]{27,38}",  # Discord
-    r"AGE-SECRET-KEY-1[0-9A-Z]{58}|ssh-(?:rsa|ed25519)[ ]AAAA[A-Za-z0-9+/=]{20,1000}",
+    r"AGE-SECRET-KEY-1[0-9A-Z]{58}",
     r"https://hooks\.slack\.com/services/[\w/]{20,100}",
 )
+_SSH = re.compile(r"ssh-(?<![\w-]ssh-)(?:rsa|ed25519)[ ]AAAA[A-Za-z0-9+/=]{20,1000}(?!\w)")
 _PRIVATE = r"[ A-Z0-9]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _PEM = rf"-----BEGIN{_PRIVATE}[^-<]{{1,20000}}-----END{_PRIVATE}"
 _BETWEEN = r"[\"'`]?[ \t]{0,3}"
@@ -58,10 +60,10 @@ _LOGIN = re.compile(
     r"(?i)(?<!\w)[a-z][a-z0-9+.-]{1,20}://[^\s/:@<>\"']{0,100}:[^\s/@<>\"']{1,200}@[^\s<>\"']{1,300}"
 )
 _ADDRESS = re.compile(r"(?i)(?<![\w@])(?:https?://|ftp://|www\.)[^\s<>\"']{3,500}")
-_DOMAIN = re.compile(
-    r"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,4}(?:com|org|net|edu|gov|info|io|de|uk|fr|nl|eu|ch|at|es|it)(?![\w@-]|\.\w)"
-)
-_HANDLE = re.compile(r"(?<![\w@./+%-])@[A-Za-z_]\w{1,29}(?![\w@]|\.\w)")
+_ENDING = r"(?:com|org|net|edu|gov|info|io|de|uk|fr|nl|eu|ch|at|es|it)(?![\w@-]|\.\w)"
+_DOMAIN = re.compile(rf"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}\.){{1,4}}{_ENDING}")
+_DOTTED = re.compile(rf"\.{_ENDING}")
+_HANDLE = re.compile(r"@(?<![\w@./+%-]@)[A-Za-z_]\w{1,29}(?![\w@]|\.\w)")
 _MAC = re.compile(
     r"(?<![\w:-])[0-9A-Fa-f]{2}(?:(?P<gap>[:-]))[0-9A-Fa-f]{2}(?:(?P=gap)[0-9A-Fa-f]{2}){4}(?![\w:-])"
 )
@@ -70,12 +72,11 @@ _WALLET = re.compile(
 )
 _MIXED = re.compile(r"(?<![\w+/=])[A-Za-z0-9][A-Za-z0-9+/_=-]{15,300}(?![\w+/])")
 _UUID = re.compile(r"(?<!\w)[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?!\w)")
-# Every key, MAC, wallet and random word is a run of so many of these: a text without one is soon done with.
-_LONG = re.compile(r"[\w+/=:.-]{15}")
 _ANNOUNCING_LIST = """
-pass pwd kennwort contraseña senha wachtwoord hasło пароль key secret token credential bearer basic
+pass pwd kennwort contraseña senha wachtwoord hasło пароль key secret token credential
 """
 _ANNOUNCING = _ANNOUNCING_LIST.split()
+_SHORTEST = 15  # characters of a key, MAC, wallet or random word
 _HEX = re.compile(r"[0-9a-fA-F]{16,300}")
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _TRAILING = ".,;:!?)]}'\"”»"
@@ -113,33 +114,43 @@ def _found(text: str) -> Iterator[Span]:
         text = _masks().sub(lambda mask: "<" * len(mask.group()), text)
     if "-----BEGIN" in text:
         yield from (Span(*match.span(), "PRIVATE_KEY") for match in _pem().finditer(text))
-    if "://" in text or "www." in text:
-        yield from (_trimmed(text, match, "PASSWORD") for match in _LOGIN.finditer(text))
-        yield from (_trimmed(text, match, "URL") for match in _ADDRESS.finditer(text))
-    if "." in text:
-        yield from (Span(*match.span(), "URL") for match in _DOMAIN.finditer(text))
     lower = text.lower()
-    if any(word in lower for word in _ANNOUNCING):
-        yield from _announced(text)
+    if len(lower) != len(text):
+        lower = text
+    for start, end in unspaced(text, places(lower, ("://", "www."))):
+        yield from (_trimmed(text, match, "PASSWORD") for match in _LOGIN.finditer(text, start, end))
+        yield from (_trimmed(text, match, "URL") for match in _ADDRESS.finditer(text, start, end))
+    for start, end in unspaced(text, (match.start() for match in _DOTTED.finditer(text))):
+        yield from (Span(*match.span(), "URL") for match in _DOMAIN.finditer(text, start, end))
+    for start, end in around(places(lower, _ANNOUNCING), len(text), before=30, after=260):
+        yield from _announced(text, start, end)
+    for start, end in around(places(lower, ("bearer", "basic")), len(text), before=1, after=2100):
+        yield from _borne(text, start, end)
     if "@" in text:
         yield from (Span(*match.span(), "HANDLE") for match in _HANDLE.finditer(text))
-    if not _LONG.search(text):
-        return
-    yield from (Span(*match.span(), "KEY") for match in _issued().finditer(text))
-    yield from (Span(*match.span(), "MAC") for match in _MAC.finditer(text))
-    yield from (Span(*match.span(), "WALLET") for match in _WALLET.finditer(text) if is_wallet(match.group()))
-    yield from (Span(*match.span(), "KEY") for match in _UUID.finditer(text))
-    yield from (Span(*match.span(), "KEY") for match in _MIXED.finditer(text) if is_random(match.group()))
+    for start, end in long_words(text, _SHORTEST):
+        yield from (Span(*match.span(), "MAC") for match in _MAC.finditer(text, start, end))
+        wallets = (match for match in _WALLET.finditer(text, start, end) if is_wallet(match.group()))
+        yield from (Span(*match.span(), "WALLET") for match in wallets)
+        for expression in (_issued(), _UUID):
+            yield from (Span(*match.span(), "KEY") for match in expression.finditer(text, start, end))
+        mixed = (match for match in _MIXED.finditer(text, start, end) if is_random(match.group()))
+        yield from (Span(*match.span(), "KEY") for match in mixed)
+    if "ssh-" in text:
+        yield from (Span(*match.span(), "KEY") for match in _SSH.finditer(text))
 
 
-def _announced(text: str) -> Iterator[Span]:
-    for match in _ANNOUNCED.finditer(text):
+def _announced(text: str, begin: int, stop: int) -> Iterator[Span]:
+    for match in _ANNOUNCED.finditer(text, begin, stop):
         start, end = match.span("value")
         while end - 1 > start and text[end - 1] in ".:)]}":
             end -= 1
         if end - start >= 4 and (match["sign"] in ("=", ":=", "=>") or not _is_ordinary(text[start:end])):
             yield Span(start, end, "PASSWORD")
-    for match in _BEARER.finditer(text):
+
+
+def _borne(text: str, begin: int, stop: int) -> Iterator[Span]:
+    for match in _BEARER.finditer(text, begin, stop):
         if any(symbol.isdigit() for symbol in match["value"]):
             yield Span(*match.span("value"), "KEY")
 

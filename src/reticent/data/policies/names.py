@@ -2,9 +2,10 @@
 
 Every word with a capital, and every word in small letters that is a name, is scored for PERSON, LOC, ORG and
 nothing by a linear model (multinomial logistic regression) over what is publicly known of it (`vocabulary`: how
-common it is here and elsewhere, lists of names and places), its shape, and what stands beside it: the start of a
-sentence, a title, a preposition of place, another name. No feature is a word of the training text, so nothing of
-it is in the weights; `bench/name_weights.py` made them, on one half of public labelled text.
+common it is here and elsewhere, dictionaries, lists of names and places), its shape, and what stands beside it: the
+start of a sentence, a title, a preposition of place, another name, one of the most common words of the language. No
+feature is a rarer word of the training text, so nothing of it is in the weights; `bench/name_weights.py` made them,
+on one half of public labelled text. Each feature counts for all words and again for words of the same shape.
 
 German writes every noun with a capital, so a capital counts there by other weights. Words that name the speakers
 of a chat ("SYS:", "User:") are never names. Not local: what stands beside a word is read.
@@ -12,15 +13,27 @@ of a chat ("SYS:", "User:") are never names. Not local: what stands beside a wor
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import accumulate
 from math import exp
+from typing import NamedTuple
 
 from reticent.core.corpus import Span
 from reticent.data.kinds import TITLES
 from reticent.data.policies.uncased_names import names_without_case
-from reticent.data.policies.vocabulary import commonness, first_names, language_of, last_names, places
+from reticent.data.policies.vocabulary import (
+    commonness,
+    countries,
+    first_names,
+    function_words,
+    language_of,
+    large_places,
+    last_names,
+    listed_as,
+    places,
+)
 from reticent.data.redaction.masking import merge_spans
 
 KINDS = ("PERSON", "LOC", "ORG")
@@ -76,20 +89,24 @@ _SURNAME = re.compile(
 )
 _DEMONYM = re.compile("(?:ish|ian|ians|ese|isch|ische|ischen|ischer|isches|ist|ists|ism|ic|ics)$")
 
-_TOKEN = re.compile(r"[^\W\d_]+(?:(?:[-‐‑][^\W\d_]+)|(?:['’](?!s\b)[^\W\d_]{2,}))*|\d+")
-_SHORTENED = re.compile(r"[ ]?['’][ ]?t\b")  # "don" of "don't" is no name
+_WORD = re.compile(r"([^\W\d_]+(?:(?:[-‐‑][^\W\d_]+)|(?:['’](?!s\b)[^\W\d_]{2,}))*|\d+)")
 _SENTENCE_END = frozenset('.!?:;•|\n\r\t"“”„»«()[]–—…*#>')
 _JOINABLE = re.compile(r"[ \u00a0]{1,2}|\.[ \u00a0]?|[-/&'’][ \u00a0]?|[ \u00a0]['’][ \u00a0]?")
+_NUMERAL = re.compile(r" [IVX]{1,5}(?:\.|(?!\w))")  # of a king: "Elisabeth II."
 _PARTICLES_LIST = """
 de la le du des del della di da dos van von der den zu zum al el bin ben y e ibn ter ten of the
 """
 _PARTICLES = frozenset(_PARTICLES_LIST.split())
 
 Features = tuple[str, ...]
-Scores = tuple[float, ...]
+Scores = tuple[float, float, float]  # for each of KINDS, how much more than nothing
 Found = tuple[int, int, str, bool]  # start, end, kind, whether the word is a name by itself
 # The probability from which a word is a name. Chosen by language: of German capitals most are nouns.
-THRESHOLDS = {"en": 0.28, "de": 0.2}
+THRESHOLDS = {"en": 0.23, "de": 0.2}
+_ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em", "ed", "ing", "ly")
+_LINKS = ("", "s", "es", "n", "en", "er", "e", "-")
+_OFTEN = 3  # locales that list a name which is known everywhere
+_KEPT = 100_000  # words whose scores are kept
 _WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
 
 
@@ -129,7 +146,7 @@ class Names:
         """Names what decides the findings, together with the version of the code."""
         from importlib.metadata import version
 
-        lists = f"wordfreq {version('wordfreq')} faker {version('faker')}"
+        lists = " ".join(f"{package} {version(package)}" for package in ("wordfreq", "simplemma", "faker"))
         return f"names {self._threshold!r} {self._organised!r} {','.join(self.kinds)} {self._language} {lists}"
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
@@ -140,81 +157,95 @@ class Names:
         language = self._language or language_of(text)
         threshold = self._threshold or THRESHOLDS.get(language, THRESHOLDS["en"])
         found: list[Found] = []
-        for token, (person, place, organisation) in _scored(text, language):
-            named = person + place
+        for start, end, scores in _scored(text, language):
+            person, place, organisation = map(exp, scores)
+            whole = 1.0 + person + place + organisation
+            named = (person + place) / whole
             # How much a word says that it is a name: 1 where it may start a span.
-            strength = max(named / threshold, (named + organisation) / self._organised)
+            strength = max(named / threshold, (named + organisation / whole) / self._organised)
             if strength >= _WEAKEST:
-                kind = max(zip((person, place, organisation), KINDS, strict=True))[1]
-                found.append((token.start, token.end, kind, strength >= 1.0))
-        spans = (*_joined(text, found), *names_without_case(text))
+                kind = KINDS[scores.index(max(scores))]
+                found.append((start, end, kind, strength >= 1.0))
+        spans = [*_joined(text, found), *(() if text.isascii() else names_without_case(text))]
         return merge_spans(span for span in spans if span.kind in self.kinds)
 
 
-def _scored(text: str, language: str) -> "Iterator[tuple[Token, tuple[float, float, float]]]":
-    """Each candidate with its probabilities of being PERSON, LOC and ORG."""
-    for token, beside in candidates(text, language):
-        person, place, organisation, nothing = _word_scores(token.text, language)
-        for features in beside:
-            row = _summed(features)
+def _scored(text: str, language: str) -> Iterator[tuple[int, int, Scores]]:
+    """Each candidate's place and scores."""
+    table = _table(language)
+    for start, end, word, shape, (before, after) in _candidates(text, table):
+        person, place, organisation = table.words[word][1]
+        for row in (table.before(shape, *before), table.after(shape, *after)):
             person += row[0]
             place += row[1]
             organisation += row[2]
-            nothing += row[3]
-        grown = exp(person - nothing), exp(place - nothing), exp(organisation - nothing)
-        whole = 1.0 + sum(grown)
-        yield token, (grown[0] / whole, grown[1] / whole, grown[2] / whole)
+        yield start, end, (person, place, organisation)
 
 
-class Token:
-    """A word of a text and where it stands."""
-
-    __slots__ = ("end", "lower", "start", "text")
-
-    def __init__(self, text: str, start: int, end: int) -> None:
-        self.text, self.start, self.end = text, start, end
-        self.lower = text.lower()
+def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
+    """Each word that could be a name: its place and its features."""
+    for start, end, word, shape, (before, after) in _candidates(text, _table(language)):
+        beside = (*_shared(_before(shape, *before, language)), *_shared(_after(shape, *after, language)))
+        yield start, end, (*word_features(word, language), *beside)
 
 
-def candidates(text: str, language: str) -> Iterator[tuple[Token, list[Features]]]:
-    """Words that could be names, each with the features of what stands beside it, in groups."""
-    tokens = [Token(match.group(), match.start(), match.end()) for match in _TOKEN.finditer(text)]
-    shouted = _is_shouted(tokens)
-    for index, token in enumerate(tokens):
-        if not is_candidate(token.text, language) or _is_role(text, token):
+class Shape(NamedTuple):
+    """What the features of a word's neighbours are joined with."""
+
+    group: str
+    known: str
+    shouted: bool = False  # in capitals, as most words of its text
+
+
+Beside = tuple[str, str]  # the characters between two words, and the other word; empty where there is none
+
+
+def _candidates(text: str, table: "_Table") -> Iterator[tuple[int, int, str, Shape, tuple[Beside, Beside]]]:
+    """Place and shape of each word that could be a name, and what stands before and after it."""
+    pieces = _WORD.split(text)  # what is between words, and words, in turn
+    words = pieces[1::2]
+    held = [(n, row[0]) for n, row in enumerate(map(table.words.__getitem__, words)) if row is not None]
+    if not held:
+        return
+    ends = list(accumulate(map(len, pieces)))
+    last = len(words) - 1
+    shouted = any(shape.group == "capitals" for _, shape in held) and _is_shouted(words)
+    for n, shape in held:
+        gap, gap_after = pieces[2 * n], pieces[2 * n + 2]
+        before = words[n - 1] if n else ""
+        after = words[n + 1] if n < last else ""
+        word = words[n]
+        if gap_after[:1] == ":" and _is_role(word, gap, n == 0):
             continue
-        if _SHORTENED.match(text, token.end) and not token.text[0].isupper():
-            continue
-        before = tokens[index - 1] if index else None
-        after = tokens[index + 1] if index + 1 < len(tokens) else None
-        yield token, _beside(text, token, before, after, group=_group(token.text, language), shouted=shouted)
+        if shape.group == "small" and after == "t" and gap_after.strip() in ("'", "’"):
+            continue  # "don" of "don't" is no name
+        if shouted and shape.group == "capitals":
+            shape = shape._replace(shouted=True)
+        yield ends[2 * n], ends[2 * n + 1], word, shape, ((gap, before), (gap_after, after))
 
 
-@cache
+def _is_shouted(words: Sequence[str]) -> bool:
+    long = [word for word in words[:60] if len(word) > 2]
+    return sum(map(str.isupper, long)) > 0.5 * len(long)
+
+
+def _is_role(word: str, gap: str, is_first: bool) -> bool:
+    """Whether a word before a colon names a speaker at the start of a turn, as "USR" in "USR: hello"."""
+    between = gap.rstrip(" \t*[<>")
+    return word.lower() in ROLES and (between.endswith("\n") or (is_first and not between))
+
+
 def is_candidate(word: str, language: str) -> bool:
     """Whether a word may be a name: it has a capital, or is listed as one and is no common word of the language."""
     if word[0].isupper() or (len(word) > 2 and any(symbol.isupper() for symbol in word)):
         return True
     if not word.isalpha() or len(word) < 3:
         return False
+    if not word[0].islower():  # a script without case: people's names there are `uncased_names`' business
+        return word in countries() and not "\u0900" <= word[0] <= "\u0eff"  # where marks cut words into pieces
     own, elsewhere = commonness(word, language)
     listed = word in first_names() or word in last_names() or word in places()
     return listed and own - elsewhere < 1.5 and own < 5.5
-
-
-def _is_role(text: str, token: Token) -> bool:
-    """Whether a word names a speaker at the start of a turn, as "USR" in "USR: hello"."""
-    if text[token.end : token.end + 1] != ":" or token.lower not in ROLES:
-        return False
-    start = token.start
-    while start and text[start - 1] in " \t*[<>":
-        start -= 1
-    return start == 0 or text[start - 1] == "\n"
-
-
-def _is_shouted(tokens: Sequence[Token]) -> bool:
-    long = [token.text for token in tokens[:60] if len(token.text) > 2]
-    return sum(word.isupper() for word in long) > 0.5 * len(long)
 
 
 def _group(word: str, language: str) -> str:
@@ -230,11 +261,15 @@ def _group(word: str, language: str) -> str:
 
 @cache
 def _known_as(word: str) -> str:
-    """Which lists hold a word in small letters: of "flp" those of first names, last names and places; "g" if they
-    hold it without the ending of a genitive ("Japans"), "a" without that of an adjective ("Frankfurter")."""
-    known = "".join(
-        letter for letter, listed in (("f", first_names()), ("l", last_names()), ("p", places())) if word in listed
-    )
+    """Which lists hold a word in small letters: of "flp" those of first names, last names and places, in capitals
+    where many locales list it or the place is large; "g" if they hold it without the ending of a genitive
+    ("Japans"), "a" without that of an adjective ("Frankfurter")."""
+    known = ""
+    for letter, names in (("f", first_names()), ("l", last_names())):
+        if count := names.get(word, 0):
+            known += letter.upper() if count >= _OFTEN else letter
+    if word in places():
+        known += "c" if word in countries() else "P" if word in large_places() else "p"
     if known or len(word) < 5:
         return known
     if word.endswith("s") and (stem := _known_as(word[:-1])):
@@ -256,121 +291,219 @@ def _role_of(word: str) -> str:
     return ""
 
 
-def word_features(word: str, language: str) -> list[str]:
+def word_features(word: str, language: str) -> Iterator[str]:
     """Features of a word alone."""
     group = _group(word, language)
+    for feature in _alone(word, language):
+        yield f"{group}|{feature}"
+        yield f"any|{feature}"
+
+
+def _alone(word: str, language: str) -> Iterator[str]:
     lower = word.lower()
     own, elsewhere = commonness(lower, language)
-    features = ["", f"known {_known_as(lower)}", f"length {min(len(lower), 12) // 2}", f"role {_role_of(lower)}"]
-    features.append(f"common {int(max(own, 2.5) * 2)}")
+    known = _known_as(lower)
+    yield ""
+    yield f"known {known}"
+    yield f"length {min(len(lower), 12) // 2}"
+    yield f"role {_role_of(lower)}"
+    yield f"common {int(max(own, 0.5) * 2)}"
     if own and elsewhere:
         spread = f"spread {max(-1, min(4, int((own - elsewhere) * 2)))}"
-        features += (spread, f"{spread} known {_known_as(lower)}")
     else:
         spread = f"only {int(own)} {int(elsewhere)}"
-        features += (spread, f"{spread} known {_known_as(lower)}")
-    features.append(f"known {_known_as(lower)} common {own >= 4.5}")
-    for name, pattern in (("toponym", _TOPONYM), ("surname", _SURNAME), ("demonym", _DEMONYM)):
+    yield spread
+    yield f"{spread} known {known}"
+    yield f"known {known} common {own >= 4.5}"
+    listed = listed_as(lower, language)
+    yield f"listed {listed}"
+    yield f"listed {listed} common {int(own)}"
+    yield f"listed {listed} known {known}"
+    yield f"listed {listed} {spread}"
+    toponym = len(lower) > 4 and bool(_TOPONYM.search(lower))
+    if toponym:
+        yield "toponym"
+    for name, pattern in (("surname", _SURNAME), ("demonym", _DEMONYM)):
         if len(lower) > 4 and pattern.search(lower):
-            features.append(name)
-    if language == "de" and not own:
-        features.append("german noun" if _GERMAN_NOUN.search(lower) else "no german noun")
-        features.append(f"compound {_is_compound(lower)}")
-    features += (f"end {lower[-2:]}", f"end {lower[-3:]}")
+            yield name
+    if language == "de":
+        compound = _compound(lower)
+        yield f"compound {compound} {own > 0}"
+        yield f"compound {compound} toponym {toponym}"
+        yield f"compound {compound} known {known}"
+        if own < 2.0:
+            yield "german noun" if _GERMAN_NOUN.search(lower) else "no german noun"
+    if own < 3.0:
+        yield f"stem {int(_stem(lower, language))}"
+    yield f"end {lower[-2:]}"
+    yield f"end {lower[-3:]}"
     if language != "en":
         english, others = commonness(lower, "en")
-        features.append(f"english {english - others >= 1.0} {int(english)}")
+        yield f"english {english - others >= 1.0} {int(english)}"
     if "-" in word:
-        features.append(f"hyphen {any(_known_as(part) for part in lower.split('-'))}")
+        parts = lower.split("-")
+        yield f"hyphen {any(map(_known_as, parts))}"
+        yield f"hyphen {_known_as(parts[0])} {_known_as(parts[-1])}"
     if not word[1:].islower() and not word.isupper() and "-" not in word:
-        features.append("camel")
-    return [f"{group}|{feature}" for feature in features]
+        yield "camel"
 
 
-def _is_compound(word: str) -> bool:
-    """Whether a long German word ends with a common one."""
-    return any(
-        commonness(word[cut:], "de")[0] >= 3.5 and not _known_as(word[cut:]) for cut in range(3, len(word) - 3)
-    )
+def _stem(word: str, language: str) -> float:
+    """How common a word is without its ending."""
+    values = [
+        commonness(word[: -len(end)], language)[0] for end in _ENDINGS if word.endswith(end) and len(word) > 5
+    ]
+    return max(values, default=0.0)
 
 
-def _beside(
-    text: str, token: Token, before: Token | None, after: Token | None, *, group: str, shouted: bool
-) -> list[Features]:
-    """Features of what stands beside a word."""
-    gap = text[before.end if before else 0 : token.start]
+@lru_cache(maxsize=_KEPT)
+def _compound(word: str) -> str:
+    """Whether a long German word ends with a common one, and whether a word or several stand before it too."""
+    last = False
+    for cut in range(3, len(word) - 3):
+        tail, head = word[cut:], word[:cut]
+        if max(commonness(tail, "de")[0], _stem(tail, "de")) < 3.3:
+            continue
+        last = True
+        if (
+            any(commonness(head.removesuffix(link), "de")[0] >= 3.0 for link in _LINKS if len(head) - len(link) > 2)
+            or _compound(head) == "both"
+        ):
+            return "both"
+    return "last" if last else "none"
+
+
+def _before(shape: Shape, gap: str, before: str, language: str) -> Iterator[str]:
+    """Features of what stands before a word."""
+    group, known, shouted = shape
+    if shouted:
+        yield from _placed(group, "shouted", known)
     marks = gap.strip()
-    known = _known_as(token.lower)
-    starts = before is None or (bool(marks) and marks[-1] in _SENTENCE_END) or "\n" in gap
-    abbreviated = before is not None and gap[:1] == "." and (len(before.text) == 1 or before.lower in TITLES)
-    features = []
+    lower = before.lower()
+    abbreviated = marks == "." and bool(before) and (len(before) == 1 or lower in TITLES)
+    starts = not before or (bool(marks) and marks[-1] in _SENTENCE_END) or "\n" in gap
     if starts and not abbreviated:
-        features.append(_placed(group, "starts", known))
+        yield from _placed(group, "starts", known)
     if marks and marks[-1] in "@#":
-        features.append(_placed(group, "tag", ""))
-    if before is not None and (not marks or abbreviated or marks in "-/&"):
-        features.append(_neighbour(group, "before", before.text))
-        if before.lower in _PREPOSITIONS:
-            features.append(_placed(group, "after preposition", known))
-        elif before.lower in _ARTICLES:
-            features.append(_placed(group, "after article", known))
-    elif marks == "," and before is not None:
-        features.append(_placed(group, "comma before", _known_as(before.lower)))
-    if after is not None:
-        marks = text[token.end : after.start].strip()
-        if not marks or (marks == "." and len(token.text) == 1) or marks in "-/&":
-            features.append(_neighbour(group, "after", after.text))
-        elif marks == ",":
-            features.append(_placed(group, f"comma after {after.text[0].isupper()}", _known_as(after.lower)))
-        else:
-            features.append(_placed(group, "owns" if marks[0] in "'’" else "ends", ""))
-    if shouted and token.text.isupper():
-        features.append(_placed(group, "shouted", known))
-    return features
+        yield from _placed(group, "tag", "")
+    if before and (not marks or abbreviated or marks in "-/&"):
+        yield from _neighbour(group, "before", before, language)
+        if lower in _PREPOSITIONS:
+            yield from _placed(group, "after preposition", known)
+        elif lower in _ARTICLES:
+            yield from _placed(group, "after article", known)
+    elif marks == "," and before:
+        yield from _placed(group, "comma before", _known_as(lower))
 
 
-@cache
+def _after(shape: Shape, gap: str, after: str, language: str) -> Iterator[str]:
+    """Features of what stands after a word."""
+    if not after:
+        return
+    group = shape.group
+    marks = gap.strip()
+    if not marks or (marks == "." and group == "initial") or marks in "-/&":
+        yield from _neighbour(group, "after", after, language)
+    elif marks == ",":
+        yield from _placed(group, f"comma after {after[0].isupper()}", _known_as(after.lower()))
+    else:
+        yield from _placed(group, "owns" if marks[0] in "'’" else "ends", "")
+
+
 def _placed(group: str, place: str, known: str) -> Features:
     return f"{group}|{place}", f"{group}|{place} known {known}"
 
 
-@cache
-def _neighbour(group: str, side: str, word: str) -> Features:
+def _neighbour(group: str, side: str, word: str, language: str) -> Iterator[str]:
     if word.isdigit():
-        return (f"{group}|{side} number",)
+        yield f"{group}|{side} number"
+        return
     lower = word.lower()
     shape = "initial" if len(word) == 1 else "capital" if word[0].isupper() else "small"
-    features = [f"{group}|{side} {shape}"]
+    yield f"{group}|{side} {shape}"
     if role := _role_of(lower):
-        features.append(f"{group}|{side} {role}")
+        yield f"{group}|{side} {role}"
+    if shape == "small":
+        if lower in function_words(language):
+            yield f"{group}|{side} word {lower}"
+        else:
+            yield f"{group}|{side} ending {lower[-2:]}"
     if shape == "capital":
-        features.append(f"{group}|{side} known {_known_as(lower)}")
-    return tuple(features)
+        yield f"{group}|{side} known {_known_as(lower)}"
 
 
 @cache
 def _weights() -> dict[str, Scores]:
     document = json.loads((files("reticent.data.policies") / "name_weights.json").read_text(encoding="utf8"))
-    return {feature: tuple(row) for feature, row in document["weights"].items()}
+    return {
+        feature: (person - nothing, place - nothing, organisation - nothing)
+        for feature, (person, place, organisation, nothing) in document["weights"].items()
+    }
 
 
-@cache
-def _word_scores(word: str, language: str) -> Scores:
-    return _summed(tuple(word_features(word, language)))
+def _shared(features: Iterator[str]) -> Iterator[str]:
+    """Each feature for its group, and for all."""
+    for feature in features:
+        yield feature
+        yield f"any|{feature.partition('|')[2]}"
 
 
-@cache
-def _summed(features: Features) -> Scores:
+def _summed(features: Iterable[str]) -> Scores:
     weights = _weights()
-    nothing = (0.0,) * (len(KINDS) + 1)
-    return tuple(map(sum, zip(nothing, *(weights.get(feature, nothing) for feature in features), strict=True)))
+    person = place = organisation = 0.0
+    for feature in features:
+        if row := weights.get(feature):
+            person += row[0]
+            place += row[1]
+            organisation += row[2]
+    return person, place, organisation
+
+
+class _Words(dict[str, "tuple[Shape, Scores] | None"]):
+    """Shape and scores of each word of a language that may be a name, None for others; kept once computed."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._language = language
+
+    def __missing__(self, word: str) -> "tuple[Shape, Scores] | None":
+        if len(self) >= _KEPT:
+            self.clear()
+        row = None
+        if is_candidate(word, self._language):
+            shape = Shape(_group(word, self._language), _known_as(word.lower()))
+            row = shape, _summed(word_features(word, self._language))
+        self[word] = row
+        return row
+
+
+class _Table:
+    """Scores of words and of their neighbours in a language."""
+
+    def __init__(self, language: str) -> None:
+        self.words = _Words(language)
+
+        @lru_cache(maxsize=_KEPT)
+        def before(shape: Shape, gap: str, word: str) -> Scores:
+            return _summed(_shared(_before(shape, gap, word, language)))
+
+        @lru_cache(maxsize=_KEPT)
+        def after(shape: Shape, gap: str, word: str) -> Scores:
+            return _summed(_shared(_after(shape, gap, word, language)))
+
+        self.before, self.after = before, after
+
+
+@cache
+def _table(language: str) -> _Table:
+    return _Table(language)
 
 
 def _joined(text: str, found: Sequence[Found]) -> Iterator[Span]:
     """Neighbouring words become one span, across particles of names too; weak ones need a strong one among them."""
     run: list[Found] = []
     for word in (*found, None):
-        if run and (word is None or not _joins(text[run[-1][1] : word[0]])):
+        if run and (word is None or not _joins(text[run[-1][1] : word[0]], run[-1])):
             if any(is_strong for *_, is_strong in run):
                 yield _whole(text, run)
             run = []
@@ -378,8 +511,8 @@ def _joined(text: str, found: Sequence[Found]) -> Iterator[Span]:
             run.append(word)
 
 
-def _joins(between: str) -> bool:
-    if _JOINABLE.fullmatch(between):
+def _joins(between: str, last: Found) -> bool:
+    if _JOINABLE.fullmatch(between) or (between == " . " and last[1] - last[0] == 1):
         return True
     words = between.split()
     return 0 < len(words) <= 2 and between[:1] == " " == between[-1:] and all(word in _PARTICLES for word in words)
@@ -391,4 +524,6 @@ def _whole(text: str, run: Sequence[Found]) -> Span:
     start, end = run[0][0], run[-1][1]
     if end - run[-1][0] == 1 and text[end : end + 1] == ".":
         end += 1  # the full stop of an initial
+    if kind == "PERSON" and (numeral := _NUMERAL.match(text, end)):
+        end = numeral.end()
     return Span(start, end, kind)

@@ -36,6 +36,7 @@ from reticent.data.policies.checksums import (
     keep_spaced_phone,
     keep_ssn,
 )
+from reticent.data.policies.stretches import around, places
 from reticent.data.redaction.masking import MASK, mask_for
 
 KINDS = ("EMAIL", "IP", "IBAN", "CARD", "SSN", "ORDER", "APPLICATION", "DATE", "TRACKING", "PHONE", "CODE")
@@ -64,6 +65,8 @@ def _start(first: str, ahead: str = "") -> str:
 
 class Start(Enum):
     """Places where matches may start; each text is searched once for each of them."""
+
+    __hash__ = object.__hash__  # an enumeration's own hash is that of its name, and slow
 
     ADDRESS = r"\w(?<!\w.)(?=[\w.+%'-]{0,63}@)"
     NUMBER = _start(r"[+(\d]")
@@ -100,7 +103,7 @@ _COUNTRY = r"(?:\+\d{1,3}[ \u00a0.-]?)?"
 _AREA = r"(?:\(\d{1,4}\)[ \u00a0.-]?)?"
 _EXTENSION = rf"(?:{_GAP}?(?:x|ext\.?){_GAP}?\d{{1,6}})?"
 _PIECE = r"(?:\(\d{1,4}\)\d{0,8}|\d{2,8})"
-_GROUP = r"[A-Z]*\d[A-Z0-9]*"  # a digit in each group: no code holds a word that announces another
+_GROUP = r"[A-Z]{0,30}\d[A-Z0-9]*"  # a digit in each group: no code holds a word that announces another
 _CODE_WORDS = r"id|pin|code|password|passcode|account|reference|number|no\.?|nr\.?"
 
 _RULES = (
@@ -153,8 +156,16 @@ def rules_as_patterns() -> list[tuple[str, str]]:
     return [(rule.kind, f"(?={rule.start.value}){rule.pattern}{_END}") for rule in _RULES if not rule.announced]
 
 
-# What a text must hold anywhere for a start to be worth looking for.
-_NEEDED = {Start.ADDRESS: "@", Start.HEXADECIMAL: ":[0-9A-Fa-f]{0,4}:", Start.IBAN: r"\d\d", Start.MONTH: r"\d"}
+# Every match holds a digit, an address an "@" and a hexadecimal one a colon: how far before it a match may start,
+# and how far behind it what a start must see may end. Announced tracking numbers may hold none.
+_NEAR = {
+    Start.ADDRESS: (64, 1),
+    Start.NUMBER: (1, 1),
+    Start.HEXADECIMAL: (4, 1),
+    Start.IBAN: (2, 2),
+    Start.MONTH: (12, 1),
+    Start.CODE: (40, 4),
+}
 _MASKS = "|".join(re.escape(mask) for mask in (MASK, *(mask_for(kind) for kind in KINDS)))
 
 
@@ -192,13 +203,12 @@ class PatternPolicy:
     def _find(self, text: str) -> tuple[Span, ...]:
         blanked = _compiled(_MASKS).sub(lambda mask: _BLANK * len(mask.group()), text) if "<" in text else text
         # No finding ends within a word, so blanking never makes or moves a start: one search for each kind will do.
-        starts: dict[Start, list[int]] = {}
+        starts = _starts(blanked)
         spans: list[Span] = []
         for rule, pattern, announced in self._rules:
-            places = starts.get(rule.start)
-            if places is None:
-                places = starts[rule.start] = _starts(rule.start, blanked)
-            for span in _matches(rule, pattern, announced, text=blanked, starts=places) if places else ():
+            if not (found := starts.get(rule.start)):
+                continue
+            for span in _matches(rule, pattern, announced, text=blanked, starts=found):
                 blanked = blanked[: span.start] + _BLANK * (span.end - span.start) + blanked[span.end :]
                 spans.append(span)
         return tuple(sorted(spans))
@@ -209,10 +219,23 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _starts(start: Start, text: str) -> list[int]:
-    if start in _NEEDED and not _compiled(_NEEDED[start]).search(text):
-        return []
-    return [match.start() for match in _compiled(start.value).finditer(text)]
+def _starts(text: str) -> dict[Start, list[int]]:
+    """Where matches may start, in order."""
+    digits = [run.start() for run in _compiled(r"\d+").finditer(text)]
+    addresses = places(text, "@")
+    tracked = "tracking" in text.lower()
+    if not digits and not addresses and not tracked:
+        return {}
+    colons = places(text, ":") if digits and _compiled(":[0-9A-Fa-f]{0,4}:").search(text) else []
+    held = {Start.ADDRESS: addresses, Start.HEXADECIMAL: colons}
+    starts = {}
+    for start, (before, after) in _NEAR.items():
+        stretches = around(held.get(start, digits), len(text), before=before, after=after)
+        if start is Start.CODE and tracked:
+            stretches = [(0, len(text))]
+        expression = _compiled(start.value)
+        starts[start] = [m.start() for begin, end in stretches for m in expression.finditer(text, begin, end)]
+    return starts
 
 
 def _matches(

@@ -1,8 +1,10 @@
-"""What is publicly known of a word: how common it is in each language, and whether it is a name or a place.
+"""What is publicly known of a word: how common it is in each language, whether a dictionary has it, and whether it
+is a name or a place.
 
-Word frequencies are those of the `wordfreq` package (Speer 2022; some 30,000 words a language, without case). Names
-and places are the lists that `faker` carries for some seventy locales, in their own scripts, and the countries and
-cities of the Unicode locale data (`babel`). All are read when first asked for.
+Word frequencies are those of the `wordfreq` package (Speer 2022; without case; a long list of English and German,
+some 30,000 words of each other language). Dictionaries are those of `simplemma` (Barbaresi). Names and places are
+the lists that `faker` carries for some seventy locales, in their own scripts, the countries and cities of the
+Unicode locale data (`babel`), and towns of GeoNames (`places.txt`, CC BY 4.0). All are read when first asked for.
 
 A name is about as common in every language ("emma": 4.2 in English, 4.1 in German); a word is common in its own
 alone ("bild": 5.4 in German, 2.6 in English). So a word is judged by its Zipf value (log10 of its frequency a
@@ -11,8 +13,11 @@ billion words) in the language of the text and by how much that exceeds its valu
 
 import pkgutil
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from importlib import import_module
+from importlib.resources import files
 from typing import Any
 
 LANGUAGES = (
@@ -40,9 +45,11 @@ _UNCASED = ("zh", "ja", "ko", "ar", "he", "hi", "th")  # languages whose scripts
 _PANEL = ("en", "de", "fr", "es", "it", "nl", "pl")
 _CYRILLIC = ("ru", "uk", "bg", "mk")
 _FUNCTION_WORDS = 60  # the most common words of a language, by which it is told from others
-_RAREST = 700  # buckets: words of Zipf value 2 and above
-_READ = 4000  # characters by which the language of a text is told
-_WORD = re.compile(r"[^\W\d_]+")
+_NEIGHBOURS = 200  # the most common words of a language, which say something of the word beside them
+_DICTIONARIES = ("en", "de", "fr", "es", "it", "nl")  # read when first asked for, in up to a second each
+_LARGE = 24052  # towns of 100,000 people and more in the list
+_LONG_LISTS = ("en", "de")
+_READ = 2000  # characters by which the language of a text is told
 _ALPHABET = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
 _PLACES = "cities city_names towns countries states provinces regions counties districts departments municipalities"
 
@@ -53,9 +60,9 @@ def zipf_values(language: str) -> dict[str, float]:
     from wordfreq import get_frequency_list
 
     # Where every noun has a capital, only a long list tells a rare noun from a name.
-    buckets = get_frequency_list(language, "large" if language == "de" else "small")
+    buckets = get_frequency_list(language, "large" if language in _LONG_LISTS else "small")
     # Bucket n of the list holds the words of frequency 10^(-n/100).
-    return {word: 9.0 - n / 100 for n, words in enumerate(buckets[:_RAREST]) for word in words}
+    return {word: 9.0 - n / 100 for n, words in enumerate(buckets) for word in words}
 
 
 @lru_cache(maxsize=200_000)
@@ -65,6 +72,23 @@ def commonness(word: str, language: str) -> tuple[float, float]:
     panel = _CYRILLIC if language in _CYRILLIC else _PANEL
     elsewhere = sorted(zipf_values(other).get(word, 0.0) for other in panel if other != language)
     return own, elsewhere[len(elsewhere) // 2]
+
+
+@cache
+def _dictionary(language: str) -> Mapping[str, object]:
+    from simplemma.strategies.dictionaries.dictionary_factory import DefaultDictionaryFactory
+
+    found: Mapping[str, object] = DefaultDictionaryFactory().get_dictionary(language)
+    return found
+
+
+def listed_as(word: str, language: str) -> str:
+    """How a dictionary of the language holds a word in small letters: "s" so, "c" with a capital, both or neither;
+    "?" where there is none."""
+    if language not in _DICTIONARIES:
+        return "?"
+    held = _dictionary(language)
+    return "s" * (word in held) + "c" * (word[:1].upper() + word[1:] in held)
 
 
 @cache
@@ -85,38 +109,81 @@ def language_of(text: str) -> str:
     """The language with the most function words in the beginning of `text`; English where none has any."""
     telling = _telling_words()
     counts: dict[str, float] = {}
-    for word in _WORD.findall(text[:_READ].lower()):
-        languages = telling.get(word, ())
+    for word in filter(telling.__contains__, text[:_READ].lower().split()):
+        languages = telling[word]
+        share = 1.0 / len(languages)
         for language in languages:
-            counts[language] = counts.get(language, 0.0) + 1.0 / len(languages)
+            counts[language] = counts.get(language, 0.0) + share
     return max(counts, key=lambda language: (counts[language], language == "en")) if counts else "en"
 
 
 @cache
-def first_names() -> frozenset[str]:
-    """First names of all locales, in small letters."""
-    return frozenset(word for name in _listed("person", "first_name") for word in _words(name))
+def first_names() -> Mapping[str, int]:
+    """First names of all locales, in small letters, each with the number of locales that list it."""
+    return _by_locales("first_name")
 
 
 @cache
-def last_names() -> frozenset[str]:
-    """Last names of all locales, in small letters."""
-    return frozenset(word for name in _listed("person", "last_name") for word in _words(name))
+def last_names() -> Mapping[str, int]:
+    """Last names likewise."""
+    return _by_locales("last_name")
+
+
+def _by_locales(attribute: str) -> Mapping[str, int]:
+    lists = (_of_locale("person", attribute, locale) for locale in _locales("person"))
+    return Counter(word for names in lists for word in {word for name in names for word in _words(name)})
+
+
+@cache
+def countries() -> frozenset[str]:
+    """Names of countries, continents and capitals, as `places`."""
+    from babel import Locale
+    from faker.providers.date_time import Provider
+
+    listed = {country.capital for country in Provider.countries}
+    for language in (*LANGUAGES, *_UNCASED):
+        listed.update(Locale.parse(language).territories.values())
+    return _plain(listed)
+
+
+@cache
+def large_places() -> frozenset[str]:
+    """Names of towns of 100,000 and more, as `places`."""
+    return _plain(_towns()[:_LARGE])
 
 
 @cache
 def places() -> frozenset[str]:
     """Names of countries, regions and towns, in small letters, several words joined by a blank."""
     from babel import Locale
-    from faker.providers.date_time import Provider
 
-    listed = {name for attribute in _PLACES.split() for name in _listed("address", attribute)}
-    listed.update(country.capital for country in Provider.countries)
+    listed = {
+        name for attribute in _PLACES.split() for locale in _locales("address")
+        for name in _of_locale("address", attribute, locale)
+    }  # fmt: skip
+    listed.update(_towns())
     for language in (*LANGUAGES, *_UNCASED):
-        locale = Locale.parse(language)
-        listed.update(locale.territories.values())
-        listed.update(zone["city"] for zone in locale.time_zones.values() if "city" in zone)
-    return frozenset(" ".join(_words(name)) for name in listed) - {""}
+        zones = Locale.parse(language).time_zones.values()
+        listed.update(zone["city"] for zone in zones if "city" in zone)
+    return _plain(listed) | countries()
+
+
+def _plain(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(" ".join(_words(name)) for name in names) - {""}
+
+
+@cache
+def _towns() -> list[str]:
+    """Towns by their population, the largest first (GeoNames, CC BY 4.0)."""
+    return (files("reticent.data.policies") / "places.txt").read_text(encoding="utf8").splitlines()
+
+
+@cache
+def function_words(language: str) -> frozenset[str]:
+    """The most common words of a language."""
+    from wordfreq import top_n_list
+
+    return frozenset(top_n_list(language, _NEIGHBOURS, wordlist="small"))
 
 
 @cache
@@ -131,10 +198,9 @@ def _words(name: str) -> list[str]:
     return [word for word in _ALPHABET.findall(name.lower()) if len(word) > 1]
 
 
-def _listed(provider: str, attribute: str) -> set[str]:
+def _locales(provider: str) -> list[str]:
     package: Any = import_module(f"faker.providers.{provider}")
-    locales = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    return {name for locale in locales for name in _of_locale(provider, attribute, locale)}
+    return [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
 
 
 def _of_locale(provider: str, attribute: str, locale: str) -> set[str]:

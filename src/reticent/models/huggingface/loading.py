@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils import logging as transformers_logging
 
@@ -56,12 +56,49 @@ def load_model(
     return HuggingFaceModel(module, tokenizer, name=name or Path(source).name)
 
 
+def load_token_classifier(source: str | Path, *, device: str = "cpu") -> tuple[Any, Any]:
+    """Model and tokenizer of a classifier of tokens: a directory or a hub id, with the same refusals.
+
+    The tokenizer must be one that keeps offsets.
+    """
+    place = choose_device(device)
+    with _quiet(), _one_line(source):
+        where = locate(source)
+        if where.is_file() or checkpoint.is_adapter(where):
+            raise ModelError(f"{source}: not a token classifier", expected="a directory written by save_pretrained")
+        checkpoint.check_directory(where)
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False, local_files_only=True)
+        named = config.architectures or ["none"]
+        if not any(name.endswith("ForTokenClassification") for name in named):
+            raise ModelError(
+                f"{source}: not a token classifier",
+                found=named[0],
+                expected="an architecture such as BertForTokenClassification",
+            )
+        module = _read(AutoModelForTokenClassification, where, config)
+        module = module.to(choose_dtype("auto", module.dtype, place)).to(place).eval()
+        checkpoint.require_finite(module.named_parameters(), source)
+        tokenizer = _load_tokenizer(where)
+        _check_vocabulary(module, tokenizer, source)
+        if not tokenizer.is_fast:
+            raise ModelError(
+                f"{source}: the tokenizer keeps no offsets", expected="a fast tokenizer, tokenizer.json"
+            )
+    return module, tokenizer
+
+
 def _load_directory(directory: Path, dtype: str, device: torch.device) -> tuple[Any, Any]:
     """Model and tokenizer of a directory written by save_pretrained."""
     checkpoint.check_directory(directory)
     config = AutoConfig.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
     _check_architecture(config, directory)
-    module, info = AutoModelForCausalLM.from_pretrained(
+    module = _read(AutoModelForCausalLM, directory, config)
+    return module.to(choose_dtype(dtype, module.dtype, device)), _load_tokenizer(directory)
+
+
+def _read(kind: Any, directory: Path, config: Any) -> Any:
+    """The model of that kind with all of its weights, which are safetensors."""
+    module, info = kind.from_pretrained(
         directory,
         config=config,
         dtype="auto",
@@ -71,7 +108,7 @@ def _load_directory(directory: Path, dtype: str, device: torch.device) -> tuple[
         output_loading_info=True,
     )
     _check_complete(info, directory)
-    return module.to(choose_dtype(dtype, module.dtype, device)), _load_tokenizer(directory)
+    return module
 
 
 def _load_gguf(path: Path, dtype: str, device: torch.device) -> tuple[Any, Any]:

@@ -1,0 +1,60 @@
+"""Where an expression is worth running: the stretches of a text around characters that every match of it holds.
+
+Searching for given characters is a hundred times as fast as trying an expression everywhere. So an expression that
+needs one of a few words, or a sign such as "@", runs on the stretches around them alone. It finds there what it
+finds in the whole text, provided that no match starts more than `before` characters before the first of them that
+it holds, nor ends more than `after` behind the start of the last.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+Stretch = tuple[int, int]
+
+
+def places(text: str, parts: Iterable[str]) -> list[int]:
+    """Where any of `parts` starts in `text`, in order."""
+    found = []
+    for part in parts:
+        place = text.find(part)
+        while place >= 0:
+            found.append(place)
+            place = text.find(part, place + 1)
+    found.sort()
+    return found
+
+
+def around(found: Sequence[int], length: int, *, before: int, after: int) -> list[Stretch]:
+    """Stretches of a text of `length` around places in order; those that touch are one."""
+    stretches: list[Stretch] = []
+    for place in found:
+        start, end = max(0, place - before), min(length, place + after)
+        if stretches and start <= stretches[-1][1]:
+            stretches[-1] = stretches[-1][0], end
+        else:
+            stretches.append((start, end))
+    return stretches
+
+
+def unspaced(text: str, found: Iterable[int]) -> Iterator[Stretch]:
+    """The runs of characters other than white space that hold places in order, each once."""
+    last = 0
+    for place in found:
+        if place < last:
+            continue
+        start = end = place
+        while start > last and not text[start - 1].isspace():
+            start -= 1
+        while end < len(text) and not text[end].isspace():
+            end += 1
+        last = end
+        yield start, end
+
+
+def long_words(text: str, shortest: int) -> Iterator[Stretch]:
+    """The runs of at least `shortest` characters other than white space."""
+    end = 0
+    for word in text.split():
+        if len(word) >= shortest:
+            start = text.index(word, end)
+            end = start + len(word)
+            yield start, end
