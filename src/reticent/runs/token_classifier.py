@@ -126,10 +126,10 @@ class TokenClassifierPolicy:
 
 def _window(config: Any, tokenizer: Any) -> int:
     """How many tokens a model reads at once: of its positions, some architectures keep a few for padding."""
-    positions = getattr(config, "max_position_embeddings", _LONGEST)
+    positions = int(getattr(config, "max_position_embeddings", _LONGEST))
     if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet", "longformer"):
         positions -= (config.pad_token_id or 0) + 1
-    return max(_SHORTEST, min(_LONGEST, tokenizer.model_max_length, positions))
+    return max(_SHORTEST, min(_LONGEST, int(tokenizer.model_max_length), positions))
 
 
 def _kind(label: str) -> str:

@@ -2,7 +2,8 @@
 occupation, health. The quasi identifiers of the Text Anonymization Benchmark that no checksum and no capital shows.
 
     YEAR        "in 1926"                          DURATION    "three years and nine months’", "aged 35"
-    AMOUNT      "141 Deutsch Mark (DEM)"           COUNT       "seven other persons"
+    PERIOD      "two weeks", "30 minutes’"         COUNT       "seven other persons"
+    AMOUNT      "141 Deutsch Mark (DEM)"
     ORIGIN      "a Cypriot national"               OCCUPATION  "primary school teacher", "retired officer"
     HEALTH      "paranoid schizophrenia", "fracture of the left kneecap"    NUMBERED   "plot no. 900 of block D"
 
@@ -29,8 +30,11 @@ _SMALL = rf"(?:(?:{_TENS})(?:[-‑](?:{_ONES}))?|{_TEENS}|{_ONES})"
 _WORDED = rf"(?:{_SMALL}(?:{_GAP}(?:hundred|thousand|million)\b){{0,3}}|a{_GAP}(?:hundred|thousand|million)\b)"
 _FIGURES = r"\d{1,15}(?:[.,]\d{1,9}){0,6}"  # bounded, as all repetitions here: time must not grow faster than text
 _NUMBER = rf"(?:{_WORDED}|{_FIGURES}(?:{_GAP}(?:hundred|thousand|million|billion)\b)?)"
-_UNIT = r"(?:year|month|week|fortnight|day|hour|minute)s?\b"
-_PART = rf"(?:{_NUMBER}|several|half{_GAP}an?)(?:[-‑]|{_GAP}){_UNIT}"
+_MANY = rf"(?:{_NUMBER}|several|half{_GAP}an?)(?:[-‑]|{_GAP})"
+_LONG = rf"{_MANY}(?:year|month)s?\b"
+_SHORT = rf"{_MANY}(?:week|fortnight|day|hour|minute)s?\b"
+_AND = rf"(?:,{_GAP}|{_GAP}and{_GAP}|{_GAP})"
+_AGE = rf"(?:[-‑]old\b|{_GAP}old\b)"
 _CURRENCY = (
     "(?:(?:New|Turkish|Austrian|Polish|Cypriot|Cyprus|Swiss|French|Belgian|German|Deutsche?|Italian|Russian|Swedish"
     "|Norwegian|Danish|Czech|Slovak|Hungarian|Romanian|Bulgarian|Ukrainian|US|United States|British|Irish|Finnish)"
@@ -118,14 +122,20 @@ _MONEY = (
 
 def _rules() -> list[_Rule]:
     occupations, qualifiers = (_any_of(_either_case(words)) for words in (_OCCUPATION, _QUALIFIER))
-    joined = rf"{_PART}(?:(?:,{_GAP}|{_GAP}and{_GAP}|{_GAP}){_PART}){{0,4}}"
     return [
         # A year within "1999.2004" counts: were it refused for the digits beside it, masking those would reveal it.
         _Rule("YEAR", r"(?:1[6-9]|20)(?<!\w..)\d\d(?:s|[-–](?:\d\d|\d{4}))?(?!\w)"),
         _Rule(
             "DURATION",
-            rf"{joined}(?:[-‑]old\b|{_GAP}old\b|(?<=s)['’]|['’]s\b)?",
-            joined="year month week fortnight day hour minute",
+            rf"(?:{_LONG}(?:{_AND}(?:{_LONG}|{_SHORT})){{0,4}}(?:{_AGE}|(?<=s)['’]|['’]s\b)?|{_SHORT}{_AGE})",
+            joined="year month old",
+            before=260,
+            after=130,
+        ),
+        _Rule(
+            "PERIOD",
+            rf"{_SHORT}(?:{_AND}{_SHORT}){{0,4}}(?:(?<=s)['’]|['’]s\b)?",
+            joined="week fortnight day hour minute",
             before=120,
             after=30,
         ),
@@ -185,7 +195,7 @@ def _rules() -> list[_Rule]:
 
 _PLAIN = str.maketrans("\u00a0‑", " -")
 
-KINDS = ("YEAR", "DURATION", "AMOUNT", "COUNT", "ORIGIN", "OCCUPATION", "HEALTH", "NUMBERED")
+KINDS = ("YEAR", "DURATION", "PERIOD", "AMOUNT", "COUNT", "ORIGIN", "OCCUPATION", "HEALTH", "NUMBERED")
 
 
 class Circumstances:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import accumulate
-from math import exp
+from math import exp, log
 from typing import NamedTuple
 
 from reticent.core.corpus import Span
@@ -92,6 +92,7 @@ _DEMONYM = re.compile("(?:ish|ian|ians|ese|isch|ische|ischen|ischer|isches|ist|i
 _WORD = re.compile(r"([^\W\d_]+(?:(?:[-‐‑][^\W\d_]+)|(?:['’](?!s\b)[^\W\d_]{2,}))*|\d+)")
 _SENTENCE_END = frozenset('.!?:;•|\n\r\t"“”„»«()[]–—…*#>')
 _JOINABLE = re.compile(r"[ \u00a0]{1,2}|\.[ \u00a0]?|[-/&'’][ \u00a0]?|[ \u00a0]['’][ \u00a0]?")
+_DRAWN_OUT = re.compile(r"(.)\1\1")
 _NUMERAL = re.compile(r" [IVX]{1,5}(?:\.|(?!\w))")  # of a king: "Elisabeth II."
 _PARTICLES_LIST = """
 de la le du des del della di da dos van von der den zu zum al el bin ben y e ibn ter ten of the
@@ -100,14 +101,18 @@ _PARTICLES = frozenset(_PARTICLES_LIST.split())
 
 Features = tuple[str, ...]
 Scores = tuple[float, float, float]  # for each of KINDS, how much more than nothing
-Found = tuple[int, int, str, bool]  # start, end, kind, whether the word is a name by itself
-# The probability from which a word is a name. Chosen by language: of German capitals most are nouns.
-THRESHOLDS = {"en": 0.23, "de": 0.2}
+Found = tuple[int, int, str, float]  # start, end, kind, how much it is a name by itself
+# The probability from which a word is a name, chosen on labelled text; a lower one for languages without any.
+THRESHOLDS = {"en": 0.35, "de": 0.2}
+_ELSEWHERE = 0.25
 _ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em", "ed", "ing", "ly")
 _LINKS = ("", "s", "es", "n", "en", "er", "e", "-")
 _OFTEN = 3  # locales that list a name which is known everywhere
+_NOTHING: Scores = (0.0, 0.0, 0.0)
 _KEPT = 100_000  # words whose scores are kept
 _WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
+_REPEATED = 0.1  # of the threshold: what a word needs that is a name elsewhere in the text
+_SURE = 0.85  # the probability of a name beyond doubt
 
 
 class Names:
@@ -123,7 +128,7 @@ class Names:
         self,
         *,
         threshold: float | None = None,
-        organised: float = 0.7,
+        organised: float = 0.85,
         kinds: Sequence[str] = KINDS,
         language: str | None = None,
     ) -> None:
@@ -155,36 +160,42 @@ class Names:
 
     def _find(self, text: str) -> tuple[Span, ...]:
         language = self._language or language_of(text)
-        threshold = self._threshold or THRESHOLDS.get(language, THRESHOLDS["en"])
-        found: list[Found] = []
-        for start, end, scores in _scored(text, language):
+        threshold = self._threshold or THRESHOLDS.get(language, _ELSEWHERE)
+        scored: list[tuple[Found, str]] = []
+        sure: dict[
+            str, str
+        ] = {}  # words that are names beyond doubt somewhere in the text, and so everywhere in it
+        least = log(_REPEATED * min(threshold, self._organised) / 3.0)  # below this nothing is kept
+        table = _table(language)
+        words, score_before, score_after = table.words, table.before, table.after
+        for start, end, word, shape, before, after in _candidates(text, table):
+            _, alone = words[word] or (shape, _NOTHING)
+            left, right = score_before(shape, *before), score_after(shape, *after)
+            scores = alone[0] + left[0] + right[0], alone[1] + left[1] + right[1], alone[2] + left[2] + right[2]
+            if max(scores) < least:
+                continue
             person, place, organisation = map(exp, scores)
             whole = 1.0 + person + place + organisation
             named = (person + place) / whole
             # How much a word says that it is a name: 1 where it may start a span.
             strength = max(named / threshold, (named + organisation / whole) / self._organised)
-            if strength >= _WEAKEST:
+            if strength >= _REPEATED:
                 kind = KINDS[scores.index(max(scores))]
-                found.append((start, end, kind, strength >= 1.0))
+                scored.append(((start, end, kind, strength), word))
+                if named >= _SURE and end - start > 2:
+                    sure[word] = kind
+        found = [
+            (start, end, sure.get(word, kind), 1.0 if word in sure else strength)
+            for (start, end, kind, strength), word in scored
+            if word in sure or strength >= _WEAKEST
+        ]
         spans = [*_joined(text, found), *(() if text.isascii() else names_without_case(text))]
         return merge_spans(span for span in spans if span.kind in self.kinds)
 
 
-def _scored(text: str, language: str) -> Iterator[tuple[int, int, Scores]]:
-    """Each candidate's place and scores."""
-    table = _table(language)
-    for start, end, word, shape, (before, after) in _candidates(text, table):
-        person, place, organisation = table.words[word][1]
-        for row in (table.before(shape, *before), table.after(shape, *after)):
-            person += row[0]
-            place += row[1]
-            organisation += row[2]
-        yield start, end, (person, place, organisation)
-
-
 def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
     """Each word that could be a name: its place and its features."""
-    for start, end, word, shape, (before, after) in _candidates(text, _table(language)):
+    for start, end, word, shape, before, after in _candidates(text, _table(language)):
         beside = (*_shared(_before(shape, *before, language)), *_shared(_after(shape, *after, language)))
         yield start, end, (*word_features(word, language), *beside)
 
@@ -200,7 +211,7 @@ class Shape(NamedTuple):
 Beside = tuple[str, str]  # the characters between two words, and the other word; empty where there is none
 
 
-def _candidates(text: str, table: "_Table") -> Iterator[tuple[int, int, str, Shape, tuple[Beside, Beside]]]:
+def _candidates(text: str, table: "_Table") -> Iterator[tuple[int, int, str, Shape, Beside, Beside]]:
     """Place and shape of each word that could be a name, and what stands before and after it."""
     pieces = _WORD.split(text)  # what is between words, and words, in turn
     words = pieces[1::2]
@@ -215,13 +226,13 @@ def _candidates(text: str, table: "_Table") -> Iterator[tuple[int, int, str, Sha
         before = words[n - 1] if n else ""
         after = words[n + 1] if n < last else ""
         word = words[n]
-        if gap_after[:1] == ":" and _is_role(word, gap, n == 0):
+        if (gap_after[:1] == ":" and _is_role(word, gap, n == 0)) or (word == "I" and gap_after[:1] != "."):
             continue
         if shape.group == "small" and after == "t" and gap_after.strip() in ("'", "’"):
             continue  # "don" of "don't" is no name
         if shouted and shape.group == "capitals":
             shape = shape._replace(shouted=True)
-        yield ends[2 * n], ends[2 * n + 1], word, shape, ((gap, before), (gap_after, after))
+        yield ends[2 * n], ends[2 * n + 1], word, shape, (gap, before), (gap_after, after)
 
 
 def _is_shouted(words: Sequence[str]) -> bool:
@@ -340,6 +351,8 @@ def _alone(word: str, language: str) -> Iterator[str]:
     if language != "en":
         english, others = commonness(lower, "en")
         yield f"english {english - others >= 1.0} {int(english)}"
+    if _DRAWN_OUT.search(lower) or (len(lower) > 4 and len(set(lower)) <= 3):
+        yield "drawn out"  # "Nooooo", "HAHAHA"
     if "-" in word:
         parts = lower.split("-")
         yield f"hyphen {any(map(_known_as, parts))}"
@@ -504,7 +517,7 @@ def _joined(text: str, found: Sequence[Found]) -> Iterator[Span]:
     run: list[Found] = []
     for word in (*found, None):
         if run and (word is None or not _joins(text[run[-1][1] : word[0]], run[-1])):
-            if any(is_strong for *_, is_strong in run):
+            if any(strength >= 1.0 and end - start > 1 for start, end, _, strength in run):  # no initial alone
                 yield _whole(text, run)
             run = []
         if word is not None:

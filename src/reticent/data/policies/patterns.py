@@ -233,6 +233,8 @@ def _starts(text: str) -> dict[Start, list[int]]:
         stretches = around(held.get(start, digits), len(text), before=before, after=after)
         if start is Start.CODE and tracked:
             stretches = [(0, len(text))]
+        if not stretches:
+            continue
         expression = _compiled(start.value)
         starts[start] = [m.start() for begin, end in stretches for m in expression.finditer(text, begin, end)]
     return starts

@@ -46,9 +46,12 @@ _PANEL = ("en", "de", "fr", "es", "it", "nl", "pl")
 _CYRILLIC = ("ru", "uk", "bg", "mk")
 _FUNCTION_WORDS = 60  # the most common words of a language, by which it is told from others
 _NEIGHBOURS = 200  # the most common words of a language, which say something of the word beside them
-_DICTIONARIES = ("en", "de", "fr", "es", "it", "nl")  # read when first asked for, in up to a second each
+_DICTIONARIES = ("en", "de", "fr", "es", "it", "nl", "pt", "sv", "da", "ro", "ru", "uk", "el", "tr")
+# Read when first asked for, in a second or two each; those of other languages are larger yet.
 _LARGE = 24052  # towns of 100,000 people and more in the list
 _LONG_LISTS = ("en", "de")
+_ENOUGH = 2.0  # function words that settle it
+_FEW = 60  # words by which it is told where these are few
 _READ = 2000  # characters by which the language of a text is told
 _ALPHABET = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
 _PLACES = "cities city_names towns countries states provinces regions counties districts departments municipalities"
@@ -104,17 +107,30 @@ def _telling_words() -> dict[str, list[str]]:
     return telling
 
 
-@lru_cache(maxsize=512)
 def language_of(text: str) -> str:
-    """The language with the most function words in the beginning of `text`; English where none has any."""
+    """The language with the most function words in the beginning of `text`; where these are few, of the likely ones
+    that in which its words are most common. English where nothing tells."""
+    return _language_of(text[:_READ])
+
+
+@lru_cache(maxsize=4096)
+def _language_of(text: str) -> str:
     telling = _telling_words()
+    words = text.lower().split()
     counts: dict[str, float] = {}
-    for word in filter(telling.__contains__, text[:_READ].lower().split()):
+    for word in filter(telling.__contains__, words):
         languages = telling[word]
         share = 1.0 / len(languages)
         for language in languages:
             counts[language] = counts.get(language, 0.0) + share
-    return max(counts, key=lambda language: (counts[language], language == "en")) if counts else "en"
+    best = max(counts, key=lambda language: (counts[language], language == "en")) if counts else "en"
+    if counts.get(best, 0.0) >= _ENOUGH:
+        return best
+    told = [language for language in counts if counts[language] > 0.4] if counts else _PANEL
+    likely: list[str] = sorted({"en", *told})
+    values = {one: [zipf_values(one).get(word, 0.0) for word in words[:_FEW]] for one in likely}
+    sums = {one: sum(value for value in values[one] if value >= 3.0) for one in likely}  # as far as all lists go
+    return max(sums, key=lambda language: (sums[language], language == "en"))
 
 
 @cache
