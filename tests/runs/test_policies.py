@@ -212,6 +212,9 @@ def test_gliner_is_asked_in_windows_and_its_labels_get_our_names(monkeypatch, tm
         def inference(self, texts, labels, *, flat_ner, threshold, batch_size):
             asked.extend(texts)
             assert "phone number" in labels
+            assert flat_ner
+            assert 0.0 < threshold < 1.0
+            assert batch_size > 1
             return [
                 [
                     {"start": m.start(), "end": m.end(), "label": "phone number" if m[0][0] == "5" else "person"}
