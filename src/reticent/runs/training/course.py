@@ -172,8 +172,9 @@ class RedactedCourse:
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the public and the private part."""
-        return _digest([self.routed.public.fingerprint, self.routed.private.fingerprint])
+        """Fingerprint of the public and the private part, and of the kinds of masks where they are read."""
+        routed = self.routed
+        return _digest([routed.public.fingerprint, routed.private.fingerprint, *map(" ".join, routed.kinds)])
 
     def proof(self, *, is_seeded: bool = False) -> Proof:
         """The worst case as the headline, never without the other three."""
