@@ -126,23 +126,19 @@ class Recipes:
     def crt(self) -> TrainSettings:
         """What patterns find becomes made-up values; messages that hold any customer data get noise, the rest none.
 
-        Made-up values teach what a number looks like and nobody's number; the average over the last half of the
-        steps takes out much of the noise, as it does for DP-SGD.
+        Made-up values teach what a number looks like, and nobody's number. Batch and rate of the noisy steps are
+        those of `plan`.
         """
-        section = self._section(Method.CRT, batch=8 * self.scale.batch).model_copy(
-            update={
-                "target_epsilon": EPSILON,
-                "delta": DELTA,
-                "clip_norm": 1.0,
-                "policy": "patterns",
-                "conservative_policy": f"patterns+dictionary:{self.folder / CUSTOMERS}",
-                "conservative_miss_rate": 0.0,  # the list holds every customer by construction
-                "public_batch": self.scale.batch,
-                "learning_rate": 1.5 * self.scale.learning_rate,
-                "average_tail": 0.5,
-                "fill_masks": Fill.KIND,
-                "public_learning_rate": self.scale.learning_rate,
-            }
+        section = TrainingSection(
+            method=Method.CRT,
+            target_epsilon=EPSILON,
+            delta=DELTA,
+            epochs=self.scale.epochs,
+            policy="patterns",
+            conservative_policy=f"patterns+dictionary:{self.folder / CUSTOMERS}",
+            conservative_miss_rate=0.0,  # the list holds every customer by construction
+            fill_masks=Fill.KIND,
+            public_learning_rate=self.scale.learning_rate,
         )
         return self._config(section)
 
