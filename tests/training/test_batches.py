@@ -58,6 +58,16 @@ def test_owners_are_one_unit_each_and_give_at_most_so_many_texts_chosen_at_rando
     assert seen == mine
 
 
+def test_a_few_long_texts_do_not_make_the_short_ones_as_wide():
+    def widths(long, short):
+        groups = [[np.arange(n, dtype=np.int32)] for n in [100] * long + [10] * short]
+        return [tuple(batch.inputs.shape) for batch in micro_batches(groups, START, token_budget=10_000)]
+
+    assert widths(6, 40) == [(6, 100), (40, 10)]
+    assert widths(2, 40) == [(6, 100), (36, 10)]  # two long texts alone are not worth a pass of their own
+    assert widths(2, 3) == [(5, 100)]
+
+
 def test_micro_batches_hold_every_unit_once_within_the_budget():
     groups = Units(token_texts(30, owners=8), Unit.OWNER, texts_per_unit=3).gather(range(8), Randomness.seeded(0))
     batches = list(micro_batches(groups, START, token_budget=70))

@@ -110,8 +110,9 @@ def _gate(limits: Sequence[GateLine]) -> str:
 
 def title(report: Report) -> str:
     """What was looked at: the model and its training text, or how many of them."""
-    corpora = dict.fromkeys(run.corpus for run in report.runs if run.corpus)
-    on = f" trained on {next(iter(corpora))}" if len(corpora) == 1 else ""
+    corpora = {run.corpus for run in report.runs}
+    corpus = next(iter(corpora)) if len(corpora) == 1 else ""
+    on = f" trained on {corpus}" if corpus else ""
     name = named(report.runs[0].model)
     what = "models" if all(run.kind == "audit" for run in report.runs) else "runs"
     return f"{name}{on}" if len(report.runs) == 1 else f"{len(report.runs)} {what}{on}"

@@ -28,6 +28,7 @@ from reticent.training.gradients.record_loss import TokenBatch
 TokenArray = NDArray[np.int32]
 _BLOCK = 256  # texts encoded in one call
 _TOKENS = 4096  # padded tokens of one forward and backward, where the logits' memory allows it
+_WORTH = 512  # padded tokens that are worth a forward and backward of their own
 
 
 class Encoder(Protocol):
@@ -153,7 +154,8 @@ def micro_batches(
 ) -> Iterator[TokenBatch]:
     """The groups as padded batches of at most `token_budget` tokens each, largest first; none for no group.
 
-    A group that is larger than the budget is a batch by itself: a unit is never divided.
+    A group that is larger than the budget is a batch by itself: a unit is never divided. Texts of half the width
+    begin a new batch, where the last one is worth its pass: a few long texts would make all others as wide.
     """
     shapes = [(len(group), max((len(text) for text in group), default=1)) for group in groups]
     order = sorted(range(len(groups)), key=lambda index: shapes[index], reverse=True)
@@ -161,7 +163,9 @@ def micro_batches(
     rows = width = 0
     for index in order:
         wider = max(rows, shapes[index][0]), max(width, shapes[index][1])
-        if batch and (len(batch) + 1) * wider[0] * wider[1] > token_budget:
+        is_full = (len(batch) + 1) * wider[0] * wider[1] > token_budget
+        is_narrow = 2 * shapes[index][1] <= width and len(batch) * rows * width >= _WORTH
+        if batch and (is_full or is_narrow):
             yield _batch(groups, batch, start_token, device)
             batch, wider = [], shapes[index]
         batch.append(index)

@@ -44,6 +44,7 @@ def test_the_title_names_the_model_and_its_training_text():
     assert title(report(full_run(model="org/model"))) == "org/model"
     both = report(full_run("a", corpus="mails.csv"), full_run("b", corpus="mails.csv"))
     assert title(both) == "2 models trained on mails.csv"
+    assert title(report(full_run("a", corpus="mails.csv"), full_run("b", corpus=""))) == "2 models"
 
 
 @pytest.mark.parametrize(("made", "most"), [(report(), 1500), (report(*map(full_run, "abcde")), 2500)])

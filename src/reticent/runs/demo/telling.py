@@ -21,7 +21,7 @@ from reticent.reporting.formats.page import render_page
 from reticent.reporting.report import RunReport, Utility
 from reticent.runs.demo.chapters import CHAPTERS, CRT, DP_SGD, PARTS, Chapter, tell_chapter
 from reticent.runs.demo.corpora import write_corpora
-from reticent.runs.demo.scale import EPSILON, SMALL_EPSILON, TARGETS, Recipes
+from reticent.runs.demo.scale import EPSILON, SMALL_EPSILON, TARGETS, TRAIN, Recipes
 from reticent.runs.demo.settings import DemoSettings
 from reticent.runs.demo.story import PUBLIC, UNDEFENDED, Story, Told
 from reticent.runs.report.reading import read_report, record_ids
@@ -98,4 +98,5 @@ def _shown(run: RunReport, diffs: dict[str, RunReport], models: dict[str, Told])
         found = models[name].perplexity
         useful = Utility(name="held-out perplexity", value=found.value, low=found.low, high=found.high, n=0)
         run = replace(run, utility=(useful,))
-    return replace(run, name=_SHOWN[name])
+    # The public model was trained on none of it, and the others on more than the messages that are attacked.
+    return replace(run, name=_SHOWN[name], corpus="" if name == PUBLIC else TRAIN)
