@@ -144,8 +144,8 @@ class Recipes:
 
     def parts(self) -> TrainSettings:
         """The members of an ensemble, trained plainly: what is protected are its answers."""
-        section = self._section(Method.SUBMIX, batch=max(2, self.scale.batch // 4)).model_copy(
-            update={"parts": self.scale.parts, "learning_rate": 2.0 * self.scale.learning_rate}
+        section = self._section(Method.SUBMIX, batch=max(2, self.scale.batch // 2)).model_copy(
+            update={"parts": self.scale.parts, "learning_rate": 3.0 * self.scale.learning_rate}
         )
         config = self._config(section)
         return config.model_copy(update={"data": config.data.model_copy(update={"holdout": None})})
