@@ -48,6 +48,13 @@ def test_owners_are_counted_where_owners_are_protected():
     assert found.training.batch <= 50
 
 
+def test_redacted_training_with_a_target_has_the_choices_of_dp_sgd_but_no_average():
+    redacted = {"method": "crt", "policy": "patterns", "target_epsilon": 8.0}
+    chosen = TrainSettings.of(**ASKED, **redacted).with_choices(records=300, owners=300)[1]
+    like = settings().with_choices(records=300, owners=300)[1]
+    assert chosen == {key: value for key, value in like.items() if key != "average_tail"}
+
+
 def test_nothing_is_chosen_where_more_steps_would_cost_more_epsilon():
     fixed = TrainSettings.of(**ASKED, method="dp-sgd", noise_multiplier=1.0)
     plain = TrainSettings.of(data="x.jsonl", model="embedded", method="sgd")
