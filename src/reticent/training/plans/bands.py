@@ -67,9 +67,12 @@ def _error(column: Floats, steps: int) -> float:
 
 def _inverse(column: Floats, steps: int) -> Floats:
     """The first column [steps] of the inverse of the Toeplitz matrix with this first column."""
+    first = np.eye(1, steps)[0]
+    if len(column) == 1:  # independent noise: most runs, which need not wait for scipy.signal
+        return np.asarray(first / column[0])
     from scipy.signal import lfilter
 
-    return np.asarray(lfilter([1.0], column, np.eye(1, steps)[0]), dtype=np.float64)
+    return np.asarray(lfilter([1.0], column, first), dtype=np.float64)
 
 
 def _root(bands: int) -> Floats:
