@@ -93,9 +93,9 @@ def train(
 ) -> TrainedRun:
     """Train into a new run directory (`settings.out`), or continue an interrupted run (`Resumption`).
 
-    `observe` hears of every step and may stop the run. `randomness` other than the system's is for experiments, and
-    the guarantee says so. `announce` hears, before anything is trained, what was chosen for options that were not
-    given.
+    `observe` is called after every step and may stop the run. `randomness` other than the system's is for
+    experiments, and the guarantee says so. `announce` is called before training, with what was chosen for options
+    that were not given.
     """
     with launched() as ranks:
         source = randomness or Randomness.system()
