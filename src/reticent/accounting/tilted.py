@@ -27,11 +27,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.loss_sums import Tails, power
 from reticent.accounting.prices.hockey_stick import Direction
+from reticent.accounting.special import ndtr
 from reticent.core.divergence import log_sum_exp
 from reticent.core.event import Event, Gaussian, SampledGaussian
 from reticent.core.guarantee import Neighbours

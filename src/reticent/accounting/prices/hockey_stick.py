@@ -15,7 +15,8 @@ from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
+
+from reticent.accounting.special import log_ndtr, ndtr
 
 Floats = NDArray[np.float64]
 

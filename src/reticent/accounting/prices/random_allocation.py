@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
+from reticent.accounting.special import ndtr
 from reticent.core.event import RandomAllocation
 
 Floats = NDArray[np.float64]

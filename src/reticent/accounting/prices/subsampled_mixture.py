@@ -24,9 +24,9 @@ Above those orders nothing is known of the mixture: the price is infinite.
 import math
 
 import numpy as np
-from scipy.special import gammaln
 
 from reticent.accounting.bounds.parts import owner_point
+from reticent.accounting.special import gammaln
 from reticent.core.event import SubsampledMixture
 from reticent.core.guarantee import Neighbours
 
