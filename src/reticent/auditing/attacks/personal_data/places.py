@@ -124,13 +124,14 @@ def play_places(
     """All games; the artefact "places" is a part of pii.json."""
     games, targets = places.games, places.targets
     scorer = CandidateScorer(scoring_model(subject), elsewhere=Elsewhere(places.elsewhere))
+    infilling = sizes.draws if settings.others is Others.MASKED else 0
 
     def reconstructed(side: tuple[MaskedSpan, ...], name: str) -> Reconstruction:
         candidates = gather_candidates(
             scorer.model,
             games.tagger,
             side,
-            sources=CandidateSources(prefix=sizes.draws, shared=64, pool=64),
+            sources=CandidateSources(prefix=sizes.draws, infilling=infilling, shared=64, pool=64),
             randomness=settings.randomness(name),
             emitted=emitted,
         )

@@ -9,8 +9,8 @@ gathered from the model itself and ranked by how likely they are in their place,
     shared     values drawn after the prefixes of other targets of the kind, the most frequent first
     pool       values of the kind that the extraction game emitted, the most frequent first
 
-Where the other values of the text are masked too, they are recollected first (recollect and rank, Meng et al.
-2025): the model fills the masks before the target one after the other, greedily, and goes on from there.
+Where the other values of the text are masked too, they are recollected first (after recollect and rank, Meng
+et al. 2025): the model fills the masks before the target one after the other, greedily, and goes on from there.
 
 The rival is TAB: the first value of the kind in the greedy continuation of the prefix. It reads neither the
 suffix nor the ranking. A truth that was never gathered is a miss and stays in the denominator.
