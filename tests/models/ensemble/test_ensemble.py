@@ -233,6 +233,26 @@ def test_what_overflowed_in_one_text_does_not_reach_the_next_in_its_slot(pair):
         assert np.abs(row - separate.position_log_probs([*text, 1])[-1]).max() < CLOSE
 
 
+def test_a_prompt_that_is_asked_again_is_read_where_it_is_and_one_that_is_needed_stays(pair, monkeypatch):
+    batched, separate = pair
+    streams = AdapterStreams(batched.decoder, batched.public, remembered=2)
+    prompt = ragged(19, 1, shortest=20)[0][:12]
+    first = streams.open(prompt)
+    streams.look_up([first])
+    slot = streams._texts[first].slot
+    streams.close(first)
+    copies = []
+    copy_columns = streams._cache.copy
+    monkeypatch.setattr(streams._cache, "copy", lambda *a, **k: (copies.append(a), copy_columns(*a, **k)))
+    for text, is_copied in ((prompt, False), ([*prompt, 3, 4], False), (prompt[:8], True)):
+        handle = streams.open(text)
+        found = streams.look_up([handle])[0]
+        assert np.abs(found - separate.position_log_probs([*text, 1])[-1]).max() < CLOSE
+        assert (streams._texts[handle].slot != slot) is bool(copies) is is_copied
+        streams.close(handle)
+    assert {len(each) for each in streams._closed.values()} == {9, 15}  # with the start token: both are remembered
+
+
 def poison(streams):
     """Overwrite all that no open text and no remembered prompt has of the columns that were ever written."""
     kept = {text.slot: text.read for text in streams._texts.values() if text.slot is not None}
