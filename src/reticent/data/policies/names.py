@@ -108,6 +108,7 @@ _ELSEWHERE = 0.25
 _ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em", "ed", "ing", "ly")
 _LINKS = ("", "s", "es", "n", "en", "er", "e", "-")
 _OFTEN = 3  # locales that list a name which is known everywhere
+_ANY = "any"  # the group of all words
 _NOTHING: Scores = (0.0, 0.0, 0.0)
 _KEPT = 100_000  # words whose scores are kept
 _WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
@@ -196,8 +197,8 @@ class Names:
 def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
     """Each word that could be a name: its place and its features."""
     for start, end, word, shape, before, after in _candidates(text, _table(language)):
-        beside = (*_shared(_before(shape, *before, language)), *_shared(_after(shape, *after, language)))
-        yield start, end, (*word_features(word, language), *beside)
+        bare = [*_alone(word, language), *_before(shape, *before, language), *_after(shape, *after, language)]
+        yield start, end, tuple(f"{group}|{feature}" for feature in bare for group in (shape.group, _ANY))
 
 
 class Shape(NamedTuple):
@@ -302,15 +303,8 @@ def _role_of(word: str) -> str:
     return ""
 
 
-def word_features(word: str, language: str) -> Iterator[str]:
-    """Features of a word alone."""
-    group = _group(word, language)
-    for feature in _alone(word, language):
-        yield f"{group}|{feature}"
-        yield f"any|{feature}"
-
-
 def _alone(word: str, language: str) -> Iterator[str]:
+    """Features of a word by itself."""
     lower = word.lower()
     own, elsewhere = commonness(lower, language)
     known = _known_as(lower)
@@ -388,61 +382,57 @@ def _compound(word: str) -> str:
 
 def _before(shape: Shape, gap: str, before: str, language: str) -> Iterator[str]:
     """Features of what stands before a word."""
-    group, known, shouted = shape
-    if shouted:
-        yield from _placed(group, "shouted", known)
+    known = shape.known
+    if shape.shouted:
+        yield from _placed("shouted", known)
     marks = gap.strip()
     lower = before.lower()
     abbreviated = marks == "." and bool(before) and (len(before) == 1 or lower in TITLES)
     starts = not before or (bool(marks) and marks[-1] in _SENTENCE_END) or "\n" in gap
     if starts and not abbreviated:
-        yield from _placed(group, "starts", known)
+        yield from _placed("starts", known)
     if marks and marks[-1] in "@#":
-        yield from _placed(group, "tag", "")
+        yield from _placed("tag", "")
     if before and (not marks or abbreviated or marks in "-/&"):
-        yield from _neighbour(group, "before", before, language)
+        yield from _neighbour("before", before, language)
         if lower in _PREPOSITIONS:
-            yield from _placed(group, "after preposition", known)
+            yield from _placed("after preposition", known)
         elif lower in _ARTICLES:
-            yield from _placed(group, "after article", known)
+            yield from _placed("after article", known)
     elif marks == "," and before:
-        yield from _placed(group, "comma before", _known_as(lower))
+        yield from _placed("comma before", _known_as(lower))
 
 
 def _after(shape: Shape, gap: str, after: str, language: str) -> Iterator[str]:
     """Features of what stands after a word."""
     if not after:
         return
-    group = shape.group
     marks = gap.strip()
-    if not marks or (marks == "." and group == "initial") or marks in "-/&":
-        yield from _neighbour(group, "after", after, language)
+    if not marks or (marks == "." and shape.group == "initial") or marks in "-/&":
+        yield from _neighbour("after", after, language)
     elif marks == ",":
-        yield from _placed(group, f"comma after {after[0].isupper()}", _known_as(after.lower()))
+        yield from _placed(f"comma after {after[0].isupper()}", _known_as(after.lower()))
     else:
-        yield from _placed(group, "owns" if marks[0] in "'’" else "ends", "")
+        yield from _placed("owns" if marks[0] in "'’" else "ends", "")
 
 
-def _placed(group: str, place: str, known: str) -> Features:
-    return f"{group}|{place}", f"{group}|{place} known {known}"
+def _placed(place: str, known: str) -> Features:
+    return place, f"{place} known {known}"
 
 
-def _neighbour(group: str, side: str, word: str, language: str) -> Iterator[str]:
+def _neighbour(side: str, word: str, language: str) -> Iterator[str]:
     if word.isdigit():
-        yield f"{group}|{side} number"
+        yield f"{side} number"
         return
     lower = word.lower()
     shape = "initial" if len(word) == 1 else "capital" if word[0].isupper() else "small"
-    yield f"{group}|{side} {shape}"
+    yield f"{side} {shape}"
     if role := _role_of(lower):
-        yield f"{group}|{side} {role}"
+        yield f"{side} {role}"
     if shape == "small":
-        if lower in function_words(language):
-            yield f"{group}|{side} word {lower}"
-        else:
-            yield f"{group}|{side} ending {lower[-2:]}"
+        yield f"{side} word {lower}" if lower in function_words(language) else f"{side} ending {lower[-2:]}"
     if shape == "capital":
-        yield f"{group}|{side} known {_known_as(lower)}"
+        yield f"{side} known {_known_as(lower)}"
 
 
 @cache
@@ -454,15 +444,20 @@ def _weights() -> dict[str, Scores]:
     }
 
 
-def _shared(features: Iterator[str]) -> Iterator[str]:
-    """Each feature for its group, and for all."""
-    for feature in features:
-        yield feature
-        yield f"any|{feature.partition('|')[2]}"
+@cache
+def _weights_of(group: str) -> dict[str, Scores]:
+    """Weights of features for words of a shape: what they weigh for it and for all."""
+    together: dict[str, Scores] = {}
+    for name, row in _weights().items():
+        whose, _, feature = name.partition("|")
+        if whose in (group, _ANY):
+            before = together.get(feature, _NOTHING)
+            together[feature] = before[0] + row[0], before[1] + row[1], before[2] + row[2]
+    return together
 
 
-def _summed(features: Iterable[str]) -> Scores:
-    weights = _weights()
+def _summed(group: str, features: Iterable[str]) -> Scores:
+    weights = _weights_of(group)
     person = place = organisation = 0.0
     for feature in features:
         if row := weights.get(feature):
@@ -485,7 +480,7 @@ class _Words(dict[str, "tuple[Shape, Scores] | None"]):
         row = None
         if is_candidate(word, self._language):
             shape = Shape(_group(word, self._language), _known_as(word.lower()))
-            row = shape, _summed(word_features(word, self._language))
+            row = shape, _summed(shape.group, _alone(word, self._language))
         self[word] = row
         return row
 
@@ -498,11 +493,11 @@ class _Table:
 
         @lru_cache(maxsize=_KEPT)
         def before(shape: Shape, gap: str, word: str) -> Scores:
-            return _summed(_shared(_before(shape, gap, word, language)))
+            return _summed(shape.group, _before(shape, gap, word, language))
 
         @lru_cache(maxsize=_KEPT)
         def after(shape: Shape, gap: str, word: str) -> Scores:
-            return _summed(_shared(_after(shape, gap, word, language)))
+            return _summed(shape.group, _after(shape, gap, word, language))
 
         self.before, self.after = before, after
 

@@ -50,7 +50,8 @@ _DICTIONARIES = ("en", "de", "fr", "es", "it", "nl", "pt", "sv", "da", "ro", "ru
 # Read when first asked for, in a second or two each; those of other languages are larger yet.
 _LARGE = 24052  # towns of 100,000 people and more in the list
 _LONG_LISTS = ("en", "de")
-_ENOUGH = 2.0  # function words that settle it
+_ENOUGH = 2.0  # function words that settle it, provided that they are this share of all words
+_SHARE = 0.05
 _FEW = 60  # words by which it is told where these are few
 _READ = 2000  # characters by which the language of a text is told
 _ALPHABET = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
@@ -124,7 +125,7 @@ def _language_of(text: str) -> str:
         for language in languages:
             counts[language] = counts.get(language, 0.0) + share
     best = max(counts, key=lambda language: (counts[language], language == "en")) if counts else "en"
-    if counts.get(best, 0.0) >= _ENOUGH:
+    if counts.get(best, 0.0) >= max(_ENOUGH, _SHARE * len(words)):
         return best
     told = [language for language in counts if counts[language] > 0.4] if counts else _PANEL
     likely: list[str] = sorted({"en", *told})
