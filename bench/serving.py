@@ -55,7 +55,7 @@ from reticent.server.access.keys import KeyFile  # noqa: E402
 from reticent.server.access.quotas import Quotas  # noqa: E402
 from reticent.server.backends.backend import Backend, open_ensemble  # noqa: E402
 from reticent.server.http.api import create_app  # noqa: E402
-from reticent.server.launching import web_config  # noqa: E402
+from reticent.server.launching import long_lived_memory, web_config  # noqa: E402
 from reticent.server.limits import Limits  # noqa: E402
 from reticent.server.service import Service  # noqa: E402
 
@@ -133,7 +133,8 @@ def listening_server(backend: Backend, limits: Limits, keys: KeyFile | None = No
     while not web.started:
         time.sleep(0.01)
     try:
-        yield f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}"
+        with long_lived_memory():  # as `serve` has it
+            yield f"http://127.0.0.1:{web.servers[0].sockets[0].getsockname()[1]}"
     finally:
         web.should_exit = True
         thread.join(30)

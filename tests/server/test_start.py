@@ -1,5 +1,6 @@
 """What a server refuses to start with, and what it says it promises."""
 
+import gc
 import json
 import shutil
 from dataclasses import replace
@@ -15,6 +16,7 @@ from reticent.prediction.mechanisms.mechanism import Moment
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.runs.ensemble.prediction import PredictionSettings
+from reticent.server import launching
 from reticent.server.backends.backend import reshaping, settings_for
 from reticent.server.backends.weights import FilteredModel, open_weights
 from reticent.server.launching import Serving
@@ -178,3 +180,19 @@ def test_an_undefended_model_is_not_served(tmp_path, capsys):
     (run / "model" / "guarantee.json").unlink()
     assert cli.run(["serve", str(run), "--dry-run"]) == 2
     assert "nothing was proved" in capsys.readouterr().err
+
+
+def test_what_was_loaded_before_the_server_runs_is_not_searched_for_garbage_meanwhile(monkeypatch):
+    seen = []
+
+    class Web:
+        def run(self, sockets):
+            seen.append((sockets, gc.get_freeze_count()))
+            raise launching._Stopped
+
+    monkeypatch.setattr(launching.signal, "signal", lambda *_: None)
+    before = gc.get_freeze_count()
+    launching._run(Web(), "port")
+    assert seen[0][0] == ["port"]
+    assert seen[0][1] > 10_000  # interpreter and libraries
+    assert gc.get_freeze_count() <= before
