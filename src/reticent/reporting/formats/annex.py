@@ -26,7 +26,7 @@ OPINION: Final = {
     EXTRACTION: ("exposure", "pii-extraction", "lazy", "generation", "epsilon"),
     QUERIES: ("codes", "continuation", "pii-reconstruction", "pii-inference", "association"),
     f"{ATTACKS}membership inference": ("membership", "group-membership", "dataset"),
-    f"{ATTACKS}attribute inference": ("pii-inference", "association"),
+    f"{ATTACKS}attribute inference": ("attributes", "pii-inference", "association"),
     f"{ATTACKS}exfiltration": ("codes", "pii-extraction", "update"),
     f"{ATTACKS}regurgitation of training data": ("lazy", "continuation", "generation", "novelty"),
     f"{ATTACKS}reconstruction": ("pii-reconstruction", "exposure"),
@@ -82,7 +82,8 @@ def _aisvs(run: RunReport) -> Iterator[str]:
     yield _row("C11.1.2 A test suite is run on every update or release", limits or "No limit was set in this run.")
     yield _row("C11.1.3 The model is evaluated against known attacks", f"Tried: {tried or 'none in this run'}.")
     yield _row(
-        "C11.2.1 Inferred sensitive attributes are not returned", _answers(run, ("pii-inference", "association"))
+        "C11.2.1 Inferred sensitive attributes are not returned",
+        _answers(run, ("attributes", "pii-inference", "association")),
     )
     yield _row("C11.2.4 Training on sensitive data is differentially private", _guarantee(run))
     yield _row(
