@@ -2,18 +2,19 @@
 
 For each model, target ε and seed a model is trained privately twice, with canaries and without: same text, same
 plan but for the canaries, same samples of records and same noise from the seed, so that the two differ by the
-canaries alone. Coins come from the system's generator. Noted are the measured ε (95 %) by the plan's own test, by
-Steinke et al. 2023 and by Mahloujifar et al. 2024 on the same scores, and the held-out perplexity of both runs.
+canaries alone. Coins come from the system's generator. Noted are the ε that the run itself prints (99.9 %), what
+the plan's own test, Steinke et al. 2023 and Mahloujifar et al. 2024 find at 95 %, and both held-out perplexities.
 
     python -m bench.auditing --results FOLDER [--minutes 7] [--models embedded MODEL:RANK] [--text customersim]
-                             [--canaries 4000] [--seeds 5] [--epsilons 1 4 8]
+                             [--canaries 4000] [--seeds 5] [--first-seed 0] [--epsilons 1 4 8]
 
 Each pair of runs is a line of FOLDER/pairs.jsonl, and its scores and coins are a file beside it, for
 `bench.one_run_rivals`. Pairs that are there are not run again, and none begins after so many minutes: call it until
 nothing is missing. MODEL:RANK trains LoRA layers of that rank. Text is looked for as in `bench.utility`.
 
-Prints the table. Ends with 1 if a pair is missing, a run is refuted or measures more than was proved, a mean is
-less than half of the proved ε at 4 or 8 or a third at 1, or a mean perplexity is more than 2 % above that without.
+Prints the table. Ends with 1 if a pair is missing, or if any single run is refuted or prints more than was proved,
+less than half of it at ε = 4 or 8, or less than a third at 1, or if a mean perplexity is more than 2 % above that
+without canaries.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from reticent.core.corpus import Corpus, Record
 from reticent.core.document import read_document
 from reticent.core.randomness import Randomness
 from reticent.data.writing import write_corpus
+from reticent.runs.training.measuring import measure_plan
 from reticent.runs.training.model import TRAINING
 from reticent.runs.training.result import TrainedRun
 from reticent.runs.training.run import train
@@ -68,7 +70,8 @@ class Pair:
 
     cell: Cell
     claimed: float
-    measured: float
+    measured: float  # as the run prints it, at 99.9 %
+    at_95: float
     verdict: str
     by_count: float
     by_curve: float
@@ -120,6 +123,7 @@ def measured(cell: Cell, text: str, results: Path) -> Pair:
     assert isinstance(plan, DpSgd)
     deviation = noise_deviation(plan.noise_multiplier, 1.0)
     scores = PoissonDraws(plan.sampler.rate).log_ratios(trace.projections, deviation)
+    usual = measure_plan(trace, plan, confidence=0.95)
     np.savez(results / f"{cell.name}.npz", scores=scores, coins=trace.is_member)
     found = audited.measured
     assert found is not None
@@ -129,9 +133,10 @@ def measured(cell: Cell, text: str, results: Path) -> Pair:
         cell=cell,
         claimed=found.claimed,
         measured=found.epsilon,
+        at_95=usual.epsilon,
         verdict=found.verdict,
-        by_count=found.by_count.epsilon,
-        by_curve=found.by_curve.epsilon,
+        by_count=usual.by_count.epsilon,
+        by_curve=usual.by_curve.epsilon,
         with_canaries=audited.evaluation.perplexity,
         without=plain.evaluation.perplexity,
         seconds=(seconds, without),
@@ -152,16 +157,19 @@ def show(pairs: list[Pair]) -> list[str]:
     for model, epsilon, canaries in groups:
         group = [p for p in pairs if (p.cell.model, p.cell.epsilon, p.cell.canaries) == (model, epsilon, canaries)]
         found, costs = [pair.measured for pair in group], [pair.cost for pair in group]
+        at_95 = [pair.at_95 for pair in group]
         name = f"{Path(model).name}, ε = {epsilon:g}"
         by_count, by_curve = np.mean([pair.by_count for pair in group]), np.mean([pair.by_curve for pair in group])
         print(
             f"{name}, {canaries} canaries, {len(group)} seeds: measured {np.mean(found):.2f} ({min(found):.2f} to "
-            f"{max(found):.2f}) of {group[0].claimed:.2f}; Steinke et al. {by_count:.2f}, "
+            f"{max(found):.2f}) of {group[0].claimed:.2f}; at 95 % {np.mean(at_95):.2f} ({min(at_95):.2f} to "
+            f"{max(at_95):.2f}), {sum(p.at_95 > p.claimed for p in group)} above, Steinke et al. {by_count:.2f}, "
             f"Mahloujifar et al. {by_curve:.2f}; perplexity × {np.mean(costs):.4f} "
             f"({min(costs):.4f} to {max(costs):.4f}) of {np.mean([p.without for p in group]):.2f}"
         )
-        if np.mean(found) < LEAST.get(epsilon, 0.0) * epsilon:
-            faults.append(f"{name}: {np.mean(found) / epsilon:.2f} of the proved ε")
+        if min(found) < LEAST.get(epsilon, 0.0) * epsilon:
+            faults.append(f"{name}: only {min(found) / epsilon:.2f} of the proved ε")
+        faults += [f"{name}, seed {p.cell.seed}: above the proved ε" for p in group if p.measured > p.claimed]
         if np.mean(costs) > DEAREST:
             faults.append(f"{name}: perplexity × {np.mean(costs):.4f}")
         faults += [f"{name}, seed {p.cell.seed}: {p.verdict}" for p in group if p.verdict != "consistent"]
@@ -177,13 +185,15 @@ def main() -> int:
     parser.add_argument("--text", default="customersim")
     parser.add_argument("--canaries", type=int, default=4000)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0, 8.0])
     asked = parser.parse_args()
     asked.results.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60.0 * asked.minutes
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     wanted = [
         Cell(model, epsilon, asked.canaries, seed)
-        for seed, model, epsilon in product(range(asked.seeds), asked.models, asked.epsilons)
+        for seed, model, epsilon in product(seeds, asked.models, asked.epsilons)
     ]
     for cell in wanted:
         if time.monotonic() > until or cell in {pair.cell for pair in read(asked.results)}:

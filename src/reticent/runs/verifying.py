@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
+from reticent.auditing.attacks.one_run.gradient_canaries import CONFIDENCE, MeasuredEpsilon, measure_trace
 from reticent.core.canary_trace import CanaryKey, Flags, Floats, TraceMemory
 from reticent.core.errors import UsageError
 from reticent.core.guarantee import Neighbours
@@ -52,7 +52,7 @@ def verify(
     *,
     canaries: int = 1000,
     samples_itself: bool = False,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     randomness: Randomness | None = None,
 ) -> MeasuredEpsilon:
     """Measure a lower bound on ε of a step function that claims to follow `plan`, in `plan.steps` calls of it.
@@ -60,7 +60,7 @@ def verify(
     `step` maps records [n, d], possibly none, to a noisy sum [d] that is not normalised. A `PrivateStep` that ran
     with `audit=N` is measured by what it released.
 
-    Guarantee: a step that is the plan's is called refuted with chance at most 0.001.
+    Guarantee: a step that is the plan's is refuted, or exceeds its ε, with chance at most 1 − confidence.
 
     >>> import torch
     >>> plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-3, units=100, batch=50, epochs=5)

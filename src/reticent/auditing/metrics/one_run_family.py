@@ -13,8 +13,8 @@ What it rests on beside fair coins: the gradients of the canaries are orthogonal
 of another's. It speaks of the family: a mechanism outside of it (noise that was drawn once for two steps, say) can
 be refuted as this plan, and then the printed ε is that of the family's member with as many right guesses.
 
-A bound at 95 % is too high once in twenty runs, and an honest plan must not be called refuted so often. The bound
-is reported as it was measured, above the plan's own ε too; the plan is called refuted at `REFUTING` alone.
+The bound lies above the plan's own ε only where the plan itself is refuted, both at one confidence. A nearly tight
+bound at 95 % would accuse one honest plan in twenty: choose the confidence at which you would accuse.
 
 How many coins are guessed is chosen beforehand, from the plan alone: the number that would find most if all is as
 planned. No share of the error goes to other numbers.
@@ -38,7 +38,6 @@ from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 
 ORTHOGONAL: Final = "each canary was included by its own fair coin, and their gradients are orthogonal"
-REFUTING: Final = 0.999  # confidence at which the plan itself is called refuted
 _SHARES: Final = (1.0, 0.85, 0.7, 0.55, 0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03)
 _SCALES: Final = (6.0, 4.0, 3.0, 2.5, 2.0, 1.75, 1.5, 1.35, 1.25, 1.15, 1.1, 1.05)
 _LEAST, _MOST = 2.0**-4, 2.0**6  # of the noise, as multiples of the plan's
@@ -50,7 +49,7 @@ _GRID: Final = 4e-3  # what discretisation may add to ε, and is taken off it ag
 class FamilyBound:
     """What one run says of a plan: `scale` times its noise is refuted, all that is more noise too.
 
-    `p_value` is that of the plan itself, `refutes_plan` whether it is below the error of a refutation. `scale` is
+    `p_value` is that of the plan itself, `refutes_plan` whether it is within the error of the bound. `scale` is
     infinite where nothing was found.
     """
 
@@ -117,7 +116,6 @@ def one_run_epsilon_by_family(
     family: PlanFamily,
     delta: float,
     confidence: float = 0.95,
-    refuting: float = REFUTING,
     guesses: int | None = None,
     randomness: Randomness | None = None,
 ) -> FamilyBound:
@@ -125,10 +123,10 @@ def one_run_epsilon_by_family(
 
     `scores` are log-likelihood ratios: above 0 a coin is guessed "in", else "out", those farthest from 0 first.
 
-    Guarantee: a plan of the family, with canaries as `assumes` says, exceeds its own ε here with chance at most
-    1 − confidence, over the coins and the training, and is called refuted with chance at most 1 − refuting.
+    Guarantee: a plan of the family, with canaries as `assumes` says, exceeds its own ε here or is refuted with
+    chance at most 1 − confidence, over the coins and the training. Unless it is refuted the bound is below its ε.
     """
-    if not 0.0 < confidence <= refuting < 1.0 or not 0.0 <= delta <= 1.0:
+    if not 0.0 < confidence < 1.0 or not 0.0 <= delta <= 1.0:
         raise ValueError("delta must be in [0, 1] and confidence in (0, 1)")
     error, included = 1.0 - confidence, np.asarray(is_included)
     m = len(included)
@@ -149,7 +147,7 @@ def one_run_epsilon_by_family(
         scale=scale,
         guesses=chosen,
         correct=correct,
-        refutes_plan=p_value(1.0) <= 1.0 - refuting,
+        refutes_plan=p_value(1.0) <= error,
     )
 
 

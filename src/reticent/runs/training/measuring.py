@@ -5,7 +5,7 @@ from typing import Final
 
 from reticent.accounting.bounds.ceiling import compare
 from reticent.auditing.attacks.one_run.draws import steps_of
-from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon, measure_trace
+from reticent.auditing.attacks.one_run.gradient_canaries import CONFIDENCE, MeasuredEpsilon, measure_trace
 from reticent.core.canary_trace import CanaryTrace
 from reticent.core.document import write_document
 from reticent.core.guarantee import Guarantee
@@ -16,22 +16,18 @@ from reticent.training.plans.plan import DpSgd, noise_deviation
 SCHEMA_VERSION: Final = 1
 
 
-def measure_run(run: Path, plan: AnyPlan, *, confidence: float = 0.95) -> MeasuredEpsilon | None:
-    """ε from below by the run's canaries at the plan's δ; None without canaries, or where a crash lost steps."""
+def record_measured(run: Path, plan: AnyPlan, guarantee: Guarantee | None) -> MeasuredEpsilon | None:
+    """Measure the run and write what was found, beside what was proved, to its findings.json.
+
+    None without canaries, or where a crash lost steps.
+    """
     if not isinstance(plan, DpSgd) or not plan.canaries:
         return None
     trace = CanaryTrace.read(run)
     if len(trace.projections) < steps_of(plan.event)[0]:
         return None
-    return measure_plan(trace, plan, confidence=confidence)
-
-
-def record_measured(
-    run: Path, plan: AnyPlan, guarantee: Guarantee | None, *, confidence: float = 0.95
-) -> MeasuredEpsilon | None:
-    """Measure the run and write what was found, beside what was proved, to its findings.json."""
-    measured = measure_run(run, plan, confidence=confidence)
-    if measured is None or guarantee is None:
+    measured = measure_plan(trace, plan)
+    if guarantee is None:
         return measured
     finding = measured.finding(guarantee.unit)
     beside = compare(finding, guarantee)
@@ -45,7 +41,7 @@ def record_measured(
     return measured
 
 
-def measure_plan(trace: CanaryTrace, plan: DpSgd, *, confidence: float = 0.95) -> MeasuredEpsilon:
+def measure_plan(trace: CanaryTrace, plan: DpSgd, *, confidence: float = CONFIDENCE) -> MeasuredEpsilon:
     """ε from below at the plan's δ by what its released sums show along canaries."""
     deviation = noise_deviation(plan.noise_multiplier, 1.0)
     return measure_trace(

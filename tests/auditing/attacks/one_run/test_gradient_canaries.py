@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reticent.auditing.attacks.one_run.draws import PoissonDraws
-from reticent.auditing.attacks.one_run.gradient_canaries import measure_trace, step_differences
+from reticent.auditing.attacks.one_run.gradient_canaries import CONFIDENCE, measure_trace, step_differences
 from reticent.auditing.metrics.one_run_family import one_run_epsilon_by_family, plan_family, right_guesses
 from reticent.core.canary_trace import CanaryKey, CanaryTrace, TraceFile
 from reticent.core.errors import UnsupportedEvent, UsageError
@@ -26,6 +26,21 @@ def test_a_sound_run_is_measured_to_more_than_half_of_what_was_proved_and_not_ab
     assert found.verdict == "consistent"
     assert "claimed" in str(found)
     assert max(found.by_count.epsilon, found.by_curve.epsilon) < found.epsilon
+
+
+def test_a_measured_epsilon_lies_above_the_claim_only_where_the_plan_is_refuted():
+    """At 50 % some honest runs lie above: each must be called refuted. At the usual confidence none is."""
+    event, above = Repeated(SampledGaussian(1.0, 0.2), 8), 0
+    for seed in range(10):
+        honest = trace(np.random.default_rng(seed), canaries=150, rate=0.2, event=event)
+        found = measure_trace(honest, event, deviation=1.0, delta=DELTA, confidence=0.5)
+        assert found.epsilon <= found.claimed or found.refutes_epsilon
+        above += found.epsilon > found.claimed
+        usual = measure_trace(honest, event, deviation=1.0, delta=DELTA)
+        assert usual.confidence == CONFIDENCE
+        assert usual.epsilon <= min(found.epsilon, usual.claimed)
+        assert not usual.is_refuted
+    assert 1 <= above <= 8  # at most 3 of 10 are expected: more than 8 have a chance of 0.02 %
 
 
 @pytest.mark.parametrize(

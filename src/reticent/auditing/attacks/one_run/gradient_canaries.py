@@ -11,7 +11,8 @@ too often. The second finds nothing in a sound run; it has a fifth of the error.
 directions and no family: `one_run` (Steinke et al. 2023) and `one_run_curve` (Mahloujifar et al. 2024).
 
 The plan is refuted in one of two ways: its ε, by right guesses, or its declared mechanism (`mechanism`), whatever
-its ε is. The error of a refutation is split over all tests.
+its ε is. One error covers both, split over all tests: a measured ε above the claim *is* a refutation. It is small
+(`CONFIDENCE`), since nobody should be accused because of one run in twenty.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,6 @@ from reticent.auditing.metrics.one_run import EpsilonBound, one_run_epsilon
 from reticent.auditing.metrics.one_run_curve import one_run_epsilon_by_curve
 from reticent.auditing.metrics.one_run_family import (
     ORTHOGONAL,
-    REFUTING,
     FamilyBound,
     one_run_epsilon_by_family,
     plan_family,
@@ -43,8 +43,9 @@ from reticent.core.model import Access
 from reticent.core.numbers import per_cent, shown
 from reticent.core.randomness import Randomness
 
+CONFIDENCE: Final = 0.999
 _SHARE: Final = {"likelihood": 0.8, "differences": 0.2}  # of the error of ε
-_SHARE_OF_EPSILON: Final = 0.6  # of the error of a refutation; the rest is split over the tests of the mechanism
+_SHARE_OF_EPSILON: Final = 0.6  # of the whole error; the rest is split over the tests of the mechanism
 _FEWEST: Final = 20  # canaries: with fewer, not even certain guesses refute anything at the usual δ
 
 
@@ -82,19 +83,13 @@ class MeasuredEpsilon:
     @property
     def faults(self) -> tuple[str, ...]:
         """What is wrong with the declared mechanism, by the tests that refute it."""
-        error = (1.0 - _SHARE_OF_EPSILON) * (1.0 - REFUTING) / len(FAULTS)
+        error = (1.0 - _SHARE_OF_EPSILON) * (1.0 - self.confidence) / len(FAULTS)
         return tuple(name for name, p_value in self.mechanism.items() if p_value <= error)
 
     @property
     def verdict(self) -> str:
-        """The comparison in a word or two; a finding never confirms.
-
-        Between the confidence of the bound and that of a refutation it is "above the claim": an honest run lies
-        there about once in twenty times.
-        """
-        if self.is_refuted:
-            return "refuted"
-        return "above the claim" if self.epsilon > self.claimed else "consistent"
+        """The comparison in a word; a finding never confirms."""
+        return "refuted" if self.is_refuted else "consistent"
 
     def finding(self, unit: Unit) -> Finding:
         """The lower bound as a finding: its adversary sees every released step."""
@@ -116,9 +111,7 @@ class MeasuredEpsilon:
             access=Access.STEPS,
             unit=unit,
             confidence=self.confidence,
-            notes=tuple(
-                filter(None, (said, declared, f"called refuted at {per_cent(REFUTING)} confidence: {self.verdict}"))
-            ),
+            notes=tuple(filter(None, (said, declared, f"the plan as claimed: {self.verdict}"))),
         )
         return epsilon_finding(bound, setting=setting)
 
@@ -142,7 +135,6 @@ class MeasuredEpsilon:
 
     def __str__(self) -> str:
         least, claimed = shown(self.epsilon, side="down"), shown(self.claimed, side="up")
-        doubt = f", not refuted at {per_cent(REFUTING)}" if self.verdict == "above the claim" else ""
         basis = (
             f"(δ = {self.delta:g}, {per_cent(self.confidence)} confidence, {self.canaries} canaries, "
             f"{self.steps} steps)"
@@ -159,7 +151,7 @@ class MeasuredEpsilon:
                 f"refuted: the declared mechanism did not release this: {', '.join(self.faults)}; the claimed ε of "
                 f"{claimed} rests on it. Whatever the mechanism is, ε is at least {sure} {basis}"
             )
-        return f"at least ε = {least}, claimed {claimed}: {self.verdict}{doubt} {basis}"
+        return f"at least ε = {least}, claimed {claimed}: {self.verdict} {basis}"
 
 
 def measure_trace(
@@ -169,15 +161,15 @@ def measure_trace(
     deviation: float,
     delta: float,
     strategy: tuple[float, ...] = (1.0,),
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     randomness: Randomness | None = None,
 ) -> MeasuredEpsilon:
     """ε at `delta` from below for a run that was priced as `event` and released this trace.
 
     `deviation` is that of the fresh noise on a projection, in clip norms; `strategy` correlates it over steps.
 
-    Guarantee: an honest run exceeds its own ε with chance at most 1 − confidence, and is called refuted with chance
-    at most 0.001, over coins, samples and noise.
+    Guarantee: an honest run exceeds its own ε, or is refuted, with chance at most 1 − confidence, over coins,
+    samples and noise.
     """
     draws, (fewest, most) = draws_of(event), steps_of(event)
     steps, canaries = trace.projections.shape
@@ -200,8 +192,7 @@ def measure_trace(
             trace.is_member,
             family=family,
             delta=delta,
-            confidence=1.0 - _SHARE[name] * (1.0 - confidence),
-            refuting=1.0 - _SHARE[name] * _SHARE_OF_EPSILON * (1.0 - REFUTING),
+            confidence=1.0 - _SHARE[name] * _SHARE_OF_EPSILON * (1.0 - confidence),
             randomness=randomness,
         )
         for name, values in scores.items()
