@@ -13,7 +13,7 @@ from reticent.auditing.attacks.membership.control import permutation_p_value
 from reticent.auditing.attacks.membership.groups import score_owners
 from reticent.auditing.attacks.personal_data.extraction import Emission, Emitted, Extraction, SampledTexts
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory
-from reticent.auditing.metrics.intervals import bootstrap
+from reticent.auditing.metrics.intervals import Ratio
 from reticent.auditing.metrics.one_run import one_run_epsilon
 from reticent.auditing.metrics.roc import Owners, auc_interval, obuchowski_variance, tpr_at_fpr
 from reticent.core.corpus import Record, Span
@@ -121,16 +121,18 @@ def pii_row_alarms(by_owner):
     return is_alarm
 
 
-def mean_alarms(by_owner):
-    def is_alarm(world, seed):
-        places = np.flatnonzero(world.is_member)
-        owners = [[world.owners[place] for place in places]] if by_owner else None
-        low, _ = bootstrap(
-            [world.scores[places]], np.mean, randomness=Randomness.seeded(seed), resamples=400, owners=owners
-        )
-        return low > 0.0
+def mean_of(world: World, by_owner: bool) -> tuple[float, float]:
+    places = np.flatnonzero(world.is_member)
+    owners = [world.owners[place] for place in places] if by_owner else None
+    return Ratio.of(world.scores[places], owners=owners).interval()
 
-    return is_alarm
+
+def mean_too_high(by_owner):
+    return lambda world, _: mean_of(world, by_owner)[0] > 0.0
+
+
+def mean_too_low(by_owner):
+    return lambda world, _: mean_of(world, by_owner)[1] < 0.0
 
 
 # Estimator, alarms in 10,000 that it states, and whether its broken twin (records taken as independent) is caught.
@@ -149,7 +151,8 @@ ESTIMATORS = {
     "share of records, high end": (share_too_low, 0.025, True),
     "share against held-out": (share_beats_held_out, 0.025, False),
     "PII extraction row, recall": (pii_row_alarms, 0.025, True),
-    "mean of records, bootstrap": (mean_alarms, 0.025, True),
+    "mean of records, low end": (mean_too_high, 0.025, True),
+    "mean of records, high end": (mean_too_low, 0.025, True),
 }
 
 
@@ -162,7 +165,15 @@ def most_alarms(worlds: int, nominal: float) -> float:
 
 @pytest.mark.parametrize(
     "name",
-    ["auc", "permutation p <= 0.05", "share of records, low end", "tpr_at_fpr", "PII extraction row, recall"],
+    [
+        "auc",
+        "permutation p <= 0.05",
+        "share of records, low end",
+        "tpr_at_fpr",
+        "PII extraction row, recall",
+        "mean of records, low end",
+        "mean of records, high end",
+    ],
 )
 def test_null_worlds_with_owners_raise_no_more_alarms_than_stated(name):
     estimator, nominal, is_caught = ESTIMATORS[name]
@@ -191,6 +202,16 @@ def test_few_owners_keep_the_null_rate_of_areas_and_shares(owners):
     for name in ("auc", "share of records, low end", "share of records, high end", "permutation p <= 0.05"):
         estimator, nominal, _ = ESTIMATORS[name]
         assert alarm_rate(400, estimator(True), owners=owners, alike=0.5) <= most_alarms(400, nominal), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alike", [0.0, 0.3, 0.8])
+@pytest.mark.parametrize("owners", [8, 12, 30, 60, 131])
+def test_the_interval_of_a_mean_keeps_its_null_rate_down_to_four_owners_on_a_side(owners, alike):
+    """Of 131, 60, 30, 12 and 8 owners half are members; 4,000 worlds, each end by itself."""
+    low, high = (alarm_rate(4000, end(True), owners=owners, alike=alike) for end in (mean_too_high, mean_too_low))
+    print(f"\n{owners} owners, their share of the variance {alike:g}: {low:.2%} below, {high:.2%} above")
+    assert max(low, high) <= most_alarms(4000, 0.025)
 
 
 def test_texts_whose_labels_were_drawn_one_by_one_keep_the_null_rate_by_owner_too():

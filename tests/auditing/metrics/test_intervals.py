@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from reticent.auditing.metrics.intervals import (
+    Ratio,
     bootstrap,
     clopper_pearson,
     mean_lower,
@@ -80,11 +81,52 @@ def test_bootstrap_of_few_observations_is_as_long_as_students_interval(n):
     assert high - low > 0.9 * student > normal
 
 
-def test_bootstrap_counts_an_owner_of_most_observations_as_few():
+def test_a_mean_without_owners_has_students_interval():
+    from scipy.stats import ttest_1samp, ttest_ind
+
+    x, y = np.random.default_rng(1).normal(size=9), np.random.default_rng(2).exponential(size=14)
+    student = ttest_1samp(x, 0.0).confidence_interval(0.9)
+    assert Ratio.of(x).interval(confidence=0.9) == pytest.approx((student.low, student.high))
+    welch = ttest_ind(x, y, equal_var=False).confidence_interval(0.9)
+    assert Ratio.of(x).minus(Ratio.of(y)).interval(confidence=0.9) == pytest.approx((welch.low, welch.high))
+
+
+def test_a_ratio_by_owner_equals_its_slow_definition():
+    """Bell and McCaffrey: the quadratic form of owners' ratios written out as a matrix."""
+    generator = np.random.default_rng(3)
+    owners = generator.integers(0, 7, 40)
+    x, w = generator.normal(size=40), generator.integers(1, 5, 40).astype(float)
+    found = Ratio.of(x, w, owners=owners.tolist())
+    each = sorted(set(owners.tolist()))
+    totals = np.array([w[owners == owner].sum() for owner in each])
+    ratios = np.array([x[owners == owner].sum() for owner in each]) / totals
+    h = totals / totals.sum()
+    residual = np.eye(7) - np.outer(np.ones(7), h)  # r − value, of owners' ratios
+    scale = np.diag(h**2 / np.diag(residual @ residual.T))
+    form = residual.T @ scale @ residual
+    assert found.value == pytest.approx(x.sum() / w.sum())
+    assert found.variance == pytest.approx(ratios @ form @ ratios)
+    assert np.trace(form) == pytest.approx(h @ h)  # unbiased: the variance of the value, owners' being 1
+    assert found.degrees == pytest.approx(np.trace(form) ** 2 / np.trace(form @ form))
+
+
+def test_an_owner_of_most_observations_counts_as_few():
     """A hundred observations, ninety of one owner's: hardly more than one is known."""
     sample, owners = np.arange(100.0), [max(0, place - 89) for place in range(100)]
-    low, high = bootstrap([sample], np.mean, randomness=Randomness.seeded(3), owners=[owners])
-    assert (low, high) == pytest.approx((44.5, 99.0), abs=3.0)  # all but one resample
+    by_owner, by_record = Ratio.of(sample, owners=owners), Ratio.of(sample)
+    assert by_owner.degrees < 1.1
+    assert by_record.degrees == pytest.approx(99.0)
+    low, high = by_owner.interval()
+    assert low < 0.0 < 99.0 < high
+
+
+def test_one_owner_says_nothing_and_equal_ones_are_a_point():
+    assert Ratio.of([1.0, 2.0], owners=["a", "a"]).interval() == (-np.inf, np.inf)
+    assert Ratio.of([1.0]).minus(Ratio.of([1.0, 2.0])).interval() == (-np.inf, np.inf)
+    assert Ratio.of([2.0, 4.0, 0.0], [1.0, 2.0, 0.0]).minus(Ratio.of([1.0, 1.0])).interval() == (1.0, 1.0)
+    for values, weights in (([], None), ([1.0], [0.0]), ([1.0, 2.0], [1.0, -1.0]), ([1.0, 2.0], [1.0])):
+        with pytest.raises(ValueError, match="ratio"):
+            Ratio.of(values, weights)
 
 
 def test_bootstrap_draws_each_sample_by_itself():

@@ -1,19 +1,22 @@
 """Intervals for measured rates and statistics.
 
     Clopper–Pearson (1934)   rates p that neither binomial tail refutes: quantiles of beta distributions, exact
+    Student's t over owners (Bell and McCaffrey 2002)   a mean or a ratio of totals: what owners differ by, weighed
+                             so that it is not too small for owners of unlike size, with the degrees of freedom of
+                             Satterthwaite. Exact for Gaussian owners' means of one variance; approximate otherwise
     bootstrap (Efron 1979)   quantiles of the statistic over samples drawn again from each sample, approximate;
-                             taken further out for few observations (Hesterberg 2015, "expanded percentile"): a
-                             mean's interval is then about as long as Student's, n counting owners by what they hold
+                             taken further out for few observations (Hesterberg 2015, "expanded percentile")
     order statistics (Gaffke 2005)   a lower limit for the mean of values ≥ 0: the quantile of Σ D_i x_(i), where
                              D are the spacings of n uniform draws and the extra spacing weighs the least value, 0
 
 The first lives in `core.proportion`, with its form for several trials of an owner. All assume independent
-observations; a bootstrap draws owners where they are given. No trial is no data: the interval of a
-rate is [0, 1], never a point. Intervals of ROC curves are in `roc`.
+observations, or owners where these are given. No trial is no data: the interval of a rate is [0, 1], never a point.
+Intervals of ROC curves are in `roc`.
 """
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -26,8 +29,77 @@ from reticent.core.randomness import Randomness
 
 Floats = NDArray[np.float64]
 
+# What every finding with such an interval says of it.
+APPROXIMATE: Final = "the interval is approximate: Student's t over owners, or over texts that have none named"
+
 _STEP: Final = 0.25
 _LOG_U: Final = np.arange(-36.0, 36.0, _STEP)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Σ x / Σ w over observations, with the variance that it has between owners; w = 1 makes it a mean.
+
+    With shares h of the weight, owners' own ratios r and s = Σ h², the variance is Σ h²(r − value)² / (1 − 2h + s),
+    unbiased where owners' ratios have one variance. The degrees of freedom are those of that sum of squares under
+    the same model. Where the variance falls with an owner's size, the interval is longer than it need be.
+    """
+
+    value: float
+    variance: float
+    degrees: float  # 0: one owner says nothing of the others
+
+    @classmethod
+    def of(
+        cls, values: ArrayLike, weights: ArrayLike | None = None, *, owners: Sequence[Hashable] | None = None
+    ) -> "Ratio":
+        """The ratio of observations x [n] and w [n] ≥ 0; without `owners` each is its own."""
+        x = np.asarray(values, dtype=np.float64)
+        w = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
+        if x.ndim != 1 or x.shape != w.shape or (w < 0.0).any() or not w.sum() > 0.0:
+            raise ValueError("a ratio needs observations, and weights at or above 0 of which one is above")
+        if owners is not None:
+            places: dict[Hashable, int] = {}
+            whose = [places.setdefault(owner, len(places)) for owner, _ in zip(owners, x, strict=True)]
+            x = np.bincount(whose, weights=x).astype(np.float64)
+            w = np.bincount(whose, weights=w).astype(np.float64)
+        x, w = x[w > 0.0], w[w > 0.0]
+        value = float(x.sum() / w.sum())
+        if len(w) < 2:
+            return cls(value, 0.0, 0.0)
+        h = w / w.sum()
+        s = float(h @ h)
+        each = 1.0 - 2.0 * h + s  # Var(r − value), if Var(r) = 1
+        scale = h * h / each
+        # Σ scale (r − value)² is a quadratic form in r: trace, and trace of its square, in closed form.
+        a0, a1, a2 = float(scale.sum()), float(scale @ h), float(scale @ (h * h))
+        square = s * s * a0 * a0 + 2.0 * a0 * a2 - 4.0 * s * a0 * a1 + 2.0 * a1 * a1
+        square += float((scale * scale) @ (2.0 * each - 1.0))
+        degrees = max(1.0, float(scale @ each) ** 2 / square)
+        return cls(value, float(scale @ (x / w - value) ** 2), degrees)
+
+    def minus(self, other: "Ratio") -> "Ratio":
+        """The difference to a ratio of other, independent observations (Welch 1947)."""
+        value, variance = self.value - other.value, self.variance + other.variance
+        if not (self.degrees and other.degrees):
+            return Ratio(value, variance, 0.0)
+        if variance == 0.0:
+            return Ratio(value, 0.0, min(self.degrees, other.degrees))
+        parts = self.variance**2 / self.degrees + other.variance**2 / other.degrees
+        return Ratio(value, variance, variance**2 / parts)
+
+    def interval(self, *, confidence: float = 0.95) -> tuple[float, float]:
+        """Student's interval; all numbers for one owner, and a point where all owners are alike.
+
+        Approximate: where owners' ratios are skewed, one end is missed more often than stated and the other less.
+        """
+        from scipy.special import stdtrit  # deferred: keeps the command line quick to start
+
+        tail = (1.0 - _checked(confidence)) / 2.0
+        if self.degrees == 0.0:
+            return -math.inf, math.inf
+        half = -float(stdtrit(self.degrees, tail)) * math.sqrt(self.variance)
+        return self.value - half, self.value + half
 
 
 def bootstrap(
@@ -37,64 +109,32 @@ def bootstrap(
     randomness: Randomness,
     confidence: float = 0.95,
     resamples: int = 1000,
-    owners: Sequence[Sequence[Hashable] | None] | None = None,
 ) -> tuple[float, float]:
     """Expanded percentile interval of `statistic(*samples)`; each sample is drawn again by itself.
 
-    `owners` name those of each sample's observations: then whole owners are drawn, with all that is theirs.
-    Approximate: too short for skewed statistics of few observations, and a point where all are equal.
+    For statistics that are no `Ratio`. Approximate: too short for skewed statistics of few observations, and a
+    point where all are equal.
     """
     arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
     if not arrays or any(len(array) == 0 for array in arrays) or resamples < 1:
         raise ValueError("a bootstrap needs non-empty samples and at least one resample")
-    whose = [None] * len(arrays) if owners is None else owners
-    rows = [_rows_by_owner(len(array), mine) for array, mine in zip(arrays, whose, strict=True)]
     generator = randomness.generator()
     values = [
-        statistic(*(array[_drawn_again(mine, generator)] for array, mine in zip(arrays, rows, strict=True)))
+        statistic(*(array[generator.integers(len(array), size=len(array))] for array in arrays))
         for _ in range(resamples)
     ]
-    tail = _expanded((1.0 - _checked(confidence)) / 2.0, min(map(_effective_size, rows)))
+    tail = _expanded((1.0 - _checked(confidence)) / 2.0, min(map(len, arrays)))
     low, high = np.quantile(values, [tail, 1.0 - tail])
     return float(low), float(high)
 
 
-def _expanded(tail: float, n: float) -> float:
+def _expanded(tail: float, n: int) -> float:
     """The tail of a normal distribution that reaches as far as Student's of a mean of n observations."""
-    from scipy.special import ndtr, stdtrit  # deferred: keeps the command line quick to start
+    from scipy.special import ndtr, stdtrit
 
-    if n <= 1.0:
+    if n <= 1:
         return tail
-    return float(ndtr(stdtrit(max(1.0, n - 1.0), tail) * math.sqrt(n / (n - 1.0))))
-
-
-_Rows = int | list[NDArray[np.int64]]  # how many observations there are, or the places of every owner's
-
-
-def _rows_by_owner(n: int, owners: Sequence[Hashable] | None) -> _Rows:
-    """The places of every owner's observations; their number alone where each is its own."""
-    if owners is None or len(set(owners)) == n:
-        return n
-    places: dict[Hashable, list[int]] = {}
-    for place, owner in zip(range(n), owners, strict=True):
-        places.setdefault(owner, []).append(place)
-    return [np.array(mine, dtype=np.int64) for mine in places.values()]
-
-
-def _effective_size(rows: _Rows) -> float:
-    """How many owners of one size would hold as much of the whole as these do (Kish 1965)."""
-    if isinstance(rows, int):
-        return float(rows)
-    sizes = np.array([len(mine) for mine in rows], dtype=np.float64)
-    return float(sizes.sum() ** 2 / (sizes**2).sum())
-
-
-def _drawn_again(rows: _Rows, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Places of as many owners as there are, drawn with replacement."""
-    if isinstance(rows, int):
-        return generator.integers(rows, size=rows)
-    drawn = generator.integers(len(rows), size=len(rows))
-    return np.concatenate([rows[owner] for owner in drawn])
+    return float(ndtr(stdtrit(n - 1.0, tail) * math.sqrt(n / (n - 1.0))))
 
 
 def mean_lower(values: ArrayLike, *, tail: float) -> float:

@@ -32,7 +32,6 @@ from reticent.core.document import number_to_json, write_document
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.finding import Finding
 from reticent.core.model import Floats, LanguageModel
-from reticent.core.randomness import Randomness
 from reticent.runs.directory import RunDirectory
 from reticent.runs.update.settings import Search
 
@@ -260,7 +259,6 @@ def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettin
         untouched=untouched,
         ceiling=found.ceiling,
     )
-    randomness = Randomness.seeded(settings.seed)
     return UpdateStep(
         before=pair.before.name,
         after=pair.after.name,
@@ -269,7 +267,7 @@ def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettin
         timelines=tuple(map(tuple, timeline(models, found.phrases).T.tolist())),
         test=test,
         record_test=record_test,
-        findings=tuple(update_findings(evidence, randomness=randomness.child("intervals"))),
+        findings=tuple(update_findings(evidence)),
         gains=update,
         window_texts=_window_texts(pair.before, update, beyond, length=settings.length),
         excess=beyond,

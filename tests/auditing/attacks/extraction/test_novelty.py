@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from reticent.auditing.attacks.extraction.findings import novelty_findings
 from reticent.auditing.attacks.extraction.novelty import NGramIndex, words
 from reticent.core.corpus import Record
-from reticent.core.randomness import Randomness
 
 TEXTS = st.lists(st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12).map(" ".join), min_size=1, max_size=5)
 
@@ -65,12 +64,11 @@ def test_copied_text_shows_a_gap_and_null_data_does_not() -> None:
         index = index_of(markov_texts(15, 10 * seed), 5)
         held_out = index.novelty(markov_texts(25, 10 * seed + 1))
         same = index.novelty(markov_texts(25, 10 * seed + 2))
-        randomness = Randomness.seeded(seed)
-        found = novelty_findings(same, held_out, randomness=randomness, sizes=(4,))
+        found = novelty_findings(same, held_out, sizes=(4,))
         alarms += any(finding.beats_null for finding in found)
         if seed == 0:
             copied = index.novelty(markov_texts(15, 0))
-            gaps = novelty_findings(copied, held_out, randomness=randomness, sizes=(3, 4))
+            gaps = novelty_findings(copied, held_out, sizes=(3, 4))
             assert all(finding.beats_null for finding in gaps)
             assert gaps[1].value == pytest.approx(held_out.share(4))
     assert alarms <= 4
@@ -79,13 +77,11 @@ def test_copied_text_shows_a_gap_and_null_data_does_not() -> None:
 def test_too_few_texts_void_the_finding_and_no_ngram_gives_none() -> None:
     index = index_of(markov_texts(15, 0), 5)
     few = index.novelty(markov_texts(3, 0))
-    (finding,) = novelty_findings(
-        few, index.novelty(markov_texts(20, 1)), randomness=Randomness.seeded(0), sizes=(5,)
-    )
+    (finding,) = novelty_findings(few, index.novelty(markov_texts(20, 1)), sizes=(5,))
     assert finding.void
     assert not finding.beats_null
     short = index.novelty(["w1 w2"] * 20)
-    assert novelty_findings(short, short, randomness=Randomness.seeded(0), sizes=(5,)) == ()
+    assert novelty_findings(short, short, sizes=(5,)) == ()
 
 
 def test_intervals_cover_the_share_and_shrink_with_more_texts() -> None:
@@ -93,7 +89,7 @@ def test_intervals_cover_the_share_and_shrink_with_more_texts() -> None:
     widths = []
     for count in (20, 200):
         novelty = index.novelty(markov_texts(count, 3))
-        low, high = novelty.interval(4, randomness=Randomness.seeded(1))
+        low, high = novelty.ratio(4).interval()
         assert low <= novelty.share(4) <= high
         widths.append(high - low)
     assert widths[1] < 0.6 * widths[0]

@@ -329,7 +329,6 @@ class NoveltyAttack:
         findings = novelty_findings(
             index.novelty([text.reveal() for text in generated.texts]),
             index.novelty(held_out.texts),
-            randomness=settings.randomness("novelty"),
             sizes=_WORDS,
             confidence=settings.attack_confidence,
             owners=[record.owner for record in held_out],

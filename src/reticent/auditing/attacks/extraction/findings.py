@@ -38,7 +38,7 @@ from reticent.auditing.attacks.extraction.generate_and_rank import (
     RecordMatches,
 )
 from reticent.auditing.attacks.extraction.novelty import Novelty, novelty_gap
-from reticent.auditing.metrics.intervals import shared_confidence
+from reticent.auditing.metrics.intervals import APPROXIMATE, shared_confidence
 from reticent.auditing.metrics.paired import Paired
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
@@ -56,11 +56,10 @@ from reticent.core.metric import (
 )
 from reticent.core.model import Access
 from reticent.core.proportion import Share
-from reticent.core.randomness import Randomness
 
 LEAST_CHARACTERS: Final = 200  # about 50 tokens of English
 _SHOWN_IDS: Final = 5
-_FEWEST_TEXTS: Final = 10  # below, a bootstrap over texts is no interval
+_FEWEST_TEXTS: Final = 10  # below, texts say too little of how they differ
 
 Bools = NDArray[np.bool_]
 
@@ -320,16 +319,15 @@ def novelty_findings(
     generated: Novelty,
     held_out: Novelty,
     *,
-    randomness: Randomness,
     sizes: Sequence[int] = (5, 7, 10),
     confidence: float = 0.95,
     owners: Sequence[str] | None = None,
 ) -> tuple[Finding, ...]:
     """How much less novel generated text is than held-out text, for each n; intervals hold together (Bonferroni).
 
-    The intervals are bootstraps: approximate. `owners` are those of the held-out texts, drawn again whole. A gap
-    says that text is copied or that the generated texts are plainer than the held-out ones; `void` where there are
-    too few texts for an interval.
+    The intervals are Student's, over texts or the `owners` of the held-out ones: approximate. A gap says that text
+    is copied or that the generated texts are plainer than the held-out ones; `void` where there are too few texts
+    for an interval.
     """
     each = shared_confidence(confidence, len(sizes))
     findings = []
@@ -337,7 +335,7 @@ def novelty_findings(
         mine, others = len(generated.counts(n)), len(held_out.counts(n))
         if min(mine, others) == 0:
             continue  # no n-gram of this size: no data, no finding
-        gap, low, high = novelty_gap(generated, held_out, n, randomness=randomness, confidence=each, owners=owners)
+        gap, low, high = novelty_gap(generated, held_out, n, confidence=each, owners=owners)
         findings.append(
             Finding(
                 attack="n-gram novelty",
@@ -354,6 +352,7 @@ def novelty_findings(
                 void="" if min(mine, others) >= _FEWEST_TEXTS else "too few texts for an interval",
                 notes=(
                     f"new: {generated.share(n):.4f} generated, {held_out.share(n):.4f} of {others} held-out texts",
+                    APPROXIMATE,
                 ),
             )
         )

@@ -10,8 +10,8 @@ N-grams are of words by default and never cross texts. The index is exact: the n
 an n-gram being the pair (number of its first n − 1 words, last word), and looked up by binary search; no hash, no
 false positives. It keeps 8 bytes a distinct n-gram and n. Repeated n-grams count each time.
 
-Intervals are bootstraps over texts, since the n-grams of one text are not independent; approximate, too short for
-few texts.
+Intervals are Student's over texts or their owners, since the n-grams of one text are not independent; approximate
+where texts differ in a skewed way.
 """
 
 import re
@@ -22,10 +22,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.auditing.metrics.intervals import bootstrap
+from reticent.auditing.metrics.intervals import Ratio
 from reticent.core.corpus import Record
 from reticent.core.model import Floats
-from reticent.core.randomness import Randomness
 
 LONGEST: Final = 10
 _WORD: Final = re.compile(r"\w+|[^\w\s]")
@@ -65,9 +64,9 @@ class Novelty:
         both = np.stack([self.novel[:, n - 1], self.total[:, n - 1]], axis=1).astype(np.float64)
         return np.asarray(both[both[:, 1] > 0])
 
-    def interval(self, n: int, *, randomness: Randomness, confidence: float = 0.95) -> tuple[float, float]:
-        """Bootstrap interval of the share, over texts."""
-        return bootstrap([self.counts(n)], _share, randomness=randomness, confidence=confidence)
+    def ratio(self, n: int, owners: Sequence[str] | None = None) -> Ratio:
+        """The share with what texts, or their owners, differ by."""
+        return Ratio.of(self.novel[:, n - 1], self.total[:, n - 1], owners=owners)
 
 
 def novelty_gap(
@@ -75,7 +74,6 @@ def novelty_gap(
     held_out: Novelty,
     n: int,
     *,
-    randomness: Randomness,
     confidence: float = 0.95,
     owners: Sequence[str] | None = None,
 ) -> tuple[float, float, float]:
@@ -84,23 +82,8 @@ def novelty_gap(
     `owners` are those of the held-out texts; generated texts are independent draws.
     """
     gap = held_out.share(n) - generated.share(n)
-    whose = None
-    if owners is not None:
-        whose = [owner for owner, total in zip(owners, held_out.total[:, n - 1], strict=True) if total > 0]
-    low, high = bootstrap(
-        [held_out.counts(n), generated.counts(n)],
-        lambda other, mine: _share(other) - _share(mine),
-        randomness=randomness,
-        confidence=confidence,
-        owners=[whose, None],
-    )
-    return gap, min(gap, low), max(gap, high)
-
-
-def _share(counts: Floats) -> float:
-    """Σ new / Σ all of counts [texts, 2]."""
-    novel, total = counts.sum(axis=0)
-    return float(novel / total)
+    low, high = held_out.ratio(n, owners).minus(generated.ratio(n)).interval(confidence=confidence)
+    return gap, max(-1.0, min(gap, low)), min(1.0, max(gap, high))
 
 
 class NGramIndex:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from reticent.auditing.attacks.update.matching import RecordGains
 from reticent.auditing.attacks.update.null import NullTest
 from reticent.auditing.attacks.update.score import PhraseScore, Score
-from reticent.auditing.metrics.intervals import bootstrap
+from reticent.auditing.metrics.intervals import APPROXIMATE, Ratio
 from reticent.auditing.metrics.roc import Owners, auc_interval
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
@@ -42,7 +42,6 @@ from reticent.core.metric import (
 )
 from reticent.core.model import Access, Floats
 from reticent.core.proportion import Share
-from reticent.core.randomness import Randomness
 
 ATTACK: Final = "differential score"
 CONFIDENCE: Final = 0.95  # of all verdicts of a comparison together
@@ -117,12 +116,12 @@ class Evidence:
         return 1.0 - (1.0 - CONFIDENCE) * (1.0 if self.untouched is None else _RECORDS_SHARE)
 
 
-def update_findings(evidence: Evidence, *, randomness: Randomness) -> list[Finding]:
+def update_findings(evidence: Evidence) -> list[Finding]:
     """All findings that the evidence allows."""
     found = [_largest(evidence)]
     if evidence.update is not None and len(evidence.update.ids) > 0:
         found.append(_exposed(evidence, evidence.update))
-        found.append(_gained(evidence, evidence.update, randomness))
+        found.append(_gained(evidence, evidence.update))
         if evidence.untouched is not None and min(len(evidence.untouched.ids), len(evidence.update.ids)) >= _FEWEST:
             found.append(_told_apart(evidence, evidence.update, evidence.untouched))
     return found
@@ -209,33 +208,24 @@ def _exposed(evidence: Evidence, update: RecordGains) -> Finding:
     )
 
 
-def _gained(evidence: Evidence, update: RecordGains, randomness: Randomness) -> Finding:
+def _gained(evidence: Evidence, update: RecordGains) -> Finding:
     mean = float(update.per_token.mean())
-    low, high = _mean_interval(evidence, update, randomness.child("update"))
+    low, high = _mean_interval(evidence, update)
     null: float | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = (APPROXIMATE,)
     if evidence.untouched is not None and len(set(evidence.untouched.owners)) >= _FEWEST:
         # The upper limit, so that few untouched records cannot make chance look like memory.
-        null = _mean_interval(evidence, evidence.untouched, randomness.child("untouched"))[1]
+        null = _mean_interval(evidence, evidence.untouched)[1]
         untouched = float(evidence.untouched.per_token.mean())
-        notes = (f"untouched records: {untouched:.3g}; the null is the upper limit of their mean",)
-    values = (mean, min(low, mean), max(high, mean))
+        notes = (*notes, f"untouched records: {untouched:.3g}; the null is the upper limit of their mean")
+    values = (mean, low, high)
     confidence, n = evidence.record_confidence, len(update.ids)
     return _finding(BITS_GAINED_PER_TOKEN, values, confidence=confidence, n=n, null=null, notes=notes)
 
 
-def _mean_interval(evidence: Evidence, gains: RecordGains, randomness: Randomness) -> tuple[float, float]:
+def _mean_interval(evidence: Evidence, gains: RecordGains) -> tuple[float, float]:
     """Interval of the mean bits per token; one owner says nothing of the others."""
-    if len(set(gains.owners)) < _FEWEST:
-        return -float("inf"), float("inf")
-    confidence = evidence.record_confidence
-    return bootstrap(
-        [gains.per_token],
-        lambda x: float(np.mean(x)),
-        randomness=randomness,
-        confidence=confidence,
-        owners=[gains.owners],
-    )
+    return Ratio.of(gains.per_token, owners=gains.owners).interval(confidence=evidence.record_confidence)
 
 
 def _told_apart(evidence: Evidence, update: RecordGains, untouched: RecordGains) -> Finding:
