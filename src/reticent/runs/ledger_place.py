@@ -19,9 +19,9 @@ from typing import Final
 from reticent.core.certificate import GUARANTEE
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.ledger import Budget, Receipt
-from reticent.ledger.durable import TIMEOUT, DurableLedger, witness_path
-from reticent.ledger.location import create_ledger, join_ledger, open_ledger, reanchor_ledger
+from reticent.ledger.durable import TIMEOUT, DurableLedger, SqliteLedger, reanchor, witness_path
 from reticent.ledger.postgres.address import PostgresAddress
+from reticent.ledger.postgres.ledger import PostgresLedger, reanchor_postgres
 from reticent.runs.directory import RunDirectory
 
 # Files of which a run that has charged anything keeps one at least, even where its ledger was lost.
@@ -47,41 +47,46 @@ class LedgerPlace:
 
     def create(self, run: Path, budget: Budget, *, accounts: Iterable[str], identity: str) -> None:
         """A new ledger; refused where one is, or was. Somebody else's may be joined."""
+        file = RunDirectory.open(run).ledger
+        if self.address is None:
+            SqliteLedger.create(file, budget, accounts=accounts, identity=identity).close()
+            return
+        address, witness = PostgresAddress.parse(self.address), witness_path(file)
         try:
-            create_ledger(
-                self._location(run), budget, accounts=accounts, identity=identity, witness=self._witness(run)
-            ).close()
+            PostgresLedger.create(address, budget, accounts=accounts, witness=witness, identity=identity).close()
         except LedgerError as error:
-            if self.address is None or "there is a ledger here" not in error.what:
+            if "there is a ledger here" not in error.what:
                 raise
             raise LedgerError(error.what, hint="--join it, if another machine shares this budget") from None
 
     def join(self, run: Path, *, identity: str) -> None:
         """Begin to use a ledger that another machine made; refused where this run has used one."""
-        join_ledger(self._location(run), identity=identity, witness=self._witness(run)).close()
+        assert self.address is not None  # without one there is nothing to join
+        witness = witness_path(RunDirectory.open(run).ledger)
+        PostgresLedger.join(PostgresAddress.parse(self.address), witness=witness, identity=identity).close()
 
     def open(self, run: Path, *, identity: str | None = None) -> DurableLedger:
         """The ledger, every row of it checked; LedgerError if it is not what it was."""
-        location = self._location(run)
-        if self.address is None and not Path(location).exists():
+        file = RunDirectory.open(run).ledger
+        if self.address is not None:
+            address, witness = PostgresAddress.parse(self.address), witness_path(file)
+            return PostgresLedger.open(address, witness=witness, identity=identity, timeout=self.timeout)
+        if not file.exists():
             if not any((run / name).exists() for name in _TRACES):
                 raise LedgerError(
                     f"{run}: this run has no ledger",
                     hint="a private training has one, and an ensemble from its first answer on",
                 )
-            if witness_path(Path(location)).exists():
+            if witness_path(file).exists():
                 raise LedgerError(
-                    f"{location}: the ledger is missing",
+                    f"{file}: the ledger is missing",
                     hint="restore it; where the budget is in PostgreSQL, give --ledger; never create it anew",
                 )
-        return open_ledger(location, identity=identity, witness=self._witness(run), timeout=self.timeout)
+        return SqliteLedger.open(file, identity=identity, timeout=self.timeout)
 
     def reanchor(self, run: Path) -> Receipt:
         """Accept the rows that are there in place of what the witness saw; see `ledger.reanchor`."""
-        return reanchor_ledger(self._location(run), witness=self._witness(run))
-
-    def _location(self, run: Path) -> Path | str:
-        return RunDirectory.open(run).ledger if self.address is None else self.address
-
-    def _witness(self, run: Path) -> Path | None:
-        return None if self.address is None else witness_path(RunDirectory.open(run).ledger)
+        file = RunDirectory.open(run).ledger
+        if self.address is None:
+            return reanchor(file)
+        return reanchor_postgres(PostgresAddress.parse(self.address), witness=witness_path(file))

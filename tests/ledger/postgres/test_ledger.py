@@ -1,5 +1,6 @@
 """The ledger in PostgreSQL, where it differs from the file: several machines, a server that may forget or die."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,11 +14,12 @@ import pytest
 
 from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError, MissingExtra
 from reticent.ledger.durable import SqliteLedger, witness_path
-from reticent.ledger.location import create_ledger, join_ledger, open_ledger
 from reticent.ledger.postgres import session as postgres_session
 from reticent.ledger.postgres.address import PostgresAddress
 from reticent.ledger.postgres.ledger import PostgresLedger
 from reticent.ledger.postgres.store import PostgresStore
+from reticent.runs.directory import RunDirectory
+from reticent.runs.ledger_place import LedgerPlace
 from tests.ledger.ledgers import EVENT, PostgresLedgers, budget_of
 from tests.ledger.postgres.server import PASSWORD, USER, PostgresServer
 from tests.ledger.test_kills import ACCOUNTS, charge_under_fire, violations, wait_until
@@ -368,7 +370,7 @@ def test_errors_show_no_credentials(path, ledgers, change):
     wrong = ledgers.url.replace(*change)
     assert wrong != ledgers.url
     with pytest.raises(LedgerError, match="no connection") as caught:
-        open_ledger(wrong, witness=witness_path(path))
+        PostgresLedger.open(PostgresAddress.parse(wrong), witness=witness_path(path))
     assert PASSWORD not in shown(caught.value)
     assert USER not in shown(caught.value)
 
@@ -399,40 +401,45 @@ def test_a_refused_row_is_not_shown(path, ledgers):
         assert row.costs not in shown(caught.value)
 
 
-def test_a_ledger_is_opened_by_its_location(path, ledgers, tmp_path):
-    url = f"{ledgers.url}#{ledgers.address(path).ledger}"
-    with open_ledger(url, witness=witness_path(path), identity="ensemble 1") as ledger:
+def test_a_run_charges_the_file_in_it_or_the_database_that_is_named(path, ledgers, tmp_path):
+    place = LedgerPlace(f"{ledgers.url}#{ledgers.address(path).ledger}")
+    run, other, third, fourth = (tmp_path / name for name in ("run", "other", "third", "fourth"))
+    for folder in (run, other, third, fourth):
+        RunDirectory.create(folder).start("train", config={}, seed=None, corpora={})
+    shutil.copy(witness_path(path), witness_path(run / "ledger.db"))
+    with place.open(run, identity="ensemble 1") as ledger:
         assert isinstance(ledger, PostgresLedger)
         assert PASSWORD not in ledger.name
     with pytest.raises(LedgerError, match="ensemble 1"):
-        open_ledger(url, witness=witness_path(path), identity="ensemble 2")
+        place.open(run, identity="ensemble 2")
     with pytest.raises(LedgerError, match="witness is missing"):
-        open_ledger(url, witness=tmp_path / "new.head")
-    join_ledger(url, witness=tmp_path / "new.head").close()
-    with pytest.raises(ConfigError, match="needs a witness"):
-        open_ledger(url)
-    other = tmp_path / "file.db"
-    with create_ledger(other, budget_of(1.0), accounts=["a"]) as ledger:
+        place.open(other)
+    place.join(other, identity="ensemble 1")
+    place.open(other).close()
+    with pytest.raises(LedgerError, match="there is a ledger here") as caught:
+        place.create(third, budget_of(1.0), accounts=["a"], identity="ensemble 1")
+    assert "--join" in caught.value.hint
+    here = LedgerPlace()
+    here.create(third, budget_of(1.0), accounts=["a"], identity="file")
+    with here.open(third, identity="file") as ledger:
         assert isinstance(ledger, SqliteLedger)
-    open_ledger(str(other)).close()
-    with pytest.raises(ConfigError, match="one machine"):
-        join_ledger(other)
-    with pytest.raises(ConfigError, match="beside it"):
-        open_ledger(other, witness=tmp_path / "new.head")
-    url = f"{ledgers.url}#by-location"
-    with create_ledger(url, budget_of(1.0), accounts=["a"], witness=tmp_path / "other.head") as ledger:
+    with pytest.raises(LedgerError, match="not the one"):
+        place.open(third)
+    new = LedgerPlace(f"{ledgers.url}#by-place")
+    new.create(fourth, budget_of(1.0), accounts=["a"], identity="new")
+    with new.open(fourth, identity="new") as ledger:
         assert ledger.charge({"a": 1.0}, EVENT).sequence == 1
 
 
 def test_a_missing_driver_is_named_with_its_install_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra) as caught:
-        open_ledger("postgresql://host/database", witness=tmp_path / "head")
+        PostgresLedger.open(PostgresAddress.parse("postgresql://host/database"), witness=tmp_path / "head")
     assert caught.value.hint == "pip install 'reticent[postgres]'"
 
 
 def test_a_ledger_in_a_file_never_imports_the_driver():
-    code = "import sys, reticent.accounting, reticent.ledger.location; sys.exit('psycopg' in sys.modules)"
+    code = "import sys, reticent.accounting, reticent.runs.ledger_place; sys.exit('psycopg' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

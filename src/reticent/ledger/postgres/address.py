@@ -10,12 +10,10 @@ certain is refused without showing any of it, since nobody knows which part of i
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from reticent.core.errors import ConfigError
 
 _DEFAULT = "ledger"
-_SCHEMES = ("postgresql://", "postgres://")
 _HOST = r"(?:[\w.%-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?"
 # At most one @, and a place that is hosts and ports: no part that is shown can be a part of a password.
 _FORM = re.compile(
@@ -48,8 +46,3 @@ class PostgresAddress:
 
     def __str__(self) -> str:
         return self.shown
-
-
-def is_postgres(location: Path | str) -> bool:
-    """Whether a location is an address of PostgreSQL rather than a path."""
-    return isinstance(location, str) and location.startswith(_SCHEMES)
