@@ -52,7 +52,7 @@ class LedgerPlace:
                 self._location(run), budget, accounts=accounts, identity=identity, witness=self._witness(run)
             ).close()
         except LedgerError as error:
-            if self.address is None or "there is a ledger here" not in error.what:
+            if self.address is None or "a ledger already exists here" not in error.what:
                 raise
             raise LedgerError(error.what, hint="--join it, if another machine shares this budget") from None
 
@@ -67,7 +67,7 @@ class LedgerPlace:
             if not any((run / name).exists() for name in _TRACES):
                 raise LedgerError(
                     f"{run}: this run has no ledger",
-                    hint="a private training has one, and an ensemble from its first answer on",
+                    hint="a private training run has one, and an ensemble has one from its first answer on",
                 )
             if witness_path(Path(location)).exists():
                 raise LedgerError(
