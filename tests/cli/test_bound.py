@@ -54,7 +54,7 @@ def test_sentences_carry_the_numbers_and_their_units(capsys):
     )
     shown = " ".join(capsys.readouterr().out.split())
     assert "differentially private for one record (add or remove one)" in shown
-    assert "Of a secret of 19.9316 bits at most" in shown
+    assert "bits of a secret of 19.9316 bits leak" in shown
     assert "This holds if every unit takes part" in shown
 
 
@@ -159,10 +159,10 @@ def test_a_bound_that_allows_everything_is_said_to_prove_nothing(capsys):
     assert "100 %" not in found
     setting = ["extraction", "--order", "2", "--epsilon", "2", "--candidates", "10000"]
     found = said(capsys, *setting, "--copies", "3")
-    assert "proves nothing about a secret among 10,000 equally likely ones, standing in 3 parts" in found
-    assert "the chance is at most 0.449" in found  # of one owner's text
+    assert "proves nothing about a secret among 10,000 equally likely ones, in 3 parts" in found
+    assert "the probability is at most 0.449" in found  # of one owner's text
     assert "proves nothing" not in said(capsys, *setting)
-    assert "proves nothing about the chance" in said(capsys, *setting[:-1], "3")
+    assert "proves nothing about the secret" in said(capsys, *setting[:-1], "3")
 
 
 def test_extraction_says_what_it_rests_on(capsys):

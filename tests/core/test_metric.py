@@ -114,5 +114,5 @@ def test_values_print_in_the_unit_of_their_metric():
 def test_a_metric_has_a_name_for_people():
     assert words_of("auc") == "AUC"
     assert words_of("tpr_at_fpr_0.001") == "true-positive rate at 0.1\u00a0% false positives"
-    assert words_of("group_of_8_epsilon_lower_bound_at_delta_1e-05") == "groups of 8, ε, lower bound at δ = 10⁻⁵"
+    assert words_of("group_of_8_epsilon_lower_bound_at_delta_1e-05") == "groups of 8, ε lower bound at δ = 10⁻⁵"
     assert not [metric.name for metric in METRICS if "_" in words_of(metric.name.replace("{", "").replace("}", ""))]

@@ -50,7 +50,7 @@ def test_an_interval_is_rounded_outward(one, other):
         (one_in(math.log(0.5)), "50\u00a0%"),
         (one_in(math.log(1e-4)), "1 in 10,000"),
         (one_in(math.log(2e-6)), "1 in 500,000"),
-        (one_in(-200.0), "fewer than 1 in a million"),
+        (one_in(-200.0), "less than 1 in a million"),
         (shown(3.164e-7, Scale.SHARE), "below 0.0001\u00a0%"),
         (shown(3.164e-7, Scale.SHARE, side="up"), "0.0001\u00a0%"),  # at most
         (shown(3.164e-7, Scale.SHARE, side="down"), "0\u00a0%"),  # at least

@@ -175,7 +175,7 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(story, tmp_path, capsys, argum
 def test_secrets_are_shown_only_where_the_operator_asks(story, tmp_path, capsys):
     key = ("--canaries", story / "key.json", "--attacks", "exposure,lazy")
     assert cli.run(audit(story, story / "run", tmp_path / "open", *key, "--reveal")) == 0
-    assert "keep it to yourself" in capsys.readouterr().out
+    assert "do not share it" in capsys.readouterr().out
     revealed = json.loads((tmp_path / "open" / "revealed.json").read_text())["revealed"]
     secrets = {canary.secret.reveal() for canary in read_key(story / "key.json")}
     assert {entry["secret"] for entry in revealed if "secret" in entry} == secrets

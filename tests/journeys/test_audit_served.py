@@ -70,7 +70,7 @@ def test_findings_are_those_of_the_weights_here(story, model, tmp_path, capsys):
     assert all(not attacks[name]["skipped"] for name in ATTACKS.split(","))
     # What needs whole distributions is left out and says so; its share of the error goes to the others.
     left_out = [line["skipped"] for line in attacks.values() if "distributions" in line["needs"]]
-    assert left_out == ["a server scores what it is given and tells no distribution"]
+    assert left_out == ["a server scores given text but returns no distributions"]
     compared = [key for key in there if key in here and key != "document"]
     assert {metric for metric, _ in compared} >= {"auc", "exposure", "emitted_share", "discoverable_share"}
     for key in compared:

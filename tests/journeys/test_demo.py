@@ -130,8 +130,8 @@ def part() -> Guarantee:
 
 def test_a_finding_above_its_null_is_marked_and_one_that_is_void_is_not_shown():
     rows = dict(table_rows(Story((told(said(2, 100), None), told(said(0, 100), None)), 19.9, None, None)))
-    assert rows["planted numbers said, %"] == ["2.0 ▲", "0.0"]
-    assert rows["message membership, AUC"] == ["–", "–"]
+    assert rows["canary hit rate (%)"] == ["2.0 ▲", "0.0"]
+    assert rows["membership (AUC)"] == ["–", "–"]
 
 
 def test_the_share_of_the_gap_is_that_of_the_logarithms():
@@ -140,7 +140,7 @@ def test_the_share_of_the_gap_is_that_of_the_logarithms():
         for name, value in (("public", 64.0), ("undefended", 4.0), ("dp-sgd", 8.0))
     )
     story = Story((public, undefended, between), 19.9, None, None)
-    assert dict(table_rows(story))["  of the gap closed, %"] == ["0", "100", "75"]
+    assert dict(table_rows(story))["  gap closed (%)"] == ["0", "100", "75"]
     assert Story((public,), 19.9, None, None).closed(public) is None
 
 
@@ -256,7 +256,7 @@ def test_the_whole_story_in_small(story):
     assert larger.perplexity.value < public.perplexity.value
     assert small.allowed < larger.allowed < 1.0
     assert not any(one.is_refuted for one in whole.models)
-    assert [cell != "–" for cell in dict(table_rows(whole))["measured: ε at least"]] == [False, False, True] + 3 * [
+    assert [cell != "–" for cell in dict(table_rows(whole))["ε measured, at least"]] == [False, False, True] + 3 * [
         False
     ]
 

@@ -244,7 +244,7 @@ def test_settings_that_were_changed_by_hand_do_not_spend_the_old_ledger(run, cha
 def test_owners_are_not_promised_where_the_records_named_none(run):
     manifest = json.loads((run / "ensemble.json").read_text())
     (run / "ensemble.json").write_text(json.dumps(manifest | {"unit": "record"}))
-    with pytest.raises(ConfigError, match="name no owner"):
+    with pytest.raises(ConfigError, match="records without owners"):
         settings_of(run, ASKED | {"unit": Unit.OWNER})
 
 

@@ -191,7 +191,7 @@ def test_the_copy_of_a_guarantee_that_a_run_keeps_is_checked_with_it(private, ca
     document = json.loads(copy.read_text())
     copy.write_text(json.dumps(document | {"epsilon": 0.1}))
     assert run("bound", private) == 1
-    assert "does NOT state the same" in " ".join(capsys.readouterr().out.split())
+    assert "does NOT say the same" in " ".join(capsys.readouterr().out.split())
     copy.unlink()
     assert run("bound", private, "--json") == 0
     checks = {check["check"]: check["holds"] for check in json.loads(capsys.readouterr().out)["checks"]}
@@ -236,4 +236,4 @@ def test_a_third_party_derives_epsilon_from_the_file_alone(private, tmp_path, ca
     unseen = {check["check"] for check in document["checks"] if check["holds"] is None}
     assert unseen == {"weights", "ledger"}
     assert run("bound", tmp_path / "nothing") == 2
-    assert "nothing here states a guarantee" in capsys.readouterr().err
+    assert "no guarantee is stated here" in capsys.readouterr().err

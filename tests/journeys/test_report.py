@@ -283,6 +283,6 @@ def test_a_report_is_a_gate_and_writes_what_builds_hubs_and_officers_read(story,
 def test_a_card_speaks_of_one_run_and_a_gate_needs_an_audit(story, capsys):
     runs = (story / "audit-plain", story / "audit-private")
     assert run("report", *runs, "--out", story / "x.html", "--model-card", story / "card.md") == 2
-    assert "--model-card speaks of one run" in capsys.readouterr().err
+    assert "--model-card describes one run" in capsys.readouterr().err
     assert run("report", story / "plain", "--out", story / "x.html", "--require", "auc<=0.9") == 2
     assert "need a run that was audited" in capsys.readouterr().err

@@ -122,7 +122,7 @@ def test_dry_run_writes_nothing_and_promises_nothing(tiny, tmp_path, capsys):
     [
         (("--target-epsilon", 8), "without noise"),
         (("--holdout", "x.jsonl"), "not in training"),
-        (("--parts", 40), "nobody in them"),
+        (("--parts", 40), "some parts are empty"),
         (("--method", "sgd"), "make an ensemble"),
     ],
 )

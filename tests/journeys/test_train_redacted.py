@@ -115,7 +115,7 @@ def test_measured_miss_rates_are_upper_ends_and_make_the_worst_case_infinite(fil
     said = capsys.readouterr().out
     assert "Would be proved: nothing, ε = ∞, for a secret that both policies miss" in said
     assert "Would be proved beside it (missed): (" in said
-    assert "proved beside it (group): nothing, as δ = 1 (ε = " in said
+    assert "proved as well (group): nothing, since δ = 1 (ε = " in said
     assert "Proved" not in said
 
 
@@ -154,7 +154,7 @@ def test_an_interrupted_redacted_run_goes_on_and_refuses_other_policies(files, t
     assert not stopped.is_finished
     assert epsilons[0] == 0.0  # a public step
     names.write_text("Somebody Else\n")
-    with pytest.raises(ConfigError, match="policies find something else"):
+    with pytest.raises(ConfigError, match="policies find other spans"):
         training_run.train(Resumption(resume=tmp_path / "run"), observe=lambda *_: True)
     names.write_text((files / "names.txt").read_text())
     done = training_run.train(
@@ -204,7 +204,7 @@ NOBODY = "dictionary:{files}/nobody.txt"
     [
         ("needs a policy", CRT[:2]),
         ("that rate must be known", (*CRT, "--conservative-policy", "patterns")),
-        ("none is named", (*CRT, "--conservative-miss-rate", "0")),
+        ("none is given", (*CRT, "--conservative-miss-rate", "0")),
         ("not both", (*CRT, "--miss-rate", "0.1", "--labelled", "x")),
         ("--unit", (*CRT, "--unit", "owner")),
         (

@@ -341,5 +341,5 @@ def test_a_chain_that_forgets_the_previous_digest_is_caught(monkeypatch):
 
 def test_a_row_beyond_the_budget_is_refused_even_with_a_true_digest():
     chain = Chain(Header.new(budget_of(1.0), ("a",), identity=""), name="ledger")
-    with pytest.raises(LedgerError, match="passes the budget"):
+    with pytest.raises(LedgerError, match="exceeds the budget"):
         chain.follow(chain.next_row(RowKind.CHARGE, {"a": UNIT + 1}, event="null"))

@@ -139,7 +139,7 @@ def test_a_missing_ledger_is_refused_and_not_made_anew(path):
 
 
 def test_create_never_replaces(path):
-    with pytest.raises(LedgerError, match="there is a ledger"):
+    with pytest.raises(LedgerError, match="a ledger already exists"):
         FILES.new(path.parent)
     path.unlink()
     witness_path(path).unlink()

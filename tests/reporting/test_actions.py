@@ -17,7 +17,7 @@ def test_the_worst_record_comes_first_with_what_to_do():
     assert advice.point.id == "worst-record"
     assert advice.stands_out
     said = " ".join(advice.actions)
-    for action in ("stands 3 times", "Redact phone", "Take it out", "--method dp-sgd"):
+    for action in ("occurs 3 times", "Redact phone", "Remove it", "--method dp-sgd"):
         assert action in said
 
 
@@ -30,7 +30,7 @@ def test_a_likely_record_of_a_likely_kind_is_a_commonplace():
     drawn = RiskMap((RiskGroup("training", tuple(likely)), RiskGroup("held-out", tuple(likely))), 10, "m", "b")
     advice = worst_records(mapped(drawn))[0]
     assert not advice.stands_out
-    assert advice.actions == ("Likely, as its kind is: look whether it is a template.",)
+    assert advice.actions == ("As likely as other texts of its kind: check whether it is a template.",)
 
 
 def test_strangers_stand_out_at_most_once_in_twenty():

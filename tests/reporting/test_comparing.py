@@ -42,13 +42,13 @@ def test_what_is_not_comparable_is_not_counted_and_the_reasons_are_said():
         ({"refuted": 1}, "1 of 1 comparable findings refutes the guarantee."),
         (
             {"vacuous": 3},
-            "No finding can be held against the guarantee. Not counted: 3 with a vacuous ceiling, one that allows "
-            "everything.",
+            "No finding could have refuted the guarantee. Not counted: 3 with a vacuous ceiling (one that allows "
+            "everything).",
         ),
         (
             {"consistent": 1, "vacuous": 1, "void": 1},
-            "0 of 1 comparable findings refute the guarantee. Not counted: 1 with a vacuous ceiling, one that "
-            "allows everything, and 1 not comparable (1: the finding is void).",
+            "0 of 1 comparable findings refute the guarantee. Not counted: 1 with a vacuous ceiling (one that "
+            "allows everything), and 1 not comparable (1: the finding is void).",
         ),
     ],
 )

@@ -31,16 +31,16 @@ def answers(run, metric):
 def test_a_leak_is_told_with_unit_interval_n_and_adversary():
     found = finding("emitted_share", value=0.031, low=0.022, high=0.043, null=0.001, n=800, access=Access.TEXT)
     lead, detail, proved = answers(bare_run(findings=(found,)), "emitted_share")
-    assert lead == "At least 2.2\u00a0% of the records would probably be seen."
+    assert lead == "At least 2.2\u00a0% of the records would probably be emitted."
     assert "3.1\u00a0%, interval 2.2–4.3\u00a0%, n\u00a0=\u00a0800" in detail
-    assert "somebody who sees the model's answers" in detail
+    assert "an attacker who sees the model's answers" in detail
     assert proved.startswith("Proved: nothing.")
 
 
 def test_nothing_found_is_never_called_nothing_there():
     run = bare_run(findings=(finding(low=0.4, value=0.5),))
     lead, _, _ = answers(run, "auc")
-    assert lead == "Not shown to do better than chance: 0.5 (0.4–0.78)."
+    assert lead == "Not distinguishable from chance: 0.5 (0.4–0.78)."
     assert "“None found” never means that nothing leaks." in sections(report(run))[0].lead
     assert answer_of(run, run.findings[0]) is Answer.NOT_FOUND
 
@@ -48,7 +48,7 @@ def test_nothing_found_is_never_called_nothing_there():
 def test_a_void_finding_answers_nothing_and_says_why():
     run = bare_run(findings=(finding(void="words alone tell members apart"),))
     lead, detail, _ = answers(run, "auc")
-    assert lead == "Nothing can be said."
+    assert lead == "No conclusion is possible."
     assert detail == "Words alone tell members apart."
     assert answer_of(run, run.findings[0]) is Answer.OPEN
 

@@ -58,7 +58,7 @@ def run(tmp_path, place):
 
 def test_a_second_machine_joins_once_and_both_spend_one_budget(run, tmp_path, place):
     other = make_run(tmp_path / "other")
-    with pytest.raises(LedgerError, match="there is a ledger here") as caught, opened(other, place=place):
+    with pytest.raises(LedgerError, match="a ledger already exists here") as caught, opened(other, place=place):
         pass
     assert "--join" in caught.value.hint
     with opened(other, place=joining(place)) as there, opened(run, place=place) as here:

@@ -112,5 +112,5 @@ def skip(name: str, needs: str, reason: str) -> PlannedAttack:
 def scoring_model(subject: Subject) -> LanguageModel:
     """The model's log-probabilities, which the plan made sure of."""
     if subject.scoring_model is None:
-        raise InternalError("this attack was planned for a model that shows text alone")
+        raise InternalError("this attack was planned for a model that returns text only")
     return subject.scoring_model

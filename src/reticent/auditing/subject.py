@@ -137,11 +137,11 @@ def make_subject(
         notes.append(f"membership does not attack {twice} with the text of another training record")
     if known_of.is_remote:
         how = "whole records" if model.access >= Access.LOGPROBS else "beginnings of records"
-        seen = "its scores and its text are seen" if model.access >= Access.LOGPROBS else "its text alone is seen"
+        seen = "its scores and its text are seen" if model.access >= Access.LOGPROBS else "only its text is seen"
         notes.append(f"{how} are sent to the server, and {seen}")
     planted = _planted(training, holders)
     if canaries and not planted:
-        notes.append("no canary of the key stands in the training text: findings on them have no ceiling")
+        notes.append("no canary of the key is in the training text: findings on them have no ceiling")
     return Subject(
         model=model,
         base=base,
@@ -167,7 +167,7 @@ def _checked_coins(coins: CoinKey | None, training: Corpus) -> frozenset[str]:
     known = frozenset(training.texts)
     if any((text in known) != bool(coin) for text, coin in zip(coins.texts, coins.is_member, strict=True)):
         raise ConfigError(
-            "the training text does not hold the canaries that the coins of the key kept",
+            "the training text does not contain the canaries that the key's coins kept",
             hint="name the corpus and the key that one call of plant --audit wrote",
         )
     return frozenset(coins.texts)

@@ -1,4 +1,4 @@
-"""`reticent audit`: run attacks on a model, set what they find beside what was proved, and gate on it."""
+"""`reticent audit`: run attacks on a model, compare what they find with what was proved, and gate on it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,21 +95,21 @@ def _result_lines(
         if finding.void:
             void[finding.metric, finding.void] = void.get((finding.metric, finding.void), 0) + 1
     lines += [
-        f"Void: {_named(metric)} of {counted(count, 'attack')}: {reason}."
+        f"Void: {_named(metric)} from {counted(count, 'attack')}: {reason}."
         for (metric, reason), count in void.items()
     ]
     lines.append(
-        f"All intervals of the attacks hold together with {settings.confidence:.0%}. "
+        f"All intervals of the attacks hold jointly at {settings.confidence:.0%} confidence. "
         "No finding proves that nothing leaks."
     )
     if any(finding.access is Access.STEPS for finding in found.findings):
-        lines.append("What the training measured of itself holds by itself, at the confidence that it states.")
+        lines.append("What training measured with its own canaries holds separately, at its own stated confidence.")
     if found.cached:
         lines.append(f"From the cache: {', '.join(found.cached)}.")
     for one in found.refuted:
         lines.append(
             f"REFUTED: {one.finding.attack} measured {_named(one.finding.metric)} of at least "
-            f"{one.finding.refuting_low:.3g}, where the guarantee allows {one.ceiling:.3g}."
+            f"{one.finding.refuting_low:.3g}, but the guarantee allows at most {one.ceiling:.3g}."
         )
     if found.comparisons:
         lines.append(comparison_sentences(found.comparisons))
@@ -117,7 +117,7 @@ def _result_lines(
     lines += [result.sentence() for result in gate]
     if settings.reveal:
         lines.append(
-            f"revealed.json holds {len(found.revealed):,} texts and secrets in clear: keep it to yourself."
+            f"revealed.json holds {len(found.revealed):,} texts and secrets in the clear: do not share it."
         )
     return [*lines, f"Written to {out}."]
 
@@ -128,8 +128,8 @@ def _beside_lines(found: "Audit") -> list[str]:
 
     return [
         f"Above the guarantee '{name}': {one.finding.attack} measured {_named(one.finding.metric)} of at least "
-        f"{one.finding.refuting_low:.3g}, where it allows {one.ceiling:.3g} for {one.guarantee.covers}. "
-        "Either it does not hold, or the target is none of these."
+        f"{one.finding.refuting_low:.3g}, but it allows at most {one.ceiling:.3g} for {one.guarantee.covers}. "
+        "Either it does not hold, or the target is not one of these."
         for name, one in found.beside
         if one.verdict is Verdict.REFUTED
     ]

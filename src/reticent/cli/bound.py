@@ -29,7 +29,7 @@ class _BoundGroup(typer.core.TyperGroup):
 
 bound = typer.Typer(
     cls=_BoundGroup,
-    help="Guarantees and leakage bounds from parameters alone; `bound RUN` recomputes the guarantee of a run.",
+    help="Compute guarantees and leakage bounds from parameters alone; `bound RUN` recomputes those of a run.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -50,7 +50,7 @@ def run(settings: RunBoundSettings, output: Output) -> int:
 @bound.command("dp-sgd", cls=VerbCommand)
 @verb(DpSgdBoundSettings)
 def dp_sgd(settings: DpSgdBoundSettings, output: Output) -> None:
-    """ε of DP-SGD by two accountants, how many bits of a secret can leak, and what attacks can reach."""
+    """Compute ε of DP-SGD with two accountants, the bits of a secret that can leak, and the limits on attacks."""
     from reticent.runs.bounds.bound import bound_dp_sgd
 
     document = bound_dp_sgd(settings)
@@ -61,7 +61,7 @@ def dp_sgd(settings: DpSgdBoundSettings, output: Output) -> None:
 @bound.command("confidentiality", cls=VerbCommand)
 @verb(ConfidentialityBoundSettings)
 def confidentiality(settings: ConfidentialityBoundSettings, output: Output) -> None:
-    """Confidentiality of secrets under redacted training: on average, in the worst case, and for groups."""
+    """Bound the confidentiality of secrets under redacted training: on average, at worst, and for groups."""
     from reticent.runs.bounds.bound import bound_confidentiality
 
     document = bound_confidentiality(settings)
@@ -72,7 +72,7 @@ def confidentiality(settings: ConfidentialityBoundSettings, output: Output) -> N
 @bound.command("extraction", cls=VerbCommand)
 @verb(ExtractionBoundSettings)
 def extraction(settings: ExtractionBoundSettings, output: Output) -> None:
-    """Probability of extracting a secret under a Rényi guarantee, with owner-level and (ε, δ) conversions."""
+    """Bound the probability of extracting a secret under a Rényi guarantee; convert to owner level and (ε, δ)."""
     from reticent.runs.bounds.bound import bound_extraction
 
     document = bound_extraction(settings)
@@ -92,7 +92,7 @@ def dp_sgd_sentences(document: dict[str, Any]) -> list[str]:
     lines = [
         f"DP-SGD with {setting} is {promise} ({document['neighbours']}).",
         f"Rényi accounting proves ε = {at_most(epsilon['rdp'])} (order {at_least(document['order'])}), the privacy "
-        f"loss distribution ε = {at_most(epsilon['pld'])}; both hold, so the lesser counts.",
+        f"loss distribution ε = {at_most(epsilon['pld'])}; both hold, so the smaller one counts.",
     ]
     lines += [_leakage_sentence(entry) for entry in document["leakage"]]
     return [*lines, _membership_sentence(document["ceilings"]), _conditions(document)]
@@ -105,22 +105,22 @@ def _membership_sentence(ceilings: dict[str, float]) -> str:
     found, at_less = (f"{at_most(100 * share, 3)} %" for share in shares)
     return (
         f"No membership attack on one record has an expected AUC above {at_most(area, 3)}, "
-        f"nor finds more than {found} of members at 1 % false alarms ({at_less} at 0.1 %)."
+        f"or finds more than {found} of the members at 1 % false positives ({at_less} at 0.1 %)."
     )
 
 
 def _leakage_sentence(entry: dict[str, Any]) -> str:
-    copies = "" if entry["copies"] == 1 else f" that stands in {entry['copies']} records"
+    copies = "" if entry["copies"] == 1 else f" that occurs in {entry['copies']} records"
     if allows_everything(entry["leaked_bits"], entry["secret_bits"]):
         return f"Nothing is proved about a secret of {entry['secret_bits']:g} bits{copies}: all of it may leak."
     by = min(entry["bounds"], key=lambda name: float(entry["bounds"][name])) if entry["bounds"] else "its own size"
     sentence = (
-        f"Of a secret of {entry['secret_bits']:g} bits{copies} at most {at_most(entry['leaked_bits'])} bits leak "
-        f"(by {by.replace('_', ' ')}): whoever sees the model names it with chance at most "
-        f"{chance_at_most(entry['posterior_bits'])}, by guessing {chance_at_most(-entry['secret_bits'])}."
+        f"At most {at_most(entry['leaked_bits'])} bits of a secret of {entry['secret_bits']:g} bits{copies} leak "
+        f"(bound: {by.replace('_', ' ')}): anyone who sees the model guesses it with probability at most "
+        f"{chance_at_most(entry['posterior_bits'])} (blind guessing: {chance_at_most(-entry['secret_bits'])})."
     )
     if entry["traditional_bits"] is not None:
-        sentence += f" The traditional bound says {at_most(entry['traditional_bits'])} bits."
+        sentence += f" The traditional bound gives {at_most(entry['traditional_bits'])} bits."
     return sentence
 
 
@@ -146,7 +146,7 @@ def confidentiality_sentences(document: dict[str, Any]) -> list[str]:
         f"For the worst-off secret: {pair('worst_case')}"
         + (plainly if document["worst_case"]["epsilon"] == "inf" else "")
         + ".",
-        "The average can be small while the worst-off secret lies open: never quote it alone.",
+        "The average can be small while the worst-off secret is unprotected: never quote it alone.",
         _conditions(document),
     ]
 
@@ -157,18 +157,18 @@ def extraction_sentences(document: dict[str, Any]) -> list[str]:
     where = "one part" if document["copies"] == 1 else f"{document['copies']} parts"
     promise = f"ε = {at_most(document['epsilon'])} at order {at_least(document['order'])}"
     older = f"{at_most(private['epsilon_classic'])} by the older conversion"
-    secret = f"a secret among {document['candidates']:,} equally likely ones, standing in {where}"
+    secret = f"a secret among {document['candidates']:,} equally likely ones, in {where}"
     named = [
-        f"Under Rényi privacy of {promise}, whoever sees the output names {secret}, with chance at most "
-        f"{at_most(document['success'], 3)}; guessing has {document['guess']:.3g}.",
-        f"That is the lesser of {at_most(bounds['direct'], 3)} (directly) and {at_most(bounds['fano'], 3)} (by "
-        "Fano's inequality).",
+        f"Under Rényi DP with {promise}, anyone who sees the output guesses {secret}, with probability at most "
+        f"{at_most(document['success'], 3)} (blind guessing: {document['guess']:.3g}).",
+        f"That is the smaller of {at_most(bounds['direct'], 3)} (direct bound) and {at_most(bounds['fano'], 3)} "
+        "(by Fano's inequality).",
     ]
     if allows_everything(document["success"], 1.0):
-        named = [f"Rényi privacy of {promise} proves nothing about {secret}: it may be named for certain."]
+        named = [f"Rényi DP with {promise} proves nothing about {secret}: it may be guessed with certainty."]
     chance = at_most(owner["success"], 3)
     is_open = allows_everything(owner["success"], 1.0)
-    reached = "it proves nothing about the chance" if is_open else f"the chance is at most {chance}"
+    reached = "it proves nothing about the secret" if is_open else f"the probability is at most {chance}"
     return [
         *named,
         f"For changing one owner's text the guarantee is ε = {at_most(owner['epsilon'])} at order "

@@ -1,4 +1,4 @@
-"""`reticent demo`: the story in one command, offline."""
+"""`reticent demo`: everything in one command, offline."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ _NAMES = {
 
 @verb(DemoSettings)
 def demo(settings: DemoSettings, output: Output) -> int:
-    """The whole story on generated dialogues: plant secrets, train in four ways, attack, compare with the proofs.
+    """Plant secrets in generated dialogues, train four models, attack each, and compare with what was proved.
 
     Exit code 1 if a finding refutes a guarantee.
     """
@@ -51,19 +51,20 @@ def _has_display() -> bool:
 
 def _opening(scale: "Scale") -> str:
     return (
-        f"{scale.canaries} customers of a shop tell a secret number, {scale.copies} times each, among messages of "
-        f"{scale.customers:,} others. A public model learns them in four ways, and each result is attacked."
+        f"{scale.canaries} customers of a shop each give a secret number {scale.copies} times, among the messages "
+        f"of {scale.customers:,} others. A public model is trained on this text in four ways, and each result is "
+        "attacked."
     )
 
 
 def _watch(bars: "Bars", total: int) -> "Watch":
-    """One bar for the whole story, and which models were told."""
+    """One bar for the whole demo, and which models are done."""
     bar = bars.add_task("demo", total=total, status="")
     return lambda done, status: bars.update(bar, completed=done, status=status)
 
 
 def _lines(story: "Story") -> list[object]:
-    """The table, and what to make of it."""
+    """The table, and how to read it."""
     from reticent.reporting.comparing import comparison_sentences
     from reticent.runs.demo.story import table_rows
     from reticent.runs.rounding import at_most
@@ -72,18 +73,20 @@ def _lines(story: "Story") -> list[object]:
     rows = [(label, *cells) for label, cells in table_rows(story)]
     refuted = [_NAMES.get(told.name, told.name) for told in story.models if told.is_refuted]
     lines: list[object] = [
-        table("What each model gives away, and what was proved", columns, rows),
+        table("What each model leaks, and what was proved", columns, rows),
         "",
-        "The gap is that of log-perplexity between the public and the undefended model. SubMix is SubMix-F, which "
-        "answers at two budgets. Said: a planted number, when the model is asked. "
-        "Sampled: a message, among a million samples. Picked: personal data, from a list of candidates. Told: that "
-        "a message was added, by the models before and after.",
-        "ε is measured from below by gradient canaries, which see every step of DP-SGD.",
-        "▲ the whole interval lies above what is seen where nothing leaks. – out of reach: SubMix-F shows text and "
-        "no probabilities. CRT hides secrets, not that a message was used: what holds no secret is learnt plainly, "
-        "and its promise (*) is confidentiality of a secret against its mask, not differential privacy. Intervals, "
-        "n and assumptions of every number stand in the report. Last line of the table: how many findings lie "
-        "below a ceiling that they could have refuted; a vacuous ceiling, allowing everything, never counts.",
+        "Gap closed: from the public to the undefended model, in log-perplexity. Both SubMix columns are "
+        "SubMix-F, at two budgets. Canary hit rate: answers that give a planted number when prompted for one. "
+        "Messages emitted: messages at least 50 % likely to appear in a million samples. PII inferred: personal "
+        "data picked correctly from a list of candidates. Update membership: telling added messages from others "
+        "by comparing the models before and after.",
+        "The lower bound on ε is measured with gradient canaries, which observe every step of DP-SGD.",
+        "▲: the whole confidence interval lies above what is expected without leakage. –: not measured; SubMix-F, "
+        "for one, releases text but no probabilities. CRT protects secrets, not membership: text without secrets "
+        "is trained on plainly, and its guarantee (*) is confidentiality of a secret against its mask, not "
+        "differential privacy. The report has the interval, n and assumptions behind every number. Last row: the "
+        "number of findings below a ceiling that they could have refuted; a vacuous ceiling, which allows "
+        "everything, never counts.",
     ]
     lines += [
         f"{_NAMES.get(told.name, told.name)}, ε = {at_most(told.guarantee.epsilon, 3)}: "
@@ -92,6 +95,6 @@ def _lines(story: "Story") -> list[object]:
         if told.guarantee is not None
     ]
     if refuted:
-        lines.append(f"REFUTED: more leaks from {', '.join(refuted)} than was proved possible.")
-    lines.append(f"Report: {story.page}. Corpora, models, ledgers and the key of the numbers lie beside it.")
+        lines.append(f"REFUTED: more leaked from {', '.join(refuted)} than was proved possible.")
+    lines.append(f"Report: {story.page}. The corpora, models, ledgers and canary key are beside it.")
     return lines

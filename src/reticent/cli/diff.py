@@ -39,7 +39,7 @@ def diff(settings: UpdateSettings, output: Output) -> int:
 
 
 def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> list[object]:
-    """What one update gives away, as a table and sentences."""
+    """What one update reveals, as a table and sentences."""
     what = "removed by" if settings.removed else "added by"
     columns = ["phrase", "group", "DS", "DS~", "bits", "rank", "in the update", "null"]
     rows = [_row(step, place, one, reveal=reveal) for place, one in enumerate(step.phrases)]
@@ -58,7 +58,7 @@ def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> lis
             f"({shown_interval(finding.metric, finding.low, finding.high)}) of {finding.n:,}, "
             f"null {shown_value(finding.metric, finding.null)}."
         )
-    return [*lines, "No finding proves that an update gives nothing away.", ""]
+    return [*lines, "No finding proves that an update leaks nothing.", ""]
 
 
 def _records(
@@ -67,7 +67,7 @@ def _records(
     """The records whose windows stand out most, and how many lie above the null."""
     excess, test = beyond.excess, step.record_test
     order = [place for place in (-excess).argsort(kind="stable").tolist() if gains.texts[place]]
-    columns = ["record", "window", "over the median" if beyond.nulls else "score", "bits a token", "null"]
+    columns = ["record", "window", "above the median" if beyond.nulls else "score", "bits per token", "null"]
     rows = [
         (
             gains.ids[place],
@@ -79,12 +79,12 @@ def _records(
         for place in order[:_RECORDS]
     ]
     what = "forgotten records" if removed else "records of the update"
-    lines: list[object] = [table(f"What the {what} give away", columns, rows), ""]
+    lines: list[object] = [table(f"What is revealed about {what}", columns, rows), ""]
     if test.nulls:
         most = max(null.score for null in test.nulls)
         lines.append(
-            "The median is that of the update and its nulls, window by window. In these records "
-            f"{counted(len(test.nulls), 'null snapshot')} reached at most {most:.3g} over it."
+            "The median is taken over the update and its nulls, window by window. In these records "
+            f"{counted(len(test.nulls), 'null snapshot')} reached at most {most:.3g} above it."
         )
     if test.decides:
         names = [name for name, is_exposed in zip(gains.ids, step.is_exposed, strict=True) if is_exposed]
@@ -94,7 +94,7 @@ def _records(
 
 
 def _verdict(step: "UpdateStep") -> list[str]:
-    """What the null snapshots say of the phrases, or why they say nothing."""
+    """What the null snapshots say about the phrases, or why they say nothing."""
     from reticent.auditing.attacks.update.findings import why_no_verdict
 
     test, lines = step.test, []
@@ -117,15 +117,15 @@ def _verdict(step: "UpdateStep") -> list[str]:
 
 def _coverage(step: "UpdateStep", settings: "DiffSettings") -> str:
     """How far the ranks of the table can be trusted."""
-    most = f"A score of {settings.length} tokens is at most {settings.length}."
+    most = f"A phrase of {settings.length} tokens scores at most {settings.length}."
     if step.search is Search.GUIDED:
-        return f"{most} These are windows of {settings.texts} sampled texts: others may score higher."
-    missed = "phrases that were not kept may score"
+        return f"{most} These phrases are windows of {settings.texts} sampled texts; others may score higher."
+    missed = "phrases that the search dropped may score"
     missed += " higher." if step.ceiling > settings.length else f" up to {step.ceiling:.3g}."
     if step.proved == len(step.phrases):
         return f"{most} Proved: no other phrase of this length scores higher than these."
     if step.proved:
-        return f"{most} Proved to be the highest: the first {step.proved}. Below, a rank is a lower bound: {missed}"
+        return f"{most} Proved to be the highest: the first {step.proved}. Other ranks are lower bounds: {missed}"
     return f"{most} A rank is a lower bound: {missed}"
 
 

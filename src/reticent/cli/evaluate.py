@@ -40,8 +40,8 @@ def evaluate(settings: EvaluateSettings, output: Output) -> None:
     _show_samples(found.samples, output)
     if found.calibration is not None and found.uncalibrated is not None:
         output.show(
-            f"The public model is calibrated (temperature {found.calibration.temperature:.2f}); as it was it has "
-            f"perplexity {found.uncalibrated:,.2f} on this text. The gap is counted from the calibrated model."
+            f"The public model is calibrated (temperature {found.calibration.temperature:.2f}); uncalibrated, its "
+            f"perplexity on this text is {found.uncalibrated:,.2f}. The gap starts at the calibrated model."
         )
 
 
@@ -60,7 +60,7 @@ def _show(lines: "list[Line]", output: Output, *, title: str) -> None:
                 "–" if line.guarantee is None else line.guarantee.unit.value,
             )
         )
-    columns = ("mechanism", "ε", "perplexity", "95% interval", "of the gap", "proves", "for one")
+    columns = ("mechanism", "ε", "perplexity", "95% interval", "gap closed", "proves", "protects one")
     output.show(table(title, columns, rows))
     over = "texts" if lines[0].spread.seeds == 1 else "repeats"
     output.show(
@@ -90,11 +90,12 @@ def _show_settings(plans: "list[tuple[float, Plan]]", output: Output, *, title: 
         )
         for epsilon, each in plans
     ]
-    output.show(table(title, ("ε", "--order", "--weight-limit", "perplexity", "of the gap"), rows))
+    output.show(table(title, ("ε", "--order", "--weight-limit", "perplexity", "gap closed"), rows))
     first = plans[0][1]
     output.show(
-        f"The public model alone has {first.public:,.2f}, the non-private ensemble {first.non_private:,.2f}.",
-        "The best line looks a little better than it is: this text chose it.",
-        "Use it for another ensemble only if this one and this text are public: a choice made on private text is"
-        " covered by no guarantee.",
+        f"Perplexity of the public model alone: {first.public:,.2f}; of the non-private ensemble: "
+        f"{first.non_private:,.2f}.",
+        "The best row looks slightly better than it is: it was chosen on this text.",
+        "Use it for another ensemble only if this one and this text are public: no guarantee covers a choice made "
+        "on private text.",
     )

@@ -47,13 +47,13 @@ def show(settings: ShowLedgerSettings, output: Output) -> None:
             document = spending(opened).to_json()
     output.document(document)
     if "parts" not in document:
-        output.show("Nothing is charged: the guarantee is that of the weights.")
+        output.show("Nothing is charged: the weights themselves carry the guarantee.")
         return
     rows = [
         (part, f"{values['spent']:.6g}", f"{100 * values['share']:.2f} %")
         for part, values in document["parts"].items()
     ]
-    output.show(*_sentences(document), table("Spend", ("account", "spent", "of its budget"), rows))
+    output.show(*_sentences(document), table("Spend", ("account", "spent", "share of budget"), rows))
     if document.get("reanchored"):
         output.show(
             f"An operator accepted this ledger without its witness {counted(document['reanchored'], 'time')}: the "
@@ -90,7 +90,7 @@ def verify(settings: ShowLedgerSettings, output: Output) -> None:
             head = opened.verify()
             document = {"rows": head.sequence, "digest": head.digest}
     output.document({"schema_version": 1} | document)
-    output.show(f"The chain of {counted(document['rows'], 'row')} is whole; its head is {document['digest']}.")
+    output.show(f"The chain of {counted(document['rows'], 'row')} is intact; its head is {document['digest']}.")
 
 
 @ledger.command("export", cls=VerbCommand)
@@ -121,7 +121,7 @@ def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
     file = settings.file
     entries = CorpusLedger(file).entries()
     if not entries:
-        raise ConfigError(f"{file}: no corpus ledger", hint="reticent train … --corpus-ledger FILE writes one")
+        raise ConfigError(f"{file}: no corpus ledger here", hint="reticent train … --corpus-ledger FILE writes one")
     promised = [entry.guarantee for entry in entries if entry.guarantee is not None]
     whole = all_together(entries, promised[-1]) if promised else None
     output.document(
@@ -141,15 +141,17 @@ def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
         one = entry.guarantee
         return (entry.time, entry.run, one.mechanism, one.unit.value, at_most(one.epsilon), at_most(one.delta))
 
-    output.show(table("Releases", ("time", "run", "mechanism", "for one", "ε", "δ"), [row(one) for one in entries]))
+    output.show(
+        table("Releases", ("time", "run", "mechanism", "protects one", "ε", "δ"), [row(one) for one in entries])
+    )
     if whole is None:
         output.show("Nothing is proved: no release of this corpus has a guarantee.")
     elif whole.epsilon == float("inf"):
-        output.show(f"Nothing is proved of {whole.covers}.")
+        output.show(f"Nothing is proved for {whole.covers}.")
     else:
         output.show(
             f"Proved together: ε = {at_most(whole.epsilon)} at δ = {at_most(whole.delta)} for one "
-            f"{whole.unit.value} ({whole.neighbours.value}), against whoever sees all releases."
+            f"{whole.unit.value} ({whole.neighbours.value}), against anyone who sees all releases."
         )
 
 
@@ -158,23 +160,23 @@ def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
 def reanchor(settings: ReanchorSettings, output: Output) -> None:
     """Accept a ledger whose witness file is missing, damaged or ahead of it.
 
-    Charges after the last row that is there are forgotten. If anything was released since, the budget is spent
-    twice and the guarantee is false: restore the true ledger instead. The rows themselves must be whole. Processes
-    that have the ledger open are stopped. The decision is recorded in the ledger for good.
+    Charges after the last remaining row are lost. If anything was released since, the budget is spent twice and the
+    guarantee is false: restore the true ledger instead. The rows themselves must be intact. Processes that have the
+    ledger open are stopped. The decision is recorded permanently in the ledger.
     """
     from reticent.runs.ledger_place import LedgerPlace
 
     run = settings.run
     if not settings.nothing_was_released:
         raise ConfigError(
-            f"{run}: a new witness forgets every charge after the last row",
-            found="no word that nothing was released since",
-            hint="restore ledger and witness; only if nothing was released since: --nothing-was-released",
+            f"{run}: a new witness drops every charge after the last row",
+            found="no confirmation that nothing was released since",
+            hint="restore the ledger and its witness; if nothing was released since: --nothing-was-released",
         )
     head = LedgerPlace(settings.ledger).reanchor(run)
     output.document({"schema_version": 1, "rows": head.sequence, "digest": head.digest})
     output.show(
-        f"The ledger was accepted as it is; row {head.sequence:,} records it. Its head is {head.digest}.",
+        f"The ledger was accepted as it is, and row {head.sequence:,} records that. Its head is {head.digest}.",
         "The guarantee now also rests on your word that nothing was released after the row before it.",
     )
 
@@ -194,7 +196,7 @@ def _fetched(address: str, page: str) -> bytes:
     key = os.environ.get(KEY)
     if not key:
         raise ConfigError(
-            f"{KEY} is not set", hint="put the operator's key there: reticent keys add NAME --operator"
+            f"{KEY} is not set", hint="set it to an operator's key: reticent keys add NAME --operator"
         )
     request = urllib.request.Request(  # noqa: S310 (http or https by `_is_url`)
         f"{address.rstrip('/')}/{page}", headers={"Authorization": f"Bearer {key}"}
@@ -203,8 +205,8 @@ def _fetched(address: str, page: str) -> bytes:
         with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
             return bytes(response.read())
     except urllib.error.HTTPError as error:
-        raise ConfigError("the operator's port refused", found=f"status {error.code}") from None
+        raise ConfigError("the operator's port refused the request", found=f"status {error.code}") from None
     except (urllib.error.URLError, OSError):
         raise ConfigError(
-            "the operator's port does not answer", hint="reticent serve … --operator-port N"
+            "the operator's port does not answer", hint="start the server with --operator-port N"
         ) from None

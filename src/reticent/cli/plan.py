@@ -35,7 +35,7 @@ def plan(settings: PlanSettings, output: Output) -> None:
         f"DP-SGD, {_SAMPLING[values['sampler']]}{bands}: batch {values['batch']:,}, {values['epochs']:g} epochs, "
         f"{found.steps:,} steps, learning rate {values['learning_rate']:g}, clip norm {values['clip_norm']:g}, "
         f"weights averaged over the last {values['average_tail']:.0%} of the steps.",
-        f"Noise multiplier {found.noise_multiplier:g}, or {found.gradient_noise:.2g} on an entry of the gradient.",
+        f"Noise multiplier {found.noise_multiplier:g}, or {found.gradient_noise:.2g} per entry of the gradient.",
         f"Would be proved: ({at_most(proved.epsilon)}, {at_most(proved.delta)})-{proved.notion.value} for one "
         f"{proved.unit.value} ({proved.neighbours.value}).",
         *(

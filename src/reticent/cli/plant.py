@@ -18,9 +18,10 @@ def plant(settings: PlantSettings, output: Output) -> None:
     drawn = "by the system's random generator" if settings.seed is None else f"with seed {settings.seed}"
     if settings.audit is not None:
         output.show(
-            f"Made {counted(done.canaries, 'canary', 'canaries')} ({settings.design.value}) and planted each, or "
-            f"left it out, by a fair coin among {counted(done.size, 'record')}: {done.records:,} in {done.corpus}.",
-            f"Their texts and coins are in {done.key}: keep it from whoever trains. They were drawn {drawn}.",
+            f"Made {counted(done.canaries, 'canary', 'canaries')} ({settings.design.value}) and flipped a fair "
+            f"coin for each: plant it among the {counted(done.size, 'record')}, or leave it out. {done.corpus} "
+            f"now has {counted(done.records, 'record')}.",
+            f"The canaries and coins are in {done.key}: keep it from whoever trains. They were drawn {drawn}.",
             *_how_to_train(settings),
             f"After training: reticent audit RUN --canaries {done.key} --train {done.corpus} "
             "--holdout FILE --out DIR",
@@ -29,10 +30,10 @@ def plant(settings: PlantSettings, output: Output) -> None:
     times = "once" if done.copies == 1 else f"{done.copies:,} times"
     output.show(
         f"Planted {counted(done.canaries, 'canary', 'canaries')}, {times} each, among "
-        f"{counted(done.size, 'record')}: {done.records:,} in {done.corpus}.",
+        f"{counted(done.size, 'record')}. {done.corpus} has {counted(done.records, 'record')}.",
         f"Each secret has {done.bits:.2f} bits. The secrets are in {done.key}: keep it from whoever trains or "
         "attacks.",
-        f"The secrets and their places were drawn {drawn}.",
+        f"The secrets and their positions were drawn {drawn}.",
     )
 
 
@@ -41,6 +42,6 @@ def _how_to_train(settings: PlantSettings) -> list[str]:
     if settings.grown_model is None:
         return []
     return [
-        f"Train all weights of the model with the new tokens, and cut texts at the length of a canary: "
+        f"Train all weights of the model with the new tokens, and truncate texts to the length of a canary: "
         f"reticent train --model {settings.grown_model} --max-length {settings.length} ..."
     ]

@@ -17,7 +17,7 @@ def serve(settings: ServeSettings, output: Output) -> int:
     """Answer OpenAI-compatible requests until stopped; every token is charged durably before it is drawn."""
     require("fastapi", "uvicorn", "prometheus_client", purpose="serving")
     if not settings.run.is_dir():
-        raise ConfigError(f"{settings.run}: no such folder", hint="give the run directory of a training")
+        raise ConfigError(f"{settings.run}: no such folder", hint="give the run directory of a training run")
     from reticent.server.launching import log_plainly
     from reticent.server.launching import serve as answer
 
@@ -25,7 +25,7 @@ def serve(settings: ServeSettings, output: Output) -> int:
     _show_promise(serving, output)
     if settings.dry_run:
         serving.check()
-        output.show("Nothing was started: this is what answers would promise.")
+        output.show("Nothing was started. This is the guarantee that answers would have.")
         return 0
     log_plainly()
     scheme = "https" if settings.tls_cert else "http"

@@ -12,8 +12,8 @@ from typing import Final
 
 from reticent.core.errors import UsageError
 
-_ROOM: Final = "free some space, or choose a place with more room"
-_RIGHT: Final = "choose a place that you may write to, or give yourself the right"
+_ROOM: Final = "free some space, or choose a location with more room"
+_RIGHT: Final = "choose a location that you can write to, or change its permissions"
 _HINTS: Final = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
@@ -22,16 +22,16 @@ _HINTS: Final = {
     errno.EPERM: _RIGHT,
     errno.EROFS: _RIGHT,
     errno.ENOENT: "check the path",
-    errno.ENOTDIR: "a part of the path is a file: check the path",
+    errno.ENOTDIR: "part of the path is a file: check the path",
     errno.EISDIR: "name a file, not a folder",
     errno.EEXIST: "choose another name, or remove it first",
     errno.ENOTEMPTY: "choose another name, or remove it first",
     errno.ENAMETOOLONG: "choose a shorter name",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "close other programs: the system has no files left to open",
-    errno.EIO: "the disk is damaged or was taken out: choose another place",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "close other programs: the system has run out of file handles",
+    errno.EIO: "the disk is damaged or was removed: choose another location",
     errno.EADDRINUSE: "choose another port",
-    errno.ECONNREFUSED: "check the address, and that somebody answers there",
+    errno.ECONNREFUSED: "check the address, and that a server is listening there",
     errno.ETIMEDOUT: "check the address and the connection",
 }
 # Codes of a call that made no sense: nothing that whoever runs it can mend.
@@ -42,8 +42,8 @@ _SQLITE: Final = {
     sqlite3.SQLITE_READONLY: ("it cannot be written", _RIGHT),
     sqlite3.SQLITE_PERM: ("it cannot be written", _RIGHT),
     sqlite3.SQLITE_CANTOPEN: ("it cannot be opened", _RIGHT),
-    sqlite3.SQLITE_BUSY: ("another process holds it", "wait for that process, or stop it first"),
-    sqlite3.SQLITE_LOCKED: ("another process holds it", "wait for that process, or stop it first"),
+    sqlite3.SQLITE_BUSY: ("another process is using it", "wait for that process, or stop it first"),
+    sqlite3.SQLITE_LOCKED: ("another process is using it", "wait for that process, or stop it first"),
 }
 _SYSTEM_CODE: Final = re.compile(r"\(os error (\d+)\)")  # as Rust writes it
 _MEMORY: Final = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)
@@ -76,7 +76,7 @@ def _refused(error: OSError) -> UsageError | None:
         return None
     place = error.filename2 or error.filename
     where = "" if place is None or isinstance(place, int) else f"{os.fsdecode(place)}: "
-    hint = _HINTS.get(error.errno, "try again, or choose another place")
+    hint = _HINTS.get(error.errno, "try again, or choose another location")
     return UsageError(f"{where}{os.strerror(error.errno).lower()}", hint=hint)
 
 
@@ -88,6 +88,6 @@ def _database(error: sqlite3.Error) -> UsageError | None:
 
 def _too_little_memory() -> UsageError:
     return UsageError(
-        "there is too little memory for this",
+        "there is not enough memory for this",
         hint="ask for less at once (a shorter text, a smaller batch or model), or use a larger machine",
     )

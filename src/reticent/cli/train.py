@@ -72,7 +72,7 @@ def _risk_lines(risk: "RiskTarget | None", guarantee: "Guarantee | None") -> lis
     """The ceiling that was reached, beside the limit that was asked for."""
     if risk is None or guarantee is None:
         return []
-    return [f"Ceiling: {risk.name} at most {at_most(risk.ceiling(guarantee))}; asked for {risk.limit:g}."]
+    return [f"Ceiling: {risk.name} at most {at_most(risk.ceiling(guarantee))}; target {risk.limit:g}."]
 
 
 def _chosen_lines(chosen: dict[str, float]) -> list[str]:
@@ -88,9 +88,9 @@ def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None"
         members, smallest, largest = len(found.records), min(found.records), max(found.records)
         output.document(document | {"parts": found.parts, "members": members, "steps": found.steps})
         output.show(
-            f"Would train {members} members of {found.parts} parts, on {smallest:,} to {largest:,} records each,"
+            f"Would train {members} members for {found.parts} parts, on {smallest:,} to {largest:,} records each,"
             f" {counted(found.steps, 'step')} in all.",
-            "The weights would promise nothing; the guarantee comes with predictions (`reticent predict`).",
+            "The weights would have no guarantee; the predictions have one (`reticent predict`).",
         )
     else:
         guarantee = None if found.guarantee is None else found.guarantee.to_json()
@@ -147,9 +147,7 @@ def _document(result: "TrainedRun") -> dict[str, Any]:
 def _model_lines(result: "TrainedRun") -> list[str]:
     lines = [f"Trained {counted(result.steps, 'step')}; the model is in {result.model}."]
     if result.shortened:
-        lines.append(
-            f"{counted(result.shortened, 'text')} longer than --max-length: only the first tokens were read."
-        )
+        lines.append(f"{counted(result.shortened, 'text')} longer than --max-length: truncated.")
     if result.evaluation is not None:
         seen = result.evaluation
         (low, high), (least, most) = seen.perplexity_interval, seen.top1_interval
@@ -168,7 +166,7 @@ def _model_lines(result: "TrainedRun") -> list[str]:
         lines.append(f"Measured by gradient canaries: {result.measured}.")
     elif (result.path / CANARY_KEY).is_file():
         lines.append(
-            "Not measured by gradient canaries: an interruption lost steps, so it is not known which step belongs "
+            "Gradient canaries measured nothing: an interruption lost steps, so it is not known which step belongs "
             "to which epoch or cycle."
         )
     return [*lines, *_redaction_lines(result.redaction), *_promise(result.guarantee, result.beside, is_done=True)]
@@ -183,8 +181,8 @@ def _redaction_lines(counts: dict[str, Any] | None) -> list[str]:
         return ", ".join(f"{kind} {number:,}" for kind, number in found.items()) or "nothing"
 
     lines = [
-        f"Redacted {counted(counts['records'], 'record')}: masks in {counts['masked']:,}, nothing but masks in"
-        f" {counts['bare']:,}.",
+        f"Redacted {counted(counts['records'], 'record')}: {counts['masked']:,} contain masks, {counts['bare']:,} "
+        "nothing but masks.",
         f"The policy found: {kinds(counts['found'])}.",
     ]
     if counts["doubtful"] or counts["public"]:  # without a conservative policy there is neither
@@ -206,10 +204,10 @@ def _ensemble_lines(result: "TrainedRun") -> list[str]:
     assert manifest is not None
     kind = "adapters" if manifest.lora_rank else "models"
     return [
-        f"Trained {len(manifest.members)} {kind} of {manifest.parts} parts in {counted(result.steps, 'step')};"
+        f"Trained {len(manifest.members)} {kind} for {manifest.parts} parts in {counted(result.steps, 'step')};"
         f" every {manifest.unit} is in exactly one part, checked record by record.",
         NOTICE,
-        f"Ask it with: reticent predict {result.path} --prompt … --epsilon 8 --delta 1e-5",
+        f"Query it with: reticent predict {result.path} --prompt … --epsilon 8 --delta 1e-5",
     ]
 
 
@@ -221,13 +219,13 @@ def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]", *, i
     about = f", for {guarantee.covers}" if guarantee.epsilon == float("inf") else ""
     return [
         f"{said}: {_statement(guarantee)}{about}.",
-        *(f"{said} beside it ({name}): {_statement(each)}: {each.covers}." for name, each in beside.items()),
+        *(f"{said} as well ({name}): {_statement(each)}: {each.covers}." for name, each in beside.items()),
         *(
-            ["Some owners have several records. To protect owners as such: --unit owner."]
+            ["Some owners have several records. To protect whole owners, use --unit owner."]
             if "owner" in beside
             else []
         ),
-        "It rests on:" if is_done else "It would rest on:",
+        "It assumes:" if is_done else "It would assume:",
         *(f"  - {assumption}" for assumption in guarantee.assumes),
     ]
 
@@ -236,7 +234,7 @@ def _statement(guarantee: "Guarantee") -> str:
     if guarantee.epsilon == float("inf"):
         return "nothing, ε = ∞"
     if guarantee.delta >= 1.0:
-        return f"nothing, as δ = 1 (ε = {at_most(guarantee.epsilon)})"
+        return f"nothing, since δ = 1 (ε = {at_most(guarantee.epsilon)})"
     level = f"({at_most(guarantee.epsilon)}, {at_most(guarantee.delta)})-{guarantee.notion.value}"
     return f"{level} for one {guarantee.unit.value} ({guarantee.neighbours.value})"
 

@@ -65,14 +65,14 @@ class Certificate:
                 f"{folder / GUARANTEE}: this guarantee was not written for the weights beside it",
                 found=f"files with digest {found}",
                 expected="no weights named in it" if self.released is None else self.released,
-                hint="put the folder back as training wrote it; a guarantee is never carried over to other files",
+                hint="restore the folder as training wrote it; a guarantee never carries over to other files",
             )
         if self.base != (under := base_digest(folder)):
             raise GuaranteeError(
-                f"{folder / GUARANTEE}: the model that this adapter belongs to is not the one it was trained on",
+                f"{folder / GUARANTEE}: the base model of this adapter is not the one it was trained on",
                 found="no such folder" if under is None else f"files with digest {under}",
-                expected=self.base or "a model that is no folder",
-                hint="put that model back as it was: the guarantee is that of the adapter on it, and on no other",
+                expected=self.base or "a model that is not a folder",
+                hint="restore that model: the guarantee holds for the adapter on that model and no other",
             )
 
 

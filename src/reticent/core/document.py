@@ -100,11 +100,11 @@ def require_writable(path: Path) -> None:
     """Refuse a file or folder that cannot be made there, before hours are spent on what it would hold."""
     there = next((each for each in (path, *path.parents) if each.exists()), path)
     if there != path and not there.is_dir():
-        raise ConfigError(f"{path}: cannot be made, since {there} is a file", hint="choose another place")
+        raise ConfigError(f"{path}: cannot be created, since {there} is a file", hint="choose another location")
     folder = there if there.is_dir() else there.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(
-            f"{path}: cannot be written", found="no right to write there", hint="choose another place"
+            f"{path}: cannot be written", found="no permission to write there", hint="choose another location"
         )
 
 

@@ -9,7 +9,7 @@
     │   ├── LedgerError       a ledger that is missing, truncated, rolled back or edited
     │   ├── GuaranteeError    a guarantee that does not follow from its event, or belongs to other weights
     │   └── MissingExtra      an optional dependency, with the exact install command
-    ├── BudgetExhausted       a charge that would pass the budget, refused before the release: exit code 3
+    ├── BudgetExhausted       a charge that would exceed the budget, refused before the release: exit code 3
     ├── UnsupportedEvent      an event that an accountant cannot price: never guessed
     ├── NotComparable         a finding and a guarantee that speak of different things
     └── InternalError         our bug
@@ -107,7 +107,7 @@ class MissingExtra(UsageError):
 
 
 class BudgetExhausted(ReticentError):
-    """A charge would pass the budget. It was not spent and nothing was released.
+    """A charge would exceed the budget. It was not spent and nothing was released.
 
     >>> issubclass(reticent.BudgetExhausted, reticent.ReticentError)
     True

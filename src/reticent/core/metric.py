@@ -1,4 +1,4 @@
-"""What an audit measures: every metric declared once, with the question it answers and how its values print.
+"""What an audit measures: each metric is declared once, with the question it answers and how its values print.
 
 A metric has a name, a scale (per cent, bits, …), the value it takes when nothing leaks (its null), the largest
 value it can take, the kind of ceiling a guarantee puts on it, and the words that complete its answer. Metrics
@@ -27,13 +27,13 @@ _PLACES: Final = {
 
 _WORDS: Final = {  # what identifiers shorten
     "auc": "AUC",
-    "pii": "personal data,",
-    "epsilon": "ε,",
-    "gaussian mu": "Gaussian μ,",
-    "top1": "at the first guess",
-    "top5": "within five guesses",
-    "tab": "by a greedy continuation",
-    "np": "probably",
+    "pii": "PII",
+    "epsilon": "ε",
+    "gaussian mu": "Gaussian μ",
+    "top1": "(top 1)",
+    "top5": "(top 5)",
+    "tab": "(greedy, TAB)",
+    "np": "(n, p)",
 }
 
 
@@ -42,7 +42,7 @@ class Null(StrEnum):
 
     CHANCE = "what guessing among the candidates gives"
     RATE = "the false-positive rate itself"
-    HELD_OUT = "the upper limit of the same figure on held-out text"
+    HELD_OUT = "the upper confidence limit of the same metric on held-out text"
     SNAPSHOTS = "what snapshots without the update show"
     UNKNOWN = "no value is known"
 
@@ -131,7 +131,7 @@ def _share(name: str, answer: str, *, null: float | Null = Null.UNKNOWN, ceiling
 EXPOSURE: Final = Metric(
     name="exposure",
     scale=_BITS,
-    answer="about a planted secret, on average",
+    answer="of exposure per planted secret, on average",
     null=Null.CHANCE,
     greatest=None,
     ceiling=Ceiling.EXPOSURE,
@@ -139,68 +139,70 @@ EXPOSURE: Final = Metric(
 LARGEST_EXPOSURE: Final = Metric(
     name="largest_exposure",
     scale=_BITS,
-    answer="about the most exposed planted secret",
+    answer="of exposure for the most exposed planted secret",
     null=Null.CHANCE,
     greatest=None,
 )
-CODE_HIT_RATE: Final = _share("code_hit_rate", "of the answers are a planted code", null=Null.CHANCE)
+CODE_HIT_RATE: Final = _share("code_hit_rate", "of the answers give a planted code", null=Null.CHANCE)
 
 # Personal data.
 PII_RECALL: Final = _share(
     "pii_recall", "of the distinct values in the training text were emitted", null=Null.HELD_OUT
 )
 PII_RECALL_BEYOND_BASE: Final = _share(
-    "pii_recall_beyond_base", "of the distinct values were emitted, and not by the base model"
+    "pii_recall_beyond_base", "of the distinct values were emitted, but not by the base model"
 )
-PII_PRECISION: Final = _share("pii_precision", "of the distinct values that were emitted are training values")
+PII_PRECISION: Final = _share("pii_precision", "of the distinct emitted values are in the training text")
 PII_PRECISION_BEYOND_BASE: Final = _share(
     "pii_precision_beyond_base",
-    "of the distinct values that were emitted are training values that the base model does not emit",
+    "of the distinct emitted values are in the training text and are not emitted by the base model",
 )
 EXTRACTABILITY_CORRELATION: Final = Metric(
     name="extractability_correlation",
     scale=_PLAIN,
-    answer="as correlation of estimated and observed extraction",
+    answer="correlation between estimated and observed extraction",
     null=0.0,
 )
 RECONSTRUCTION_TOP1: Final = _share(
-    "reconstruction_top1", "of the gaps were filled with the truth", null=Null.HELD_OUT
+    "reconstruction_top1", "of the masked values were reconstructed", null=Null.HELD_OUT
 )
 RECONSTRUCTION_TOP5: Final = _share(
-    "reconstruction_top5", "of the gaps have the truth among the five best candidates", null=Null.HELD_OUT
+    "reconstruction_top5", "of the masked values are among the five best candidates", null=Null.HELD_OUT
 )
 RECONSTRUCTION_TAB: Final = _share(
-    "reconstruction_tab", "of the gaps were filled with the truth", null=Null.HELD_OUT
+    "reconstruction_tab", "of the masked values were reconstructed by greedy decoding", null=Null.HELD_OUT
 )
 RECONSTRUCTION_GAIN: Final = _share(
-    "reconstruction_gain", "more of the gaps were filled than by a greedy continuation", null=0.0
+    "reconstruction_gain", "more of the masked values were reconstructed than by greedy decoding", null=0.0
 )
 RECONSTRUCTION_MEMBERSHIP_AUC: Final = Metric(
     name="reconstruction_membership_auc",
     scale=_CHANCE,
-    answer="a gap that can be filled is told from one that cannot",
+    answer="a masked value that was reconstructed is told apart from one that was not",
     null=0.5,
 )
 INFERENCE_ACCURACY: Final = _share(
     "inference_accuracy",
-    "of the gaps had the truth picked from the list",
+    "of the masked values were picked correctly from the candidates",
     null=Null.CHANCE,
     ceiling=Ceiling.GUESS,
 )
 INFERENCE_ACCURACY_TRAINED: Final = _share(
-    "inference_accuracy_trained", "of the gaps had the truth picked from the list", null=Null.CHANCE
+    "inference_accuracy_trained", "of the masked values were picked correctly from the candidates", null=Null.CHANCE
 )
 ASSOCIATION_SHARE: Final = _share(
-    "association_share", "of the pairs of a name and a value were told", null=Null.HELD_OUT
+    "association_share", "of the person–value pairs were revealed by prompts with the name", null=Null.HELD_OUT
 )
 PROMPTED_SHARE: Final = _share(
     "prompted_share_{word}",
-    "of the pairs of a name and a value were told to prompts of the style {}",
+    "of the person–value pairs were revealed by prompts of the style {}",
     null=Null.HELD_OUT,
 )
 
 RECOVERED_SHARE: Final = _share(
-    "recovered_share", "of the pairs of a name and a value came back after training on others", null=Null.HELD_OUT
+    "recovered_share",
+    "of the person–value pairs were recovered after fine-tuning on other pairs",
+    null=Null.HELD_OUT,
 )
 ATTRIBUTE_ACCURACY: Final = _share(
     "attribute_accuracy", "of the attributes of made-up authors were inferred from their comments", null=Null.CHANCE
@@ -209,24 +211,31 @@ ATTRIBUTE_ACCURACY: Final = _share(
 # Membership.
 TPR_AT_FPR: Final = _share(
     "tpr_at_fpr_{number}",
-    "of the members were found, at a false-positive rate of {}",
+    "of the members were identified at a false-positive rate of {}",
     null=Null.RATE,
     ceiling=Ceiling.RATE,
 )
 AUC: Final = Metric(
-    name="auc", scale=_CHANCE, answer="a training text is told from another one", null=0.5, ceiling=Ceiling.AREA
+    name="auc",
+    scale=_CHANCE,
+    answer="a training text is told apart from a held-out one",
+    null=0.5,
+    ceiling=Ceiling.AREA,
 )
 DATASET_AUC: Final = Metric(
-    name="dataset_auc", scale=_CHANCE, answer="a record of the corpus is told from another one", null=0.5
+    name="dataset_auc", scale=_CHANCE, answer="a record of the corpus is told apart from a held-out one", null=0.5
 )
 TRAP_AUC: Final = Metric(
-    name="trap_auc", scale=_CHANCE, answer="a planted text is told from one that was left out", null=0.5
+    name="trap_auc", scale=_CHANCE, answer="a planted text is told apart from one that was left out", null=0.5
 )
 MEMBERSHIP_ACCURACY: Final = _share(
-    "membership_accuracy", "of the guesses at membership were right", null=0.5, ceiling=Ceiling.ACCURACY
+    "membership_accuracy", "of the membership guesses were right", null=0.5, ceiling=Ceiling.ACCURACY
 )
 ADVANTAGE: Final = _share(
-    "advantage", "more of the members than of the others were accused", null=0.0, ceiling=Ceiling.ADVANTAGE
+    "advantage",
+    "more of the members than of the non-members were called members",
+    null=0.0,
+    ceiling=Ceiling.ADVANTAGE,
 )
 EPSILON_LOWER_BOUND: Final = Metric(
     name="epsilon_lower_bound", scale=Scale.EPSILON, null=0.0, greatest=math.inf, ceiling=Ceiling.EPSILON
@@ -249,13 +258,13 @@ GAUSSIAN_MU_LOWER_BOUND: Final = Metric(
 # Membership of groups of records: never set beside a guarantee for one record.
 GROUP_TPR_AT_FPR: Final = _share(
     "group_of_{count}_tpr_at_fpr_{number}",
-    "of the groups of {} were found, at a false-positive rate of {}",
+    "of the groups of {} were identified at a false-positive rate of {}",
     null=Null.RATE,
 )
 GROUP_AUC: Final = Metric(
     name="group_of_{count}_auc",
     scale=_CHANCE,
-    answer="a group of {} that was trained on is told from another",
+    answer="a group of {} training texts is told apart from a group of held-out ones",
     null=0.5,
 )
 GROUP_EPSILON_AT_DELTA: Final = Metric(
@@ -275,54 +284,54 @@ OF_GROUPS: Final = {
 }
 
 # Extraction.
-EMITTED_SHARE: Final = _share("emitted_share", "of the records would probably be seen", null=Null.HELD_OUT)
+EMITTED_SHARE: Final = _share("emitted_share", "of the records would probably be emitted", null=Null.HELD_OUT)
 DISCOVERABLE_SHARE: Final = _share("discoverable_share", "of the records", null=Null.HELD_OUT)
 NEAR_DISCOVERABLE_SHARE: Final = _share("near_discoverable_share", "of the records", null=Null.HELD_OUT)
 NP_DISCOVERABLE_SHARE: Final = _share("np_discoverable_share", "of the records", null=Null.HELD_OUT)
 SAMPLED_SHARE: Final = _share("sampled_share", "of the records", null=Null.HELD_OUT)
 EXTRACTION_PROBABILITY: Final = _share(
-    "extraction_probability", "chance to extract the secret", null=Null.CHANCE, ceiling=Ceiling.GUESS
+    "extraction_probability", "probability of extracting the secret", null=Null.CHANCE, ceiling=Ceiling.GUESS
 )
 EXTRACTED_SHARE: Final = _share(
-    "extracted_share", "of the records have a piece in the generated texts", null=Null.HELD_OUT
+    "extracted_share", "of the records appear in part in the generated texts", null=Null.HELD_OUT
 )
-EXTRACTION_RATE: Final = _share("extraction_rate", "of the generated texts hold such a piece")
-EXTRACTION_PRECISION: Final = _share("extraction_precision_{word}", "of the best ranked texts hold such a piece")
+EXTRACTION_RATE: Final = _share("extraction_rate", "of the generated texts contain such a piece")
+EXTRACTION_PRECISION: Final = _share("extraction_precision_{word}", "of the top-ranked texts contain such a piece")
 STYLED_SHARE: Final = _share(
     "styled_share_{word}",
-    "of the records were continued, word by word, when asked in the writing {}",
+    "of the records were continued word for word when prompted in the style {}",
     null=Null.HELD_OUT,
 )
-DIVERGENCE_RATE: Final = _share("divergence_rate", "of the answers to repeat prompts hold such a piece")
+DIVERGENCE_RATE: Final = _share("divergence_rate", "of the answers to repeat prompts contain such a piece")
 NOVELTY_GAP: Final = _share(
-    "novelty_gap_{count}", "fewer new sequences of {} words than in held-out text", null=0.0
+    "novelty_gap_{count}", "fewer novel sequences of {} words than in held-out text", null=0.0
 )
 
 # Updates.
-EXPOSED_RECORDS: Final = _share("exposed_records", "of the added records hold a phrase that was found", null=0.0)
+EXPOSED_RECORDS: Final = _share("exposed_records", "of the added records contain a phrase that was found", null=0.0)
 BITS_GAINED_PER_TOKEN: Final = Metric(
     name="bits_gained_per_token",
     scale=_BITS,
-    answer="a token of an added record, on average",
+    answer="per token of an added record, on average",
     null=Null.HELD_OUT,
     greatest=math.inf,
 )
 LARGEST_DIFFERENTIAL_SCORE: Final = Metric(
     name="largest_differential_score",
     scale=_PLAIN,
-    answer="as the highest score of a phrase",
+    answer="for the highest-scoring phrase",
     null=Null.SNAPSHOTS,
     greatest=math.inf,
 )
 LARGEST_RELATIVE_SCORE: Final = Metric(
     name="largest_relative_differential_score",
     scale=_PLAIN,
-    answer="as the highest score of a phrase",
+    answer="for the highest-scoring phrase",
     null=Null.SNAPSHOTS,
     greatest=math.inf,
 )
 UPDATE_AUC: Final = Metric(
-    name="update_auc", scale=_CHANCE, answer="an added record is told from an untouched one", null=0.5
+    name="update_auc", scale=_CHANCE, answer="an added record is told apart from an untouched one", null=0.5
 )
 
 
@@ -348,13 +357,13 @@ class Question:
 QUESTIONS: Final = (
     Question(
         "exposure",
-        "Does the model remember secrets that were planted in its training text?",
+        "Does the model memorise secrets planted in its training text?",
         ((EXPOSURE,), (LARGEST_EXPOSURE,)),
     ),
-    Question("codes", "Does it say a planted code when given the words before it?", ((CODE_HIT_RATE,),)),
+    Question("codes", "Does it complete a planted code when given the words before it?", ((CODE_HIT_RATE,),)),
     Question(
         "pii-extraction",
-        "Can personal data of the training text be extracted by sampling?",
+        "Can personal data in the training text be extracted by sampling?",
         (
             (PII_RECALL,),
             (PII_RECALL_BEYOND_BASE,),
@@ -364,7 +373,7 @@ QUESTIONS: Final = (
     ),
     Question(
         "pii-reconstruction",
-        "Can personal data that was cut out of a redacted text be filled in again?",
+        "Can personal data that was masked in a text be reconstructed?",
         (
             (RECONSTRUCTION_TOP5,),
             (RECONSTRUCTION_TOP1, RECONSTRUCTION_TAB),
@@ -374,17 +383,17 @@ QUESTIONS: Final = (
     ),
     Question(
         "pii-inference",
-        "Given a list of candidates, can the one that stood in the text be picked out?",
+        "Given a list of candidates, can an attacker pick the value that was masked?",
         ((INFERENCE_ACCURACY, INFERENCE_ACCURACY_TRAINED),),
     ),
     Question(
         "association",
-        "Given a person’s name, does the model tell what belongs to that person?",
+        "Given a person’s name, does the model reveal that person’s data?",
         ((ASSOCIATION_SHARE,), (PROMPTED_SHARE,), (RECOVERED_SHARE,)),
     ),
     Question(
         "attributes",
-        "Can the model infer from what people write what they do not say?",
+        "Can the model infer personal attributes that authors do not state?",
         ((ATTRIBUTE_ACCURACY,),),
     ),
     Question(
@@ -400,13 +409,13 @@ QUESTIONS: Final = (
     ),
     Question(
         "epsilon",
-        "How large must ε be, whatever was claimed?",
+        "How large must ε be at least, whatever was claimed?",
         ((EPSILON_LOWER_BOUND, EPSILON_LOWER_BOUND_AT_DELTA), (GAUSSIAN_MU_LOWER_BOUND,)),
     ),
     Question("lazy", "Can whole training records be extracted by sampling?", ((EMITTED_SHARE,),)),
     Question(
         "continuation",
-        "Given the beginning of a training record, does the model continue it as the record does?",
+        "Can training records be extracted by prompting with their beginning?",
         (
             (DISCOVERABLE_SHARE, NEAR_DISCOVERABLE_SHARE, NP_DISCOVERABLE_SHARE),
             (SAMPLED_SHARE,),
@@ -416,13 +425,13 @@ QUESTIONS: Final = (
     ),
     Question(
         "generation",
-        "Do texts that the model generates contain pieces of training records?",
+        "Do generated texts contain pieces of training records?",
         ((EXTRACTED_SHARE,), (EXTRACTION_RATE,), (EXTRACTION_PRECISION,), (DIVERGENCE_RATE,)),
     ),
-    Question("novelty", "Is what the model writes less new than text of the same kind?", ((NOVELTY_GAP,),)),
+    Question("novelty", "Is generated text less novel than held-out text of the same kind?", ((NOVELTY_GAP,),)),
     Question(
         "update",
-        "Does an update of the model tell what was added to its training text?",
+        "Does a model update reveal what was added to the training text?",
         (
             (EXPOSED_RECORDS,),
             (BITS_GAINED_PER_TOKEN,),
@@ -436,7 +445,7 @@ METRICS: Final = tuple(metric for question in QUESTIONS for row in question.metr
 
 @lru_cache(maxsize=4096)
 def read_metric(identifier: str) -> MeasuredMetric | None:
-    """The declared metric that an identifier names, with its parameters; None where nobody declared it."""
+    """The declared metric that an identifier names, with its parameters; None if it is not declared."""
     for metric in METRICS:
         parameters = metric.parameters(identifier)
         if parameters is not None:
@@ -468,7 +477,7 @@ def words_of(identifier: str) -> str:
 
 
 def scale_of(identifier: str) -> Scale:
-    """What a metric counts in; a plain number where nobody declared it."""
+    """What a metric counts in; a plain number if it is not declared."""
     found = read_metric(identifier)
     return Scale.PLAIN if found is None else found.metric.scale
 

@@ -80,7 +80,7 @@ def one_in(log_chance: float) -> str:
     if log_chance > math.log(0.0095):
         return f"{_rounded(100.0 * math.exp(min(0.0, log_chance)), 2, 'nearest')}\u00a0%"
     if log_chance < math.log(_TINY):
-        return "fewer than 1 in a million"
+        return "less than 1 in a million"
     tens = int(-log_chance / math.log(10.0))
     return f"1 in {round(math.exp(-log_chance), 1 - tens):,.0f}"
 

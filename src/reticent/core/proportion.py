@@ -120,8 +120,8 @@ class Share:
     def note(self) -> str:
         """What the interval takes as independent."""
         if not self.is_owned:
-            return "records are taken as independent"
-        return f"{counted(self.owners, 'owner')}, taken as independent (a record without an owner is its own)"
+            return "records are assumed independent"
+        return f"{counted(self.owners, 'owner')}, assumed independent (a record without an owner is its own)"
 
     def interval(self, *, confidence: float = 0.95) -> tuple[float, float]:
         """Two-sided interval for the rate; [0, 1] where there was no trial.

@@ -130,11 +130,11 @@ def row_digest(previous: str, row: Row) -> str:
 
 
 def cost_units(costs: Mapping[str, float]) -> dict[str, int]:
-    """Costs in units, each rounded up. An infinite price passes every budget."""
+    """Costs in units, each rounded up. An infinite price exceeds every budget."""
     units = {}
     for account, cost in costs.items():
         if cost == math.inf:
-            raise BudgetExhausted(f"an infinite cost on account '{account}' passes every budget")
+            raise BudgetExhausted(f"an infinite cost on account '{account}' exceeds every budget")
         if not cost >= 0.0:
             raise ValueError(f"the cost on account '{account}' must be at least 0, found {cost}")
         units[account] = units_up(cost)
@@ -164,7 +164,7 @@ class Chain:
             raise LedgerError(f"{self._name}: no such account", found=", ".join(unknown))
         full = [account for account, cost in units.items() if self.totals[account] + cost > self.limit]
         if full:
-            raise BudgetExhausted(f"the charge would pass the budget of account {', '.join(map(repr, full))}")
+            raise BudgetExhausted(f"the charge would exceed the budget of account {', '.join(map(repr, full))}")
 
     def next_row(self, kind: RowKind, units: Mapping[str, int], *, event: str) -> Row:
         """The row that would come next. Nothing changes until it is stored and `follow`ed."""
@@ -188,7 +188,7 @@ class Chain:
         except (KeyError, ValueError) as error:
             raise self._broken(f"row {row.sequence} does not follow the rules of a ledger") from error
         if any(not 0 <= total <= self.limit for total in totals.values()):
-            raise self._broken(f"row {row.sequence} passes the budget")
+            raise self._broken(f"row {row.sequence} exceeds the budget")
         self.totals.update(totals)
         self.head = row.receipt
 

@@ -279,7 +279,7 @@ class SqliteLedger(DurableLedger):
         path = Path(path)
         header = Header.new(budget, accounts, identity=identity)
         if path.exists():
-            raise LedgerError(f"{path}: there is a ledger here", hint="open it, or choose another path")
+            raise LedgerError(f"{path}: a ledger already exists here", hint="open it, or choose another path")
         with Witness.made(witness_path(path), header.root):
             SqliteStore.create(path, header.text)
         return cls.open(path, identity=identity)

@@ -63,7 +63,9 @@ class SqliteStore:
         """Write a database with a header and no rows. It appears under its name complete, or not at all."""
         for leftover in (path, _beside(path, "-wal"), _beside(path, "-shm"), _beside(path, "-journal")):
             if leftover.exists():
-                raise LedgerError(f"{leftover}: there is a ledger here", hint="open it, or choose another path")
+                raise LedgerError(
+                    f"{leftover}: a ledger already exists here", hint="open it, or choose another path"
+                )
         draft = _beside(path, f".{os.getpid()}.draft")
         try:
             os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # the spend is the operator's
@@ -81,9 +83,7 @@ class SqliteStore:
     def open(cls, path: Path, *, timeout: float) -> "SqliteStore":
         """An existing database; LedgerError if it is missing or not a ledger of this version."""
         if not path.is_file():
-            raise LedgerError(
-                f"{path}: the ledger is missing", hint="restore it; never create it anew for a used run"
-            )
+            raise LedgerError(f"{path}: the ledger is missing", hint="restore it; never recreate it for a used run")
         with _ledger_errors(path):
             address = path.resolve().as_uri() + "?mode=rw"
             connection = sqlite3.connect(
@@ -136,7 +136,9 @@ class SqliteStore:
                 yield
                 self._connection.execute("COMMIT")
                 if not self.is_in_place():  # also takes down how long the files are now
-                    raise LedgerError(f"{self.path}: the ledger was replaced or cut off in a charge", hint=EDITED)
+                    raise LedgerError(
+                        f"{self.path}: the ledger was replaced or truncated during a charge", hint=EDITED
+                    )
             except BaseException:
                 if self._connection.in_transaction:
                     with suppress(sqlite3.Error):

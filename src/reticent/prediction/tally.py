@@ -34,9 +34,9 @@ class Tally:
         try:
             after = {account: self._spent[account] + units_up(cost) for account, cost in costs.items()}
         except OverflowError:
-            raise BudgetExhausted("an infinite cost passes every budget") from None
+            raise BudgetExhausted("an infinite cost exceeds every budget") from None
         if any(units > self._limit for units in after.values()):
-            raise BudgetExhausted("the charge would pass the budget")
+            raise BudgetExhausted("the charge would exceed the budget")
         self._spent |= after
         self._charges += 1
         return Receipt(self._charges, "")

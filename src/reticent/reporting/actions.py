@@ -57,17 +57,17 @@ def _advice(point: RiskPoint, run: RunReport, *, copies: int, stands_out: bool |
     actions = []
     copies = max(copies, 1 if point.facts is None else point.facts.copies)
     if copies > 1:
-        actions.append(f"Deduplicate: the text stands {copies} times.")
+        actions.append(f"Deduplicate: the text occurs {copies} times.")
     if stands_out and point.facts is not None and point.facts.kinds:
         actions.append(f"Redact {', '.join(point.facts.kinds)} and retrain.")
     if stands_out and point.log_chance >= SEEN:
-        actions.append("Take it out and retrain; until then filter it from answers.")
+        actions.append("Remove it and retrain; until then, filter it from answers.")
     if stands_out and run.guarantee is None:
         actions.append("Retrain with a guarantee: --method dp-sgd, or crt where secrets are known.")
     elif stands_out:
         actions.append("Retrain with a smaller ε if this is too much.")
     if stands_out is False and point.log_chance >= SEEN:
-        actions.append("Likely, as its kind is: look whether it is a template.")
+        actions.append("As likely as other texts of its kind: check whether it is a template.")
     if stands_out is None and point.log_chance >= SEEN:
-        actions.append("Likely to be said: audit with held-out text to tell whether its whole kind is.")
-    return Advice(point, copies, stands_out, tuple(actions) or ("None suggested by these numbers.",))
+        actions.append("Likely to be emitted: audit with held-out text to see whether similar texts are too.")
+    return Advice(point, copies, stands_out, tuple(actions) or ("These numbers suggest no action.",))

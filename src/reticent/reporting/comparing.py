@@ -13,13 +13,13 @@ def comparison_sentences(comparisons: Sequence[Comparison]) -> str:
     """
     counts = Counter(one.verdict for one in comparisons)
     refuted, comparable = counts[Verdict.REFUTED], counts[Verdict.REFUTED] + counts[Verdict.CONSISTENT]
-    first = "No finding can be held against the guarantee."
+    first = "No finding could have refuted the guarantee."
     if comparable:
         verb = "refutes" if refuted == 1 else "refute"
         first = f"{refuted} of {comparable} comparable findings {verb} the guarantee."
     left_out = []
     if vacuous := counts[Verdict.VACUOUS]:
-        left_out.append(f"{vacuous} with a vacuous ceiling, one that allows everything")
+        left_out.append(f"{vacuous} with a vacuous ceiling (one that allows everything)")
     if missing := counts[Verdict.NOT_COMPARABLE]:
         reasons = Counter(one.why_not for one in comparisons if one.verdict is Verdict.NOT_COMPARABLE)
         why = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())

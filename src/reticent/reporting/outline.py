@@ -64,9 +64,9 @@ def _leaks(report: Report) -> str:
     told = len(answers) - given[Answer.OPEN]
     refuted = sum(len(run.refuted) for run in report.runs)
     if refuted:
-        return f"more than was proved possible; refuting: {_counted(refuted, 'finding')}."
+        return f"more than was proved possible, by {_counted(refuted, 'finding')}."
     if not told:
-        return "nothing was measured, so nothing here says what leaks."
+        return "nothing was measured, so this report cannot tell."
     if len(report.runs) > 1:
         leaking = [run.name for run in report.runs if _is_leaking(run)]
         if not leaking:
@@ -75,8 +75,8 @@ def _leaks(report: Report) -> str:
     if given[Answer.FOUND]:
         run, question, finding = next(one for one in answers if answer_of(one[0], one[2]) is Answer.FOUND)
         said = lead_sentence(run, question, finding)
-        return f"yes, by {given[Answer.FOUND]} of {_counted(told, 'question')}. {said}"
-    return f"none found by {_counted(told, 'question')}. That does not mean that nothing leaks."
+        return f"yes, for {given[Answer.FOUND]} of {_counted(told, 'question')}. {said}"
+    return f"none found in {_counted(told, 'question')}. That does not mean that nothing leaks."
 
 
 def _is_leaking(run: RunReport) -> bool:

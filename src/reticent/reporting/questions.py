@@ -28,10 +28,10 @@ class Answer(StrEnum):
 
 
 _WHO: Final = {
-    Access.TEXT: "somebody who sees the model's answers",
-    Access.LOGPROBS: "somebody who sees log-probabilities",
-    Access.WEIGHTS: "somebody who has the weights",
-    Access.STEPS: "somebody who sees every step of the training",
+    Access.TEXT: "an attacker who sees the model's answers",
+    Access.LOGPROBS: "an attacker who sees log-probabilities",
+    Access.WEIGHTS: "an attacker who has the weights",
+    Access.STEPS: "an attacker who sees every training step",
 }
 _SEEN: Final = {
     Access.TEXT: "text",
@@ -47,7 +47,7 @@ def adversary(finding: Finding) -> str:
 
 
 def adversary_with(access: Access) -> str:
-    """What somebody with this access sees, in a word or two."""
+    """What an attacker with this access sees, in a word or two."""
     return _SEEN[access]
 
 
@@ -90,19 +90,19 @@ def lead_sentence(run: RunReport, question: Question, finding: Finding | None) -
     if finding is None:
         return "Not measured in this run."
     if finding.void:
-        return "Nothing can be said."
+        return "No conclusion is possible."
     if answer_of(run, finding) is Answer.TOO_FEW:
-        return f"Too few to tell: not even a perfect score of {finding.n:,} would be above chance."
+        return f"Too few to tell: even a perfect score on {finding.n:,} would not be above chance."
     if answer_of(run, finding) is Answer.NOT_FOUND:
         return (
-            f"Not shown to do better than chance: {shown_value(finding.metric, finding.value)} "
+            f"Not distinguishable from chance: {shown_value(finding.metric, finding.value)} "
             f"({shown_interval(finding.metric, finding.low, finding.high)})."
         )
     measured = question.measured(finding.metric)
     words = "" if measured is None else measured.answer
     if measured is not None and measured.metric.scale is Scale.CHANCE:
         often = shown(finding.low, Scale.SHARE, side="down")
-        return f"{words[:1].upper()}{words[1:]} at least {often} of the time; guessing does it 50\u00a0%."
+        return f"{words[:1].upper()}{words[1:]} at least {often} of the time; guessing gets 50\u00a0%."
     least = shown_value(finding.metric, finding.low, side="down")
     return f"At least {least}{' ' * bool(words)}{words}."
 
@@ -113,7 +113,7 @@ def detail_sentence(finding: Finding | None) -> str:
         return ""
     if finding.void:
         return f"{finding.void[:1].upper()}{finding.void[1:]}."
-    null = "no value is known that would mean no leakage"
+    null = "the value without leakage is not known"
     if finding.null is not None:
         null = f"without leakage at most {shown_value(finding.metric, finding.null, side='up')} is expected"
     return (
@@ -128,11 +128,11 @@ def proved_sentence(run: RunReport, finding: Finding | None) -> str:
     if run.guarantee is None:
         return "Proved: nothing. This run comes with no guarantee."
     if finding is None or finding.void:
-        return "Proved: see the guarantee; there is no usable finding to set beside it."
+        return "Proved: see the guarantee; there is no usable finding to compare with it."
     comparison = run.comparison(finding)
     if comparison is None or comparison.ceiling is None:
         why = "the two were not compared" if comparison is None else comparison.why_not
-        return f"Proved: nothing that this number can be held against ({why})."
+        return f"Proved: nothing comparable with this number ({why})."
     said = shown_value(finding.metric, comparison.ceiling, digits=4, side="up")
     if comparison.verdict is Verdict.REFUTED:
         return f"Proved: at most {said}. The whole interval lies above: the guarantee does not hold as stated."

@@ -245,7 +245,7 @@ class Ancestry:
                 raise ConfigError(
                     f"{self.source}: this model was trained plainly on text of this corpus, so it is not public",
                     found=f"{run.shared.in_words()} in common, in {run.name}",
-                    hint="start from a model that has not seen the text: noise added now hides nothing of it",
+                    hint="start from a model that has not seen the text: noise added now cannot hide it",
                 )
         return found
 
@@ -293,7 +293,7 @@ def _require_own_weights(folder: Path, ancestry: Ancestry) -> None:
     proved = proved_of(folder)
     if proved is None or not is_about("", last, proved):
         raise ConfigError(
-            f"{folder}: these weights lie in the directory of a private training that did not release them",
+            f"{folder}: these weights are in the directory of a private training run that did not release them",
             found="no guarantee beside them" if proved is None else "a guarantee of another event",
             expected="what that training left in model/",
             hint="move them elsewhere if they are public; restore the run if they are its own",
@@ -332,7 +332,7 @@ def _same_promise(run: Ancestor, guarantee: Guarantee) -> Guarantee:
     is_dp = proved.notion is guarantee.notion is Notion.DIFFERENTIAL_PRIVACY
     if not is_dp or proved.unit is not guarantee.unit or proved.basis is None or guarantee.basis is None:
         raise ConfigError(
-            "the starting model was trained on this text with another promise, and the two do not add up",
+            "the starting model was trained on this text with another kind of guarantee, and the two do not add up",
             found=f"{proved.notion.value} for one {proved.unit.value} in {run.name}",
             expected=f"{guarantee.notion.value} for one {guarantee.unit.value}",
             hint="protect the same unit by DP-SGD both times, or start from a model that has not seen the text",

@@ -44,7 +44,7 @@ class RunDirectory:
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             is_training = (path / "training.json").is_file() or (path / "ensemble.json").is_file()
-            again = "go on with --resume, " if is_training else ""
+            again = "continue with --resume, " if is_training else ""
             raise ConfigError(
                 f"{path}: not an empty directory",
                 hint=f"{again}choose another --out, or remove the old run yourself",

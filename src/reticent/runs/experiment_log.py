@@ -55,7 +55,7 @@ class LogPlace:
         name, colon, target = text.partition(":")
         if name not in {each.value for each in TrackerName} or not colon or not target:
             raise ConfigError(
-                "--log-to names no tracker that is known",
+                "--log-to names an unknown tracker",
                 found=text,
                 expected="tensorboard:DIR, mlflow:URI or wandb:PROJECT",
             )
@@ -167,7 +167,7 @@ class ExperimentLog:
         except Exception as error:
             self._has_failed = True
             warnings.warn(
-                f"the tracker failed ({type(error).__name__}): nothing more is logged, and the run goes on",
+                f"the tracker failed ({type(error).__name__}): nothing more is logged, and the run continues",
                 stacklevel=2,
             )
 

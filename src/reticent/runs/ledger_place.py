@@ -55,7 +55,7 @@ class LedgerPlace:
         try:
             PostgresLedger.create(address, budget, accounts=accounts, witness=witness, identity=identity).close()
         except LedgerError as error:
-            if "there is a ledger here" not in error.what:
+            if "a ledger already exists here" not in error.what:
                 raise
             raise LedgerError(error.what, hint="--join it, if another machine shares this budget") from None
 
@@ -75,7 +75,7 @@ class LedgerPlace:
             if not any((run / name).exists() for name in _TRACES):
                 raise LedgerError(
                     f"{run}: this run has no ledger",
-                    hint="a private training has one, and an ensemble from its first answer on",
+                    hint="a private training run has one, and an ensemble has one from its first answer on",
                 )
             if witness_path(file).exists():
                 raise LedgerError(

@@ -100,7 +100,7 @@ def _folder(path: Path) -> Path:
         if (folder / GUARANTEE).is_file():
             return folder
     raise ConfigError(
-        f"{path}: nothing here states a guarantee",
+        f"{path}: no guarantee is stated here",
         expected=f"a run directory, a model's folder, or a {GUARANTEE}",
         hint="without a run, compute a bound from settings: reticent bound dp-sgd, confidentiality or extraction",
     )
@@ -114,10 +114,10 @@ def _derived(guarantee: Guarantee, name: str = "epsilon") -> tuple[Guarantee | N
         return None, Check(name, f"{error.line()}.", holds=False)
     is_same = agrees(guarantee, anew)
     says = f"stated ε = {at_most(guarantee.epsilon)} at δ = {at_most(guarantee.delta)}"
-    found = f"derived again ε = {at_most(anew.epsilon)} at δ = {at_most(anew.delta)}"
+    found = f"recomputed ε = {at_most(anew.epsilon)} at δ = {at_most(anew.delta)}"
     if guarantee.epsilon == math.inf:
-        return anew, Check(name, f"{says}: it promises nothing, so there is nothing to derive.", holds=True)
-    verdict = "they agree" if is_same else "THEY DO NOT AGREE: believe neither until you know why"
+        return anew, Check(name, f"{says}: it promises nothing, so there is nothing to recompute.", holds=True)
+    verdict = "they agree" if is_same else "THEY DO NOT AGREE: trust neither until you know why"
     return anew, Check(name, f"{says}, {found}: {verdict}.", is_same)
 
 
@@ -141,13 +141,13 @@ def _of_run(run: Path, folder: Path, certificate: Certificate) -> Iterator[Check
     """The copy of the certificate that a run keeps beside the folder of its model."""
     if run != folder and (run / GUARANTEE).is_file():
         is_same = read_certificate(run) == certificate
-        says = "states the same" if is_same else "does NOT state the same: one of the two was edited"
+        says = "says the same" if is_same else "does NOT say the same: one of the two was edited"
         yield Check("copy", f"{run / GUARANTEE} {says}.", is_same)
 
 
 def _weights(folder: Path, certificate: Certificate) -> Check:
     if not any(path.suffix == ".safetensors" for path in folder.iterdir()):
-        return Check("weights", "The weights are not here, so it was not checked that they are the ones.", None)
+        return Check("weights", "The weights are not here, so they were not checked.", None)
     if certificate.released != model_digest(folder):
         return Check("weights", "The weights beside it are NOT the ones it was written for.", holds=False)
     under = base_digest(folder)
@@ -160,7 +160,7 @@ def _weights(folder: Path, certificate: Certificate) -> Check:
 
 def _ledger(path: Path, certificate: Certificate) -> Check:
     if not path.is_file():
-        return Check("ledger", "The ledger is not here, so it was not checked that the steps were charged.", None)
+        return Check("ledger", "The ledger is not here, so the charges were not checked.", None)
     try:
         with SqliteLedger.open(path) as ledger:
             head = ledger.verify()
@@ -169,12 +169,12 @@ def _ledger(path: Path, certificate: Certificate) -> Check:
     except LedgerError as error:
         return Check("ledger", f"{error.line()}.", holds=False)
     if not is_paid:
-        return Check("ledger", "The ledger does NOT hold the charge that paid for these weights.", holds=False)
+        return Check("ledger", "The ledger does NOT contain the charge that paid for these weights.", holds=False)
     if not is_same:
         return Check("ledger", "The ledger was made for ANOTHER guarantee than is stated.", holds=False)
     return Check(
         "ledger",
-        f"The ledger is whole ({counted(head.sequence, 'charge')}) and paid for these weights.",
+        f"The ledger is intact ({counted(head.sequence, 'charge')}) and paid for these weights.",
         holds=True,
     )
 
@@ -186,7 +186,7 @@ def _of_ledger(path: Path) -> Rederivation:
         stated = ledger.budget.guarantee
     anew, headline = _derived(stated)
     whole = Check(
-        "ledger", f"The ledger is whole: {counted(head.sequence, 'charge')}, all within its budget.", holds=True
+        "ledger", f"The ledger is intact: {counted(head.sequence, 'charge')}, all within its budget.", holds=True
     )
     return Rederivation(path, stated, anew, (headline, whole))
 
@@ -229,5 +229,8 @@ def sentences(found: Rederivation) -> list[str]:
         )
         lines.append(f"What was done: {'; '.join(facts)}.")
     lines += [f"{check.name}: {check.sentence}" for check in found.checks]
-    lines += ["What no file can show, and you must know:", *(f"  - {each}" for each in found.stated.assumes)]
+    lines += [
+        "What no file can prove, and you must make sure of:",
+        *(f"  - {each}" for each in found.stated.assumes),
+    ]
     return lines

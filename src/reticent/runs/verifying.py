@@ -1,6 +1,6 @@
 """Does a private step do what its plan says? One call for a pipeline that is not ours.
 
-    found = verify(step, plan)            "at least ε = 6.4, claimed 8.00: consistent"
+    found = verify(step, plan)            "ε at least 6.4, claimed 8.00: consistent"
 
 `step` takes records and returns a noisy sum. Records are rows [n, d] of a tensor. The gradient of a record in the
 tiny module `CanaryModule(d)` is the record itself: whatever clips, sums and adds noise per record can be driven, an
@@ -112,7 +112,7 @@ def _all_every_time(plan: DpSgd, canaries: int) -> Iterator[Flags]:
     """Every canary [N] in every step."""
     if isinstance(plan.sampler, BandedSampler):
         raise UsageError(
-            "a step that keeps the places of units to itself is not measured among correlated noise",
+            "with correlated noise, a step that hides the positions of its units cannot be measured",
             hint="leave samples_itself out",
         )
     return (np.ones(canaries, dtype=np.bool_) for _ in range(plan.steps))

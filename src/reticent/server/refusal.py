@@ -13,10 +13,10 @@ SERVER: Final = "server_error"
 
 # Why a parameter that other servers know is refused here.
 REASONS: Final = {
-    "logprobs": "log-probabilities are not released: they show what the private models hold, uncharged",
-    "top_logprobs": "log-probabilities are not released: they show what the private models hold, uncharged",
+    "logprobs": "log-probabilities are not released: they would reveal private text without a charge",
+    "top_logprobs": "log-probabilities are not released: they would reveal private text without a charge",
     "seed": "a seed from outside would make released tokens predictable; tokens come from the system's generator",
-    "best_of": "the best of several answers is chosen by their log-probabilities, which stay inside; ask for n",
+    "best_of": "the best of several answers is chosen by their log-probabilities, which are not released; use n",
     "logit_bias": "biased logits are not part of the mechanism that is accounted for",
     "presence_penalty": "penalties are not part of the mechanism that is accounted for",
     "frequency_penalty": "penalties are not part of the mechanism that is accounted for",
@@ -97,4 +97,4 @@ def timed_out() -> Refusal:
 
 def broken() -> Refusal:
     """A fault of the server: what it was stands in the operator's log, by type and place alone."""
-    return Refusal(500, "the server made a mistake", type=SERVER, code="internal_error")
+    return Refusal(500, "internal server error", type=SERVER, code="internal_error")

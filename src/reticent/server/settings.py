@@ -64,7 +64,7 @@ class ServeSettings(LedgerOptions, Shown):
         "Model name that clients ask for.", default=None, metavar="NAME", shown="name of the run", in_file=False
     )
     host: str = option(
-        "Address to listen on. Any but a loopback address needs --keys.", default="127.0.0.1", in_file=False
+        "Address to listen on. Any address except loopback needs --keys.", default="127.0.0.1", in_file=False
     )
     port: int = option("Port to listen on.", default=8000, within=Range(0, int(PORT.high)), in_file=False)
     workers: int = option(

@@ -120,7 +120,7 @@ def test_a_missing_ledger_is_refused_and_not_made_anew(path, ledgers):
 
 def test_create_never_replaces(path, ledgers):
     witness_path(path).unlink()
-    with pytest.raises(LedgerError, match="there is a ledger"):
+    with pytest.raises(LedgerError, match="a ledger already exists"):
         ledgers.new(path.parent)
     assert not witness_path(path).exists()
 

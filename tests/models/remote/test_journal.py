@@ -57,5 +57,5 @@ def test_another_model_gets_none_of_the_scores_and_nobody_else_reads_the_file(tm
     assert JournalledModel(ORACLE, path).token_log_probs(sequences)[0].tolist() == first[0].tolist()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert b"hello" not in path.read_bytes()
-    with pytest.raises(ModelError, match="cannot hold scores"):
+    with pytest.raises(ModelError, match="cannot store scores"):
         JournalledModel(ORACLE, tmp_path / "missing" / "scores.db")

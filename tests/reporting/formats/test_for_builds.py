@@ -130,7 +130,7 @@ def test_a_model_card_keeps_a_promise_that_depends_on_the_data_to_itself():
 def test_a_model_card_of_a_run_that_measured_nothing_says_so():
     text = render_model_card(report(bare_run()))
     assert yaml.safe_load(text.split("---\n")[1]) == {"tags": ["privacy-audit"]}
-    assert "Nothing was measured" in text
+    assert "was not measured" in text
     assert "Proved: nothing." in text
 
 

@@ -35,7 +35,7 @@ def test_every_section_stands_in_its_order_and_all_but_the_first_are_folded(page
 def test_the_box_says_whether_it_leaks_what_is_proved_and_what_now():
     lines = verdict_lines(report())
     assert [line.partition(":")[0] for line in lines] == ["Leaks", "Proved", "Limits", "Next"]
-    assert lines[0].startswith("Leaks: yes, by 2 of 3 questions. At least 5")
+    assert lines[0].startswith("Leaks: yes, for 2 of 3 questions. At least 5")
     assert lines[2] == "Limits: 1 of 1 failed (1 exceeded)."
 
 
@@ -135,7 +135,7 @@ def test_a_refutation_leads_the_headline():
     run = full_run()
     low = replace(run.comparisons[0], ceiling=0.55)
     said = headline(report(replace(run, comparisons=(low,))))
-    assert said.startswith("Leaks: more than was proved possible; refuting: 1 finding.")
+    assert said.startswith("Leaks: more than was proved possible, by 1 finding.")
     assert headline(report(bare_run())).startswith("Leaks: nothing was measured")
 
 

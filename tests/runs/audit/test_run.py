@@ -261,15 +261,15 @@ def test_coins_do_not_decide_which_records_are_targets():
 
 def test_intervals_are_by_owner_where_an_owner_has_several_records_and_say_so():
     by_owner, by_record = (named(audited(subject(per_owner=count), MEMBERSHIP), "auc", "loss") for count in (2, 1))
-    assert any("owners, taken as independent" in note for note in by_owner.notes)
-    assert any("records are taken as independent" in note for note in by_record.notes)
+    assert any("owners, assumed independent" in note for note in by_owner.notes)
+    assert any("records are assumed independent" in note for note in by_record.notes)
     assert by_owner.value == by_record.value
     assert by_owner.low < by_record.low
 
 
 def test_coins_that_were_thrown_for_owners_bound_no_epsilon_of_records():
     settings = dataclasses.replace(MEMBERSHIP, by_coin=True)
-    assert "coins were thrown for owners" in why_no_one_run(subject(per_owner=2), settings)
+    assert "coins were flipped per owner" in why_no_one_run(subject(per_owner=2), settings)
     assert why_no_one_run(subject(), settings) == ""
 
 

@@ -128,7 +128,7 @@ def test_canaries_of_listed_spaces_have_keys_too(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_advice(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot hold the cache"):
+    with pytest.raises(ConfigError, match="cannot store the score cache"):
         ScoreCache(tmp_path / "file" / "cache")
 
 

@@ -33,8 +33,8 @@ def other(folder, command: str):
     return run.path
 
 
-NOT_ASKED = "the attack “membership” was not asked for"
-SKIPPED = "Membership: the model shows text alone."
+NOT_ASKED = "the attack “membership” was not requested"
+SKIPPED = "Membership: the model returns text only."
 GONE = "the attack “membership” ran and its results are not in the run directory"
 
 
@@ -43,7 +43,7 @@ GONE = "the attack “membership” ran and its results are not in the run direc
     [
         ({"membership": ""}, {"membership.json": SCORES}, None),
         ({"lazy": ""}, {}, NOT_ASKED),
-        ({"membership": "the model shows text alone"}, {}, SKIPPED),
+        ({"membership": "the model returns text only"}, {}, SKIPPED),
         ({"membership": ""}, {}, GONE),
     ],
 )
@@ -61,7 +61,7 @@ def test_an_attack_that_ran_is_not_told_as_missing(tmp_path):
     made = read_report([audit(tmp_path / "run", attacks={"membership": "", "exposure": ""}, documents=documents)])
     assert not {"roc", "exposure"} & set(made.runs[0].absent)
     assert "reticent audit --canaries FILE" not in said(made)
-    assert "Risk of each record: the attack “lazy” was not asked for." in said(made)
+    assert "Risk of each record: the attack “lazy” was not requested." in said(made)
 
 
 @pytest.mark.parametrize("command", ["train", "diff", "predict"])

@@ -35,7 +35,7 @@ def test_an_update_is_told_by_numbers_and_ids_even_where_its_run_revealed_text(u
     assert (phrase.bits, phrase.is_above_null, phrase.records) == (31.5, True, ("new-7",))
     page = render_page(made)
     assert "new-7" in page
-    assert "At least 10\u00a0% of the added records hold a phrase that was found." in page
+    assert "At least 10\u00a0% of the added records contain a phrase that was found." in page
     assert "a → b" in page
     assert PHRASE not in page
     assert "0123abcd" not in page

@@ -76,7 +76,7 @@ def test_other_tools_are_named_where_they_fit():
         ({"records": 60, "target_epsilon": 1.0, "unit": "owner"}, "number of owners"),
         ({"records": 60, "target_epsilon": 1.0, "owners": 61}, "more owners"),
         ({"records": 60, "target_epsilon": 1.0, "max_tokens": 5}, "--max-tokens"),
-        ({"records": 60, "target_epsilon": 1.0, "delta": 0.5}, "no promise"),
+        ({"records": 60, "target_epsilon": 1.0, "delta": 0.5}, "delta promises nothing"),
     ],
 )
 def test_contradictions_are_refused(options, message):
@@ -91,4 +91,4 @@ def test_the_verb_writes_once_and_never_opens_the_corpus(tmp_path, capsys):
     assert cli.run([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["settings"]["file"] == "nowhere.jsonl"
     assert cli.run(arguments) == 2
-    assert "there is something here" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err

@@ -49,7 +49,7 @@ def test_a_day_without_charges_has_no_rate_and_a_spent_budget_has_nothing_left()
     assert verdict(spent(today=quiet), NOW)[1] == "Left: no token was charged today, so no rate is known."
     empty = spent(spent={"part a": 3.0, "part <b>": 10.0})
     assert verdict(empty, NOW)[1] == "Left: nothing. A part has spent its whole budget."
-    assert verdict(None, NOW) == ("Budget: nothing is charged, since the guarantee is that of the weights.",)
+    assert verdict(None, NOW) == ("Budget: nothing is charged, since the weights carry the guarantee.",)
 
 
 def test_a_rate_too_small_for_the_calendar_gives_no_date():

@@ -196,7 +196,7 @@ def test_a_run_goes_on_after_one_of_its_ranks_was_killed(folder, victim):
 
 def test_methods_without_a_private_plan_are_refused(folder):
     assert end(begin(folder, "1", method="crt")) == [7, 7]
-    assert "dp-sgd alone" in (folder / "1-0.error").read_text()
+    assert "only --method dp-sgd" in (folder / "1-0.error").read_text()
     assert not (folder / "run").exists()
 
 

@@ -144,7 +144,7 @@ def test_the_flag_is_refused_in_one_process_and_together_with_recomputed_activat
     assert "torchrun" in capsys.readouterr().err
     config = configuration(folder, steps=2)
     both = config.model.model_copy(update={"shard_weights": True, "checkpoint_activations": True})
-    with pytest.raises(ConfigError, match="do not go together"):
+    with pytest.raises(ConfigError, match="cannot be combined"):
         _check_shards(config.model_copy(update={"model": both}), Ranks(0, 2))
     assert not (folder / "run").exists()
 

@@ -100,7 +100,7 @@ def test_replacing_needs_more_noise_than_adding_or_removing():
 
 
 def test_a_meaningless_delta_is_refused_before_the_calibration():
-    with pytest.raises(ConfigError, match="no promise"):
+    with pytest.raises(ConfigError, match="delta promises nothing"):
         DpSgd.for_target(epsilon=4.0, delta=0.01, units=500, batch=50, epochs=1.0)
 
 

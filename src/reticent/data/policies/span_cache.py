@@ -102,5 +102,5 @@ def _opened(path: Path) -> tuple[sqlite3.Connection, bytes]:
             entries.execute("INSERT OR IGNORE INTO key VALUES (1, ?)", (secrets.token_bytes(_KEY_BYTES),))
         row: Any = entries.execute("SELECT key FROM key").fetchone()
     except (OSError, sqlite3.Error) as problem:
-        raise DataError("cannot hold the cache of findings", path=path, found=type(problem).__name__) from None
+        raise DataError("cannot store the cache of findings", path=path, found=type(problem).__name__) from None
     return entries, bytes(row[0])

@@ -122,7 +122,7 @@ class PostgresStore:
                 (address.ledger, header, root),
             )
             if made.rowcount != 1:
-                what = f"{address}: there is a ledger here"
+                what = f"{address}: a ledger already exists here"
                 raise LedgerError(what, hint="open it, or choose another name after #")
             commit(connection, address.shown)
 
@@ -275,4 +275,4 @@ def _check_shape(connection: "psycopg.Connection[Any]", name: str) -> None:
 
 
 def _missing(name: str) -> LedgerError:
-    return LedgerError(f"{name}: the ledger is missing", hint="restore it; never create it anew for a used run")
+    return LedgerError(f"{name}: the ledger is missing", hint="restore it; never recreate it for a used run")

@@ -222,7 +222,7 @@ def _check_causal(module: Any, source: str | Path) -> None:
     tolerance = 1e-4 if module.dtype in (torch.float32, torch.float64) else 1e-2
     if float((logits[0] - logits[1]).abs().max()) > tolerance * max(1.0, float(logits.abs().max())):
         raise ModelError(
-            f"{source}: not a causal language model: what it says of a token depends on later tokens",
+            f"{source}: not a causal language model: its prediction of a token depends on later tokens",
             found=type(module).__name__,
             expected="a decoder (is_decoder in its configuration)",
         )

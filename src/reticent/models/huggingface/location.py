@@ -48,7 +48,7 @@ def _download(hub_id: str) -> Path:
         return Path(snapshot_download(hub_id, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_IGNORED))
     except (OSError, ValueError, HfHubHTTPError, HFValidationError) as error:
         raise ModelError(
-            f"'{hub_id}' is no local directory, and the hub could not give it",
+            f"'{hub_id}' is not a local directory, and could not be fetched from the hub",
             found=type(error).__name__,
             hint="check the spelling and the connection, or give the path of a directory with the model",
         ) from None

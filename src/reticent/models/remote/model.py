@@ -233,7 +233,7 @@ class RemoteModel:
 
     def _lacks(self, what: str) -> NoReturn:
         raise AccessError(
-            f"the remote model '{self._model}' does not tell {what}",
+            f"the remote model '{self._model}' does not provide {what}",
             hint="serve it with vLLM and give its tokenizer's directory, or audit the weights themselves",
         )
 

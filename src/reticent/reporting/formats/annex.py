@@ -33,19 +33,19 @@ OPINION: Final = {
 }
 _NOT_OURS: Final = (
     "Testing against model inversion beyond text, the choice of sources, the legal basis, necessity and balancing, "
-    "and the rights of data subjects: no number of this system speaks to them."
+    "and the rights of data subjects: nothing measured here addresses them."
 )
 
 
 def render_annex(report: Report) -> str:
     """The annex as Markdown, the runs one after the other."""
-    lines = [f"# Annex: what was measured and proved of {_text(title(report))}", ""]
+    lines = [f"# Annex: what was measured and proved about {_text(title(report))}", ""]
     lines += [
         "This annex states facts about one or more models. It gives no legal advice, and it does not say that a "
         "model is anonymous or safe: that is for the controller to assess.",
         "",
         "Each finding is a lower bound: a better attacker may get more. Each guarantee is an upper bound under its "
-        f"assumptions. Findings speak of the targets that were tried, not of every person.{intervals_hold(report)}",
+        f"assumptions. Findings apply to the targets that were tried, not to every person.{intervals_hold(report)}",
         "",
     ]
     for run in report.runs:
@@ -55,7 +55,7 @@ def render_annex(report: Report) -> str:
 
 def _facts(report: Report, run: RunReport) -> Iterator[str]:
     yield f"- Model: {_text(run.model)}; training text: {_text(run.corpus or 'not named')}"
-    yield f"- Looked at from {run.origin.started} to {run.origin.finished or 'not finished'}"
+    yield f"- Run from {run.origin.started} to {run.origin.finished or 'not finished'}"
     yield f"- By reticent {report.version}: {_text(run.origin.command)}"
     yield f"- Documents: {', '.join(run.origin.sources)} in the run directory"
 
@@ -63,7 +63,7 @@ def _facts(report: Report, run: RunReport) -> Iterator[str]:
 def _opinion(run: RunReport) -> Iterator[str]:
     yield "### EDPB Opinion 28/2024"
     yield ""
-    yield "| What the Opinion looks at | What this run says |"
+    yield "| What the Opinion considers | What this run shows |"
     yield "|:--|:--|"
     for point, keys in OPINION.items():
         yield _row(point, _answers(run, keys))
@@ -75,7 +75,7 @@ def _opinion(run: RunReport) -> Iterator[str]:
 def _aisvs(run: RunReport) -> Iterator[str]:
     yield "### OWASP AISVS 1.0, C11"
     yield ""
-    yield "| Requirement | What this run says |"
+    yield "| Requirement | What this run shows |"
     yield "|:--|:--|"
     limits = "; ".join(f"{line.option} {line.limit}: {line.outcome}" for line in run.gate)
     tried = ", ".join(dict.fromkeys(line.attack for line in run.plan if not line.skipped))
@@ -90,7 +90,8 @@ def _aisvs(run: RunReport) -> Iterator[str]:
         "C11.2.5 Membership inference does not exceed guessing", _answers(run, ("membership", "group-membership"))
     )
     yield _row(
-        "C11.2.2, C11.3 Rate limits and detection of extraction", "A matter of serving: not measured by a run."
+        "C11.2.2, C11.3 Rate limits and detection of extraction",
+        "A run does not measure it: it depends on how the model is served.",
     )
 
 
@@ -110,7 +111,7 @@ def _guarantee(run: RunReport) -> str:
     if guarantee is None:
         return "Nothing was proved."
     notes = " A finding refutes it." if run.refuted else ""
-    notes += " Its numbers depend on the training text: keep them to yourself." if guarantee.data_dependent else ""
+    notes += " Its numbers depend on the training text: do not publish them." if guarantee.data_dependent else ""
     return (
         f"{promise(run)}, {guarantee.mechanism} ({guarantee.notion.value}).{notes} "
         f"It covers {guarantee.covers}. Assumed: {'; '.join(guarantee.assumes) or 'nothing further'}."

@@ -10,7 +10,7 @@ from reticent.reporting.sections.glossary import anchor_of
 
 # How the words of a page, in any number, name a term; the longer before the shorter.
 _SPELLED: Final = {
-    "false-positive rate": r"false-positive rates?|false alarms?",
+    "false-positive rate": r"false-positive rates?|false positives?",
     "proved at most": r"ceilings?",
     "perplexity": r"perplexit(?:y|ies)",
     "exposure": r"exposures?",

@@ -64,7 +64,7 @@ def _metrics(run: RunReport) -> Iterator[str]:
     guarantee = _public(run)
     if guarantee is not None:
         facts = {"delta": guarantee.delta} | ({} if guarantee.order is None else {"order": guarantee.order})
-        said = f"ε, proved at most, for one {guarantee.unit.value} ({guarantee.notion.value})"
+        said = f"proved upper bound on ε for one {guarantee.unit.value} ({guarantee.notion.value})"
         yield _metric("epsilon", said, guarantee.epsilon, facts)
 
 
@@ -93,9 +93,9 @@ def _measured(report: Report, run: RunReport) -> Iterator[str]:
     found = [(question, speaker(run, question)) for question in asked([run])]
     usable = [(question, finding) for question, finding in found if finding is not None and not finding.void]
     if not usable:
-        yield "Nothing was measured of what this model gives away of its training text."
+        yield "What this model leaks about its training text was not measured."
         return
-    yield "What the model gives away of its training text, as attacks measured it."
+    yield "What the model leaks about its training text, as measured by attacks."
     yield ""
     yield "| Question | Answer | Measured | Without leakage, at most | Proved at most |"
     yield "|:--|:--|:--|--:|--:|"
@@ -103,7 +103,7 @@ def _measured(report: Report, run: RunReport) -> Iterator[str]:
         cells = (question.text, answer_of(run, finding).value, _value(finding), *_beside(run, finding))
         yield f"| {' | '.join(for_markdown(cell) for cell in cells)} |"
     yield ""
-    yield f"Measured: value, interval, number of targets.{intervals_hold(report)}"
+    yield f"Measured: value, interval and number of targets.{intervals_hold(report)}"
 
 
 def _value(finding: Finding) -> str:
@@ -119,7 +119,7 @@ def _beside(run: RunReport, finding: Finding) -> tuple[str, str]:
 def _proved(run: RunReport) -> Iterator[str]:
     guarantee = _public(run)
     if run.guarantee is not None and guarantee is None:
-        yield "Proved: a promise whose numbers depend on the training text, and are therefore not published."
+        yield "Proved: a guarantee whose numbers depend on the training text and are therefore not published."
     elif guarantee is None:
         yield "Proved: nothing."
     else:

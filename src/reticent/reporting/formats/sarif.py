@@ -20,10 +20,10 @@ from reticent.reporting.report import Report, RunReport
 
 _SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _RULES: Final = {
-    Rule.REQUIREMENT: "A metric must lie within a limit with its whole interval (--require).",
-    Rule.ALARM: "A metric must not lie beyond a limit with its whole interval (--fail-if).",
+    Rule.REQUIREMENT: "The whole interval of a metric must lie within the limit (--require).",
+    Rule.ALARM: "The whole interval of a metric must not lie beyond the limit (--fail-if).",
     Rule.GUARANTEE: "No finding may exceed what the guarantee of the run allows.",
-    Rule.LEAK: "An attack found more than is seen without leakage.",
+    Rule.LEAK: "An attack found more than is expected without leakage.",
 }
 
 

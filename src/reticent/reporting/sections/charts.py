@@ -42,9 +42,8 @@ def for_every_run(
 def risk_section(report: Report) -> Section:
     """Which records a lazy attacker would get, and which of those the model has memorised."""
     lead = (
-        "Every point is a record. To the right: likelier to be said by the model. Upwards: better known to this "
-        "model than to the one it started from, summed over the text. "
-        "Rings are the texts most at risk."
+        "Every point is a record. Further right: more likely to be emitted by the model. Further up: better known "
+        "to this model than to its base model, summed over the text. Rings mark the texts most at risk."
     )
     return Section("risk", "Risk map", lead, for_every_run(report, "risk", _risk_chart))
 
@@ -57,15 +56,15 @@ def _risk_chart(run: RunReport, key: str) -> Chart | None:
         return None
     samples, stands_out = run.risk_map.samples, outstanding(run.risk_map)
     seen = sum(point.log_chance >= math.log(0.5) for point in training.points)
-    beyond = "No held-out record tells which of them stand out."
+    beyond = "Without held-out records, there is nothing to stand out from."
     if stands_out is not None:
         beyond = (
             f"Standing out from held-out records: {sum(stands_out(point) for point in training.points):,}; one in "
             "twenty does so by chance."
         )
     summary = (
-        f"Scatter plot of {len(training.points):,} training records. With chance one half or more, {seen:,} of "
-        f"them appear in {rounded_count(samples)} samples. {beyond}"
+        f"Scatter plot of {len(training.points):,} training records. {seen:,} of them are at least 50 % likely to "
+        f"appear in {rounded_count(samples)} samples. {beyond}"
     )
     worst = training.worst(_TABLE_ROWS)
     rows = [
@@ -78,7 +77,7 @@ def _risk_chart(run: RunReport, key: str) -> Chart | None:
         )
         for point, copies in worst
     ]
-    columns = ("record", "copies", "tokens", f"chance in {rounded_count(samples)} samples", "loss minus base’s")
+    columns = ("record", "copies", "tokens", f"chance in {rounded_count(samples)} samples", "loss minus base loss")
     title = f"The {len(rows):,} texts most at risk, of {len(training.points):,} records"
     data = table(title, columns, rows)
     return Chart(
@@ -91,11 +90,11 @@ def _risk_chart(run: RunReport, key: str) -> Chart | None:
 
 
 def roc_section(report: Report) -> Section:
-    """Membership: how many members are found at how many false alarms."""
+    """Membership inference: ROC curves."""
     lead = (
-        "How many members an attack finds against how many others it accuses, on logarithmic axes: what counts is "
-        "the left side, where few are accused falsely. Curves are of one sample; "
-        "the intervals stand with the findings."
+        "True-positive rate against false-positive rate, on logarithmic axes: what matters is the left side, where "
+        "few non-members are wrongly called members. Each curve is from one sample; the intervals are under All "
+        "findings."
     )
     return Section("roc", "Membership", lead, for_every_run(report, "roc", _roc_chart))
 
@@ -118,14 +117,14 @@ def _roc_chart(run: RunReport, key: str) -> Chart | None:
                 Cell(MISSING) if curve.n is None else cell(curve.n),
             )
         )
-    columns = ("attack", "AUC", "its interval", "found at 1 % false alarms", "at 10 %", "n")
+    columns = ("attack", "AUC", "interval", "TPR at 1 % FPR", "TPR at 10 % FPR", "n")
     best = max(run.roc, key=lambda curve: _rate_at(curve, 0.1))
     n = "" if best.n is None else f" (n = {best.n:,})"
     summary = (
-        f"Attacks with a curve: {len(run.roc)}. At 10 % false alarms the best, {best.name}, finds "
+        f"Attacks with a curve: {len(run.roc)}. At 10 % false positives the best, {best.name}, finds "
         f"{shown(_rate_at(best, 0.1), Scale.SHARE)} of the members in this sample{n}."
     )
-    return Chart(key, "True against false positives", summary, roc_figure(run.roc), table("Attacks", columns, rows))
+    return Chart(key, "ROC curves", summary, roc_figure(run.roc), table("Attacks", columns, rows))
 
 
 def _rate_at(curve: Series, rate: float) -> float:
@@ -136,8 +135,8 @@ def _rate_at(curve: Series, rate: float) -> float:
 def exposure_section(report: Report) -> Section:
     """Planted secrets."""
     lead = (
-        "How far a planted secret stands before all it could have been, in bits: 1 bit halves the guesses that an "
-        "attacker needs. Without memorisation the mean is about 1.44 bits."
+        "How far a planted secret ranks ahead of the other values it could have had, in bits: 1 bit halves the "
+        "guesses that an attacker needs. Without memorisation the mean is about 1.44 bits."
     )
     return Section(
         "exposure",
@@ -161,21 +160,22 @@ def _exposure_chart(run: RunReport, key: str) -> Chart | None:
     ]
     mean = sum(one.value for one in run.exposures) / len(run.exposures)
     has_interval = any(one.metric == EXPOSURE.name and not one.void for one in run.findings)
-    with_interval = "; the interval of the mean stands with the findings" if has_interval else ""
+    with_interval = "; the interval of the mean is under All findings" if has_interval else ""
     summary = (
-        f"Planted secrets: {len(rows)}. Their exposure is {shown(mean, Scale.BITS)} on average, of at most "
+        f"Planted secrets: {len(rows)}. Their mean exposure is {shown(mean, Scale.BITS)}, of at most "
         f"{shown(max(one.bits for one in run.exposures), Scale.BITS)}{with_interval}."
     )
     data = table("Planted secrets", ("secret", "exposure", "interval", "of"), rows)
-    return Chart(key, "Exposure against its null", summary, exposure_figure(run.exposures, run.exposure_null), data)
+    return Chart(
+        key, "Exposure compared with its null", summary, exposure_figure(run.exposures, run.exposure_null), data
+    )
 
 
 def extraction_section(report: Report) -> Section:
-    """Records seen against samples drawn."""
+    """Records emitted against samples drawn."""
     lead = (
-        "The share of records that are more likely than not to appear among so many samples. A curve "
-        "of held-out records, where there is one, shows the same of text that the model never saw. "
-        "Bands are intervals."
+        "The share of records that are at least 50 % likely to appear in that many samples. The held-out curve, if "
+        "there is one, shows the same for text that the model never saw. Bands are intervals."
     )
     return Section(
         "extraction",
@@ -188,7 +188,7 @@ def extraction_section(report: Report) -> Section:
 def _extraction_chart(run: RunReport, key: str) -> Chart | None:
     if not run.extraction:
         return None
-    columns = ("records", "samples", "seen", "interval", "n")
+    columns = ("records", "samples", "emitted", "interval", "n")
     rows = [
         (
             cell(curve.name),
@@ -207,18 +207,18 @@ def _extraction_chart(run: RunReport, key: str) -> Chart | None:
     )
     return Chart(
         key,
-        "Records seen by sampling",
-        f"Share of records seen. {ends}.",
+        "Records emitted by sampling",
+        f"Share of records emitted. {ends}.",
         extraction_figure(run.extraction),
-        table("Records seen", columns, rows),
+        table("Records emitted", columns, rows),
     )
 
 
 def leakage_section(report: Report) -> Section:
     """Bits of a secret that may leak."""
     lead = (
-        "From the guarantee: how many bits of a secret of a given length whoever sees the model can learn at most, "
-        "if the secret stands in one protected unit. A line below the diagonal is what the guarantee is worth."
+        "From the guarantee: the most bits of a secret that anyone who sees the model can learn, by length of the "
+        "secret, if it is in one protected unit. The further below the diagonal, the more is protected."
     )
     return Section(
         "leakage",
@@ -241,8 +241,8 @@ def _leakage_chart(run: RunReport, key: str) -> Chart | None:
     ]
     middle = run.leakage[len(run.leakage) // 2]
     summary = (
-        f"Of a secret of {shown(middle.secret_bits, Scale.BITS)} at most "
-        f"{shown(middle.most, Scale.BITS, side='up')} leak."
+        f"At most {shown(middle.most, Scale.BITS, side='up')} of a secret of "
+        f"{shown(middle.secret_bits, Scale.BITS)} leak."
     )
     columns = ("secret", "leaks at most", "stays hidden at least")
     return Chart(
@@ -252,7 +252,7 @@ def _leakage_chart(run: RunReport, key: str) -> Chart | None:
 
 def budget_section(report: Report) -> Section:
     """What was spent by when."""
-    lead = "What the ledger says was charged, each time before anything was released, and the limit it cannot pass."
+    lead = "What the ledger charged, always before anything was released, and the limit that it cannot exceed."
     return Section(
         "budget",
         "Budget over time",
@@ -277,8 +277,8 @@ def _budget_chart(run: RunReport, key: str) -> Chart | None:
     ]
     most = max(spent.values())
     summary = (
-        f"Charges since {use.started}: {use.rows:,}. The account that spent most has spent {shown(most, digits=6)} "
-        f"of {shown(use.limit, digits=6)} ({use.measure})."
+        f"Charges since {use.started}: {use.rows:,}. The account with the highest spend used "
+        f"{shown(most, digits=6)} of {shown(use.limit, digits=6)} ({use.measure})."
     )
     data: Table = table("Accounts", ("account", f"spent ({use.measure})", "limit", "share"), rows)
     return Chart(key, "Charges in the ledger", summary, budget_figure(use), data)

@@ -34,8 +34,8 @@ def risk_figure(risk_map: RiskMap) -> Figure:
         traces.append(_worst_points(training, risk_map.samples))
     return Figure(
         tuple(traces),
-        Axis("log10 of the chance that one sample is this record"),
-        Axis("loss minus base model’s loss (nats)", is_reversed=True),
+        Axis("log10 of the probability that one sample is this record"),
+        Axis("loss minus base loss (nats)", is_reversed=True),
         height=460,
     )
 
@@ -60,7 +60,7 @@ def _places(points: Sequence[RiskPoint]) -> tuple[tuple[float, ...], tuple[float
 
 def _told(point: RiskPoint, samples: int) -> str:
     """Id, numbers and covered text of a point."""
-    masked = "text covered" if point.facts is None else point.facts.masked[:200]
+    masked = "text not shown" if point.facts is None else point.facts.masked[:200]
     chance = f"in {rounded_count(samples)} samples: {one_in(point.log_chance)}"
     return f"{point.id}: {point.tokens} tokens; {chance}. {masked}"
 
@@ -87,7 +87,7 @@ def exposure_figure(exposures: Sequence[CanaryExposure], null: float | None) -> 
     told = tuple(one.canary for one in exposures)
     traces = [
         Trace("exposure", places, values, role="1", kind="rings", low=low, high=high, told=told),
-        Trace("all of the secret", ends, (most, most), role="muted", dash="dash"),
+        Trace("the whole secret", ends, (most, most), role="muted", dash="dash"),
     ]
     if null is not None:
         traces.append(Trace("mean without memorisation", ends, (null, null), role="null", dash="dot"))
@@ -110,7 +110,7 @@ def extraction_figure(curves: Sequence[Series]) -> Figure:
         for place, curve in enumerate(curves)
     )
     return Figure(
-        traces, Axis("samples drawn", is_log=True), Axis("records seen", ends=(0.0, 1.0), scale=Scale.SHARE)
+        traces, Axis("samples drawn", is_log=True), Axis("records emitted", ends=(0.0, 1.0), scale=Scale.SHARE)
     )
 
 

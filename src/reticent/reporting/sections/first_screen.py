@@ -1,6 +1,6 @@
 """The first screen: a verdict per question in words, measured against proved, limits, runs beside each other.
 
-Nothing here says "safe": the best that an answer can say is that a finding was not told from chance.
+Nothing here says "safe": the best an answer can say is that a finding is not distinguishable from chance.
 """
 
 import math
@@ -48,9 +48,9 @@ def verdicts(report: Report) -> Section:
     if not blocks:
         blocks.append(Absent("No question was answered", why_nothing_was_measured(report), said=""))
     lead = (
-        "Measured ≤ true leakage ≤ proved. On each axis: band, the measured interval; dot, its value; dotted line, "
-        "at most this without leakage; thick line, proved that it cannot pass this on average. “None found” never "
-        f"means that nothing leaks.{intervals_hold(report)}"
+        "Measured ≤ true leakage ≤ proved. On each axis, the band is the measured interval and the dot its value; "
+        "the dotted line is the most expected without leakage, the thick line the proved upper bound on the "
+        f"average. “None found” never means that nothing leaks.{intervals_hold(report)}"
     )
     return Section("verdicts", "What leaks", lead, tuple(blocks), is_folded=len(report.runs) > 1)
 
@@ -60,7 +60,7 @@ def intervals_hold(report: Report) -> str:
     joint = {per_cent(run.confidence) for run in report.runs if run.confidence is not None}
     if not joint:
         return ""
-    return f" Confidence of all intervals of an audit together: {' or '.join(sorted(joint))}."
+    return f" Joint confidence of all intervals of an audit: {' or '.join(sorted(joint))}."
 
 
 def why_nothing_was_measured(report: Report) -> str:
@@ -71,7 +71,7 @@ def why_nothing_was_measured(report: Report) -> str:
 
 def guarantees(report: Report) -> Section:
     """What was proved, with everything it rests on."""
-    lead = "Upper bounds, each with what it protects and what must hold for it to hold."
+    lead = "Upper bounds, each with what it protects and the assumptions it rests on."
     assumed = [line for run in report.runs for line in _conditions(run, is_only=len(report.runs) == 1)]
     blocks: tuple[Block, ...] = (_guarantees(report), *((Lines(tuple(assumed)),) if assumed else ()))
     return Section("proved", "What was proved", lead, blocks)
@@ -81,10 +81,10 @@ def _conditions(run: RunReport, *, is_only: bool) -> list[str]:
     """What every guarantee of the run rests on; what the headline rests on already is not said again."""
     of = "" if is_only else f" of {run.name}"
     assumed = run.guarantee.assumes if run.guarantee is not None else ()
-    lines = [f"The headline{of} holds if {assumption}." for assumption in assumed]
+    lines = [f"The headline guarantee{of} holds if {assumption}." for assumption in assumed]
     for name, one in run.guarantees_beside.items():
         more = [assumption for assumption in one.assumes if assumption not in assumed]
-        lines += [f"The guarantee “{name}”{of} holds if, besides, {assumption}." for assumption in more]
+        lines += [f"The guarantee “{name}”{of} holds if, in addition, {assumption}." for assumption in more]
     return lines
 
 
@@ -97,7 +97,7 @@ def _guarantees(report: Report) -> Table | Absent:
     if not rows:
         return Absent(
             "No guarantee",
-            "no guarantee stands beside these runs; plain training promises nothing of its text",
+            "these runs come with no guarantee; plain training promises nothing about its text",
             said="",
         )
     columns = ("run", "which", "promise", "protects", "ε", "δ", "covers")
@@ -116,7 +116,7 @@ def promise(run: RunReport) -> str:
 
 def _promise(one: Guarantee) -> list[Cell]:
     order = "" if one.order is None else f" at order {shown(one.order)}"
-    private = " (of this data set: keep it to yourself)" if one.data_dependent else ""
+    private = " (specific to this data set: do not publish)" if one.data_dependent else ""
     return [
         cell(f"one {one.unit.value} ({one.neighbours.value})"),
         Cell(shown(one.epsilon, digits=4, side="up") + order + private, one.epsilon),
@@ -131,14 +131,15 @@ def limits(report: Report) -> Section:
     blocks: list[Block] = [Lines(tuple(lines))] if lines else []
     rows = [_limit_row(run, line) for run in report.runs for line in run.gate]
     if rows:
-        columns = ("run", "option", "limit", "end that decides", "outcome", "exit code")
-        blocks.append(table("Limits that were set", columns, rows))
+        columns = ("run", "option", "limit", "deciding end", "outcome", "exit code")
+        blocks.append(table("Limits", columns, rows))
     else:
-        why = 'an audit takes them as --require "METRIC<=NUMBER" and answers with its exit code'
+        why = 'set one with reticent audit --require "METRIC<=NUMBER"; the exit code tells whether it is met'
         blocks.append(Absent("No limit was set", why, said=""))
     lead = (
-        "Within: the whole interval lies within the limit. Exceeded: all of it lies beyond. Undecided: the limit "
-        "lies inside the interval, so there were too few targets to tell; --require fails then, --fail-if does not."
+        "Within: the whole interval lies within the limit. Exceeded: the whole interval lies beyond it. Undecided: "
+        "the limit lies inside the interval, so there were too few targets to decide; --require then fails, "
+        "--fail-if does not."
     )
     return Section("limits", "Limits and gate", lead, tuple(blocks))
 
@@ -147,7 +148,7 @@ def _limit_row(run: RunReport, line: GateLine) -> list[Cell]:
     by = f" by {', '.join(line.by)}" if line.by else ""
     said = f"{line.outcome}{by}{': ' * bool(line.reason)}{line.reason}"
     tone = "found" if line.fails else ""
-    code = "1: it fails" if line.fails else "not failed by it"
+    code = "1 (fails)" if line.fails else "not affected"
     return [
         cell(run.name),
         cell(line.option),
@@ -173,7 +174,7 @@ def side_by_side(report: Report) -> Section | None:
     rows += [[cell(name), *(_useful(run, name) for run in report.runs)] for name in names]
     rows.append([cell("proved"), *(cell(promise(run)) for run in report.runs)])
     columns = ("question", *(run.name for run in report.runs))
-    lead = "The answer to each question, run by run. Details unfold below."
+    lead = "The answer to each question for each run. Details are below."
     matrix = table("Runs side by side", columns, rows)
     return Section("runs", "Runs side by side", lead, (matrix,), is_folded=False)
 

@@ -21,7 +21,7 @@ def steps(report: Report) -> tuple[str, ...]:
 def _steps(run: RunReport) -> Iterator[str]:
     answers = {answer_of(run, speaker(run, question)) for question in asked([run])}
     if Answer.REFUTED in answers:
-        yield "Do not rely on the guarantee: more was measured than it allows. Find which assumption fails."
+        yield "Do not rely on the guarantee: the measured leakage exceeds it. Find out which assumption fails."
     copies = sum(one.copies > 1 for one in worst_records(run))
     if copies:
         occur = "occurs" if copies == 1 else "occur"
@@ -35,7 +35,7 @@ def _steps(run: RunReport) -> Iterator[str]:
     if any(one.stands_out and (leaks or one.point.log_chance >= SEEN) for one in worst_records(run)):
         yield "Redact or remove the records that stand out, listed under “Records and what to do”."
     if Answer.TOO_FEW in answers or Answer.OPEN in answers or any(line.outcome == "undecided" for line in run.gate):
-        yield "Audit with more records (--records) and more held-out text: some questions had too few to tell."
+        yield "Audit with more records (--records) and more held-out text: some questions had too few targets."
     if not run.findings:
         yield "Audit the model: reticent audit MODEL --train FILE --holdout FILE --out RUN."
     elif not run.gate:

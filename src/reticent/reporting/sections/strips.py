@@ -45,9 +45,9 @@ def bounds_by_access(runs: Sequence[RunReport], question: Question) -> Table | N
         for access in Access:
             best = max(filter(None, (best, found.get(access))), key=lambda one: one.low, default=None)
             rows.append([cell(run.name), cell(adversary_with(access)), *_bound(run, best)])
-    columns = ("run", "seen by", "ε at least", "proved ε at most", "attack")
-    note = "No bound means that no attack of this level measured one; it does not mean that ε is 0 there."
-    return table("ε from below, by what is seen", columns, rows, note=note) if rows else None
+    columns = ("run", "attacker sees", "ε at least", "proved ε at most", "attack")
+    note = "“No bound” means that no attack with this access measured one, not that ε is 0 there."
+    return table("Lower bounds on ε, by what the attacker sees", columns, rows, note=note) if rows else None
 
 
 def _bound(run: RunReport, finding: Finding | None) -> list[Cell]:
@@ -93,9 +93,7 @@ def _mark(run: RunReport, finding: Finding, label: str) -> Mark:
         f"{interval(finding.low, finding.high, scale)}, n = {finding.n:,}, {finding.attack}"
     )
     words += "" if finding.null is None else f"; without leakage at most {shown(finding.null, scale)} is expected"
-    words += (
-        "; nothing proved of it" if ceiling is None else f"; proved: at most {shown(ceiling, scale, side='up')}"
-    )
+    words += "; no proved bound" if ceiling is None else f"; proved: at most {shown(ceiling, scale, side='up')}"
     words += ", which allows everything" if comparison is not None and comparison.is_vacuous else ""
     return Mark(
         label=label,

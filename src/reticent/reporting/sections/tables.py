@@ -12,17 +12,17 @@ from reticent.reporting.report import Report, RunReport
 from reticent.reporting.sections.charts import for_every_run
 from reticent.reporting.sections.first_screen import why_nothing_was_measured
 
-_AMONG_ITS_KIND: Final = {True: "stands out", False: "as its kind does", None: "no held-out record tells"}
+_AMONG_ITS_KIND: Final = {True: "stands out", False: "like held-out text", None: "no held-out records"}
 
 
 def records_section(report: Report) -> Section:
     """The records most at risk, with suggested actions."""
     lead = (
-        "The training texts from which an attacker gains most: first those that samples show whole, then those "
-        "that the model is likeliest to complete; what the base or a model of similar text would say as well comes "
-        "last. By id, with what the numbers suggest. “Stands out”: likelier "
-        "to be said, or better known against the base, token for token, than 97.5\u00a0% of the held-out; one text "
-        "in twenty does so by chance."
+        "The training texts most at risk: first those that sampling would reproduce whole, then those that the "
+        "model is most likely to complete; texts that the base model, or a model of similar text, would produce as "
+        "well come last. Listed by id, with a suggested action. “Stands out”: more likely to be emitted, or better "
+        "known relative to the base model, token for token, than 97.5\u00a0% of the held-out texts; one text in "
+        "twenty does so by chance."
     )
     return Section("records", "Records and what to do", lead, for_every_run(report, "risk", _records))
 
@@ -39,7 +39,7 @@ def _records(run: RunReport, _: str) -> Block | None:
             Cell(one_in(one.point.log_chance), one.point.log_chance),
             Cell(f"{shown(one.point.calibrated)} nats", one.point.calibrated),
             cell(_AMONG_ITS_KIND[one.stands_out], tone="found" if one.stands_out else ""),
-            cell("covered" if one.point.facts is None else one.point.facts.masked[:64]),
+            cell("not shown" if one.point.facts is None else one.point.facts.masked[:64]),
             cell(" ".join(one.actions)),
         )
         for one in advised
@@ -49,15 +49,15 @@ def _records(run: RunReport, _: str) -> Block | None:
         "copies",
         "tokens",
         f"chance in {rounded_count(run.risk_map.samples)} samples",
-        "loss minus base’s",
-        "among its kind",
-        "text, covered",
-        "suggested",
+        "loss minus base loss",
+        "compared with held-out",
+        "masked text",
+        "suggested action",
     )
     note = (
         ""
         if any(one.point.facts for one in advised)
-        else "With --corpus FILE the list also tells copies and kinds of secrets."
+        else "With --corpus FILE, the list also shows copies and kinds of secrets."
     )
     return table("Texts most at risk", columns, rows, note=note)
 
@@ -101,13 +101,15 @@ def findings_section(report: Report) -> Section:
         if rows
         else (Absent("No findings", why_nothing_was_measured(report), said=""),)
     )
-    lead = "Every number with its interval, the number of targets n, and what it is to be read beside."
+    lead = "Every number with its interval, the number of targets (n), its null and its proved bound."
     return Section("findings", "All findings", lead, blocks)
 
 
 def policies_section(report: Report) -> Section:
     """How much of the secrets the policies find."""
-    lead = "How much of what is sensitive a policy finds, counted on labelled text. What it misses is not redacted."
+    lead = (
+        "How much of the sensitive text a policy finds, measured on labelled text. What it misses is not redacted."
+    )
     return Section("policies", "Policy recall", lead, for_every_run(report, "policies", _policies))
 
 
@@ -128,8 +130,8 @@ def _policies(run: RunReport, _: str) -> Block | None:
 
 
 def update_section(report: Report) -> Section:
-    """What an update gives away."""
-    lead = "What the step from one snapshot of the model to the next gives away of the text that was added."
+    """What an update reveals."""
+    lead = "What the change from one model snapshot to the next reveals about the text that was added."
     return Section("update", "Update", lead, for_every_run(report, "update", _update))
 
 
@@ -148,8 +150,8 @@ def _update(run: RunReport, _: str) -> Block | None:
         )
         for one in run.update
     ]
-    columns = ("update", "phrase", "bits gained", "differential score", "null", "records that hold it")
-    note = "Phrases are text and stand in no report. Findings with their intervals stand under All findings."
+    columns = ("update", "phrase", "bits gained", "differential score", "null", "records that contain it")
+    note = "Phrases are corpus text, so no report shows them. Findings and their intervals are under All findings."
     return table(f"The {len(rows)} phrases that changed most", columns, rows, note=note)
 
 
@@ -167,7 +169,7 @@ def untested_section(report: Report) -> Section:
         f"{', '.join(names)}: {said}" if several and len(names) < len(report.runs) else said
         for said, names in lines.items()
     ]
-    lead = "An absence in this report is not evidence. What was skipped or out of reach:"
+    lead = "An absence in this report is not evidence. What was skipped or could not be measured:"
     items = Lines((*named, "Attacks that nobody has thought of yet."))
     return Section("untested", "What was not measured", lead, (items,), is_folded=len(named) > _SHORT)
 
@@ -195,7 +197,7 @@ _MEASURED_BY: Final = {
     "policies": ("Policy recall", "reticent scan FILE --labels --out RUN"),
     "leakage": ("A bound on leaked bits", "training with a guarantee"),
     "budget": ("Budget over time", "the ledger beside a run with a guarantee"),
-    "update": ("What an update gives away", "reticent diff"),
+    "update": ("What an update reveals", "reticent diff"),
 }
 
 
@@ -216,12 +218,12 @@ def reproduce_section(report: Report) -> Section:
             blocks.append(Heading(run.name))
         blocks.append(Lines((origin.command,), is_code=True))
         seed = MISSING if origin.seed is None else str(origin.seed)
-        facts = {"kind of run": run.kind, "model": run.model, "base": run.base or MISSING, "seed": seed}
+        facts = {"type of run": run.kind, "model": run.model, "base": run.base or MISSING, "seed": seed}
         facts |= {"started": origin.started, "finished": origin.finished or "not finished"}
         facts |= {f"fingerprint of {name}": value for name, value in origin.fingerprints.items()}
         facts |= {f"version of {name}": value for name, value in origin.versions.items()}
         facts["read from"] = ", ".join(origin.sources)
         rows = [(cell(name), cell(value)) for name, value in facts.items()]
-        blocks.append(table("What the run was", ("what", "value"), rows))
+        blocks.append(table("Run details", ("what", "value"), rows))
     lead = "The command, versions, seeds and fingerprints of what was read. Paths are as the run recorded them."
     return Section("reproduce", "How to reproduce", lead, tuple(blocks))

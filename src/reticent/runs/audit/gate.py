@@ -149,10 +149,11 @@ class GateResult:
 
 _MEANING: Final = {
     (LimitKind.REQUIRE, Outcome.UNDECIDED): (
-        " The limit lies inside the interval, and a requirement needs all of it within. More targets narrow it."
+        " The limit lies inside the interval; a requirement needs the whole interval within. More targets narrow "
+        "it."
     ),
     (LimitKind.FAIL_IF, Outcome.UNDECIDED): (
-        " The limit lies inside the interval: too few targets to tell, so the exit code stays 0; "
+        " The limit lies inside the interval: too few targets to decide, so the exit code stays 0; "
         "--require fails here."
     ),
 }
@@ -199,7 +200,7 @@ def check_known(limits: Iterable[Limit], known: Sequence[str]) -> None:
             raise ConfigError(
                 f"{limit.kind.value} names a metric that this audit does not measure: {limit.metric}",
                 expected=f"one of {', '.join(sorted(known))}" if known else "an attack that can run",
-                hint="check the name, and in the plan why attacks are skipped",
+                hint="check the name, and see in the plan why attacks are skipped",
             )
 
 

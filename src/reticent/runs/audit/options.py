@@ -52,7 +52,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
     holdout: Path = option("Corpus of the same kind that the model never saw.", metavar="FILE")
     out: Path = option("Run directory to write.", metavar="DIR")
     base: str | None = option(
-        "Model that training started from.", default=None, metavar="MODEL", shown="as the run directory says"
+        "Model that training started from.", default=None, metavar="MODEL", shown="from the run directory"
     )
     canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
     attacks: str = option(
@@ -104,8 +104,8 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
         panel=_ATTACKS,
     )
     budget: str | None = option(
-        "Time limit for the attacks: 90s, 10m, 2h. About a fifth of it may go to trials, which tell how long "
-        "attacks take.",
+        "Time limit for the attacks: 90s, 10m, 2h. Up to about a fifth of it goes to trial runs that "
+        "estimate how long attacks take.",
         default=None,
         metavar="TIME",
         panel=_ATTACKS,
@@ -126,7 +126,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
         panel=_ATTACKS,
     )
     candidates: int = option(
-        "In the inference game of 'pii', the truth stands among N candidates at most.",
+        "In the inference game of 'pii', hide the true value among at most N candidates.",
         default=100,
         within=Range(2, 500),
         metavar="N",
@@ -140,7 +140,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
         panel=_ATTACKS,
     )
     others: Others = option(
-        "Whether the attacker of a masked value knows the other values of its text.",
+        "Whether an attacker who guesses a masked value knows the other values in its text.",
         default=Others.KNOWN,
         panel=_ATTACKS,
     )
@@ -156,7 +156,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
     )
     no_cache: bool = option("Measure everything again, and store nothing.", default=False)
     chat: bool = option(
-        "Send prompts as a user's message: to /v1/chat/completions of a server, or by the chat template of a "
+        "Send prompts as a user's message: to /v1/chat/completions of a server, or through the chat template of a "
         "local model.",
         default=False,
         panel=_ATTACKS,

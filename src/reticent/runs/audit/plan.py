@@ -145,7 +145,7 @@ def plan_audit(
     lines = list(plan.attacks)
     while sum(line.seconds for line in lines if not line.skipped) > budget:
         dearest = max((line for line in lines if not line.skipped), key=lambda line: line.seconds)
-        reason = f"would take about {dearest.seconds:.0f} s, which passes the budget"
+        reason = f"would take about {dearest.seconds:.0f} s, which exceeds the budget"
         lines[lines.index(dearest)] = replace(dearest, skipped=reason)
     return AuditPlan(tuple(lines), sizes)
 

@@ -154,9 +154,9 @@ def open_remote(source: str, chosen: RemoteAccess | None = None) -> SeenThroughT
         return SeenThroughScores(model, journal=given.journal)
     if given.journal is not None or given.tokenizer is not None:
         raise ConfigError(
-            f"{url} is seen through its text alone: there are no scores to compute or to keep",
+            f"{url} returns text only: there are no scores to compute or store",
             found="no scores of prompts" if offered.access < Access.LOGPROBS else "no ids of sampled tokens",
-            hint="a chat shows text alone: leave --chat out"
+            hint="a chat returns text only: leave --chat out"
             if given.chat
             else "serve the model with vLLM, or leave --journal and --tokenizer out",
         )

@@ -81,7 +81,7 @@ class ScoreCache:
             self._secret = _secret_of(folder / _KEY)
         except OSError as problem:
             raise ConfigError(
-                f"{folder}: cannot hold the cache of scores",
+                f"{folder}: cannot store the score cache",
                 found=(problem.strerror or type(problem).__name__).lower(),
                 hint="name another folder with --cache, or use --no-cache",
             ) from None

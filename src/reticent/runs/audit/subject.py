@@ -48,8 +48,8 @@ def find_model(source: str) -> ModelPlace:
         folder = RunDirectory(run).model
         if not folder.is_dir():
             raise ConfigError(
-                f"{run}: this run holds no model",
-                hint="audit the run of a training, and resume that if it was interrupted",
+                f"{run}: this run contains no model",
+                hint="audit a training run; if it was interrupted, resume it first",
             )
     guarantee = proved_of(folder)
     is_training = information.get("command") == "train"

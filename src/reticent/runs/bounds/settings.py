@@ -64,7 +64,9 @@ class _Delta(Settings):
         """Refuse a δ of 1 or more, which promises nothing, and 0 where it has no ε."""
         if not (0.0 <= self.delta < 1.0 if zero else 0.0 < self.delta < 1.0):
             raise ConfigError(
-                "--delta is a chance", found=self.delta, expected="0 to below 1" if zero else "above 0, below 1"
+                "--delta is a probability",
+                found=self.delta,
+                expected="0 to below 1" if zero else "above 0, below 1",
             )
 
 
@@ -82,7 +84,7 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
     """What is asked of `reticent bound dp-sgd`."""
 
     target_epsilon: float | None = option(
-        "Find the least noise that reaches this ε; replaces --noise-multiplier.", default=None, within=EPSILON
+        "Find the smallest noise that reaches this ε; replaces --noise-multiplier.", default=None, within=EPSILON
     )
     records: int | None = option(
         "Number of records. With --batch and --epochs, instead of --sampling-rate and --steps.",
@@ -113,7 +115,7 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
         if path.suffix not in (".png", ".svg", ".pdf"):
             raise ConfigError("--plot draws .png, .svg or .pdf", found=repr(path.suffix))
         if not path.parent.is_dir():
-            raise ConfigError(f"{path.parent}: no such directory", hint="make it first")
+            raise ConfigError(f"{path.parent}: no such directory", hint="create it first")
         require("matplotlib", purpose="--plot")
 
     @property

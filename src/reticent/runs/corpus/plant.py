@@ -68,7 +68,7 @@ class PlantSettings(CorpusOptions, Seeded, Shown):
         """Refuse more canaries than any corpus could hold."""
         if self.audit is not None and self.copies_of_each > 1 and self.owner is CanaryOwner.COPY:
             raise ConfigError(
-                "a coin decides over one record, or over all records of one owner",
+                "one coin decides about one record, or about all records of one owner",
                 found=f"--copies {self.copies_of_each}",
                 hint="add --owner canary",
             )

@@ -38,7 +38,9 @@ class DemoSettings(Shown):
         metavar="MODEL",
         shown="the embedded one",
     )
-    scale: Extent = option("quick takes a minute, normal minutes, large an hour or more.", default=Extent.NORMAL)
+    scale: Extent = option(
+        "quick takes about a minute, normal a few minutes, large an hour or more.", default=Extent.NORMAL
+    )
     seed: int = option("Random seed of the corpus and of training.", default=7, within=SEED, metavar="N")
 
     @cached_property

@@ -130,19 +130,19 @@ def table_rows(story: Story) -> Iterator[tuple[str, list[str]]]:
     models = story.models
     yield "held-out perplexity", [f"{told.perplexity.value:.3g}" for told in models]
     yield (
-        "  of the gap closed, %",
+        "  gap closed (%)",
         ["–" if (share := story.closed(told)) is None else f"{100.0 * share:.0f}" for told in models],
     )
     for label, cell in _attacks(story.bits).items():
         yield label, [cell(told) for told in models]
-    yield "measured: ε at least", [_least_epsilon(told) for told in models]
-    yield "proved: ε at most", ["–" if (g := told.guarantee) is None else at_most(g.epsilon, 3) for told in models]
+    yield "ε measured, at least", [_least_epsilon(told) for told in models]
+    yield "ε proved, at most", ["–" if (g := told.guarantee) is None else at_most(g.epsilon, 3) for told in models]
     yield (
-        "  for one",
+        "  protects one",
         ["–" if (g := told.guarantee) is None else f"{g.unit.value}{_notion(g)}" for told in models],
     )
     yield (
-        "  said at most, %",
+        "  canary hits ≤ (%)",
         ["–" if told.allowed is None else at_most(100.0 * told.allowed, 2) for told in models],
     )
     yield "measured ≤ proved", [_verdict(told) for told in models]
@@ -155,13 +155,13 @@ def _attacks(bits: float) -> dict[str, Callable[[Told], str]]:
         return lambda told: _cell(told.find(metric, unit=unit), percent=percent)
 
     return {
-        f"exposure, of {bits:.1f} bits": of(EXPOSURE.name),
-        "  of the most exposed": of(LARGEST_EXPOSURE.name),
-        "planted numbers said, %": of(CODES, percent=True),
-        "message membership, AUC": of(AUC.name, unit=Unit.RECORD),
-        "messages sampled, %": of(EMITTED_SHARE.name, percent=True),
-        "personal data picked, %": of(INFERENCE_ACCURACY.name, percent=True),
-        "told by the update, AUC": of(UPDATE_AUC.name),
+        f"exposure (of {bits:.1f} bits)": of(EXPOSURE.name),
+        "  most exposed canary": of(LARGEST_EXPOSURE.name),
+        "canary hit rate (%)": of(CODES, percent=True),
+        "membership (AUC)": of(AUC.name, unit=Unit.RECORD),
+        "messages emitted (%)": of(EMITTED_SHARE.name, percent=True),
+        "PII inferred (%)": of(INFERENCE_ACCURACY.name, percent=True),
+        "update membership (AUC)": of(UPDATE_AUC.name),
     }
 
 

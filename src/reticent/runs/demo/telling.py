@@ -63,7 +63,7 @@ def _told(chapters: list[Chapter], watch: Watch) -> dict[str, Told]:
         models.update({one.name: one for one in told})
 
     def observe(done: int) -> bool:
-        watch(done, f"told: {', '.join(models)}" if models else "training and attacking")
+        watch(done, f"done: {', '.join(models)}" if models else "training and attacking")
         return True
 
     engine = EngineSettings(workers=min(_WORKERS, os.cpu_count() or 1), tries=1)

@@ -97,14 +97,14 @@ def _rival(source: Path, texts: Sequence[str], encoded: Sequence[Tokens]) -> Riv
     place = find_model(str(source))
     if place.guarantee is None or place.guarantee.notion is not Notion.DIFFERENTIAL_PRIVACY:
         raise ConfigError(
-            f"{source}: no differential privacy is proved of this model",
+            f"{source}: no differential privacy is proved for this model",
             hint="name the run directory of: reticent train --method dp-sgd",
         )
     model = load_model(place.source, name=str(source))
     if model.encode(texts) != list(encoded):
         raise ConfigError(
-            f"{source}: its tokenizer splits the held-out text in another way than the ensemble's",
-            hint="compare models that were trained from one base model",
+            f"{source}: its tokenizer splits the held-out text differently from the ensemble's",
+            hint="compare models that were trained from the same base model",
         )
     return Rival(model, place.guarantee)
 

@@ -23,7 +23,7 @@ def load_ensemble(run: Path, *, one_batch: bool = True) -> Ensemble:
         raise ConfigError(
             f"{run}: this ensemble is not finished",
             found=f"{len(manifest.members)} members",
-            hint=f"go on with: reticent train --resume {run}",
+            hint=f"continue with: reticent train --resume {run}",
         )
     for member in manifest.members:
         if finished_member(run, member.name) != member:

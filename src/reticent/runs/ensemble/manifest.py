@@ -125,7 +125,7 @@ def finished_member(run: Path, name: str) -> MemberRecord | None:
     if record.name != name or model_digest(folder / "model") != record.weights:
         raise ModelError(
             f"{folder}: not the weights that were written",
-            found="a damaged or exchanged file",
+            found="a damaged or replaced file",
             hint=f"remove {folder} and resume: the member is trained again",
         )
     return record

@@ -139,10 +139,10 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
         other = [name for name, value in given.items() if getattr(stored, name) != value]
         if other:
             raise ConfigError(
-                f"{run}: this ensemble answers with settings that were fixed before",
+                f"{run}: the settings of this ensemble are already fixed",
                 found=f"--{other[0]} {given[other[0]]}",
                 expected=f"{getattr(stored, other[0])}",
-                hint="its budget is one for all answers; leave the option out",
+                hint="one budget covers all answers; leave the option out",
             )
         return _for_this_corpus(run, stored)
     missing = [name for name in ("epsilon", "delta") if name not in given]
@@ -162,7 +162,7 @@ def check_unit(run: Path, unit: Unit) -> None:
     """Refuse to protect owners in an ensemble of records that named none: an owner's may stand in several parts."""
     if unit is Unit.OWNER and Manifest.read(run).unit != Unit.OWNER.value:
         raise ConfigError(
-            f"{run}: the ensemble was trained on records that name no owner, so owners cannot be protected",
+            f"{run}: the ensemble was trained on records without owners, so owners cannot be protected",
             hint="--unit part, or train again on a corpus with owners",
         )
 

@@ -39,7 +39,8 @@ def require_unseen(run: Path, corpus: Corpus, *, where: Path) -> None:
     """Refuse text of which the ensemble's training, or one before it, has seen any."""
     if not (run / ANCESTRY).is_file():
         raise ConfigError(
-            f"{run}: nothing is kept of the text that this ensemble was trained on, so {where} cannot be compared",
+            f"{run}: no trace was kept of the text that this ensemble was trained on, so {where} cannot be "
+            "compared",
             hint="train the ensemble again, or leave --public out",
         )
     for trained in Ancestry.read(run).runs:
@@ -48,7 +49,7 @@ def require_unseen(run: Path, corpus: Corpus, *, where: Path) -> None:
             raise ConfigError(
                 f"{where}: the public model cannot be calibrated on text that the ensemble was trained on",
                 found=f"{shared.in_words()} in common",
-                hint="calibrate on public text: what is fitted on private text gives it away",
+                hint="calibrate on public text: a fit to private text leaks it",
             )
 
 

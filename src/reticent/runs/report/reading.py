@@ -101,7 +101,7 @@ def _read_safely(path: Path, name: str, *, facts: Facts, with_fingerprints: bool
         return _read_run(RunDirectory.open(path), name, facts=facts, with_fingerprints=with_fingerprints)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ConfigError(
-            f"{path}: a document of this run is not what a run writes",
+            f"{path}: a document of this run is malformed",
             found=type(error).__name__,
             hint="restore the run directory as it was written",
         ) from None
@@ -123,7 +123,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     """A name for each run: its folder's, with as many parents as it takes to tell them apart."""
     resolved = [path.resolve() for path in paths]
     if len(set(resolved)) != len(resolved):
-        raise ConfigError("a run is named twice", hint="name every run directory once")
+        raise ConfigError("a run is given twice", hint="give every run directory once")
     for depth in range(1, max(len(path.parts) for path in resolved) + 1):
         names = ["/".join(path.parts[-depth:]) for path in resolved]
         if len(set(names)) == len(names):
@@ -263,7 +263,7 @@ def _why_no_data(attack: str, plan: list[dict[str, Any]]) -> str:
     """Why an attack left nothing to draw: not asked for, skipped, or run with another result."""
     lines = [line for line in plan if line["attack"] == attack]
     if not lines:
-        return f"the attack “{attack}” was not asked for"
+        return f"the attack “{attack}” was not requested"
     skipped = [str(line["skipped"]) for line in lines if line["skipped"]]
     return skipped[0] if skipped else f"the attack “{attack}” ran and its results are not in the run directory"
 

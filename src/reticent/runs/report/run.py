@@ -23,7 +23,7 @@ _PRIVATE: Final = 0o600  # the page tells ids and what leaks: its owner alone de
 class ReportSettings(PatternOptions, CorpusOptions, GateOptions, Shown):
     """Everything that `reticent report` can be asked for."""
 
-    runs: tuple[Path, ...] = option("Run directories to set side by side.", positional=True, metavar="RUN…")
+    runs: tuple[Path, ...] = option("Run directories to compare side by side.", positional=True, metavar="RUN…")
     out: Path | None = option(
         "HTML page to write. Markdown is written beside it.",
         default=None,
@@ -40,7 +40,7 @@ class ReportSettings(PatternOptions, CorpusOptions, GateOptions, Shown):
         f"Policy that finds secrets in --corpus: {POLICY_HELP}", default=DEFAULT_POLICY, metavar="NAME"
     )
     fingerprints: bool = option(
-        "Show corpus fingerprints. Whoever has them can test guesses at a missing value.", default=False
+        "Show corpus fingerprints. Anyone who has them can test guesses at a missing value.", default=False
     )
     model_card: Path | None = option(
         "Also write a section for the model card of one run: Markdown with YAML metadata that hub pages read.",
@@ -48,7 +48,7 @@ class ReportSettings(PatternOptions, CorpusOptions, GateOptions, Shown):
         metavar="FILE",
     )
     annex: Path | None = option(
-        "Also write an annex for a data-protection file: which findings speak to EDPB Opinion 28/2024 and OWASP "
+        "Also write an annex for a data-protection file: which findings bear on EDPB Opinion 28/2024 and OWASP "
         "AISVS C11.",
         default=None,
         metavar="FILE",
@@ -112,7 +112,7 @@ def report(settings: ReportSettings) -> WrittenReport:
     facts = None if text is None else read_facts(text, named, ids=record_ids(runs))
     found = read_report(runs, facts=facts, with_fingerprints=settings.fingerprints, limits=limits)
     if settings.model_card is not None and len(found.runs) != 1:
-        raise ConfigError("--model-card speaks of one run", found=", ".join(run.name for run in found.runs))
+        raise ConfigError("--model-card describes one run", found=", ".join(run.name for run in found.runs))
     for path, render in {
         page: render_page,
         page.with_suffix(".md"): render_markdown,

@@ -132,7 +132,7 @@ class CurveOptions(LogOptions):
     """Curves of a training beside what is found."""
 
     log_training_loss: bool = option(
-        "With --log-to: also log the loss and the speed of training batches. Both follow from private records, and "
+        "With --log-to: also log the loss and the speed of training batches. Both depend on private records, and "
         "the guarantee does not cover them.",
         default=False,
         panel=TRACKER,

@@ -89,9 +89,7 @@ def write_config(settings: InitSettings) -> None:
     """Write the file for a journey; one that is there is replaced only if asked."""
     out = settings.out
     if out.exists() and not (settings.force and out.is_file()):
-        raise ConfigError(
-            f"{out}: there is something here", hint="choose another --out, or replace it with --force"
-        )
+        raise ConfigError(f"{out}: already exists", hint="choose another --out, or replace it with --force")
     write_atomically(out, config_text(settings.journey, name=str(out)).encode("utf8"))
 
 

@@ -97,7 +97,7 @@ class PlanSettings(Shown):
         "A policy can find what must not leak (numbers, names); the rest may be learnt.", default=False
     )
     public_text: str | None = option(
-        "Public text like the corpus: trains on it by dp-sgd, by dp-sgd after scrubbing and by crt, and compares.",
+        "Public text like the corpus, to compare dp-sgd, dp-sgd after scrubbing and crt on.",
         default=None,
         metavar="FILE",
     )
@@ -131,11 +131,11 @@ class PlanSettings(Shown):
         if self.owners is not None and self.owners > self.records:
             raise ConfigError("there are more owners than records", found=f"{self.owners:,} of {self.records:,}")
         if self.max_tokens is not None and self.tokens is None:
-            raise ConfigError("--max-tokens is a number of passes only if the corpus has a size", hint="--tokens N")
+            raise ConfigError("--max-tokens needs the size of the corpus", hint="--tokens N")
         if self.max_tokens is not None and self.max_epochs is not None:
             raise ConfigError("--max-tokens and --max-epochs are two ways to limit the compute: give one")
         if self.public_text is not None and self.unit is Unit.OWNER:
-            raise ConfigError("--public-text compares promises for records", found="--unit owner")
+            raise ConfigError("--public-text compares guarantees for records", found="--unit owner")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     """Choose a private training for counts and a target; writes the TOML file where one is named."""
     settings.check()
     if settings.out is not None and settings.out.exists():
-        raise ConfigError(f"{settings.out}: there is something here", hint="choose another --out, or remove it")
+        raise ConfigError(f"{settings.out}: already exists", hint="choose another --out, or remove it")
     model = ModelSection(source=settings.source, lora_rank=settings.lora_rank)
     choice = choose(settings.units, parameters=model.trained_parameters())
     epochs = _affordable_epochs(settings, choice.epochs)

@@ -258,10 +258,10 @@ def _private(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -
     module, ledger = model.module, means.ledger
     randomness, computation = means.randomness, means.computation
     if isinstance(ledger, RankedLedger) and plan.canaries:
-        raise ConfigError("--audit measures a run of one process", hint="start it without torchrun")
+        raise ConfigError("--audit needs a single process", hint="start it without torchrun")
     if isinstance(ledger, RankedLedger) and isinstance(plan.sampler, BandedSampler):
         raise ConfigError(
-            "correlated noise is made by one process", hint="start it without torchrun, or --sampler poisson"
+            "correlated noise needs a single process", hint="start it without torchrun, or --sampler poisson"
         )
     if isinstance(ledger, RankedLedger) and means.shards:
         from reticent.training.distributed.sharded import ShardedGradients, shard  # loads FSDP

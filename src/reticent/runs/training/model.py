@@ -91,8 +91,8 @@ class ModelKind:
         course = course_again(given.settings, given.corpus, document["plan"])
         if course.fingerprint != document["prepared"]:
             raise ConfigError(
-                "the policies find something else than when this run was started",
-                hint="put their files back as they were, or start a new run",
+                "the policies find other spans than when this run was started",
+                hint="restore their files, or start a new run",
             )
         proof = Proof(None, beside(document["guarantees"], None, where=TRAINING))
         prepared = _prepare(replace(given, seed=int(document["seed"])), course, proof=proof)
@@ -296,7 +296,7 @@ def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry |
     settings, ranks = given.settings, given.ranks
     if ranks.size > 1 and not isinstance(course.plan, DpSgd):
         raise ConfigError(
-            "several processes train one model with --method dp-sgd alone",
+            "only --method dp-sgd trains one model in several processes",
             found=settings.training.method.value,
             hint="start it without torchrun",
         )
@@ -318,7 +318,7 @@ def _check_shards(settings: TrainSettings, ranks: Ranks) -> None:
         raise ConfigError("--shard-weights needs several processes", found="one", hint="start with torchrun")
     if settings.model.checkpoint_activations:
         raise ConfigError(
-            "sharded weights and recomputed activations do not go together yet",
+            "sharded weights and recomputed activations cannot be combined yet",
             hint="leave --shard-weights or --checkpoint-activations out",
         )
 
@@ -328,7 +328,7 @@ def _check_owners(settings: TrainSettings) -> None:
     data = settings.data
     if settings.training.protected is Unit.OWNER and not data.names_owners():
         raise DataError(
-            "the records name no owner, so owners cannot be protected",
+            "the records have no owners, so owners cannot be protected",
             path=data.file,
             expected=f"a field '{data.owner_field}' in every record",
             hint="name it with --owner-field, or protect records",

@@ -97,7 +97,7 @@ class DataSection(CorpusOptions):
         default=None,
         panel=CORPUS,
         metavar="NAME",
-        shown="--policy, where the method redacts",
+        shown="--policy, if the method redacts",
     )
     max_length: int | None = option(
         "Truncate texts to N tokens.",
@@ -348,7 +348,7 @@ class TrainingSection(Settings):
         methods=[Method.DP_SGD],
     )
     tune_score: str | None = option(
-        "Public text on which the runs of --tune are compared; the one with the least loss is kept.",
+        "Public text on which the runs of --tune are compared; the one with the lowest loss is kept.",
         default=None,
         panel=_PRIVACY,
         metavar="FILE",
@@ -566,11 +566,9 @@ class TrainingSection(Settings):
         if self.tune is None:
             return
         if self.risk is not None:
-            raise ConfigError(
-                "--tune meets --target-epsilon, or takes --noise-multiplier", found="a target of risk"
-            )
+            raise ConfigError("--tune needs --target-epsilon or --noise-multiplier", found="a risk target")
         if self.sampler is SamplerName.ALLOCATION:
-            raise ConfigError("--tune has no price for random allocation", hint="use --sampler poisson")
+            raise ConfigError("the cost of --tune is not known for random allocation", hint="use --sampler poisson")
         if self.audit is not None:
             raise ConfigError("--audit measures one run, and --tune makes several", hint="leave one of them out")
 
@@ -587,7 +585,7 @@ class TrainingSection(Settings):
             raise ConfigError("--labelled measures the miss rates: give the file or the rates, not both")
         if self.conservative_policy is None and self.conservative_miss_rate is not None:
             raise ConfigError(
-                "--conservative-miss-rate speaks of a conservative policy, and none is named",
+                "--conservative-miss-rate needs a conservative policy, and none is given",
                 hint="name it with --conservative-policy; without one every record is trained with noise",
             )
         if self.conservative_policy is not None and self.labelled is None and self.conservative_miss_rate is None:
@@ -596,7 +594,7 @@ class TrainingSection(Settings):
                 hint="--labelled FILE measures it; --conservative-miss-rate 0 asserts that they miss nothing",
             )
         if self.method is Method.SELECTIVE and self.epochs != round(self.epochs):
-            raise ConfigError("method 'selective' takes whole epochs", found=self.epochs)
+            raise ConfigError("method 'selective' needs whole epochs", found=self.epochs)
 
     def plan(self, *, records: int, owners: int, seed: int) -> "Plan":
         """The plan that this section asks for on a corpus of this size; for sgd and dp-sgd alone."""

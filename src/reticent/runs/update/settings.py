@@ -64,9 +64,9 @@ class UpdateSettings(CorpusOptions, LogOptions, Shown):
         "Use the beam of the paper: as wide as the vocabulary, halved at each step.", default=False, panel=_SEARCH
     )
     search: Search | None = option(
-        "How phrases are searched: 'guided' samples texts from AFTER, led away from BEFORE, and reports their "
-        "highest windows; 'bounded' searches from the start of a text and proves what it can; 'beam' is the "
-        "paper's.",
+        "How phrases are searched: 'guided' samples texts from AFTER, steered away from BEFORE, and reports their "
+        "highest-scoring windows; 'bounded' searches from the start of a text and proves what it can; 'beam' is "
+        "the search of the paper.",
         default=None,
         shown="guided above 10,000 tokens, else bounded",
         panel=_SEARCH,
@@ -82,7 +82,7 @@ class UpdateSettings(CorpusOptions, LogOptions, Shown):
         panel=_SEARCH,
     )
     relative: bool = option(
-        "Search by the relative score, which shows rare beginnings better.", default=False, panel=_SEARCH
+        "Search by the relative score, which favours rare beginnings.", default=False, panel=_SEARCH
     )
     removed: bool = option(
         "Search for what the update removed or was made to forget: the snapshots swap roles.",

@@ -223,16 +223,16 @@ def _refusal_of(error: RequestValidationError) -> Refusal:
         what = "an unknown field" if shown is None else f"{shown}: unknown field"
         return Refusal(400, f"{what}, refused since it may be meant to change sampling", param=shown)
     if fault["type"] == "json_invalid" or param is None:
-        return Refusal(400, "the body is not a JSON object that this route takes")
+        return Refusal(400, "the body is not a JSON object that this route accepts")
     shown = plain(param)
     what = "a field" if shown is None else shown
-    return Refusal(400, f"{what}: {_WORDS.get(fault['type'], 'not a value that this route takes')}", param=shown)
+    return Refusal(400, f"{what}: {_WORDS.get(fault['type'], 'not a value that this route accepts')}", param=shown)
 
 
 _WORDS: Final = {
     "missing": "is missing",
     "string_type": "should be a string",
-    "string_unicode": "a lone surrogate is no text",
+    "string_unicode": "a lone surrogate is not valid text",
     "less_than_equal": "is too large",
     "greater_than_equal": "is too small",
     "greater_than": "is too small",

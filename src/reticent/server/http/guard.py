@@ -97,13 +97,13 @@ class Guard:
             if int(_content_length(scope)) > self._body_bytes:
                 raise self._too_large()
             if self._hosts is not None and _host(scope) not in self._hosts:
-                raise Refusal(421, "this server answers to the names of this machine alone", code="wrong_host")
+                raise Refusal(421, "this server answers only to the host names of this machine", code="wrong_host")
             await self._inner(scope, counted_receive, safe_send)
         except Refusal as refusal:
             if not status:
                 await _answer(refusal, scope, receive, safe_send)
         except TimeoutError:  # of `safe_send`: the client does not read
-            LOG.info("a client does not take its answer")
+            LOG.info("a client is not reading its answer")
         except Exception as error:
             LOG.error("a request failed: %s", place_of(error))
             if not status:

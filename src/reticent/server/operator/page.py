@@ -115,8 +115,8 @@ def render(name: str, spent: Spending | None, users: Users, *, now: datetime.dat
         (*(() if spent is None else (_parts(spent),)), _keys(users)),
         verdict=verdict(spent, now),
         tone=tone,
-        footer=f"For the operator alone: what was spent depends on private text. As of {_when(now)}. The page "
-        f"loads itself again every {_REFRESH} seconds.",
+        footer=f"For the operator only: what was spent depends on private text. As of {_when(now)}. The page "
+        f"reloads every {_REFRESH} seconds.",
         refresh=_REFRESH,
     )
 
@@ -124,7 +124,7 @@ def render(name: str, spent: Spending | None, users: Users, *, now: datetime.dat
 def verdict(spent: Spending | None, now: datetime.datetime) -> tuple[str, ...]:
     """Budget, what is left by when, the last day and health, each in a sentence."""
     if spent is None:
-        return ("Budget: nothing is charged, since the guarantee is that of the weights.",)
+        return ("Budget: nothing is charged, since the weights carry the guarantee.",)
     promise = f"(ε = {shown(spent.epsilon, side='up')}, δ = {shown(spent.delta, side='up')})"
     budget = f"{shown(spent.share, Scale.SHARE, digits=2, side='up')} spent by the part that spent most"
     tokens = "" if spent.answers is None else f"{spent.answers:,} tokens in "

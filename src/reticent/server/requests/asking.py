@@ -37,7 +37,7 @@ def tokens_asked(request: CompletionRequest | ChatRequest, limits: Limits) -> in
     for text in (*texts, *_stops(request)):
         if not _is_text(text):
             where = "messages" if isinstance(request, ChatRequest) else "prompt"
-            raise Refusal(400, f"{where}: a lone surrogate is no text", param=where)
+            raise Refusal(400, f"{where}: a lone surrogate is not valid text", param=where)
     characters = sum(map(len, texts))
     if characters > limits.prompt_characters:
         raise _too_long(f"the prompt has {characters} characters, this server takes {limits.prompt_characters}")

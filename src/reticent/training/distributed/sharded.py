@@ -82,12 +82,12 @@ class ShardedGradients(RankedGradients):
     ) -> None:
         if computation.recomputes:
             raise ConfigError(
-                "sharded weights and recomputed activations do not go together yet",
+                "sharded weights and recomputed activations cannot be combined yet",
                 hint="leave one of them out; a smaller token_budget saves memory as well",
             )
         if plan.rounding is Rounding.PROVED:
             raise ConfigError(
-                "sharded weights and proved rounding do not go together yet",
+                "sharded weights and proved rounding cannot be combined yet",
                 hint="leave out --shard-weights, or let rounding be tested (--rounding tested)",
             )
         if not any(isinstance(parameter, DTensor) for parameter in module.parameters()):

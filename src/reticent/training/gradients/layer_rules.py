@@ -51,7 +51,7 @@ def refuse_mixing(module: nn.Module) -> None:
             raise ModelError(
                 f"layer '{name}' mixes the records of a batch",
                 found=type(layer).__name__,
-                hint="replace it by LayerNorm: clipping one record cannot bound what others see of it",
+                hint="replace it with LayerNorm: clipping one record cannot bound what others see of it",
             )
     if getattr(module, "is_gradient_checkpointing", False):
         raise ModelError(

@@ -63,7 +63,7 @@ def split_owners(corpus: Corpus, parts: int, *, halves: bool, key: bytes) -> tup
     empty = [share.name for share in shares if len(share.corpus) == 0]
     if empty:
         raise ConfigError(
-            "some parts have nobody in them",
+            "some parts are empty",
             found=f"{len(corpus.owners)} owners, none of them in {empty[0]}",
             hint="fewer --parts, or another --seed",
         )

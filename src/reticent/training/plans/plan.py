@@ -152,7 +152,7 @@ class DpSgd:
             )
         if self.steps % self.sampler.steps_per_round:
             raise ConfigError(
-                "random allocation takes whole epochs, and correlated noise whole cycles",
+                "random allocation needs whole epochs, and correlated noise whole cycles",
                 found=f"{self.steps} steps",
                 expected=f"a multiple of {self.sampler.steps_per_round}",
             )
@@ -355,7 +355,7 @@ class DpSgd:
                 raise ConfigError(
                     "no noise reaches the target for the best of several runs",
                     found=f"{self.sampler.name.value} samples, epsilon {epsilon:g}",
-                    hint="random allocation has no price for it: use --sampler poisson, or raise the target",
+                    hint="the cost is not known for random allocation: use --sampler poisson, or raise the target",
                 )
         while high > low * (1.0 + 1e-3):
             middle = math.sqrt(low * high)
@@ -463,7 +463,8 @@ def _check_delta(delta: float, units: int, unit: Unit) -> None:
         raise ConfigError("delta must be in (0, 1)", found=delta)
     if delta * units >= 1.0:
         raise ConfigError(
-            f"delta is no promise: at 1 / {units} {unit.value}s or above, publishing one in full would satisfy it",
+            f"this delta promises nothing: at 1 / {units} {unit.value}s or above, publishing one in full would "
+            "satisfy it",
             found=delta,
             expected=f"well below {1.0 / units:.2g}",
             hint=f"--delta {0.1 / units:.1g}",

@@ -22,9 +22,9 @@ class ExposureAttack:
         """One line; a search for each canary and a sample of candidates for each template."""
         needs, model = "log-probabilities, canaries", subject.scoring_model
         if not subject.canaries:
-            return (skip(self.name, needs, "no canaries; name their key with --canaries"),)
+            return (skip(self.name, needs, "no canaries; give their key file with --canaries"),)
         if model is None:
-            return (skip(self.name, needs, "the model shows text alone"),)
+            return (skip(self.name, needs, "the model returns text only"),)
         rest = max(len(row) for row in model.encode([c.secret.reveal() + c.suffix for c in subject.canaries]))
         templates = len({canary.template for canary in subject.canaries})
         line = PlannedAttack(

@@ -56,7 +56,7 @@ def exposure_findings(
     quantile = null_quantile(1.0 - alpha, n)
     could_pass = quantile < max(exposure.bits for exposure in exposures)
     if not could_pass:
-        notes = (*notes, "the space is too small for its largest exposure to be told from chance")
+        notes = (*notes, "the space is too small for its largest exposure to be distinguishable from chance")
     finding = Finding(
         metric=LARGEST_EXPOSURE.name,
         value=largest.value,

@@ -87,7 +87,7 @@ class DiscoverableAttack:
         sides = sampled_sides(subject, settings, sizes.extraction_records)
         training, held_out = (_discover(subject, settings, side) for side in sides)
         if not training.ids:
-            raise NothingToAttack("no training record is long enough to be cut into a prompt and a target")
+            raise NothingToAttack("no training record is long enough to be split into a prompt and a target")
         confidence = shared_confidence(settings.attack_confidence, 3)
         baseline = held_out if held_out.ids else None
         findings = discoverable_findings(training, baseline, confidence=confidence)
@@ -127,7 +127,7 @@ class StyledAttack:
         }
         plain = found.pop(Writing.PLAIN)[0]
         if not plain.ids:
-            raise NothingToAttack("no training record is long enough to be cut into a prompt and a target")
+            raise NothingToAttack("no training record is long enough to be split into a prompt and a target")
         confidence = shared_confidence(settings.attack_confidence, len(found))
         return Measurement(
             tuple(
@@ -217,7 +217,9 @@ class CodesAttack:
         needs = "text, canaries that are codes"
         groups = _by_template(subject)
         if not groups:
-            reason = "no canary is a code" if subject.canaries else "no canaries; name their key with --canaries"
+            reason = (
+                "no canary is a code" if subject.canaries else "no canaries; give their key file with --canaries"
+            )
             return (skip(self.name, needs, reason),)
         count = len({template for template, _ in groups}) * sizes.answers
         longest = max(space.length for _, space in groups)
@@ -323,7 +325,7 @@ class NoveltyAttack:
             randomness=settings.randomness("generated texts"),
         )
         if not generated.texts:
-            raise NothingToAttack("the model said nothing")
+            raise NothingToAttack("the model generated nothing")
         index = NGramIndex(subject.training)
         held_out = sampled_sides(subject, settings, sizes.records)[1]
         findings = novelty_findings(

@@ -99,7 +99,7 @@ class _Beside:
         """The counts, and what they are to be read beside."""
         counted = f"{self.share.hits} of {self.share.trials}"
         if self.held_out is None:
-            return f"{counted}; no held-out records, so memory is not told from guessing"
+            return f"{counted}; no held-out records, so memorisation cannot be told from guessing"
         limit = ", whose upper limit is the null" if self.is_null else ""
         return f"{counted}; against held-out records {self.held_out.hits} of {self.held_out.trials}{limit}"
 

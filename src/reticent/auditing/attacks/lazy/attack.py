@@ -31,11 +31,11 @@ class LazyAttack:
         """One line: every record read once by either model, or token by token where the sampler is not plain."""
         needs = "log-probabilities, a base model" + " and distributions" * (not settings.sampler.is_plain)
         if subject.scoring_model is None:
-            return (skip(self.name, needs, "the model shows text alone"),)
+            return (skip(self.name, needs, "the model returns text only"),)
         if subject.base is None:
-            return (skip(self.name, needs, "no base model; name it with --base"),)
+            return (skip(self.name, needs, "no base model; give it with --base"),)
         if not settings.sampler.is_plain and not gives_distributions(subject.model):
-            reason = "a server tells no distribution, so its chances under another sampler are not known"
+            reason = "a server returns no distributions, so probabilities under another sampler are not known"
             return (skip(self.name, needs, reason),)
         n, texts = count_sides(subject, sizes.records), min(GENERATED_TEXTS, sizes.texts)
         passes = 2.0 if settings.sampler.is_plain else 2.0 + mean / 2.0

@@ -84,10 +84,10 @@ class DatasetInference:
         """One line: each text is read by every score that can be computed here."""
         needs = "log-probabilities"
         if subject.scoring_model is None:
-            return (skip(self.name, needs, "the model shows text alone"),)
+            return (skip(self.name, needs, "the model returns text only"),)
         members, others = count_targets(subject, sizes.records)
         if min(members, others) < _FEWEST:
-            return (skip(self.name, needs, f"fewer than {_FEWEST} members or non-members with texts of their own"),)
+            return (skip(self.name, needs, f"fewer than {_FEWEST} members or non-members with unique texts"),)
         attacks, _ = membership_attacks(subject)
         passes = 2 + any(one.needs_reference for one in attacks) + any(one.needs_distributions for one in attacks)
         line = PlannedAttack(
@@ -141,7 +141,7 @@ class DatasetInference:
             null=0.5,
             void=control.void,
             notes=(
-                f"chance of such an AUC if the corpus was not used: p = {p_value:.3g}",
+                f"probability of such an AUC if the corpus was not used: p = {p_value:.3g}",
                 f"words alone: AUC {control.auc.value:.3f}, p = {control.p_value:.3g}",
                 independence(owners, settings),
             ),

@@ -50,10 +50,10 @@ class MembershipInference:
         """A line for the scores that can be computed, and lines for those that cannot."""
         needs = "log-probabilities"
         if subject.scoring_model is None:
-            return (skip(self.name, needs, "the model shows text alone"),)
+            return (skip(self.name, needs, "the model returns text only"),)
         members, others = count_targets(subject, sizes.records)
         if min(members, others) < 2:
-            return (skip(self.name, needs, "fewer than two members or non-members with texts of their own"),)
+            return (skip(self.name, needs, "fewer than two members or non-members with unique texts"),)
         attacks, skipped = membership_attacks(subject)
         passes = 2 + any(one.needs_reference for one in attacks) + any(one.needs_distributions for one in attacks)
         metrics = [AUC.name, *map(TPR_AT_FPR.at, settings.rates)]
@@ -64,7 +64,7 @@ class MembershipInference:
         else:
             metrics += [EPSILON_LOWER_BOUND_AT_DELTA.at(one_run_delta(subject)), GAUSSIAN_MU_LOWER_BOUND.name]
         if subject.guarantee is not None and subject.guarantee.unit is Unit.OWNER and subject.splits_owners:
-            reason = "some owner has training and held-out records; split by owner"
+            reason = "an owner has both training and held-out records; split by owner"
             lines.append(skip("membership: owners", "owners on one side", reason))
         first = PlannedAttack(
             name=self.name,
@@ -113,7 +113,7 @@ def membership_attacks(subject: Subject) -> tuple[tuple[MembershipAttack, ...], 
         whole = (*whole, ErrorZone())
     if not isinstance(subject.model, PositionModel):
         names = ", ".join(attack.name for attack in whole)
-        reason = "a server scores what it is given and tells no distribution"
+        reason = "a server scores given text but returns no distributions"
         if gives_distributions(subject.model):
             reason = "the model gives distributions one position at a time: a forward for every token"
         skipped.append(skip(f"membership: {names}", "distributions at all positions", reason))
@@ -125,21 +125,21 @@ def why_no_comparison(subject: Subject) -> str:
     """Why losses cannot be compared with a base token by token; empty where they can."""
     model, base = subject.scoring_model, subject.base
     if model is None or base is None:
-        return "no base model; name it with --base"
+        return "no base model; give it with --base"
     sides = (subject.training[:_COMPARED_TEXTS], subject.held_out[:_COMPARED_TEXTS])
     texts = [record.text for side in sides for record in side]
-    return "" if model.encode(texts) == base.encode(texts) else "the base has another tokenizer"
+    return "" if model.encode(texts) == base.encode(texts) else "the base has a different tokenizer"
 
 
 def why_no_one_run(subject: Subject, settings: AuditSettings) -> str:
     """Why no ε lower bound can be given from this one model; empty where one can."""
     if not settings.by_coin:
-        return "each record must have been trained on or held out by its own fair coin; say so with --by-coin"
+        return "each record must have been trained on or held out by its own fair coin; confirm it with --by-coin"
     if subject.guarantee is not None and subject.guarantee.neighbours is not Neighbours.ADD_REMOVE:
-        return "the guarantee speaks of replaced units, the bound of added or removed ones"
+        return "the guarantee is about replaced units, the bound about added or removed ones"
     if looks_like_coins_of_owners(subject):
         return (
-            "no owner has records on both sides: coins were thrown for owners, the bound needs one for each record"
+            "no owner has records on both sides: coins were flipped per owner, and the bound needs one per record"
         )
     return ""
 

@@ -109,7 +109,7 @@ def membership_findings(
         AUC,
         (area.value, area.low, area.high),
         n=len(values),
-        measure="chance that a member scores above a non-member, ties counted half",
+        measure="probability that a member scores above a non-member (ties count half)",
         could_pass=perfect.low > 0.5,
     )
     others = [_rate_finding(members, nonmembers, rate, setting=setting, owners=owners) for rate in rates]

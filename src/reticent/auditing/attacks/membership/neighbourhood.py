@@ -110,12 +110,12 @@ class NeighbourhoodAttack:
         """One line: each text read once for itself, for each neighbour, and half of it for each proposal."""
         needs = "whole next-token distributions"
         if subject.scoring_model is None:
-            return (skip(self.name, needs, "the model shows text alone"),)
+            return (skip(self.name, needs, "the model returns text only"),)
         if not gives_distributions(subject.model) and why_no_comparison(subject):
             return (skip(self.name, needs, "a server gives none; name a base with its tokenizer by --base"),)
         members, others = count_targets(subject, sizes.records)
         if min(members, others) < 2:
-            return (skip(self.name, needs, "fewer than two members or non-members with texts of their own"),)
+            return (skip(self.name, needs, "fewer than two members or non-members with unique texts"),)
         line = PlannedAttack(
             name=self.name,
             needs=needs,

@@ -75,7 +75,7 @@ class ScoredTargets:
             randomness = settings.randomness(f"permutations {name}")
             p_value = permutation_p_value(values, is_member, randomness=randomness, permutations=199, owners=whose)
             notes = (
-                f"chance of such an AUC if membership were by chance: p = {p_value:.3g}",
+                f"probability of such an AUC if membership were random: p = {p_value:.3g}",
                 f"words alone: AUC {control.auc.value:.3f}, p = {control.p_value:.3g}",
                 independence(owners, settings),
             )
@@ -111,10 +111,10 @@ class ScoredTargets:
 def independence(owners: Owners | None, settings: AuditSettings) -> str:
     """What intervals and p-values take as independent, for a note."""
     if owners is not None:
-        return f"interval and p-value by owner: {owners.count} owners, taken as independent"
+        return f"interval and p-value by owner: {owners.count} owners, assumed independent"
     if settings.by_coin:
-        return "each record was included by its own coin: records are taken as independent"
-    return "no owner has several of these records: records are taken as independent"
+        return "each record was included by its own coin: records are assumed independent"
+    return "no owner has several of these records: records are assumed independent"
 
 
 def speaks_of_owners(subject: Subject) -> bool:
@@ -186,7 +186,8 @@ def _without_power(findings: Sequence[Finding], sides: tuple[int, int]) -> Itera
             and not has_power(members, others, rate=rate, confidence=finding.confidence)
         ):
             few = (
-                f"{members} independent members and {others} non-members are too few to tell any attack from chance"
+                f"{members} independent members and {others} non-members are too few to distinguish any attack "
+                "from chance"
             )
             finding = replace(finding, void=f"{few} at a false-positive rate of {rate:g}")
         yield finding

@@ -62,7 +62,7 @@ class ShadowAttack:
         """One line: N trainings, and every target read by every shadow."""
         needs = "the run that trained the model"
         if subject.scoring_model is None:
-            return (skip(self.name, needs, "the model shows text alone"),)
+            return (skip(self.name, needs, "the model returns text only"),)
         if subject.recipe is None:
             return (skip(self.name, needs, "MODEL is not the directory of a training run"),)
         method = subject.recipe["training"]["method"]
@@ -72,7 +72,7 @@ class ShadowAttack:
         members, others = count_targets(subject, sizes.records)
         others -= others // _POPULATION
         if min(members, others) < _FEWEST:
-            reason = f"fewer than {_FEWEST} members or non-members with texts of their own"
+            reason = f"fewer than {_FEWEST} members or non-members with unique texts"
             return (skip(self.name, needs, reason),)
         n, shadows = members + others, settings.shadow_models
         trained = len(subject.training) - members + n // 2

@@ -43,11 +43,11 @@ class CoinAttack:
         """One line: every canary is scored by the model, and by its base where there is one."""
         needs, model = "log-probabilities, canaries with coins", subject.scoring_model
         if model is None:
-            return (skip(self.name, needs, "the model shows text alone"),)
+            return (skip(self.name, needs, "the model returns text only"),)
         if subject.coins is None:
             return (skip(self.name, needs, "no canaries with coins; make them with plant --audit"),)
         if subject.guarantee is not None and subject.guarantee.neighbours is not Neighbours.ADD_REMOVE:
-            reason = "the guarantee speaks of replaced units, the bound of added or removed ones"
+            reason = "the guarantee is about replaced units, the bound about added or removed ones"
             return (skip(self.name, needs, reason),)
         tokens = sum(len(row) for row in model.encode(subject.coins.texts))
         line = PlannedAttack(
@@ -97,7 +97,7 @@ class TrapAttack:
         """One line: every trap is read by the model, and by its base where there is one."""
         needs, model = "log-probabilities, canaries with coins", subject.scoring_model
         if model is None:
-            return (skip(self.name, needs, "the model shows text alone"),)
+            return (skip(self.name, needs, "the model returns text only"),)
         if subject.coins is None or not 0 < subject.coins.is_member.sum() < len(subject.coins):
             return (skip(self.name, needs, "no canaries on either side of coins; make them with plant --audit"),)
         tokens = sum(len(row) for row in model.encode(subject.coins.texts))
@@ -136,7 +136,7 @@ class TrapAttack:
             null=0.5,
             p_value=p_value,
             could_pass=confidence <= 1.0 - 1.0 / (1 + PERMUTATIONS),
-            notes=(f"chance of such an AUC if the text was not used: p = {p_value:.3g}",),
+            notes=(f"probability of such an AUC if the text was not used: p = {p_value:.3g}",),
         )
         return Measurement((finding,))
 

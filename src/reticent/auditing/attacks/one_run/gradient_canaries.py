@@ -102,7 +102,7 @@ class MeasuredEpsilon:
             method="one run, plan",
             assumes=ORTHOGONAL,
         )
-        said = f"chance of so many right guesses under the plan as claimed: p = {worst:.2g}"
+        said = f"probability of so many correct guesses under the plan as claimed: p = {worst:.2g}"
         if self.is_refuted:
             said += f"; for a mechanism of another kind ε is at least {shown(self.by_count.epsilon, side='down')}"
         declared = f"the declared mechanism is refuted: {', '.join(self.faults)}" if self.faults else ""
@@ -151,7 +151,7 @@ class MeasuredEpsilon:
                 f"refuted: the declared mechanism did not release this: {', '.join(self.faults)}; the claimed ε of "
                 f"{claimed} rests on it. Whatever the mechanism is, ε is at least {sure} {basis}"
             )
-        return f"at least ε = {least}, claimed {claimed}: {self.verdict} {basis}"
+        return f"ε at least {least}, claimed {claimed}: {self.verdict} {basis}"
 
 
 def measure_trace(

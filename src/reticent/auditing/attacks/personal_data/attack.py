@@ -108,7 +108,7 @@ class PersonalDataAttack:
             line = PlannedAttack(
                 name=self.name, needs="text, a policy", n=sizes.texts, generated_tokens=generated, metrics=_OF_TEXT
             )
-            reason = "the model shows text alone"
+            reason = "the model returns text only"
             return line, skip("pii: reconstruction, inference", "log-probabilities", reason)
         before, inferred = min(mean, _PREFIX), sizes.choices * _VALUE + SHORTLIST * _SUFFIX
         each = 2 * (before + inferred) + 2 * (before + _GATHERED * (_VALUE + _SUFFIX)) + 6 * before

@@ -71,7 +71,7 @@ class AttributeAttack:
         """One line: every author's comments are read once for each attribute."""
         needs = "log-probabilities"
         if subject.scoring_model is None:
-            return (skip(self.name, needs, "the model shows text alone"),)
+            return (skip(self.name, needs, "the model returns text only"),)
         authors = min(AUTHORS, sizes.extraction_records)
         line = PlannedAttack(
             name=self.name,
@@ -125,5 +125,5 @@ def attribute_finding(game: AttributeGame, *, confidence: float) -> Finding:
         access=Access.LOGPROBS,
         null=null,
         could_pass=share.could_pass(null, confidence=confidence),
-        notes=(share.note, "asks nothing of the training text: no promise of a training bounds it"),
+        notes=(share.note, "does not depend on the training text: no training guarantee bounds it"),
     )

@@ -266,7 +266,7 @@ def association_finding(
         ASSOCIATION_SHARE.name,
         setting,
         attack="PII association",
-        measure="share of pairs of a person and a value that a prompt with the name brings out",
+        measure="share of person–value pairs that a prompt with the name reveals",
         access=Access.TEXT,
         notes=notes,
     )
@@ -280,7 +280,7 @@ def prompted_finding(
         PROMPTED_SHARE.at(style),
         setting,
         attack="PII prompts",
-        measure=f"share of pairs of a person and a value that prompts of the style {style} bring out",
+        measure=f"share of person–value pairs that prompts of the style {style} reveal",
         access=Access.TEXT,
         notes=(f"{int((game.hits & game.guessable).sum())} further hits show the name",),
     )
@@ -295,7 +295,7 @@ def recovered_finding(
         RECOVERED_SHARE.name,
         setting,
         attack="PII fragments",
-        measure=f"share of pairs of a person and a value that the model tells after training on {known} others",
+        measure=f"share of person–value pairs that the model reveals after training on {known} others",
         access=Access.WEIGHTS,
         notes=(
             f"{alone} only after the training, {other} only before: p = {paired.p_value:.2g} by itself",
