@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from reticent.core.errors import LedgerError
+from reticent.core.errors import LedgerError, LedgerExists
 from reticent.core.event import Event, event_to_json
 from reticent.core.ledger import Budget, Decision, Receipt
 from reticent.ledger.chain import EDITED, Chain, Header, Row, RowKind, canonical, cost_units
@@ -279,7 +279,7 @@ class SqliteLedger(DurableLedger):
         path = Path(path)
         header = Header.new(budget, accounts, identity=identity)
         if path.exists():
-            raise LedgerError(f"{path}: a ledger already exists here", hint="open it, or choose another path")
+            raise LedgerExists(f"{path}: a ledger already exists here", hint="open it, or choose another path")
         with Witness.made(witness_path(path), header.root):
             SqliteStore.create(path, header.text)
         return cls.open(path, identity=identity)

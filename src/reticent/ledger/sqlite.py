@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from reticent.core.errors import LedgerError
+from reticent.core.errors import LedgerError, LedgerExists
 from reticent.core.ledger import Receipt
 from reticent.ledger.chain import EDITED, SCHEMA_VERSION, Row
 from reticent.ledger.witness import sync_folder
@@ -63,7 +63,7 @@ class SqliteStore:
         """Write a database with a header and no rows. It appears under its name complete, or not at all."""
         for leftover in (path, _beside(path, "-wal"), _beside(path, "-shm"), _beside(path, "-journal")):
             if leftover.exists():
-                raise LedgerError(
+                raise LedgerExists(
                     f"{leftover}: a ledger already exists here", hint="open it, or choose another path"
                 )
         draft = _beside(path, f".{os.getpid()}.draft")

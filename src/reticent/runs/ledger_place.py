@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from reticent.core.certificate import GUARANTEE
-from reticent.core.errors import ConfigError, LedgerError
+from reticent.core.errors import ConfigError, LedgerError, LedgerExists
 from reticent.core.ledger import Budget, Receipt
 from reticent.ledger.durable import TIMEOUT, DurableLedger, SqliteLedger, reanchor, witness_path
 from reticent.ledger.postgres.address import PostgresAddress
@@ -54,10 +54,8 @@ class LedgerPlace:
         address, witness = PostgresAddress.parse(self.address), witness_path(file)
         try:
             PostgresLedger.create(address, budget, accounts=accounts, witness=witness, identity=identity).close()
-        except LedgerError as error:
-            if "a ledger already exists here" not in error.what:
-                raise
-            raise LedgerError(error.what, hint="--join it, if another machine shares this budget") from None
+        except LedgerExists as error:
+            raise LedgerExists(error.what, hint="--join it, if another machine shares this budget") from None
 
     def join(self, run: Path, *, identity: str) -> None:
         """Begin to use a ledger that another machine made; refused where this run has used one."""

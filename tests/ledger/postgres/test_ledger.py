@@ -416,7 +416,7 @@ def test_a_run_charges_the_file_in_it_or_the_database_that_is_named(path, ledger
         place.open(other)
     place.join(other, identity="ensemble 1")
     place.open(other).close()
-    with pytest.raises(LedgerError, match="there is a ledger here") as caught:
+    with pytest.raises(LedgerError, match="a ledger already exists here") as caught:
         place.create(third, budget_of(1.0), accounts=["a"], identity="ensemble 1")
     assert "--join" in caught.value.hint
     here = LedgerPlace()

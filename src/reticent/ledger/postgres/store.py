@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from reticent.core.errors import LedgerError
+from reticent.core.errors import LedgerError, LedgerExists
 from reticent.core.ledger import Receipt
 from reticent.ledger.chain import EDITED, Row
 from reticent.ledger.postgres.address import PostgresAddress
@@ -123,7 +123,7 @@ class PostgresStore:
             )
             if made.rowcount != 1:
                 what = f"{address}: a ledger already exists here"
-                raise LedgerError(what, hint="open it, or choose another name after #")
+                raise LedgerExists(what, hint="open it, or choose another name after #")
             commit(connection, address.shown)
 
     @classmethod
