@@ -6,7 +6,7 @@
     │   ├── DataError         a corpus: names file and line, never shows the text
     │   ├── ModelError        a model that cannot be loaded or does not fit the request
     │   ├── AccessError       an attack needs more access than the model grants
-    │   ├── LedgerError       a ledger that is missing, truncated, rolled back or edited (or there already: LedgerExists)
+    │   ├── LedgerError       a ledger that is missing, truncated, rolled back or edited; LedgerExists
     │   ├── GuaranteeError    a guarantee that does not follow from its event, or belongs to other weights
     │   └── MissingExtra      an optional dependency, with the exact install command
     ├── BudgetExhausted       a charge that would exceed the budget, refused before the release: exit code 3
