@@ -8,6 +8,7 @@ holds are computed again.
 import ast
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,27 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
+from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.confidentiality import group_of_secrets, missed_secret
+from reticent.accounting.bounds.leakage import leakage_bounds
 from reticent.accounting.curve import renyi_epsilon
+from reticent.accounting.guarantees import epsilons, guarantee_of
 from reticent.accounting.mixing.charge import leave_one_out_charges
+from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.prices.noisy_vote import likely_outcome_epsilon, log_outcome_chances, log_upset_chance
 from reticent.core.divergence import log_normalise, renyi_divergence, symmetric_renyi_divergence
-from reticent.core.event import ConcentratedRelease, ExponentialSampling, Laplace, NoisyVote
-from reticent.core.guarantee import Neighbours
+from reticent.core.event import (
+    BestOfRuns,
+    ConcentratedRelease,
+    ExponentialSampling,
+    Laplace,
+    NoisyVote,
+    RandomAllocation,
+    Repeated,
+    SampledGaussian,
+    SubsampledMixture,
+)
+from reticent.core.guarantee import Neighbours, Unit
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reticent"
@@ -249,6 +264,34 @@ def voted():
     )
 
 
+def mixed_models():
+    """Two models of PMixED within the radius 2β of the public one at order 2, of which one leaves with its place.
+
+    D_2 between the two answers, and what is proved at order 4/3.
+    """
+    beta, x = 0.01, 1e-6
+    c = math.expm1(2 * beta)
+    up, down = (np.array([1 - y, y]) for y in (math.sqrt(x * c), x * x / c))
+    exact = symmetric_renyi_divergence(np.log((up + down) / 2), np.log(down), 2.0)
+    event = SubsampledMixture(models=2, sampling_rate=1.0, order=2.0, beta=beta)
+    return float(exact), renyi_epsilon(event, 4 / 3, Neighbours.REPLACE)
+
+
+def chain(*chances):
+    """D_2 between neighbours of a chain of three worlds, the greater, and between its ends."""
+    first, middle, last = (np.log([1 - y, y]) for y in chances)
+    near = max(float(symmetric_renyi_divergence(each, middle, 2.0)) for each in (first, last))
+    return near, float(renyi_divergence(first, last, 2.0))
+
+
+def kl_of_ends(x):
+    """KL between two worlds that are both within D_2 = 0.9 of (1 − x, x)."""
+    edge = math.expm1(0.9)
+    up, down = math.sqrt(x * edge * (1 - x)) + x, x / (1 + edge / x)
+    assert chain(up, x, down)[0] <= 0.9 + 1e-9
+    return (1 - up) * math.log((1 - up) / (1 - down)) + up * math.log(up / down)
+
+
 # What is computed, its digits, and the words in which the page says it.
 NUMBERS = {
     "Gaussian DP": (gaussian_dp_epsilon, "4.49", "3e-7: 4.49 where the loss distribution gives 6.61"),
@@ -268,12 +311,101 @@ NUMBERS = {
     "δ of three secrets": (lambda: 1e4 * group_of_secrets(missed_secret(1.0, 8e-5), 3).delta, "8.89", "8.89e-4"),
     "its printed δ": (lambda: 1e3 * 3 * math.exp(3) * 8e-5, "4.82", "where k·e^{kε}·δ is 4.82e-3"),
     "one model in place of the mean": (lambda: 1.5**2 / 2, "1.1", "log-normal: by 1.1 nats"),
-    "belief at ε = 1": (lambda: 100 / (1 + math.exp(-1)), "73.1", "| 73.1 % |"),
-    "belief at ε = 8": (lambda: 100 / (1 + math.exp(-8)), "99.97", "| 99.97 % |"),
     "GNMax by theorem 6": (lambda: voted()[0], "0.470", "theorem 6 gives 0.470"),
     "GNMax, exact reverse": (lambda: voted()[1], "0.952", "the exact reverse divergence is 0.952"),
     "GNMax, our price": (lambda: voted()[2], "1.508", "we charge 1.508"),
+    "PMixED, exact": (lambda: mixed_models()[0], "4.63", "D_2 = 4.63 where 0.0408 is printed"),
+    "PMixED as printed": (lambda: math.log((1 + math.exp(0.08)) / 2), "0.0408", "where 0.0408 is printed"),
+    "neighbours of a group": (lambda: chain(0.02, 1e-3, 2.5e-5)[0], "0.308", "neighbours within 0.308 at order 2"),
+    "ends of a group": (lambda: chain(0.02, 1e-3, 2.5e-5)[1], "2.83", "the ends 2.83 apart"),
+    "KL of the ends of a group": (lambda: kl_of_ends(0.24), "2.01", "ends 2.01, printed 1.8"),
+    "random stopping": (lambda: 26.9 + (1001 / 2000) * (37.5 - 26.9), "32.2053", "C = 1: 32.2053 against 32.2000"),
 }
+
+
+# Upper bounds: rounded up, or the page would promise too much.
+UPPER_BOUNDS = {
+    "belief at ε = 0.1": (lambda: belief(0.1), "52.5", "| 52.5 % |"),
+    "belief at ε = 1": (lambda: belief(1), "73.2", "| 73.2 % |"),
+    "belief at ε = 2": (lambda: belief(2), "88.1", "| 88.1 % |"),
+    "belief at ε = 4": (lambda: belief(4), "98.3", "| 98.3 % |"),
+    "belief at ε = 8": (lambda: belief(8), "99.97", "| 99.97 % |"),
+    "DP-SGD, add or remove one": (lambda: trained(1.0, 0.01, 1000, 8e-5), "1.545", "ε = 1.545 and 2.475"),
+    "DP-SGD, replace one": (
+        lambda: trained(1.0, 0.01, 1000, 8e-5, Neighbours.REPLACE),
+        "2.475",
+        "2.475 and not 1.545",
+    ),
+    "allocation, σ = 1": (lambda: allocated(1.0), "2.17", "σ = 1 gives ε = 2.17 where"),
+    "Poisson, σ = 1": (lambda: trained(1.0, 1 / 24, 72, 1e-5), "2.58", "Poisson samples give 2.58"),
+    "allocation, σ = 3": (lambda: allocated(3.0), "0.421", "σ = 3 gives 0.421 and 0.452"),
+    "Poisson, σ = 3": (lambda: trained(3.0, 1 / 24, 72, 1e-5), "0.452", "0.421 and 0.452"),
+    "allocation, σ = 0.6": (lambda: allocated(0.6), "7.23", "σ = 0.6 gives 7.23 and 8.86"),
+    "Poisson, σ = 0.6": (lambda: trained(0.6, 1 / 24, 72, 1e-5), "8.86", "7.23 and 8.86"),
+    "one of ten runs at ε = 8": (lambda: trained(0.6553, 0.02, 500, 1e-5), "8.00", "ε = 8.00 becomes 13.3"),
+    "the best of ten at ε = 8": (lambda: tuned(0.6553), "13.3", "ε = 8.00 becomes 13.3"),
+    "the best of ten at ε = 1": (lambda: tuned(1.879), "1.93", "ε = 1.00 becomes 1.93"),
+    "PMixED as proved": (lambda: mixed_models()[1], "0.0302", "D = 0.0237, ours 0.0302"),
+    "KL of a group": (lambda: 0.9 * 3, "2.7", "printed 1.8, ours 2.7"),
+}
+
+
+def belief(epsilon):
+    return 100 / (1 + math.exp(-epsilon))
+
+
+def trained(noise, rate, steps, delta, neighbours=Neighbours.ADD_REMOVE):
+    return epsilons(Repeated(SampledGaussian(noise, rate), steps), delta=delta, neighbours=neighbours).least
+
+
+def allocated(noise):
+    event = Repeated(RandomAllocation(noise, 24), 3)
+    return epsilons(event, delta=1e-5, neighbours=Neighbours.ADD_REMOVE).least
+
+
+def tuned(noise):
+    event = BestOfRuns(Repeated(SampledGaussian(noise, 0.02), 500), 0.0, rate_for(10, 0.0))
+    return epsilons(event, delta=1e-5, neighbours=Neighbours.ADD_REMOVE).least
+
+
+@pytest.mark.parametrize("name", UPPER_BOUNDS)
+def test_an_upper_bound_on_the_page_is_the_computed_one_rounded_up(name):
+    compute, digits, words = UPPER_BOUNDS[name]
+    scale = 10 ** len(digits.partition(".")[2])
+    assert math.ceil(compute() * scale * (1 - 1e-12)) / scale == pytest.approx(float(digits), rel=1e-9)
+    assert digits in words
+    assert words in PAGE
+
+
+def test_the_table_of_bits_is_the_computed_one_rounded_up():
+    table = [row for row in rows(section(PAGE, "How a bound is chosen")) if len(row) == 6]
+    assert len(table) == 5
+    event = Repeated(SampledGaussian(0.5, 2.81e-4), 186_000)
+    for secret, *stated in table:
+        found = leakage_bounds(event, float(secret))
+        computed = (found.rdp, found.binary_rdp, found.pld, found.least, found.traditional)
+        assert [float(value) for value in stated] == [math.ceil(100 * value) / 100 for value in computed], secret
+
+
+def test_the_table_of_ceilings_is_the_computed_one():
+    promise = guarantee_of(ConcentratedRelease(1.0), delta=1e-5, unit=Unit.RECORD)
+    promise = replace(promise, epsilon=1.0, profile=(), renyi=())
+    table = {
+        row[0].strip("`").split("`")[0]: row[2]
+        for row in rows(section(PAGE, "Ceilings, and what is not comparable"))
+        if len(row) == 3
+    }
+    asked = {
+        "tpr_at_fpr_X": ("tpr_at_fpr_0.01", {}),
+        "inference_accuracy": ("inference_accuracy", {"candidates": 100}),
+        "extraction_probability": ("extraction_probability", {"secret_bits": 20}),
+        "exposure": ("exposure", {"candidates": 10**6}),
+    }
+    assert len(table) == 8
+    for name, stated in table.items():
+        metric, context = asked.get(name, (name, {}))
+        digits = stated.split()[0]
+        assert float(digits) == float(f"{ceiling(metric, promise, **context):.3g}"), name
 
 
 @pytest.mark.parametrize("name", NUMBERS)

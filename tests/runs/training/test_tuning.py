@@ -21,7 +21,7 @@ def tiny(tmp_path_factory):
     tiny_gpt2().save_pretrained(folder / "model")
     tiny_tokenizer().save_pretrained(folder / "model")
     for name, count in (("private", 32), ("public", 4)):
-        rows = [{"id": f"r{i}", "text": f"order {i * 37} is late."} for i in range(count)]
+        rows = [{"id": f"r{i}", "text": f"{name} order {i * 37} is late."} for i in range(count)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 
@@ -74,6 +74,15 @@ def test_of_several_runs_the_one_with_the_least_loss_is_kept(tiny, tmp_path, mon
     monkeypatch.setattr(tuning, "_score", score)
     assert cli.run(["train", "--json", *flags(options(tiny)), "--out", str(tmp_path / "run")]) == 0
     assert (tmp_path / "run" / "model" / "guarantee.json").read_text() == min(kept)[1]  # it names the weights
+
+
+def test_a_choice_by_text_that_is_trained_on_is_refused(tiny, tmp_path, capsys):
+    rows = [{"id": "x", "text": "Something else."}, {"id": "y", "text": "private  Order 37 is late."}]
+    (tmp_path / "score.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = options(tiny, tune_score=str(tmp_path / "score.jsonl"))
+    assert cli.run(["train", "--json", *flags(given), "--out", str(tmp_path / "run")]) == 2
+    assert "1 texts in common" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

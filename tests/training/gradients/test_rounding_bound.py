@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from reticent.core.errors import ConfigError
+from reticent.core.errors import ConfigError, ModelError
 from reticent.training.gradients.contribution import Dense, GramCache, Outer, ParameterGradient, Rows
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import TokenBatch
@@ -154,6 +154,22 @@ def test_a_unit_of_too_many_positions_contributes_nothing(monkeypatch):
         both, one = source.clipped_sum([short, long]), source.clipped_sum([short])
     assert size(one) > 0
     assert all(torch.equal(both[name], one[name]) for name in one)
+
+
+def test_a_parameter_beyond_the_proof_is_refused(monkeypatch):
+    monkeypatch.setattr("reticent.training.gradients.tape.MOST_ENTRIES", 20)
+    with pytest.raises(ModelError, match="too large"), PerRecordGradients(gpt2(), 1.0, is_bounded=True):
+        pass
+    with PerRecordGradients(gpt2(), 1.0):
+        pass  # nothing is claimed of it
+
+
+def test_what_is_assumed_says_what_is_proved_and_what_is_only_tested():
+    for words in ("not proved", "tested while training", "made-up text", "norms and sums is not"):
+        assert words in ROUNDING
+    for words in ("IEEE 754", "same numbers", "it is proved"):
+        assert words in PROVED_ROUNDING
+    assert "tested" not in PROVED_ROUNDING
 
 
 def test_the_bound_keeps_to_a_quarter_of_the_room_or_the_plan_is_refused():

@@ -90,7 +90,7 @@ def missed_secret_of(event: Event, delta: float, *, has_conservative: bool = Tru
     """The same from what the private training did, priced by its privacy-loss distribution under replace-one.
 
     Guarantee: masking part of a record replaces the record, so add-remove prices would be too low (q=0.01, σ=1,
-    1000 steps, δ=8e-5: 1.545 where 2.474 is due).
+    1000 steps, δ=8e-5: 1.545 where 2.475 is due).
     """
     profile = privacy_profile(event, Neighbours.REPLACE)
     epsilon = profile.epsilon(delta)

@@ -5,8 +5,9 @@ same without it. Emitting is post-processing, so each of these bounds L = log(p1
 
     rdp          inf_a  d_a (a − 1)/a + log(1/p0)/a
     binary_rdp   inf_a  of the binary Rényi inequality solved for p1 (`binary_renyi`): tighter for short secrets
-    pld          min_ε  e^ε p0 + δ(ε) ≥ p1: tightest. For secrets of some 30 bits and more δ is below the round-off
-                 of a convolution, and is taken from a tilted one (`tilted`), of Gaussian steps and one copy
+    pld          min_ε  e^ε p0 + δ(ε) ≥ p1: tightest. Where p0 comes near the round-off of a convolution δ is taken
+                 from a tilted one (`tilted`), of Gaussian steps and one copy; where its grid would be too large the
+                 bound is weak, and `rdp` is the lesser
     converted    the same with δ(ε) from the Rényi curve, for events without a privacy loss distribution and groups
 
 `traditional` is inf_a d_a + log(1/p0)/(a − 1), what ε at δ = p0 says: for comparison, never tighter, not capped.

@@ -669,6 +669,7 @@ def options_of(plan: "DpSgd") -> dict[str, Any]:
         "batch": sampler.batch,
         "epochs": plan.steps * sampler.expected_batch / sampler.units,
         "audit": plan.canaries or None,
+        "rounding": plan.rounding,
     }
 
 

@@ -5,7 +5,8 @@
 
 Every run has its own ledger and certificate, and both state from its first step on what the kept run proves
 (`DpSgd.tuned_guarantee`). How many there were is written nowhere. An interrupted tuning keeps nothing, since a run
-that somebody looks at would be one more release.
+that somebody looks at would be one more release; a killed one leaves a hidden folder, to be deleted unread. The
+public text must share no equal text and no named owner with what is trained on.
 """
 
 import math
@@ -16,8 +17,10 @@ from typing import Final
 
 from reticent.accounting.prices.best_of_runs import number_of_runs, rate_for
 from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.models.huggingface.loading import load_model
+from reticent.runs.ancestry import Members
 from reticent.runs.directory import RunDirectory
 from reticent.runs.training.result import Observer, TrainedRun
 from reticent.runs.training.run import Given, RunKind
@@ -38,6 +41,7 @@ def train_tuned(given: Given, kind: RunKind, observe: Observer) -> TrainedRun:
     assert tune is not None
     if given.ranks.size > 1:
         raise ConfigError("--tune trains in one process", found=f"{given.ranks.size} processes")
+    _require_public(given)
     runs = number_of_runs(
         float(given.randomness.uniform(1)[0]), shape=TUNING_SHAPE, rate=rate_for(tune, TUNING_SHAPE)
     )
@@ -53,6 +57,19 @@ def train_tuned(given: Given, kind: RunKind, observe: Observer) -> TrainedRun:
         assert best is not None
         best.path.rename(out)
     return replace(best, path=out)
+
+
+def _require_public(given: Given) -> None:
+    """Refuse to choose by text that is trained on: the price is that of a choice by public text."""
+    score = given.settings.training.tune_score
+    assert score is not None
+    shared = Members.of(given.corpus).shared(given.settings.data.corpus(score).load())
+    if shared.concerns(Unit.OWNER):
+        raise ConfigError(
+            "--tune-score: the best run cannot be chosen by text that is trained on",
+            found=f"{shared.in_words()} in common",
+            hint="choose by public text: a choice by private text gives it away",
+        )
 
 
 def _one(given: Given, kind: RunKind, out: Path, observe: Observer) -> TrainedRun:

@@ -17,7 +17,8 @@ A step with a record and the same step without it are off by that much each:
     movement ≤ C + 2 γ_n B 2^10 C
 
 n counts the positions of a batch in every use of a parameter, and one more for every batch of a step and for the
-factor. A record of more than MOST_POSITIONS contributes nothing. B is random: it passes twice its mean plus 1,000
+factor. A record of more than MOST_POSITIONS contributes nothing, and a larger parameter than p·q = MOST_ENTRIES is
+refused. B is random: it passes twice its mean plus 1,000
 with a chance below 1e-400 (Bernstein), which nothing here can tell from never.
 """
 
@@ -26,6 +27,7 @@ from typing import Final
 
 CANCELLATION: Final = 2.0**-20  # κ
 MOST_POSITIONS: Final = 1 << 16
+MOST_ENTRIES: Final = 1 << 31  # of a parameter
 _UNIT_ROUND_OFF: Final = 2.0**-53
 _REACH: Final = 2.0**10  # 1/√κ
 

@@ -21,6 +21,7 @@ from reticent.core.errors import InternalError, ModelError
 from reticent.training.gradients.contribution import GramCache, ParameterGradient
 from reticent.training.gradients.layer_rules import Rule, refuse_mixing, rule_for
 from reticent.training.gradients.recomputation import BlockCall, Recomputation, Use, changed_in_place
+from reticent.training.gradients.rounding_bound import MOST_ENTRIES
 
 
 class Tape:
@@ -33,6 +34,14 @@ class Tape:
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not self.parameters:
             raise ModelError("the model has no trainable parameter", hint="unfreeze some or add LoRA layers")
+        largest = max(parameter.numel() for parameter in self.parameters.values())
+        if is_bounded and largest > MOST_ENTRIES:
+            raise ModelError(
+                "a parameter is too large for the rounding of its gradient to be bounded",
+                found=f"{largest:,} entries",
+                expected=f"at most {MOST_ENTRIES:,}",
+                hint="train adapters (LoRA), or let rounding be tested (--rounding tested)",
+            )
         names = {id(p): name for name, p in self.parameters.items()}
         # By layer and place: where parameters are sharded, the tensor that a forward reads is another object.
         self._owners = {

@@ -10,8 +10,8 @@ A private plan holds the sampler, the clipping, the noise and the number of step
     deviation = noise multiplier · clip norm · (1 + rounding room)
 
 Computed sums are not real numbers: a record that joins also moves the rounding of the others. The room is what that
-movement may be, in clip norms, so that the noise multiplier of the event is the true one. That it is enough is
-tested while training (`gradients.rounding`) or, slower, proved (`gradients.rounding_bound`).
+movement may be, in clip norms, so that the noise multiplier of the event is the true one. That it is enough is in
+part tested while training (`gradients.rounding`) or, slower, proved (`gradients.rounding_bound`).
 
 The normaliser is the expected batch size, a public constant: never the size of the batch that was drawn.
 A plan that would not be private cannot be built: no noise, no clipping, another sampler, a meaningless δ.
@@ -61,11 +61,13 @@ TUNING_SHAPE: Final = 0.0  # the logarithmic distribution: a good price for few 
 ROUNDING_ROOM: Final = 2.0**-7
 ROUNDING: Final = (
     "rounding adds at most 1/128 of the clip norm to what one unit moves a step by, and the noise is larger than "
-    "priced by as much; this is tested on made-up text while training, not proved"
+    "priced by as much; not proved: that records round in a batch as they do alone is tested while training, on "
+    "made-up text, and the rounding of norms and sums is not"
 )
 PROVED_ROUNDING: Final = (
-    "a record that is computed by itself twice gives the same numbers both times; then it is proved that rounding "
-    "moves a step by at most 1/512 of the clip norm, and the noise is larger than priced by 1/128"
+    "arithmetic is IEEE 754, and a unit that is computed by itself twice gives the same numbers both times; then "
+    "it is proved that rounding adds at most 1/512 of the clip norm to what one unit moves a step by, and the "
+    "noise is larger than priced by 1/128"
 )
 HIDDEN_NOISE: Final = (
     "nobody who sees the model reads the noise that the last checkpoint of an unfinished run holds, in a file that "
