@@ -30,6 +30,8 @@ COMMAND = re.compile(
 )
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 FOLDERS = ("src", "tests", "docs", "bench", "examples", "scripts")
+PACKAGES = {path.name for path in (ROOT / "src" / "reticent").iterdir() if path.is_dir()}
+MODULE = re.compile(r"[a-z_]+/(?:[a-z_]+/)*(?:[a-z_]+\.py)?")  # server/http/guard.py, data/reading/
 
 
 # ---------------------------------------------------------------- commands and flags
@@ -117,10 +119,10 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def missing_paths(page: str) -> list[str]:
-    """Files of this repository that inline code names and that are not there."""
-    found = [
-        code.split("::")[0] for code in CODE.findall(page) if code.split("/")[0] in FOLDERS and " " not in code
-    ]
+    """Files that inline code names, from the root of the repository or the package, and that are not there."""
+    codes = [code.split("::")[0] for code in CODE.findall(page) if " " not in code]
+    found = [code for code in codes if code.split("/")[0] in FOLDERS]
+    found += [f"src/reticent/{code}" for code in codes if MODULE.fullmatch(code) and code.split("/")[0] in PACKAGES]
     return [path for path in found if "*" not in path and "…" not in path and not (ROOT / path).exists()]
 
 
@@ -235,5 +237,6 @@ def test_a_page_that_names_what_is_not_there_is_caught():
     assert false_commands("reticent keeps models from telling", is_strict=False) == []
     assert unknown_flags("give `--no-such-flag`") == ["--no-such-flag"]
     assert missing_paths("see `docs/nothing.md`") == ["docs/nothing.md"]
+    assert missing_paths("`runs/nothing.py`, `data/reading/`, `core/event.py`") == ["src/reticent/runs/nothing.py"]
     assert missing_names("`ledger.Lease` and `training.distributed.sharded`") == ["ledger.Lease"]
     assert missing_names("`ledger.durable.DurableLedger.charge`, `numpy.array`, `ledger.db`") == []

@@ -71,3 +71,22 @@ def test_an_adapter_is_certified_with_the_model_under_it(folder: Path, tmp_path:
     base.rmdir()
     with pytest.raises(GuaranteeError, match="no such folder"):
         Certificate.read(folder).require_weights(folder)
+
+
+def test_of_two_bases_of_one_name_the_one_that_loading_takes_is_certified(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the adapter first, as `models.huggingface.loading` looks for it, then in the working directory."""
+    here = tmp_path_factory.mktemp("here")
+    monkeypatch.chdir(here)
+    for place in (folder / "base", here / "base"):
+        place.mkdir()
+        (place / "model.safetensors").write_bytes(b"public weights")
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "base"}))
+    Certificate(claim(2.0)).bound_to(folder).write(folder)
+    (here / "base" / "model.safetensors").write_bytes(b"weights that nobody loads")
+    Certificate.read(folder).require_weights(folder)
+    (here / "base" / "model.safetensors").write_bytes(b"public weights")
+    (folder / "base" / "model.safetensors").write_bytes(b"weights that saw it")
+    with pytest.raises(GuaranteeError, match="not the one it was trained on"):
+        Certificate.read(folder).require_weights(folder)

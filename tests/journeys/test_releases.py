@@ -11,6 +11,7 @@ from reticent.core.certificate import Certificate
 from reticent.core.event import Gaussian
 from reticent.core.guarantee import Unit
 from reticent.runs.corpus_ledger import CorpusLedger
+from tests.claims import certify
 
 CODES = {"Ann Dorn": 48213, "Bob Hale": 90121, "Cid Mann": 33817, "Dee Park": 72645, "Eve Ruth": 15590}
 DP = [
@@ -108,9 +109,14 @@ def test_weights_put_into_a_private_run_are_not_taken_for_its_own(place, private
     words = ["train", *DP, "--data", place / "codes.jsonl", "--out", tmp_path / "out", "--model"]
     assert run(*words, private / "other") == 2
     assert "did not release them" in capsys.readouterr().err
+    shutil.copytree(private / "other", private / "kept" / "other")  # where no ledger lies beside it
+    certify(private / "kept" / "other", guarantee_of(Gaussian(100.0), delta=1e-3, unit=Unit.OWNER))
+    assert run(*words, private / "kept" / "other") == 2
+    assert "a guarantee of another event" in capsys.readouterr().err
     shutil.copy(private / "other" / "model.safetensors", private / "model" / "model.safetensors")
-    assert run(*words, private / "model") == 2
-    assert "not written for the weights beside it" in capsys.readouterr().err
+    for named in (private / "model", private):
+        assert run(*words, named) == 2
+        assert "not written for the weights beside it" in capsys.readouterr().err
 
 
 def test_a_folder_of_the_embedded_models_name_is_not_taken_for_that_model(place, tmp_path, capsys, monkeypatch):
@@ -172,6 +178,24 @@ def test_an_event_that_the_ledger_did_not_pay_for_is_believed_by_nobody(private,
         assert "made for another guarantee" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "paid",
+    [None, {"rows": 2, "digest": "0" * 64}, {"rows": 99, "digest": "0" * 64}],
+    ids=["none", "another", "one that is still to come"],
+)
+def test_a_guarantee_whose_last_charge_the_ledger_does_not_hold_is_believed_by_nobody(
+    private, place, tmp_path, capsys, paid
+):
+    """All else is true: the event, ε and the weights; only the charge that paid for them is named by nobody."""
+    for stored in (private / "model" / "guarantee.json", private / "guarantee.json"):
+        stored.write_text(json.dumps(json.loads(stored.read_text()) | {"ledger": paid}))
+    for words in readers(private, place, tmp_path / "out"):
+        assert run(*words) == 2
+        assert "did not pay for the weights beside it" in capsys.readouterr().err
+    assert run("bound", private) == 1
+    assert "does NOT hold the charge that paid for these weights" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("change", [{"unit": "record"}, {"assumes": []}], ids=["unit", "assumes"])
 def test_words_that_change_a_promise_are_bound_by_the_ledger(private, place, tmp_path, capsys, change):
     """ε follows from the event whatever unit it is said of, so that deriving it again shows nothing."""
@@ -182,8 +206,9 @@ def test_words_that_change_a_promise_are_bound_by_the_ledger(private, place, tmp
     for words in [*readers(private, place, tmp_path / "out"), readers(link, place, tmp_path / "out")[0]]:
         assert run(*words) == 2
         assert "made for another guarantee" in capsys.readouterr().err
-    assert run("bound", private) == 1
-    assert "ANOTHER guarantee" in capsys.readouterr().out
+    for named in (private, private / "model", link):
+        assert run("bound", named) == 1
+        assert "ANOTHER guarantee" in capsys.readouterr().out
 
 
 def test_the_copy_of_a_guarantee_that_a_run_keeps_is_checked_with_it(private, capsys):

@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 from reticent.core.errors import LedgerError
+from reticent.ledger.sqlite import SqliteStore
 from reticent.runs.ledger_place import LedgerPlace
+from reticent.server.scheduling import scheduler
 from tests.ledger.ledgers import EVENT, PostgresLedgers, SqliteLedgers
 from tests.ledger.postgres.server import _children
 from tests.patience import PATIENCE
@@ -63,6 +65,17 @@ def test_an_idle_server_notices_within_a_second_and_releases_nothing(tmp_path, n
         wait_for(address, 503)
         answer = httpx.post(address.url + "/v1/completions", json=ASK, timeout=PATIENCE)
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+
+
+def test_an_idle_server_looks_at_its_ledger_twice_a_second_and_a_charge_before_and_after(tmp_path, monkeypatch):
+    """By what is done and not by the clock, so that a loaded machine fails no test."""
+    assert scheduler._LOOK <= 0.5
+    looks, look = [], SqliteStore.is_in_place
+    monkeypatch.setattr(SqliteStore, "is_in_place", lambda store: looks.append(len(store.page(1))) or look(store))
+    with SqliteLedgers().new(tmp_path, limit=100.0) as ledger:
+        looks.clear()
+        ledger.charge({"a": 0.5}, EVENT)
+    assert {0, 1} <= set(looks)  # the rows that there were at each look
 
 
 def wait_for(address, status):

@@ -223,6 +223,12 @@ def test_starting_points_without_a_run_are_public_or_unknown(tmp_path):
     assert run.members is None
 
 
+def test_a_folder_of_the_embedded_models_name_is_not_said_to_be_public(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "embedded").mkdir()
+    assert not ancestry_of("embedded").is_public
+
+
 def test_a_promise_of_nothing_stays_one():
     nothing = replace(proved(), epsilon=math.inf, delta=0.0, basis=None)
     assert together(nothing, after(None).compared_with(OTHERS)).epsilon == math.inf

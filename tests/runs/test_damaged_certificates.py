@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from reticent.accounting.bounds.confidentiality import confidentiality, missed_s
 from reticent.accounting.derivation import agrees, derived
 from reticent.accounting.guarantees import guarantee_of
 from reticent.cli import main as cli
+from reticent.core.certificate import Certificate
 from reticent.core.errors import GuaranteeError
 from reticent.core.event import FilteredCharge, RealisedCharge, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Notion, Unit
@@ -145,6 +147,25 @@ def test_what_is_no_document_is_refused_in_words(run, capsys, content):
     assert codes(run, capsys) == [2, 2]
 
 
+def test_bound_looks_at_the_model_under_an_adapter_too(run, capsys):
+    base, adapter = run / "base", run / "model"
+    base.mkdir()
+    (base / "model.safetensors").write_bytes(b"public weights")
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(base)}))
+    Certificate(PROVED).bound_to(adapter).write(adapter)
+    for content, code, said in (
+        (b"public weights", 0, "weights: The weights beside it are the ones"),
+        (b"weights that saw it", 1, "The model under the adapter is NOT the one that it was trained on"),
+        (None, 0, "the model under it is not here"),
+    ):
+        if content is None:
+            shutil.rmtree(base)
+        else:
+            (base / "model.safetensors").write_bytes(content)
+        assert cli.run(["bound", str(run)]) == code
+        assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_an_honest_guarantee_is_read(run, capsys):
     assert cli.run(["bound", str(run)]) == 0
     assert "they agree" in " ".join(capsys.readouterr().out.split())
@@ -187,3 +208,15 @@ def test_miss_rates_of_a_statement_are_those_that_the_headline_was_charged_with(
     with pytest.raises(GuaranteeError, match="miss rates"):
         beside(documents, honest.worst_case, where="training.json")
     assert honest.worst_case != forged.worst_case  # so that the ledger of one is not the ledger of the other
+
+
+@pytest.mark.parametrize("change", [{"miss_rate": 0.4}, {"conservative_miss_rate": 0.1}, {"keeps_one_copy": False}])
+def test_every_fact_about_the_policies_is_the_headline_s(change):
+    """Miss rates of either policy, and whether one copy is kept, are bound by the ledger in the headline alone."""
+    missed = missed_secret_of(Repeated(SampledGaussian(1.0, 0.01), 100), 1e-5)
+    honest = confidentiality(missed, 5, miss_rate=0.5, conservative_miss_rate=0.2)
+    for name, statement in (("missed", honest.missed), ("group", honest.group), ("bayesian", honest.bayesian)):
+        assert is_about(name, statement, honest.worst_case)
+        forged = replace(statement, basis=replace(statement.basis, **change))
+        assert forged != statement
+        assert not is_about(name, forged, honest.worst_case)

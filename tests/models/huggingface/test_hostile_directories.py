@@ -1,7 +1,9 @@
 """Directories of models by somebody who wants their code run, other files read, or the loader to hang."""
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -90,6 +92,25 @@ def test_an_index_that_is_none_is_refused(saved, content):
 def test_a_missing_shard_is_named(saved):
     shard(saved, "model-00001-of-00001.safetensors")
     assert "missing" in refused(saved)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_a_shard_must_be_a_regular_file(saved, make):
+    shard(saved, "model-00001-of-00001.safetensors")
+    make(saved / "model-00001-of-00001.safetensors")
+    assert "missing" in refused(saved)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "config.json"])
+def test_no_file_that_the_libraries_read_may_be_a_link_out_of_the_directory(saved, tmp_path, name):
+    outside = tmp_path / f"outside-{name}"
+    (saved / name).rename(outside)
+    (saved / name).symlink_to(outside)
+    assert "link" in refused(saved)
+    (saved / name).unlink()
+    outside.rename(saved / f"inside-{name}")
+    (saved / name).symlink_to(f"inside-{name}")
+    check_directory(saved)
 
 
 def test_a_true_index_loads(saved):

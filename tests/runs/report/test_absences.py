@@ -3,6 +3,9 @@
 import pytest
 
 from reticent.core.document import write_document
+from reticent.core.event import Gaussian
+from reticent.core.ledger import Budget
+from reticent.ledger.durable import SqliteLedger
 from reticent.runs.directory import RunDirectory
 from reticent.runs.report.reading import read_report
 from tests.claims import claim
@@ -114,3 +117,35 @@ def test_a_comparison_that_an_older_version_wrote_knows_a_ceiling_of_everything(
     promise = claim(2.0).to_json()
     path = audit(tmp_path / "run", attacks={"lazy": ""}, guarantee=promise, comparisons=[entry])
     assert "1 with a vacuous ceiling" in said(read_report([path]))
+
+
+def test_an_audit_that_measured_nothing_says_so_and_another_does_not(tmp_path):
+    empty = audit(tmp_path / "empty", attacks={"membership": "the model shows text alone"}, findings=[])
+    assert "no attack of the plan measured anything" in said(read_report([empty]))
+    measured = read_report([audit(tmp_path / "measured", attacks={"membership": ""})])
+    assert "no attack of the plan measured anything" not in said(measured)
+
+
+NO_LEDGER = "no ledger beside this run: nothing was charged, or the training run is elsewhere"
+
+
+def test_a_missing_and_a_refused_ledger_are_told_apart_and_neither_is_said_of_one_that_is_there(tmp_path):
+    bare, spent, damaged = (other(tmp_path / name, "train") for name in ("bare", "spent", "damaged"))
+    budget = Budget("steps", 2.0, claim(2.0))
+    for place in (spent, damaged):
+        with SqliteLedger.create(place / "ledger.db", budget, accounts=["training"]) as ledger:
+            ledger.charge({"training": 1.0}, Gaussian(1.0))
+    (damaged / "ledger.db").write_bytes(b"no database at all" * 99)
+    texts = [said(read_report([place])) for place in (bare, spent, damaged)]
+    assert [NO_LEDGER in text for text in texts] == [True, False, False]
+    assert ["the ledger is refused: " in text for text in texts] == [False, False, True]
+    assert ["Charges in the ledger" in text for text in texts] == [False, True, False]
+
+
+def test_where_fingerprints_of_a_corpus_stand_is_said_unless_they_are_shown(tmp_path):
+    run = RunDirectory.create(tmp_path / "run")
+    run.start("train", config={}, seed=0, corpora={"training": "0123abcd"})
+    hidden, shown = (said(read_report([run.path], with_fingerprints=shows)) for shows in (False, True))
+    assert ("0123abcd" in hidden, "0123abcd" in shown) == (False, True)
+    where = "in run.json (--fingerprints shows it here)"
+    assert (where in hidden, where in shown) == (True, False)

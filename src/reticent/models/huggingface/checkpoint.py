@@ -3,7 +3,8 @@
 Weights must be safetensors (or GGUF): a pickled checkpoint runs code of its author when it is opened. A
 configuration that names its own Python code (`auto_map`), or kernels to fetch, is refused for the same reason. A
 file that an index, a configuration or a tokenizer names must be a plain name in the directory itself, since the
-libraries follow such names wherever they lead. Reads JSON and file names only; `require_finite` looks at numbers.
+libraries follow such names wherever they lead; for the same reason no file may be a link out of it. Reads JSON and
+file names only; `require_finite` looks at numbers.
 """
 
 import json
@@ -27,6 +28,14 @@ _INDEX: Final = ".index.json"
 _LAYERS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _MOST_LAYERS: Final = 1000  # a configuration is believed before its weights are seen: a billion layers never end
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", TOKENIZER_CONFIG)
+_READ: Final = {
+    ".json",
+    ".txt",
+    ".model",
+    ".spm",
+    ".tiktoken",
+    ".jinja",
+}  # by the libraries, under names of their own
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -78,6 +87,9 @@ def check_directory(directory: Path) -> None:
     check_weights(directory)
     for index in sorted(directory.glob(f"*{_INDEX}")):
         _check_index(index)
+    for path in sorted(directory.iterdir()):
+        if path.is_symlink() and path.suffix in _READ:
+            _require_inside(path)
 
 
 def check_no_code(config: dict[str, Any], path: Path) -> None:
