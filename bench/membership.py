@@ -28,8 +28,16 @@ from rich.console import Console
 from rich.table import Table
 
 from reticent.auditing.attacks.membership.attack import MembershipAttack, run_attacks
-from reticent.auditing.attacks.membership.comparison_scores import ErrorZone, WindowComparison
-from reticent.auditing.attacks.membership.scores import Calibrated, Loss, LowerCase, MinK, MinKPlusPlus, Zlib
+from reticent.auditing.attacks.membership.scores import (
+    Calibrated,
+    ErrorZone,
+    Loss,
+    LowerCase,
+    MinK,
+    MinKPlusPlus,
+    WindowComparison,
+    Zlib,
+)
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.auditing.metrics.roc import Estimate, auc_interval, tpr_at_fpr
 from reticent.core.corpus import Corpus, Record

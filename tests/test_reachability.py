@@ -17,7 +17,6 @@ BESIDE = ("bench", "examples", "reproductions", "scripts")
 # Public names that nothing but tests and documents uses, each with the reason why it is here.
 ALLOWED = {
     "most_steps": "the inverse of `least_noise`, for plans by a number of steps",
-    "RandomStopping": "a printed theorem that docs/guarantees.md shows to be too loose",
 }
 
 

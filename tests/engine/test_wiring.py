@@ -15,7 +15,7 @@ from reticent.core.errors import UsageError
 from reticent.engine import local
 from reticent.engine.work import EngineSettings, Piece, gather, open_engine
 from reticent.models.huggingface.loading import load_model
-from reticent.runs.audit.shadow import train_shadow
+from reticent.runs.audit.retraining import train_shadow
 from reticent.runs.audit.shards import sharded_subject
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.manifest import Manifest

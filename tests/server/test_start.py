@@ -81,7 +81,7 @@ def test_flags_override_the_file_and_unknown_keys_are_refused(tmp_path):
     path = tmp_path / "serve.toml"
     path.write_text("[prediction]\nepsilon = 4.0\ndelta = 1e-6\n[limits]\nbatch = 3\n")
     read = ServeSettings.of(run=tmp_path, config=path, epsilon=8.0, delta=None)
-    assert (read.prediction.asked()["epsilon"], read.prediction.asked()["delta"], read.limits.checked().batch) == (
+    assert (read.prediction.asked()["epsilon"], read.prediction.asked()["delta"], read.limits.batch) == (
         8.0,
         1e-6,
         3,

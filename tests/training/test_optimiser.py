@@ -7,9 +7,8 @@ from torch import nn
 
 from reticent.core.errors import ConfigError
 from reticent.training.checkpoint import Checkpoints
-from reticent.training.corrected_adam import CorrectedAdam
 from reticent.training.loop import Schedule, train
-from reticent.training.optimiser import OptimiserSettings
+from reticent.training.optimiser import CorrectedAdam, OptimiserSettings
 from reticent.training.update_rules import Rule
 from tests.training.small_runs import learner, plain_source, same_weights, token_texts
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.accounting.privacy_losses import privacy_losses
+from reticent.accounting.light_imports import privacy_losses
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]

@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.accounting.curve import leaves
+from reticent.accounting.light_imports import privacy_losses
 from reticent.accounting.loss_sums import ComposedLosses, composed, connected, span_of_sums
 from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
 from reticent.accounting.prices.random_allocation import allocation_ratio, allocation_spacing
 from reticent.accounting.prices.sampled_group import group_delta, group_loss_range
-from reticent.accounting.privacy_losses import privacy_losses
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     BandedCycle,

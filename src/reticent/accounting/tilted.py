@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.accounting.curve import leaves
+from reticent.accounting.light_imports import ndtr
 from reticent.accounting.loss_sums import Tails, power
 from reticent.accounting.prices.hockey_stick import Direction
-from reticent.accounting.special import ndtr
 from reticent.core.divergence import log_sum_exp
 from reticent.core.event import Event, Gaussian, SampledGaussian
 from reticent.core.guarantee import Neighbours

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from reticent.core.numbers import counted
 from reticent.reporting.content import Section
 from reticent.reporting.questions import Answer, answer_of, asked, lead_sentence, speaker
 from reticent.reporting.report import GateLine, Report, RunReport, named
@@ -64,7 +65,7 @@ def _leaks(report: Report) -> str:
     told = len(answers) - given[Answer.OPEN]
     refuted = sum(len(run.refuted) for run in report.runs)
     if refuted:
-        return f"more than was proved possible, by {_counted(refuted, 'finding')}."
+        return f"more than was proved possible, by {counted(refuted, 'finding')}."
     if not told:
         return "nothing was measured, so this report cannot tell."
     if len(report.runs) > 1:
@@ -75,16 +76,12 @@ def _leaks(report: Report) -> str:
     if given[Answer.FOUND]:
         run, question, finding = next(one for one in answers if answer_of(one[0], one[2]) is Answer.FOUND)
         said = lead_sentence(run, question, finding)
-        return f"yes, for {given[Answer.FOUND]} of {_counted(told, 'question')}. {said}"
-    return f"none found in {_counted(told, 'question')}. That does not mean that nothing leaks."
+        return f"yes, for {given[Answer.FOUND]} of {counted(told, 'question')}. {said}"
+    return f"none found in {counted(told, 'question')}. That does not mean that nothing leaks."
 
 
 def _is_leaking(run: RunReport) -> bool:
     return any(answer_of(run, speaker(run, question)) is Answer.FOUND for question in asked([run]))
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _proved(report: Report) -> str:

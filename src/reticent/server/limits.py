@@ -1,14 +1,14 @@
 """The public limits of a server: what a request may ask for, how many are answered at once, and for how long."""
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 from reticent.core.errors import ConfigError
+from reticent.runs.settings.declaration import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """All of them public: a refusal by one of them says nothing of private data.
+class Limits(Settings):
+    """All of them public: a refusal by one of them says nothing of private data. They stand in the file alone.
 
     `batch` continuations go through the ensemble in one turn; `capacity` are held at once, in `memory_bytes` of
     keys and values, beyond which requests get 429. One key never gets more than half of what is free (`scheduler`).
@@ -32,7 +32,8 @@ class Limits:
     least_top_p: float = 0.01
     body_bytes: int = 1_000_000
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, _: Any) -> None:
+        """Refuse limits that nobody could serve within."""
         sizes = (self.prompt_tokens, self.prompt_characters, self.memory_bytes, self.connections, self.body_bytes)
         counts = (self.batch, self.capacity, self.choices, self.max_tokens, *sizes)
         if min(counts) < 1:

@@ -15,35 +15,10 @@ from reticent.runs.ensemble.settings import LedgerOptions, PredictionOptions
 from reticent.runs.settings.declaration import Settings, option
 from reticent.runs.settings.file import read_toml
 from reticent.runs.settings.shared import Shown
+from reticent.server.limits import Limits
 
 if TYPE_CHECKING:
     from reticent.server.launching import Serving
-    from reticent.server.limits import Limits
-
-
-class LimitsSection(Settings):
-    """Public limits; see `limits.Limits`. They stand in the file alone."""
-
-    batch: int | None = None
-    capacity: int | None = None
-    choices: int | None = None
-    max_tokens: int | None = None
-    prompt_tokens: int | None = None
-    prompt_characters: int | None = None
-    memory_bytes: int | None = None
-    connections: int | None = None
-    patience: float | None = None
-    timeout: float | None = None
-    least_temperature: float | None = None
-    most_temperature: float | None = None
-    least_top_p: float | None = None
-    body_bytes: int | None = None
-
-    def checked(self) -> "Limits":
-        """The limits, those that are not named as usual."""
-        from reticent.server.limits import Limits
-
-        return Limits(**{name: value for name, value in self.model_dump().items() if value is not None})
 
 
 class ServeSettings(LedgerOptions, Shown):
@@ -53,7 +28,7 @@ class ServeSettings(LedgerOptions, Shown):
         "Run directory of `train`: an ensemble, or a private model.", positional=True, metavar="RUN", in_file=False
     )
     prediction: PredictionOptions = Field(default_factory=PredictionOptions)
-    limits: LimitsSection = Field(default_factory=LimitsSection)
+    limits: Limits = Field(default_factory=Limits)
     join: bool = option(
         "Use the ledger at --ledger from this machine for the first time.", default=False, in_file=False
     )
@@ -109,7 +84,7 @@ class ServeSettings(LedgerOptions, Shown):
             run=self.run,
             name=self.name or self.run.resolve().name,
             settings=settings_for(self.run, self.prediction.asked()),
-            limits=self.limits.checked(),
+            limits=self.limits,
             ledger=LedgerPlace(self.ledger, joins=self.join),
             host=self.host,
             port=self.port,

@@ -12,6 +12,10 @@ What is stored of a private run are weights that were released by charged steps,
 noise is no such thing: who reads it can take it off the weights. So its owner alone may read it, it stands in the
 newest checkpoint alone, and it is gone when the run has ended.
 
+A checkpoint is tied to its ledger by the receipt of the last charge, kept in the one and looked for in the other.
+One that is newer than its ledger means that the ledger was rolled back or belongs to another run: steps that it
+does not hold would be released twice. What was charged after the checkpoint stays spent.
+
 One process at a time trains a run: `Checkpoints.locked` says so.
 """
 
@@ -30,7 +34,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from reticent.core.document import check_schema, read_document, write_atomically, write_document
-from reticent.core.errors import ConfigError, UsageError
+from reticent.core.errors import ConfigError, LedgerError, UsageError
+from reticent.core.ledger import Ledger, Receipt
 from reticent.training.optimiser import Learner
 
 SCHEMA_VERSION: Final = 1
@@ -170,3 +175,25 @@ def _sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def receipt_state(receipt: Receipt | None) -> dict[str, Any]:
+    """The ledger's place at the last step, as JSON values for a checkpoint."""
+    return {"receipt": None if receipt is None else {"sequence": receipt.sequence, "digest": receipt.digest}}
+
+
+def restored_receipt(state: dict[str, Any], ledger: Ledger) -> Receipt | None:
+    """The receipt that a checkpoint holds, None where nothing was charged before it.
+
+    Guarantee: refused unless this very charge stands in the ledger.
+    """
+    if state["receipt"] is None:
+        return None
+    receipt = Receipt(int(state["receipt"]["sequence"]), str(state["receipt"]["digest"]))
+    if not ledger.holds(receipt):
+        raise LedgerError(
+            "the checkpoint is newer than its ledger, which was rolled back or belongs to another run",
+            found=f"a checkpoint after charge {receipt.sequence}, which is not in the ledger",
+            hint="restore the ledger from where it was; steps it does not hold would be released twice",
+        )
+    return receipt

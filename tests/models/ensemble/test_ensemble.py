@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from reticent.core.ensemble import MassStreams
 from reticent.core.errors import ModelError
 from reticent.models.ensemble.adapters import AdapterEnsemble, Member
+from reticent.models.ensemble.decoder import packed_product
 from reticent.models.ensemble.key_value_cache import KeyValueCache
-from reticent.models.ensemble.packed_product import packed_product
 from reticent.models.ensemble.stack import StackedFactors, read_adapter
 from reticent.models.ensemble.streams import AdapterStreams
 from reticent.models.huggingface.model import HuggingFaceModel

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.models.huggingface.batching import LOGIT_BYTES, choose_budget, pack, pad_right
-from reticent.models.huggingface.workers import map_batches
+from reticent.models.huggingface.batching import LOGIT_BYTES, choose_budget, map_batches, pack, pad_right
 
 
 @given(st.lists(st.integers(0, 60), max_size=80), st.integers(1, 200), st.none() | st.integers(1, 9))

@@ -1,5 +1,6 @@
 """The curves of a report against slow, obvious versions; covered texts; the recorded command."""
 
+import json
 import math
 import shlex
 
@@ -15,9 +16,12 @@ from reticent.core.guarantee import Notion
 from reticent.core.ledger import Budget
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.ledger.durable import SqliteLedger
+from reticent.runs.audit.options import AuditOptions
 from reticent.runs.report.command import command_of
 from reticent.runs.report.curves import budget_use, extraction_curves, leakage_points, roc_curves
 from reticent.runs.report.texts import covered, record_facts
+from reticent.runs.settings.declaration import declared_in
+from reticent.runs.update.settings import UpdateSettings
 from tests.reporting.sample_reports import guarantee
 
 
@@ -129,6 +133,37 @@ def test_the_command_of_an_audit_repeats_its_limits():
 
 
 def test_the_command_of_an_update_names_its_snapshots_first():
-    config = {"snapshots": ["a", "b"], "data": "d", "prefix_given": True, "reveal": False, "top": 5}
+    config = {"snapshots": ["a", "b"], "data": "d", "prefixes_given": 1, "reveal": False, "top": 5}
     words = shlex.split(command_of({"command": "diff", "config": config, "seed": 0}, "out"))
     assert words == ["reticent", "diff", "a", "b", "--data", "d", "--top", "5", "--seed", "0", "--out", "out"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        (
+            UpdateSettings,
+            {"before": "a", "after": "b", "then": ["c"], "relative": True, "width": 4, "prefix": ["a secret"]},
+            "diff a b --width 4 --relative --then c",
+        ),
+        (
+            AuditOptions,
+            {
+                "model": "m",
+                "train": "t",
+                "holdout": "h",
+                "text_field": "body",
+                "attacks": "lazy",
+                "others": "masked",
+            },
+            "audit m --text-field body --train t --holdout h --attacks lazy --others masked",
+        ),
+    ],
+)
+def test_what_is_recorded_of_a_run_is_enough_to_type_its_command_again(kind, options, said):
+    settings = kind.of(out="out", seed=3, **options)
+    config = settings.recorded() if kind is UpdateSettings else settings.recorded(None)
+    command = command_of({"command": said.split()[0], "config": json.loads(json.dumps(config)), "seed": 3}, "out")
+    assert command == f"reticent {said} --seed 3 --out out"
+    known = {each.flag for each in declared_in(kind)}
+    assert {word for word in shlex.split(command) if word.startswith("--")} <= known

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from reticent.core.randomness import Randomness
-from reticent.models.huggingface.location import find_local
-from reticent.models.huggingface.size import stored_parameters
+from reticent.models.huggingface.location import find_local, stored_parameters
 from reticent.runs.training.settings import TrainSettings
 from reticent.training.plans.choice import choose
 

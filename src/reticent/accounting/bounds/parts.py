@@ -1,4 +1,4 @@
-"""What a Rényi guarantee for one unit says of several: groups, owners in parts, text extraction, random stopping.
+"""What a Rényi guarantee for one unit says of several: groups, owners in parts, text extraction.
 
 With ρ = a/(a−1), a release that is (a, ε)-Rényi-close for one changed unit is, for κ changed units,
 
@@ -12,8 +12,7 @@ order a, the first has factor ρ, so ε_κ = ρ ε_{κ−1} + ε and 1/(α_κ−
   SubMix (Ginart et al. 2022) is undefined at a = 2 and weaker above.
 - KL ≤ D_{α_κ} ≤ ε_κ. The printed linear rule κ·ε (C.2, C.3, Eq. 10–11) does not hold.
 
-Random stopping (appendix C.4) is here as a mechanism with its perplexity; Proposition C.3(1), which states a
-guarantee for it, is false, so nothing here turns it into one.
+Random stopping (appendix C.4) is not here: Proposition C.3(1), which states a guarantee for it, is false.
 """
 
 import math
@@ -22,7 +21,6 @@ from typing import Final
 
 from reticent.core.errors import NotComparable
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
-from reticent.core.randomness import Randomness
 
 _LARGE = 700.0  # of a logarithm: its exponential is the last that float64 holds
 
@@ -108,43 +106,3 @@ def extraction_success(order: float, epsilon: float, *, candidates: int, group: 
     log_direct = power * (spent - math.log(candidates))
     fano = 1.0 if candidates == 1 else (spent + math.log(2.0)) / math.log(candidates)
     return ExtractionBound(direct=math.exp(min(0.0, log_direct)), fano=min(1.0, fano))
-
-
-@dataclass(frozen=True, slots=True)
-class RandomStopping:
-    """Stop before the τ-th answer, τ uniform on 1..C·B, for a fixed number B of answers; then the public model.
-
-    States no guarantee: after one world has stopped of itself, the other goes on uncharged (Proposition C.3(1)
-    of SubMix is false; B = 14, C = 2, ε = 2 reaches 7.38 where 5.33 is printed).
-    """
-
-    answers: int
-    expansion: float
-
-    def __post_init__(self) -> None:
-        if self.answers < 1 or not self.expansion > 0.5 or not float(self.answers * self.expansion).is_integer():
-            raise ValueError("random stopping needs B >= 1 answers and C > 1/2 with a whole number C·B")
-
-    @property
-    def horizon(self) -> int:
-        """C·B, the largest stopping time."""
-        return round(self.answers * self.expansion)
-
-    def draw(self, randomness: Randomness) -> int:
-        """τ: answers 1..τ−1 may use private parts."""
-        return 1 + int(randomness.integers(self.horizon, 1)[0])
-
-    def answered_privately(self) -> float:
-        """Expected share of the B answers that come before τ, if nothing else stops the protocol."""
-        answers, horizon = self.answers, self.horizon
-        inside = min(answers, horizon)  # horizon < answers when C < 1
-        return sum(1.0 - t / horizon for t in range(1, inside + 1)) / answers
-
-    def perplexity(self, private: float, public: float) -> float:
-        """The printed (1 − 1/2C) p + p0/2C: for C ≥ 1 the mean perplexity of answers, (p0 − p)/(2CB) too low."""
-        share = 0.5 / self.expansion
-        return (1.0 - share) * private + share * public
-
-    def printed_epsilon(self, epsilon: float) -> float:
-        """The printed ε + log(CB). Not a guarantee (see above): for reproducing the paper's figures only."""
-        return epsilon + math.log(self.horizon)

@@ -16,7 +16,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.accounting.special import log_ndtr, ndtr
+from reticent.accounting.light_imports import log_ndtr, ndtr
 
 Floats = NDArray[np.float64]
 

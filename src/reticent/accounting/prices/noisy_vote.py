@@ -30,7 +30,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.accounting.special import log_ndtr, logsumexp
+from reticent.accounting.light_imports import log_ndtr, logsumexp
 from reticent.core.event import NoisyVote
 from reticent.core.guarantee import Neighbours
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.accounting.special import ndtr
+from reticent.accounting.light_imports import ndtr
 from reticent.core.event import RandomAllocation
 
 Floats = NDArray[np.float64]

@@ -17,8 +17,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.accounting.light_imports import bdtrc, gammaln, log_ndtr, ndtr
 from reticent.accounting.prices.hockey_stick import Direction
-from reticent.accounting.special import bdtrc, gammaln, log_ndtr, ndtr
 from reticent.core.event import Composed, Event, Gaussian, Repeated, SampledGaussian, SampledGroup
 
 Floats = NDArray[np.float64]

@@ -26,7 +26,7 @@ import math
 import numpy as np
 
 from reticent.accounting.bounds.parts import owner_point
-from reticent.accounting.special import gammaln
+from reticent.accounting.light_imports import gammaln
 from reticent.core.event import SubsampledMixture
 from reticent.core.guarantee import Neighbours
 

@@ -2,14 +2,23 @@
 
 A batch of n rows padded to T columns costs n·T tokens of work and, for a vocabulary of V, n·T·V·4 bytes of logits.
 Both are bounded. Sorting by length keeps the padding small: a batch holds neighbours in length alone.
+
+Batches are computed on the cores of a processor by a few threads, each with its share of torch's own. Torch splits
+each operation over all cores and waits for the slowest after every one; for the small operations of small models
+that wait is most of the time, so whole batches go side by side instead. On an accelerator, with one core or with
+one batch, the work is done in the caller's thread.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 
 LOGIT_BYTES: Final = 512 * 2**20  # most memory that the float32 logits of one forward may take
 # What a batch is packed to, in padded tokens and bytes of logits. A processor gains nothing from more rows than
@@ -17,6 +26,7 @@ LOGIT_BYTES: Final = 512 * 2**20  # most memory that the float32 logits of one f
 _CPU_TOKENS: Final = 1024
 _CPU_BYTES: Final = 32 * 2**20
 _ACCELERATOR_TOKENS: Final = 16_384
+_MOST_WORKERS: Final = 4  # each holds the activations of a batch
 
 
 def choose_budget(vocabulary_size: int, device: torch.device) -> int:
@@ -53,3 +63,23 @@ def pad_right(rows: Sequence[Sequence[int]], filler: int, *, device: torch.devic
     for place, row in enumerate(rows):
         padded[place, : len(row)] = row
     return torch.from_numpy(padded).to(device)
+
+
+def map_batches(work: Callable[[Batch], Result], batches: Sequence[Batch], *, device: torch.device) -> list[Result]:
+    """`work` of every batch, in order, without gradients. The number of torch's threads is put back afterwards."""
+
+    def inferred(batch: Batch) -> Result:
+        with torch.inference_mode():  # belongs to a thread, so every worker enters it
+            return work(batch)
+
+    threads = torch.get_num_threads()
+    workers = min(threads, len(batches), _MOST_WORKERS)
+    if device.type != "cpu" or workers < 2:
+        return [inferred(batch) for batch in batches]
+    try:
+        with ThreadPoolExecutor(
+            workers, initializer=torch.set_num_threads, initargs=(max(1, threads // workers),)
+        ) as pool:
+            return list(pool.map(inferred, batches))
+    finally:
+        torch.set_num_threads(threads)  # a thread's own setting is also the default of threads to come

@@ -1,10 +1,15 @@
 """Where a model stands: a directory, a GGUF file, or a hub id, which is downloaded. Loads no model and no torch.
 
-A path that leads nowhere is said here, at once, before the libraries that would read it are loaded.
+A path that leads nowhere is said here, at once, before the libraries that would read it are loaded. So is how many
+weights are stored there, by the headers of safetensors files: the length of the header (8 bytes, little-endian) and
+the header, JSON with the shape of every tensor (https://huggingface.co/docs/safetensors).
 """
 
+import json
+import math
 import re
 from pathlib import Path
+from typing import Final
 
 from reticent.core.errors import ModelError
 from reticent.models.embedded import EMBEDDED, embedded_model_path
@@ -12,6 +17,7 @@ from reticent.models.embedded import EMBEDDED, embedded_model_path
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
 _HUB_IGNORED = ["*/*", "consolidated*"]
+_MOST_HEADER: Final = 100_000_000  # bytes, the format's own limit
 
 
 def locate(source: str | Path) -> Path:
@@ -52,3 +58,21 @@ def _download(hub_id: str) -> Path:
             found=type(error).__name__,
             hint="check the spelling and the connection, or give the path of a directory with the model",
         ) from None
+
+
+def stored_parameters(folder: Path) -> int | None:
+    """The number of weights in a model's folder; None where there is no safetensors file that can be read."""
+    files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
+    try:
+        return sum(_weights_in(file) for file in files) if files else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # a damaged file is for whoever loads the model to complain about
+
+
+def _weights_in(path: Path) -> int:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > _MOST_HEADER:
+            raise ValueError(path.name)
+        header = json.loads(file.read(length))
+    return sum(math.prod(about["shape"]) for name, about in header.items() if name != "__metadata__")

@@ -22,14 +22,13 @@ from reticent.core.errors import ModelError
 from reticent.core.model import Access, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.models.huggingface.batching import choose_budget, pack, pad_right
+from reticent.models.huggingface.batching import choose_budget, map_batches, pack, pad_right
 from reticent.models.huggingface.branches import CachedBranches
 from reticent.models.huggingface.decoding import Row, plan_batches, sample_batch
 from reticent.models.huggingface.fingerprint import fingerprint, mark
 from reticent.models.huggingface.packed_continuations import can_pack, groups, packed_scores, pays
 from reticent.models.huggingface.scoring import exact_log_softmax, finite, score
 from reticent.models.huggingface.stream import Stream
-from reticent.models.huggingface.workers import map_batches
 
 Floats = NDArray[np.float64]
 

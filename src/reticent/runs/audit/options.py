@@ -19,25 +19,8 @@ if TYPE_CHECKING:
 
 _ATTACKS: Final = "Attacks"
 _SERVED: Final = "Served models"
-# What the record of a run holds of the options; the rest is about this machine or about how the result is shown.
-_RECORDED: Final = (
-    "records",
-    "samples",
-    "temperature",
-    "top_k",
-    "chance",
-    "by_coin",
-    "budget",
-    "texts",
-    "candidates",
-    "draws",
-    "others",
-    "chat",
-    "shadow_models",
-    "policy",
-    "pattern",
-    "reveal",
-)
+# Not in the record of a run: said elsewhere in it, or about this machine, or about how the result is shown.
+_UNRECORDED: Final = {"out", "seed", "cache", "no_cache", "journal", "junit", "sarif"}
 
 
 class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, LogOptions, Shown):
@@ -235,17 +218,8 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
 
     def recorded(self, base: str | None) -> dict[str, Any]:
         """What the record of the run says of the options; `base` is the base model that was used."""
-        return {
-            "model": self.model,
-            "base": base,
-            "train": str(self.train),
-            "holdout": str(self.holdout),
-            "canaries": None if self.canaries is None else str(self.canaries),
-            "attacks": list(self.settings().attacks or ()),
-            **{name: getattr(self, name) for name in _RECORDED},
-            "require": list(self.require),
-            "fail_if": list(self.fail_if),
-        }
+        used = {"base": base, "attacks": list(self.settings().attacks or ())}
+        return self.model_dump(mode="json", exclude=_UNRECORDED) | used
 
     def look_around(self) -> None:
         """Files and models are there and the folder is free: said before torch is loaded."""

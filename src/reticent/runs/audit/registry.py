@@ -48,8 +48,7 @@ from reticent.auditing.attacks.personal_data.fragments import FragmentAttack
 from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.settings import AuditSettings
 from reticent.core.errors import ConfigError, InternalError
-from reticent.runs.audit.fine_tuning import fine_tune
-from reticent.runs.audit.shadow import train_shadows
+from reticent.runs.audit.retraining import fine_tune, train_shadows
 from reticent.runs.policies import policy_named
 
 ATTACKS: Final[tuple[Attack, ...]] = (

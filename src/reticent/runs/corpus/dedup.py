@@ -1,21 +1,26 @@
 """A corpus without texts that repeat, exactly or nearly, an earlier one."""
 
 import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.errors import ConfigError, DataError
+from reticent.data.duplicates.near import Sign, Signatures, near_repeats, signatures
+from reticent.data.duplicates.repeats import Marks, repeated_texts, unmarked
+from reticent.engine.work import Engine, Piece, Told, gather, open_engine
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
 from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
-    from reticent.data.duplicates.repeats import Marks
     from reticent.data.reading.corpus_file import CorpusFile
 
 SCHEMA_VERSION: Final = 1
+_AHEAD: Final = 8  # batches for each worker between two moments at which all wait for the last
 
 
 class DedupSettings(CorpusOptions, EngineOptions, Shown):
@@ -66,7 +71,6 @@ class Deduplicated:
 
 def dedup(settings: DedupSettings, *, track: Track = untracked) -> Deduplicated:
     """Write the corpus with the first of equal texts; with `near`, of similar ones too."""
-    from reticent.data.duplicates.repeats import unmarked
     from reticent.data.writing import write_corpus
 
     out = settings.out
@@ -82,13 +86,8 @@ def dedup(settings: DedupSettings, *, track: Track = untracked) -> Deduplicated:
     return Deduplicated(corpus=out, records=len(marks), kept=kept, repeated=exact, near=settings.near)
 
 
-def _marks(corpus: "CorpusFile", folder: Path, *, settings: DedupSettings, track: Track) -> "tuple[Marks, int]":
+def _marks(corpus: "CorpusFile", folder: Path, *, settings: DedupSettings, track: Track) -> tuple[Marks, int]:
     """Which records go, and how many of them are exact repeats."""
-    from reticent.data.duplicates.near import near_repeats
-    from reticent.data.duplicates.repeats import repeated_texts, unmarked
-    from reticent.engine.signatures import signed_by
-    from reticent.engine.work import open_engine
-
     marks = repeated_texts(track(corpus, "reading"), folder)
     exact, engine = int(marks.sum()), settings.engine_settings
     if settings.near is not None:
@@ -98,3 +97,24 @@ def _marks(corpus: "CorpusFile", folder: Path, *, settings: DedupSettings, track
             alike = near_repeats(left, folder, threshold=settings.near, sign=signed_by(opened))
         marks[~marks] = alike  # [records that were left]
     return marks, exact
+
+
+def signed_by(engine: Engine | None) -> Sign:
+    """What `near_repeats` computes signatures by: this process, or the engine."""
+    if engine is None:
+        return lambda batches: map(signatures, batches)
+    chosen = engine
+
+    def sign(batches: Iterator[list[str]]) -> Iterable[Signatures]:
+        while block := list(islice(batches, _AHEAD * chosen.workers)):
+            pieces = [Piece(f"texts-{number}", batch) for number, batch in enumerate(block)]
+            yield from gather(pieces, sign_piece, engine=chosen)
+
+    return sign
+
+
+def sign_piece(texts: list[str], told: Told) -> Signatures:
+    """In a worker: the signatures of one batch."""
+    found = signatures(texts)
+    told(len(texts))
+    return found

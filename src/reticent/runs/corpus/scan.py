@@ -70,7 +70,7 @@ def scan(settings: ScanSettings, *, track: Track = untracked) -> "Scan":
         seen = scan_records(track(corpus, "scanning"), chosen, labels=settings.labels, rivals=rivals)
     if settings.out is not None:
         run = RunDirectory.create(settings.out)
-        config = {"file": str(settings.file), "policy": named}
+        config = settings.model_dump(mode="json", exclude={"out", "cache", "processes"})
         run.start("scan", config=config, seed=None, corpora={"scanned": corpus.fingerprint()})
         write_document(settings.out / "scan.json", seen.to_json())
         run.finish(sensitive_records=seen.sensitive_records)

@@ -1,58 +1,65 @@
 """The command line that a run was started with, written again from its recorded configuration."""
 
 import shlex
+from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, get_args
 
-_POSITIONS: Final = ("model", "file")
-_UNSAID: Final = ("snapshots", "prefix_given")  # said in their place; private
+from pydantic_core import to_jsonable_python
+
+from reticent.runs.settings.declaration import Declared, Settings, declared_in, spelled
 
 
 def command_of(information: dict[str, Any], out: Path) -> str:
-    """`reticent VERB …` as recorded; options at their default are left out where that is known."""
+    """`reticent VERB …` as recorded; options at their default are left out."""
     config, command = information.get("config", {}), str(information["command"])
-    words = ["reticent", command]
-    if command == "train":
-        words += _training_words(config)
-    else:
-        words += _plain_words(config)
+    first, then = (list(map(str, config.get("snapshots", [])[part])) for part in (slice(2), slice(2, None)))
+    words = ["reticent", command, *first]
+    kind, recorded = _settings_of(command), list(config)
+    options = [] if kind is None else [each for each in declared_in(kind) if each.path[0] in recorded]
+    options.sort(key=lambda each: (not each.option.positional, each.key != "method", recorded.index(each.path[0])))
+    for each in options:
+        if each.key not in ("seed", "out", "config"):
+            words += _words(each, config)
+    words += [word for snapshot in then for word in ("--then", snapshot)]
     if information.get("seed") is not None:
         words += ["--seed", str(information["seed"])]
     return shlex.join([*words, "--out", str(out)])
 
 
-def _training_words(config: dict[str, Any]) -> list[str]:
-    """Every value that differs from its default, as a flag."""
-    from reticent.runs.settings.declaration import declared_in
+def _settings_of(command: str) -> type[Settings] | None:
+    """The options of a verb that leaves a run directory."""
+    from reticent.runs.audit.options import AuditOptions
+    from reticent.runs.corpus.scan import ScanSettings
     from reticent.runs.training.settings import TrainSettings
+    from reticent.runs.update.settings import UpdateSettings
 
-    words: list[str] = []
-    for each in sorted(declared_in(TrainSettings), key=lambda each: each.key != "method"):
-        table, *keys = each.path
-        value = config.get(table, {}).get(keys[0]) if keys else None
-        if value is not None and value != each.field.default:
-            words += [each.flag] if value is True else [each.flag, _word(value)]
-    return words
+    known: dict[str, type[Settings]] = {"audit": AuditOptions, "diff": UpdateSettings, "scan": ScanSettings}
+    return (known | {"train": TrainSettings}).get(command)
 
 
-def _plain_words(config: dict[str, Any]) -> list[str]:
-    """The model or file first, then a flag for every value that was given."""
-    words = [str(config[key]) for key in _POSITIONS if config.get(key) is not None]
-    words += [str(each) for each in config.get("snapshots", [])]
-    for key, value in config.items():
-        if key in (*_POSITIONS, *_UNSAID) or value is None or value is False or value == []:
-            continue
-        flag = "--" + key.replace("_", "-")
-        if value is True:
-            words.append(flag)
-        elif key == "attacks":
-            words += [flag, ",".join(str(each) for each in value)]
-        elif isinstance(value, list):
-            words += [word for each in value for word in (flag, _word(each))]
-        else:
-            words += [flag, _word(value)]
-    return words
+def _words(each: Declared, config: dict[str, Any]) -> list[str]:
+    """What an option adds to the command; nothing where it was not given or has its default."""
+    value: Any = config
+    for key in each.path:
+        value = value.get(key) if isinstance(value, dict) else None
+    default = None if each.is_required else to_jsonable_python(each.field.default)
+    if value is None or value is False or value in (default, []):
+        return []
+    if each.option.positional:
+        return [str(value)]
+    if value is True:
+        return [each.flag]
+    if isinstance(value, list) and each.type is str:
+        return [each.flag, ",".join(map(str, value))]
+    values = value if isinstance(value, list) else [value]
+    return [word for one in values for word in (each.flag, _word(each, one))]
 
 
-def _word(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _word(each: Declared, value: Any) -> str:
+    """A value as it is typed; of an enum by the word of its member."""
+    members = get_args(each.type) or (
+        each.type if isinstance(each.type, type) and issubclass(each.type, Enum) else ()
+    )
+    named = [one for one in members if isinstance(one, Enum) and one.value == value]
+    return spelled(named[0] if named else value)

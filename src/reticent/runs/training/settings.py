@@ -165,8 +165,7 @@ class ModelSection(Settings):
 
     def trained_parameters(self) -> int | None:
         """Weights that are trained, from the headers of the model's files; None where these do not say."""
-        from reticent.models.huggingface.location import find_local
-        from reticent.models.huggingface.size import stored_parameters
+        from reticent.models.huggingface.location import find_local, stored_parameters
 
         if self.lora_rank or self.source.startswith("lstm:"):
             return None

@@ -1,11 +1,16 @@
-"""`reticent diff` as a call: snapshots compared, written to a run directory."""
+"""`reticent diff` as a call: snapshots compared, written to a run directory with a figure.
+
+The figure, drawn by matplotlib (extra `plot`), shows how much each token of a phrase gained, by the length of the
+prefix that is known. Phrases are named by their number: no text stands in it.
+"""
 
 import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from reticent.auditing.attacks.update.findings import FoundPhrase
 from reticent.core.model import LanguageModel
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.subject import find_model
@@ -21,6 +26,9 @@ from reticent.runs.update.run import (
     write_diff,
 )
 from reticent.runs.update.settings import UpdateSettings
+
+_SHOWN: Final = 8
+_COLOURS: Final = ("#0b6e99", "#c2571a", "#4d7c0f", "#7c3aed", "#b91c1c", "#525252", "#0d9488", "#a16207")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,30 @@ def _draw(steps: Sequence[UpdateStep], out: Path) -> bool:
     """Draw the figure of the first update; False where matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         return False
-    from reticent.runs.update.figure import draw_prefix_scores
-
     draw_prefix_scores(steps[0].phrases, out / FIGURE)
     return True
+
+
+def draw_prefix_scores(phrases: Sequence[FoundPhrase], path: Path) -> None:
+    """Differential score of each token given what stands before it, for the first phrases (the paper's fig. 1)."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True}
+    with plt.rc_context({**style, "grid.alpha": 0.25, "figure.constrained_layout.use": True}):
+        figure, axes = plt.subplots(figsize=(6, 4.0))
+        for number, (one, colour) in enumerate(zip(phrases[:_SHOWN], _COLOURS, strict=False)):
+            known = range(len(one.scores.increments))
+            label = f"phrase {number}"
+            axes.plot(known, one.scores.increments, marker="o", markersize=3, color=colour, label=label)
+        axes.set(
+            xlabel="tokens known before it",
+            ylabel="differential score of the next token",
+            xticks=range(max(len(one.scores.increments) for one in phrases)),
+        )
+        axes.axhline(0.0, color="0.6", linewidth=0.8)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=4, frameon=False, fontsize=8)
+        figure.savefig(path, dpi=160)
+        plt.close(figure)

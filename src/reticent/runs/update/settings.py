@@ -125,23 +125,9 @@ class UpdateSettings(CorpusOptions, LogOptions, Shown):
 
     def recorded(self) -> dict[str, Any]:
         """What the record of the run says of the settings. A prefix may be private: only that there was one."""
-        return {
-            "snapshots": list(self.snapshots),
-            "data": None if self.data is None else str(self.data),
-            "untouched": None if self.untouched is None else str(self.untouched),
-            "null": list(self.null),
-            "length": self.length,
-            "width": self.width,
-            "groups": self.groups,
-            "prefixes_given": len(self.prefix),
-            "search": None if self.search is None else self.search.value,
-            "texts": self.texts,
-            "score": self.comparison().score.value,
-            "halving": self.halving,
-            "removed": self.removed,
-            "top": self.top,
-            "reveal": self.reveal,
-        }
+        said_elsewhere = {"before", "after", "then", "prefix", "out", "seed"}
+        recorded = self.model_dump(mode="json", exclude=said_elsewhere)
+        return {"snapshots": list(self.snapshots), **recorded, "prefixes_given": len(self.prefix)}
 
     def look_around(self) -> None:
         """Files and models are there and the folder is free: said before torch is loaded."""

@@ -40,11 +40,11 @@ from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageErro
 from reticent.core.ledger import Ledger, Receipt
 from reticent.core.randomness import Randomness
 from reticent.training.batches import TokenArray, Units, micro_batches, own_size_batches
+from reticent.training.checkpoint import receipt_state, restored_receipt
 from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.clipping import NonFiniteGradient, add_noise
 from reticent.training.gradients.correlated import NoiseMemory
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.gradients.receipts import receipt_state, restored_receipt
 from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.record_loss import TokenBatch, record_losses, token_losses
 from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest

@@ -21,9 +21,9 @@ from reticent.core.errors import LedgerError, ModelError, UsageError
 from reticent.core.ledger import Ledger, Receipt
 from reticent.core.randomness import Randomness
 from reticent.models.lstm.model import LSTMForCausalLM, LSTMState
+from reticent.training.checkpoint import receipt_state, restored_receipt
 from reticent.training.gradients.clipping import NonFiniteGradient, add_noise, clip_factors
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.gradients.receipts import receipt_state, restored_receipt
 from reticent.training.gradients.record_loss import IGNORED, TokenBatch
 from reticent.training.gradients.source import ACCOUNT, Computation, Gradient
 from reticent.training.methods.selective import Run, RunText, SelectivePlan

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from reticent.auditing.attacks.exposure.candidate_search import SearchLimits
-from reticent.auditing.attacks.exposure.findings import bounded_mean_limit, exposure_findings
-from reticent.auditing.attacks.exposure.null import null_sum_survival
+from reticent.auditing.attacks.exposure.findings import bounded_mean_limit, exposure_findings, null_sum_survival
 from reticent.auditing.attacks.exposure.ranking import Exposure, ExposureSettings, measure_exposures
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.core.finding import Comparison, Finding, Standing, Verdict

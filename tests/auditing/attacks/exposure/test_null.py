@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.exposure.null import (
+from reticent.auditing.attacks.exposure.findings import (
     null_largest_mean,
     null_mean,
     null_quantile,

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from reticent.auditing.attacks.membership.attack import MembershipAttack, membership_scores, run_attacks, why_not
-from reticent.auditing.attacks.membership.comparison_scores import ErrorZone, WindowComparison, windows_won
 from reticent.auditing.attacks.membership.neighbourhood import Neighbourhood
 from reticent.auditing.attacks.membership.scores import (
     Calibrated,
+    ErrorZone,
     Loss,
     LowerCase,
     MinK,
     MinKPlusPlus,
+    WindowComparison,
     Zlib,
     mean_of_least,
+    windows_won,
 )
 from reticent.auditing.attacks.membership.target_scores import LEAST_LOG_PROB, TargetScores
 from reticent.auditing.metrics.roc import auc_interval

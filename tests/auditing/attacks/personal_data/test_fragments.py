@@ -12,7 +12,7 @@ from reticent.auditing.subject import make_subject
 from reticent.core.model import Access
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.runs.audit.fine_tuning import fine_tune
+from reticent.runs.audit.retraining import fine_tune
 from tests.auditing.attacks.personal_data.small_models import Telling
 from tests.auditing.attacks.personal_data.test_association import BOOK, CODES, FINDS, PERSONS, book, told
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer

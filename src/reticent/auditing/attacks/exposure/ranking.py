@@ -9,7 +9,7 @@ beside it stands the skew-normal estimate with its goodness of fit. Ties count a
 space are ranked without each other, whatever their templates, so that R is the space less the other canaries: they
 were planted as well, and what a model knows of them says nothing of chance.
 
-What a measured exposure means is said against the null (`exposure.null`, `exposure.findings`).
+What a measured exposure means is said against the null (`exposure.findings`).
 """
 
 import math

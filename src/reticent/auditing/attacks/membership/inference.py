@@ -10,10 +10,18 @@ from numpy.typing import NDArray
 
 from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.auditing.attacks.membership.attack import MembershipAttack, run_attacks
-from reticent.auditing.attacks.membership.comparison_scores import ErrorZone, WindowComparison
 from reticent.auditing.attacks.membership.metrics import MembershipSetting, epsilon_finding, gaussian_mu_finding
 from reticent.auditing.attacks.membership.result import ScoredTargets, few_targets
-from reticent.auditing.attacks.membership.scores import Calibrated, Loss, LowerCase, MinK, MinKPlusPlus, Zlib
+from reticent.auditing.attacks.membership.scores import (
+    Calibrated,
+    ErrorZone,
+    Loss,
+    LowerCase,
+    MinK,
+    MinKPlusPlus,
+    WindowComparison,
+    Zlib,
+)
 from reticent.auditing.attacks.membership.target_scores import PositionModel, TargetScores
 from reticent.auditing.metrics.one_run import one_run_epsilon
 from reticent.auditing.metrics.one_run_curve import one_run_epsilon_by_curve, one_run_gaussian_mu
