@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from reticent.auditing.attacks.extraction.findings import novelty_findings
 from reticent.auditing.attacks.extraction.novelty import NGramIndex, words
+from reticent.auditing.metrics.intervals import APPROXIMATE
 from reticent.core.corpus import Record
 
 TEXTS = st.lists(st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12).map(" ".join), min_size=1, max_size=5)
@@ -70,6 +71,7 @@ def test_copied_text_shows_a_gap_and_null_data_does_not() -> None:
             copied = index.novelty(markov_texts(15, 0))
             gaps = novelty_findings(copied, held_out, sizes=(3, 4))
             assert all(finding.beats_null for finding in gaps)
+            assert all(APPROXIMATE in finding.notes for finding in gaps)
             assert gaps[1].value == pytest.approx(held_out.share(4))
     assert alarms <= 4
 

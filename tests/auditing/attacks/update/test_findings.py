@@ -8,6 +8,7 @@ from reticent.auditing.attacks.update.matching import RecordGains, match_phrases
 from reticent.auditing.attacks.update.null import Highest, NullTest
 from reticent.auditing.attacks.update.score import Score, Snapshots
 from reticent.auditing.attacks.update.search import BeamSettings, score_beam, search_phrases
+from reticent.auditing.metrics.intervals import APPROXIMATE
 from reticent.core.corpus import Record
 from tests.auditing.attacks.update.oracles import NEW, OLD, updated
 from tests.models.ngram import NGramModel
@@ -100,6 +101,7 @@ def test_an_update_is_exposed_and_text_without_one_is_not():
     assert found["exposed_records"].value == pytest.approx(0.8)
     assert found["exposed_records"].beats_null
     assert found["bits_gained_per_token"].value > 0 >= found["bits_gained_per_token"].null
+    assert APPROXIMATE in found["bits_gained_per_token"].notes
     assert found["update_auc"].value > 0.5
 
 

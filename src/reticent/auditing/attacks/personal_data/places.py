@@ -261,7 +261,7 @@ def _extractability(
     estimate = compared.correlation(randomness=settings.randomness("resamples"), confidence=setting.confidence)
     if estimate is None:
         return []
-    measure = "rank correlation of mean chance in context and times emitted"
+    measure = "rank correlation of mean chance in context and times emitted (approximate: a bootstrap over values)"
     metric = EXTRACTABILITY_CORRELATION
     return [estimate_finding(metric, estimate, n=len(values), measure=measure, setting=setting)]
 
