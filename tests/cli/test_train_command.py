@@ -80,7 +80,17 @@ def test_a_risk_target_belongs_to_dp_sgd_alone(method, refused):
 
 
 def test_a_delta_that_promises_nothing_is_an_error(refused):
-    refused("delta promises nothing", "--method", "dp-sgd", "--model", "embedded", "--delta", "0.01", "--noise-multiplier", "1")
+    refused(
+        "promises nothing",
+        "--method",
+        "dp-sgd",
+        "--model",
+        "embedded",
+        "--delta",
+        "0.01",
+        "--noise-multiplier",
+        "1",
+    )
     # 20 owners, 100 records: δ is held against what is protected.
     arguments = ("--method", "dp-sgd", "--model", "embedded", "--noise-multiplier", "1", "--batch", "4")
     refused("1 / 20 owners", *arguments, "--delta", "0.05", "--unit", "owner")

@@ -1,6 +1,6 @@
 """How far the numbers of a run may go, declared once for flags, files and plans.
 
-Outside of these, accountants and models compute with infinities, or for years; each range holds whatever somebody
+Outside of these, accountants and models compute with infinities, or for years; each range holds whatever someone
 could mean. A number that means nothing for other reasons (a δ above 1 / records, a batch larger than the corpus) is
 refused where the reason is known.
 """

@@ -25,7 +25,7 @@ from reticent.runs.update.settings import UpdateSettings
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What every update gives away, and where it is written."""
+    """What every update reveals, and where it is written."""
 
     steps: Sequence[UpdateStep]
     search: DiffSettings
@@ -39,7 +39,7 @@ class Diff:
 
 
 def diff(settings: UpdateSettings) -> Diff:
-    """Compare snapshots in order of time and write what each update gives away."""
+    """Compare snapshots in order of time and write what each update reveals."""
     settings.look_around()
     update, untouched = (
         None if path is None else settings.corpus(path).load() for path in (settings.data, settings.untouched)

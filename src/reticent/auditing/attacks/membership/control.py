@@ -1,4 +1,4 @@
-"""Controls of a membership finding: could members be told from non-members without the model?
+"""Controls of a membership finding: could members be told apart from non-members without the model?
 
 If they were collected differently (dates, sources, templates), an attack's success says nothing of memorisation,
 which has voided many published results (Meeus et al. 2024; Das et al. 2024). The control is a naive Bayes
