@@ -1,4 +1,4 @@
-"""What exposure is when nothing was memorised: the null that every measured exposure stands against.
+"""What exposure is when nothing was memorised: the null that every measured exposure is compared with.
 
 The secret was drawn uniformly from m candidates, so a model that never saw it gives it each rank with chance 1/m:
 
