@@ -1,4 +1,4 @@
-"""See, prevent and prove what a language model gives away of its training text.
+"""Measure, prevent and prove limits on what a language model leaks about its training text.
 
 The public API: the names in `__all__`, each loaded when it is first used. `import reticent` is fast and imports
 neither torch nor numpy. Every name has an example in its docstring, and docs/api.md lists them all. Whatever else

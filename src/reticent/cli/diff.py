@@ -1,4 +1,4 @@
-"""`reticent diff`: what an update from one snapshot to the next gives away of the text it was made with."""
+"""`reticent diff`: what an update from one snapshot to the next reveals about its text."""
 
 from typing import TYPE_CHECKING, Final
 

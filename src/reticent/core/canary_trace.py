@@ -1,12 +1,12 @@
-"""Gradient canaries of a private run: who is a member, and what every released sum shows along each of them.
+"""Gradient canaries of a private run: which are members, and what every released sum shows along each of them.
 
     canaries.json    a secret seed that directions are made from, and one fair coin for each canary
-    canaries.f32     projections [T, N]: ⟨direction, released noisy sum⟩ / clip norm, one row a released step
+    canaries.f32     projections [T, N]: ⟨direction, released noisy sum⟩ / clip norm, one row per released step
     canaries.u32     places [N] in a cycle of steps, where units have one (noise that is correlated over steps)
 
 A member that takes part in a step adds 1 to its projection; the noise on it has the plan's noise multiplier as
-standard deviation. Whoever holds the key sees as much of a step as the strongest adversary of differential privacy.
-All files are the operator's (mode 0600): coins are as private as records are.
+standard deviation. The holder of the key sees as much of a step as the strongest adversary of differential privacy.
+All files belong to the operator (mode 0600): coins are as private as records.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What every JSON document of ours has in common: a schema version, atomic writing, and infinities.
+"""What all our JSON documents have in common: a schema version, atomic writing, and infinities.
 
 A document is replaced whole or not at all: after a crash a reader finds the old one or the new one.
 """

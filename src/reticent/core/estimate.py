@@ -4,7 +4,8 @@
 
 with s_i the sum over text i of m and n_i its tokens: the ratio estimator of a cluster sample (Cochran 1977, chapter
 6), t Student's quantile with m − 1 degrees of freedom. Tokens of one text go together, so an interval over tokens
-would be too short. Approximate for few texts. One text says nothing of how texts differ: its interval is unbounded.
+would be too short. Approximate for few texts. One text says nothing about how texts differ: its interval is
+unbounded.
 """
 
 import math

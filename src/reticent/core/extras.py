@@ -1,8 +1,8 @@
 """Optional dependencies: which extra of the package brings which module.
 
-`pip install reticent` brings what `bound`, `ledger` and reports need. Everything else is an extra, and whoever uses
-something whose extra is not installed is told the one command that installs it. The extras themselves are declared
-in pyproject.toml; a test compares both.
+`pip install reticent` brings what `bound`, `ledger` and reports need. Everything else is an extra; using something
+whose extra is missing raises an error with the one command that installs it. The extras themselves are declared in
+pyproject.toml; a test compares both.
 """
 
 import importlib.util

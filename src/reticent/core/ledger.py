@@ -2,7 +2,7 @@
 
 A ledger meters one additive quantity (steps of a plan, Rényi nats at one order) on named accounts, the parts of an
 ensemble or the single account of a training run. Additivity is the proof's business: `Budget.guarantee`
-says what is proved for whoever stays within the limit.
+says what is proved if spending stays within the limit.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""How far the numbers of a run may go, declared once for flags, files and plans.
+"""The allowed ranges of a run's numbers, declared once for flags, files and plans.
 
-Outside of these, accountants and models compute with infinities, or for years; each range holds whatever somebody
-could mean. A number that means nothing for other reasons (a δ above 1 / records, a batch larger than the corpus) is
-refused where the reason is known.
+Outside of these, accountants and models compute with infinities, or for years; each range covers anything that
+someone could mean. A number that means nothing for other reasons (a δ above 1 / records, a batch larger than the
+corpus) is refused where the reason is known.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Text from outside made safe for the medium it is shown in: a terminal, JSON on a terminal, Markdown, HTML.
 
-File names, labels, key names, run files and revealed text come from whoever wrote them. On a terminal an escape
+File names, labels, key names, run files and revealed text come from someone else. On a terminal an escape
 sequence moves the cursor, sets the window's title or hides what follows; a bidirectional override (U+202E) shows
 text in another order than it is stored; Markdown and HTML have markup of their own. Every medium first shows such
 characters as visible escapes (`\\x1b`, `\\u202e`), then escapes its own markup, so that the text means itself.

@@ -16,7 +16,7 @@ from typing import Any, Final
 from reticent.engine.work import IDLE, Advanced, Began, EngineSettings, Event, Failed, Landed, Piece, Work
 from reticent.engine.worker import Attempt, attempt, use_one_thread
 
-_TICK: Final = 0.2  # seconds after which somebody who wants to stop is heard
+_TICK: Final = 0.2  # seconds after which someone who wants to stop is heard
 _PATIENCE: Final = 5.0  # seconds in which a worker that was told to end does so
 _DIED: Final = "its worker died"
 _HINT: Final = "a worker that dies has often run out of memory: try fewer --workers"

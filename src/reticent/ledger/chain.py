@@ -4,7 +4,7 @@
 
 A `Chain` is the state after some rows. Whoever stores rows, in whichever database, feeds every one of them to
 `follow`, which checks it; budget decisions (`require_room`) rest on totals of checked rows alone, never on a sum
-that somebody stored. The header holds budget, accounts, identity and a random id, so rows of one ledger never fit
+that someone stored. The header holds budget, accounts, identity and a random id, so rows of one ledger never fit
 another, and an edited limit breaks the chain at its root.
 
 Does not protect against someone who can rewrite all rows *and* the witness: the chain has no key, since whoever may

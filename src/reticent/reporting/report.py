@@ -136,7 +136,7 @@ class PolicyRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdatePhrase:
-    """A phrase that an update gives away, by number, never by its text; `records` None if not looked up."""
+    """A phrase that an update reveals, by number, never by its text; `records` None if not looked up."""
 
     update: str
     number: int

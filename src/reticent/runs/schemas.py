@@ -1,6 +1,6 @@
 """The published form of a run's documents: `run.json`, `findings.json` and `guarantee.json`, and the check of it.
 
-A run directory travels: whoever reads one reads numbers that somebody else wrote. Each document is checked against
+A run directory travels: whoever reads one reads numbers that someone else wrote. Each document is checked against
 its schema before anything is made of it; what does not fit is one line that names the file and the place, and never
 a value. The JSON Schemas in `docs/schemas` are generated from these classes (`scripts/write_schemas.py`).
 

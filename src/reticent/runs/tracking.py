@@ -7,7 +7,7 @@ Item = TypeVar("Item")
 
 
 class Track(Protocol):
-    """Passes items on while somebody counts them; `total` where it is known."""
+    """Passes items on while someone counts them; `total` where it is known."""
 
     def __call__(self, items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]: ...
 

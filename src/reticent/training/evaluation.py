@@ -46,7 +46,7 @@ class Evaluation:
     texts: int
     perplexity_interval: tuple[float, float] = (1.0, math.inf)
     top1_interval: tuple[float, float] = (0.0, 1.0)
-    outside: "Evaluation | None" = None  # the same outside secrets, where somebody said what these are
+    outside: "Evaluation | None" = None  # the same outside secrets, where someone said what these are
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; the document that holds them carries the schema version."""

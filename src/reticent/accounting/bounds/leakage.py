@@ -74,7 +74,7 @@ class LeakageBounds:
 def leakage_bounds(
     event: Event, secret_bits: float, *, neighbours: Neighbours = Neighbours.ADD_REMOVE, copies: int = 1
 ) -> LeakageBounds:
-    """Every bound on what a release gives away of a secret, from the event alone.
+    """Every bound on what a release leaks about a secret, from the event alone.
 
     Guarantee: if without the secret's records the attack emits it with chance at most 2^−secret_bits, then with
     them with chance at most 2^posterior_bits; for any attack on what was released.

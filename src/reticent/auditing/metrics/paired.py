@@ -67,7 +67,7 @@ class Paired:
         return min(1.0, float(chances[middle + total :].sum()))
 
     def could_pass(self, *, confidence: float) -> bool:
-        """Whether a lead on every target would be told from chance."""
+        """Whether a lead on every target would be distinguishable from chance."""
         return 0.5 ** len(set(self.owners)) <= 1.0 - confidence
 
     def interval(self, *, confidence: float) -> tuple[float, float]:

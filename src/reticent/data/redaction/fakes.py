@@ -14,7 +14,7 @@ guarantee.
              stays as long; years alone move by whole years
     others   digits for digits and letters for letters
 
-Never equal to the value itself. Other real values may be met by chance: a made-up phone number may be somebody's.
+Never equal to the value itself. Other real values may be met by chance: a made-up phone number may be someone's.
 """
 
 import hashlib

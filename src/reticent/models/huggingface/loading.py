@@ -167,7 +167,7 @@ def _load_tokenizer(directory: Path) -> Any:
 
 
 def _check_architecture(config: Any, where: Path) -> None:
-    """Refuse what is not a causal language model by its own word, before its weights are read."""
+    """Refuse a model whose own configuration says that it is not causal, before its weights are read."""
     known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
     classes = known if isinstance(known, tuple) else (known,)
     names = {each.__name__ for each in classes if each is not None}

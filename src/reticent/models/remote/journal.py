@@ -7,7 +7,7 @@ block's answers are written durably before the next is asked, and what is known 
 are found by a keyed digest of the model's fingerprint and the tokens; the key lies in the same file, which only its
 owner may read. The file holds log-probabilities, no text: but whoever has it can test guesses at whole sequences.
 
-The fingerprint of a server is weak (see `remote`): if somebody swaps the weights behind an address, old answers and
+The fingerprint of a server is weak (see `remote`): if someone swaps the weights behind an address, old answers and
 new ones are mixed. Use a file for one audit, and remove it afterwards.
 """
 

@@ -6,7 +6,7 @@ tokens are known, by a local tokenizer or the server's own, it grants log-probab
 it is, `probe` finds out once by asking the server. Whole next-token distributions no such API offers.
 
 Prompts are sent to the server: whoever runs it reads them. The fingerprint is **weak**: it holds the address, the
-model's name and what `/v1/models` says of it, and cannot change when somebody swaps the weights behind them.
+model's name and what `/v1/models` says of it, and cannot change when someone swaps the weights behind them.
 """
 
 import hashlib

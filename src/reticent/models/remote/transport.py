@@ -6,7 +6,7 @@ and 5xx except 501; after a wait that doubles each time, with full jitter (Brook
 
 An error names the address, the status and the number of tries. It never holds the key, the request or the server's
 answer, since a server may quote the prompt in it. Redirects are not followed: they would carry key and prompt to
-somebody else. Proxies and certificates come from the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY,
+someone else. Proxies and certificates come from the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY,
 SSL_CERT_FILE), as other tools read it.
 """
 

@@ -1,27 +1,27 @@
 """The attacks of an audit, in the order in which they run, and how `--attacks` names them.
 
     attack       needs                                  asks
-    exposure     log-probabilities, canaries            how likely is a planted secret among all it could have been?
-    codes        text, canaries that are codes          does the model say a planted code when given its beginning?
+    exposure     log-probabilities, canaries            how high does a planted secret rank?
+    codes        text, canaries that are codes          does the model complete a planted code?
     coins        log-probabilities, canaries with coins which canaries of plant --audit were planted?
     membership   log-probabilities                      which texts were in the training data?
-    lazy         log-probabilities, a base model        which records would somebody see who only samples?
-    extraction   text                                   does the model go on as a record does?
-    generation   text                                   does it say what records say when asked for anything?
+    lazy         log-probabilities, a base model        which records would sampling alone reveal?
+    extraction   text                                   does the model complete a record, given its beginning?
+    generation   text                                   do generated texts contain pieces of records?
 
-Opt-in, run only where they are named (`--attacks all,shadow`), pii also where a policy is:
+Opt-in, run only if named (`--attacks all,shadow`); pii also runs if a policy is given:
 
-    neighbourhood  whole distributions                  is a text likelier than near copies of it?
-    shadow         the run that trained the model       is it likelier than under models that never saw it?
+    neighbourhood  whole distributions                  is a text more likely than near copies of it?
+    shadow         the run that trained the model       is it more likely than under models that never saw it?
     dataset        log-probabilities                    was the corpus, as a whole, used in training?
     traps          log-probabilities, canaries with coins was the text around planted traps used?
     styles         text                                 does it continue records in capitals, past a filter?
-    novelty        text                                 is what it says less new than what others say?
+    novelty        text                                 is generated text less novel than held-out text?
     divergence     text                                 what does it say once it stops repeating a word?
-    pii            text, a policy                       which personal data does it emit, fill in or pick out?
-    prompts        text, a policy                       which prompts bring out what belongs to a person?
-    fragments      weights, a policy                    what comes back after training on a few known pairs?
-    attributes     log-probabilities                    what does it infer of authors that they do not say?
+    pii            text, a policy                       can personal data be extracted, reconstructed or inferred?
+    prompts        text, a policy                       which prompts reveal a person's data?
+    fragments      weights, a policy                    what is recovered after training on a few known pairs?
+    attributes     log-probabilities                    what does it infer about authors that they do not state?
 """
 
 from typing import Final

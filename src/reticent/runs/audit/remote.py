@@ -58,7 +58,7 @@ class SeenThroughText:
 
     @property
     def fingerprint(self) -> str:
-        """The server's word for it: cannot tell when somebody swaps the weights."""
+        """The server's word for it: cannot tell when someone swaps the weights."""
         return self._model.fingerprint
 
     def complete(

@@ -176,7 +176,7 @@ def _measured(
 
 
 def is_cacheable(subject: Subject) -> bool:
-    """Whether the fingerprint tells all: that of weights we do not hold cannot change when somebody swaps them."""
+    """Whether the fingerprint tells all: that of weights we do not hold cannot change when someone swaps them."""
     return subject.model.access >= Access.WEIGHTS
 
 

@@ -8,7 +8,7 @@ The key is hashed under a random key that never leaves the cache: a plain hash t
 would let whoever reads a file name try all 10^6. Entries hold numbers and ids; only their owner may read them.
 
 A cached score decides gates, so the folder is not trusted: it and its key must belong to this user and be closed to
-others, and every entry carries a code under that key (a keyed hash of its name and content). An entry that somebody
+others, and every entry carries a code under that key (a keyed hash of its name and content). An entry that someone
 else wrote, edited or moved is computed again, as a damaged one is. Nothing is ever removed here.
 """
 

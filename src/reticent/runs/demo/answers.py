@@ -1,7 +1,7 @@
-"""The ensemble of the demo: its parts trained, its usefulness at two budgets, and its answers attacked.
+"""The ensemble of the demo: its parts trained, its utility at two budgets, and its answers attacked.
 
-Each ε is a world of its own with a ledger of its own, so that both can stand in one table. In earnest an ensemble
-has one ledger for ever (`runs.ensemble.prediction`): two budgets for the same parts would be spent twice.
+Each ε has its own ledger, so that both fit into one table. Outside the demo an ensemble has one ledger for good
+(`runs.ensemble.prediction`): two budgets for the same parts would be spent twice.
 """
 
 from collections.abc import Iterator, Sequence

@@ -80,7 +80,7 @@ class Auditor:
         return found
 
     def compare_update(self, name: str, before: str, after: str) -> tuple[Finding, ...]:
-        """What the step from one model to the other gives away of the training text; written to `update-NAME`."""
+        """What the change from one model to the other reveals about the training text; written to `update-NAME`."""
         settings = DiffSettings(width=self.scale.beam, seed=self.seed)
         known = Known(update=self.corpora.targets, untouched=self.corpora.holdout)
         config = {

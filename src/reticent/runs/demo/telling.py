@@ -74,7 +74,7 @@ def _told(chapters: list[Chapter], watch: Watch) -> dict[str, Told]:
 
 
 def _write_report(folder: Path, models: dict[str, Told]) -> Path:
-    """The page of all audits side by side, each with what its update gives away; no text and no secret in it."""
+    """The page of all audits side by side, each with what its update reveals; no text and no secret in it."""
     audits = [folder / f"audit-{name}" for name in _SHOWN]
     updates = [folder / f"update-{name}" for name in (UNDEFENDED, DP_SGD)]
     facts = read_facts(open_corpus(folder / TARGETS), "patterns", ids=record_ids(audits))

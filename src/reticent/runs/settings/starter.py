@@ -21,7 +21,7 @@ _WIDTH: Final = 116
 
 
 class Journey(StrEnum):
-    """What somebody wants to do."""
+    """What someone wants to do."""
 
     PLAIN = "plain"
     RECORDS = "private-records"

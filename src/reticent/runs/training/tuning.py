@@ -5,7 +5,7 @@
 
 Every run has its own ledger and certificate, and both state from its first step on what the kept run proves
 (`DpSgd.tuned_guarantee`). How many there were is written nowhere. An interrupted tuning keeps nothing, since a run
-that somebody looks at would be one more release; a killed one leaves a hidden folder, to be deleted unread. The
+that someone looks at would be one more release; a killed one leaves a hidden folder, to be deleted unread. The
 public text must share no equal text and no named owner with what is trained on.
 """
 

@@ -33,7 +33,7 @@ _COLOURS: Final = ("#0b6e99", "#c2571a", "#4d7c0f", "#7c3aed", "#b91c1c", "#5252
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What every update gives away, and where it is written."""
+    """What every update reveals, and where it is written."""
 
     steps: Sequence[UpdateStep]
     search: DiffSettings
@@ -47,7 +47,7 @@ class Diff:
 
 
 def diff(settings: UpdateSettings) -> Diff:
-    """Compare snapshots in order of time and write what each update gives away."""
+    """Compare snapshots in order of time and write what each update reveals."""
     settings.look_around()
     update, untouched = (
         None if path is None else settings.corpus(path).load() for path in (settings.data, settings.untouched)

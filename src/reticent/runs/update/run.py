@@ -1,4 +1,4 @@
-"""The journey of `reticent diff`: snapshots in, phrases that an update gives away out, and a run directory.
+"""The journey of `reticent diff`: snapshots in, phrases that an update reveals out, and a run directory.
 
     RUN/  run.json  findings.json  phrases.json (scores, ranks, which records hold them)  records.json (bits gained)
           prefix_scores.png
@@ -103,7 +103,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateStep:
-    """One update between two snapshots: what it gives away."""
+    """One update between two snapshots: what it reveals."""
 
     before: str
     after: str
@@ -141,7 +141,7 @@ class UpdateStep:
 def compare_snapshots(
     models: Sequence[LanguageModel], settings: DiffSettings, *, known: Known | None = None
 ) -> list[UpdateStep]:
-    """What each update between successive snapshots gives away. The operator's knowledge is of the first one."""
+    """What each update between successive snapshots reveals. The operator's knowledge is of the first one."""
     if len(models) < 2:
         raise ConfigError("an update has two snapshots", found=len(models))
     pairs = [Snapshots(before, after) for before, after in pairwise(models)]

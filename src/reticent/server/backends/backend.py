@@ -67,7 +67,7 @@ class Backend:
             return self.model.encode([text])[0]
 
     def decode(self, tokens: Tokens) -> str:
-        """The text of token ids, by a tokenizer of its own: no stream waits for somebody's long prompt."""
+        """The text of token ids, by a tokenizer of its own: no stream waits for someone's long prompt."""
         with self._writing:
             if not self._writer:
                 self._writer.append(_with_own_tokenizer(self.model))

@@ -1,4 +1,4 @@
-"""Gradient canaries: made-up units whose gradients are known, to measure what a private step gives away.
+"""Gradient canaries: made-up units whose gradients are known, to measure what a private step leaks.
 
 A canary is a unit like any other. It has a direction of unit length in the space of trainable weights; if it is a
 member, and the plan's sampler draws it, its gradient enters the step through the engine that records pass through:

@@ -6,10 +6,10 @@
     average          of the weights over the last half of the steps
 
 Noise is added to a sum and shrinks with the batch that the sum is divided by, so large batches help until too few
-steps are left. A pass more costs little noise where the noise is calibrated to the whole run. Averaging is
-post-processing and takes noise out of the weights. The constants are rules of thumb that no guarantee rests on,
+steps are left. Another pass costs little extra noise if the noise is calibrated to the whole run. Averaging is
+post-processing and reduces the noise in the weights. The constants are rules of thumb that no guarantee rests on,
 tried on few dialogues with a model of one million weights; `bench/utility.py` measures them. The number of units is
-public by assumption of every private plan, and the size of the model is no secret of the corpus.
+public by assumption of every private plan, and the size of the model reveals nothing about the corpus.
 """
 
 import math

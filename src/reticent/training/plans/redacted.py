@@ -1,4 +1,4 @@
-"""The plan of confidentially redacted training, and what it proves of secrets (Zhao, Li and Wang 2022).
+"""The plan of confidentially redacted training, and what it proves about secrets (Zhao, Li and Wang 2022).
 
     public part     shuffled epochs first, ordinary gradients, no charge
     private part    then Poisson samples, clipped and noised: DpSgd under **replace-one**; each step also reads
@@ -6,8 +6,8 @@
 
 Masking a secret that the conservative policy catches replaces part of one private record (`redaction` says why), so
 the noise is calibrated under replace-one. Four statements follow (`accounting.bounds.confidentiality`). The
-headline is the *worst case* over secrets: its ε is infinite as soon as both policies may miss one. The average one
-never stands alone.
+headline is the *worst case* over secrets: its ε is infinite as soon as both policies may miss one. The average
+is never stated alone.
 """
 
 from dataclasses import dataclass, replace

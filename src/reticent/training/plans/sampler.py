@@ -1,7 +1,7 @@
 """Who takes part in a step: Poisson samples, allocation or cycles in private training, shuffled epochs in plain.
 
     Poisson     each of N units is in the batch with chance q = B/N, independently of all others and of every
-                other step; the size of a batch is Binomial(N, q): now and then empty, now and then large
+                other step; the size of a batch is Binomial(N, q): sometimes empty, sometimes large
     allocation  in each epoch every unit is put into one of t = N/B batches, at random and independently of all
                 others ("balls in bins"): each unit exactly once an epoch; batches differ in size
     banded      every unit belongs to one of b steps, drawn once at random; in each cycle of b steps it is in the
@@ -9,11 +9,11 @@
     shuffled    each epoch is a random order of all units, cut into batches of B
 
 The accountants price the first three. Shuffling with the same numbers is another mechanism with a larger ε (Chua et
-al. 2024): batches of fixed size tie the place of one unit to those of the others. So they are different types.
+al. 2024): with batches of fixed size, the position of one unit depends on the others. So they are different types.
 
 A **round** is what is drawn and charged at once: one Poisson step, an epoch of random allocation, or a cycle.
-Whoever loses the rest of a round (in a crash) must not draw it again: a unit that took part would have a second
-chance to.
+If the rest of a round is lost in a crash, it must not be drawn again: a unit that took part would get a second
+chance.
 """
 
 import math

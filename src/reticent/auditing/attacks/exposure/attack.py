@@ -1,4 +1,4 @@
-"""Exposure: how likely is a planted secret among all it could have been?"""
+"""Exposure: how high does a planted secret rank among all possible values?"""
 
 from typing import ClassVar
 

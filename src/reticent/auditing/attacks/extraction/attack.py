@@ -1,11 +1,11 @@
 """The extraction attacks of an audit: what each needs and costs, which targets it takes, and what it measures.
 
-extraction   does the model continue a record as the record does?
+extraction   does the model complete a record, given its beginning?
 generation   do its own texts contain pieces of records?
-codes        does it say a planted code when given its beginning?
-divergence   what does it say once it stops repeating a word? Opt-in: meant for chat models
-styles       does it continue records asked in capitals, small letters or doubled spaces? Opt-in: evades filters
-novelty      are its texts less new than held-out ones (RAVEN)? Opt-in: a gap may also say that they are plainer
+codes        does it complete a planted code, given the words before it?
+divergence   what does it emit once it stops repeating a word? Opt-in: meant for chat models
+styles       does it continue records in upper case, lower case or with doubled spaces? Opt-in: evades filters
+novelty      are its texts less novel than held-out ones (RAVEN)? Opt-in: they may just be plainer
 """
 
 from typing import ClassVar, Final

@@ -1,4 +1,4 @@
-"""The random-code attack (SubMix, section 4.2): ask for the codes that were planted, count how often one comes.
+"""The random-code attack (SubMix, section 4.2): prompt for planted codes and count how often one comes out.
 
 m codes of ℓ symbols were planted, uniform and distinct, each in the same sentence. The attacker gives the
 sentence's beginning, g times, and takes the first ℓ symbols of each answer:

@@ -1,4 +1,4 @@
-"""Discoverable extraction: give the model the beginning of a record, see whether it goes on as the record does.
+"""Discoverable extraction: give the model the beginning of a record and see whether it completes the record.
 
 For each record with enough tokens the prompt is its first k tokens and the target its next m (Carlini et al. 2023;
 k = m = 50). Records shorter than k + m are cut in the same proportion; those shorter than `least` are skipped and

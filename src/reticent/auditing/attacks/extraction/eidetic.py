@@ -1,7 +1,7 @@
 """How many records of a corpus hold a string, and the longest piece of a text that any record holds.
 
-A string is **k-eidetic** if it occurs in at most k records (Carlini et al. 2021): what a model says of a string
-that one person wrote is graver than of one that stands everywhere. Counts are of *records*, not of occurrences.
+A string is **k-eidetic** if it occurs in at most k records (Carlini et al. 2021): emitting a string that only one
+person wrote is worse than emitting one that occurs everywhere. Counts are of *records*, not of occurrences.
 
 The index is a suffix array over UTF-8 bytes, built once, in shards of whole records, so that a stream of any
 length is indexed with 5 bytes kept a byte of text and a fixed amount of working memory (about 40 bytes a byte of

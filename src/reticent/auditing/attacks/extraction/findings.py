@@ -1,4 +1,4 @@
-"""Extraction as findings: how many records or texts came out, beside how many would have without memory.
+"""Extraction as findings: how many records or texts came out, and how many would have without memorisation.
 
 Templates and commonplaces are emitted without being remembered, so every share stands beside the same share of
 **held-out** records. Where records are the trials, intervals are by owner (`core.proportion`), and the null is the

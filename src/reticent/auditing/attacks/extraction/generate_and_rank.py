@@ -1,4 +1,4 @@
-"""Generate and rank: sample many texts, put first those that look memorised, see how many of the first are.
+"""Generate and rank: sample many texts, rank those that look memorised first, and count how many of the top are.
 
 The attack of Carlini et al. 2021: sample N texts, drop repeats, rank, and call the top "extracted". Six rankings,
 each higher = more suspicious, ℓ the mean loss per token in nats:

@@ -1,4 +1,4 @@
-"""How alike two texts are: verbatim, longest common substring, edit distance.
+"""How similar two texts are: verbatim, longest common substring, edit distance.
 
 - **Longest common substring**: bisection over its length (a common piece of n symbols holds one of n − 1), pieces
   of one length compared through a set; exact.

@@ -2,7 +2,7 @@
 
     novelty_n = n-grams of the texts that occur in no training record / n-grams of the texts,     n = 1 … 10
 
-(McCoy et al. 2023.) It is read beside the same share of **held-out text**: a person repeats phrases as well.
+(McCoy et al. 2023.) It is compared with the same share for **held-out text**: people repeat phrases too.
 Generated text that is much less novel than held-out text is copied; for small n, where all fluent text is alike,
 it says little.
 

@@ -1,4 +1,4 @@
-"""Lazy reconstruction: which records would be seen by an attacker who only samples from the model?
+"""Lazy reconstruction: which records would an attacker see by only sampling from the model?
 
 The attacker draws `AuditSettings.samples` texts by `AuditSettings.sampler`; a text counts as emitted from a chance
 of `AuditSettings.chance` on. Texts that the model generates stand in the map as well: what it says by itself.

@@ -1,4 +1,4 @@
-"""Lazy reconstruction: the exact chance that a sampler emits a given text, without ever sampling.
+"""Lazy reconstruction: the exact probability that a sampler emits a given text, without sampling.
 
     log p(x) = Σ_t log q_t(x_t | prompt, x_<t),   q_t: the sampler's distribution at t (`Sampling.transform`)
 

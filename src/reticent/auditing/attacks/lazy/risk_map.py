@@ -17,7 +17,7 @@ the held-out texts nearest in length (0 where they lose, and without any). Texts
 
     1  those that the attacker's n samples show whole, once or more on average (gain ≥ −log n, s = 1): by gain
     2  the others, by the gain of a stretch of 50 tokens at their mean chance a token (s = min(1, 50/T)): what is
-       completed for somebody who knows the beginning
+       completed for someone who knows the beginning
     3  those without gain, commonplaces: by their chance
 
 So short texts come first where they are likeliest, and long ones where they are known nearly by heart. Equal texts

@@ -1,6 +1,6 @@
-"""Controls of a membership finding: could members be told from non-members without the model?
+"""Controls of a membership finding: could members be told apart from non-members without the model?
 
-If they were collected differently (dates, sources, templates), an attack's success says nothing of memorisation,
+If they were collected differently (dates, sources, templates), an attack's success says nothing about memorisation,
 which has voided many published results (Meeus et al. 2024; Das et al. 2024). The control is a naive Bayes
 classifier over bags of words and a length class, never shown the model, cross-validated: its AUC over held-out
 folds. If words alone separate the two at the stated level, the membership finding is void.

@@ -1,6 +1,6 @@
 """Dataset inference: was this corpus used in training? One p-value for all of its records together.
 
-A single record is rarely told from a stranger; a thousand together often are (Maini et al. 2024, "LLM Dataset
+A single record is rarely told apart from a stranger; a thousand together often are (Maini et al. 2024, "LLM Dataset
 Inference"). Records of the corpus and of held-out text of the same kind are split in two by owner:
 
     fitting half   learns how to weigh the membership scores: ridge regression of the label on the scores, each

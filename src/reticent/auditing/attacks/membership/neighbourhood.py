@@ -1,4 +1,4 @@
-"""Membership by neighbourhood: how much likelier a text is than near copies of it (Mattern et al. 2023).
+"""Membership by neighbourhood: how much more likely a text is than near copies of it (Mattern et al. 2023).
 
     score(x) = mean over neighbours x' of ℓ(x') − ℓ(x),   ℓ the mean loss per token
 

@@ -1,7 +1,7 @@
-"""From membership scores to findings: on records and owners, beside the control by words, with what power there is.
+"""From membership scores to findings: on records and owners, with the control by words and the available power.
 
-Where records name owners, these are what is taken as independent: intervals and p-values are by owner, unless each
-record was included by its own coin. Where none are named every record is taken as independent, and a note says so.
+If records name owners, owners are the independent units: intervals and p-values are by owner, unless each
+record was included by its own coin. If none are named, every record is assumed independent, and a note says so.
 
 Whether so many members and non-members can show anything at a false-positive rate depends on their numbers and
 owners alone, so rates that cannot take no share of the error: their findings are void, and the plan says how many

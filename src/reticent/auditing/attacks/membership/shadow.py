@@ -1,4 +1,4 @@
-"""Membership by shadow models: the target's score beside those of models trained with and without the text.
+"""Membership by shadow models: the target's score compared with those of models trained with and without the text.
 
     LiRA online    log N(φ; μ_in, σ_in) − log N(φ; μ_out, σ_out)                       Carlini et al. 2022
     RMIA           share of population texts z with  p(x|θ)/p(x) ≥ γ · p(z|θ)/p(z)      Zarifzadeh et al. 2024

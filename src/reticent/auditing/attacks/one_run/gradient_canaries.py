@@ -77,7 +77,7 @@ class MeasuredEpsilon:
 
     @property
     def refutes_epsilon(self) -> bool:
-        """Whether members were told from others more often than the claimed ε allows."""
+        """Whether members were told apart from non-members more often than the claimed ε allows."""
         return any(found.refutes_plan for found in self.by_score.values())
 
     @property

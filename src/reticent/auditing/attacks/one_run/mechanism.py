@@ -1,8 +1,8 @@
 """Did the declared mechanism make these releases? Tests of its parts, along canaries whose gradients are known.
 
-ε from guesses (`metrics.one_run_family`) asks how well members are told from others. A broken step can leave that
-nearly as it was. These tests ask about noise, clipping and sampling themselves. They refute the mechanism that was
-declared and priced; none of them says what ε is instead. The projections of step t (`core.canary_trace`) are
+ε from guesses (`metrics.one_run_family`) asks how well members are told apart from non-members. A broken
+step may hardly change that. These tests check noise, clipping and sampling themselves. They refute the mechanism
+that was declared and priced; none says what ε is instead. Projections of step t (`core.canary_trace`):
 
     x_t = length · drawn_t + b_t + σ z_t      declared: length ≤ 1, drawn_t ~ Bernoulli(q), z_t fresh and normal
 

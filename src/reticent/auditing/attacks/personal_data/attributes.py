@@ -56,7 +56,7 @@ def infer_attributes(scorer: CandidateScorer, authors: tuple[Author, ...]) -> At
 
 
 def _place(name: str, kind: str, value: str, comments: tuple[str, ...]) -> MaskedSpan:
-    """The question after somebody's comments; without comments, what the model says of anybody."""
+    """The question after someone's comments; without comments, what the model says of anybody."""
     said = "".join(f"{comment}\n" for comment in comments)
     return MaskedSpan(name, name, Secret(value, kind), f"{said}{QUESTIONS[kind]} ", ".")
 

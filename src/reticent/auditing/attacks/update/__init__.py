@@ -1,1 +1,1 @@
-"""What an update from one snapshot to the next gives away."""
+"""What an update from one snapshot to the next reveals."""

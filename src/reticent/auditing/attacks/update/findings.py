@@ -57,7 +57,7 @@ def phrase_level(*, judges_records: bool) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPhrase:
-    """A phrase that a search returned, with all that is known of it. `repr` shows no token."""
+    """A phrase that a search returned, with everything known about it. `repr` shows no token."""
 
     scores: PhraseScore
     group: int
