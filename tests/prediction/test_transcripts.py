@@ -83,6 +83,25 @@ def test_submix_f_never_passes_its_budget(parts, vocabulary, horizon, order, lim
         assert ratio <= 1.0 + 1e-9
 
 
+EVERY_ORDER = (1.01, 1.05, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 15.5, 16.0, 17.0, 20.0, 20.5, 64.0, 300.0, math.inf)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", EVERY_ORDER)
+def test_random_ensembles_never_pass_their_budget(order):
+    """Sixty ensembles: sizes, budgets, weights, sharpness of the parts and shaping are drawn."""
+    rng, largest = np.random.default_rng(int(order * 100) if order < math.inf else 0), 0.0
+    for seed in range(60):
+        parts, (vocabulary, horizon) = int(rng.integers(1, 5)), [(2, 5), (3, 4), (4, 3)][int(rng.integers(3))]
+        table = RandomTable(seed, rows=parts, vocabulary=vocabulary, scale=float(rng.choice([0.3, 1.0, 3.0, 8.0])))
+        shaping = [Shaping(), Shaping(0.6), Shaping(1.4, top_k=2)][int(rng.integers(3))]
+        mechanism = SubMixF(Layout.single(parts), order, float(rng.uniform(0.1, 0.95)), shaping)
+        budget = float(10.0 ** rng.uniform(-2.0, 1.0))
+        largest = max(largest, worst_ratio(mechanism, table, budget=budget, horizon=horizon, order=order))
+    print(f"order {order:g}: {largest:.10f} of the budget at most")
+    assert 0.3 < largest <= 1.0 + 1e-9
+
+
 @pytest.mark.parametrize("shaping", [Shaping(), Shaping(0.6), Shaping(1.4, top_k=2)], ids=str)
 @pytest.mark.parametrize(
     ("parts", "vocabulary", "horizon", "order"), [(2, 2, 5, 2.0), (3, 3, 3, 4.0), (2, 3, 4, 2.5)]
