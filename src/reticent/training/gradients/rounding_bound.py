@@ -7,8 +7,9 @@ A = Σ_t ‖l_t‖‖r_t‖ and γ_n = n u / (1 - n u) (Higham 2002, section 3.1
 1. **Norms.** Each of the products behind ‖G‖² = Σ_ts (l_t·l_s)(r_t·r_s) is at most ‖l_t‖‖l_s‖‖r_t‖‖r_s‖, so the
    computed square is off by at most γ_n A², n ≤ T² + p + q. A gradient that is written out is off by γ_T A,
    and its computed square by (2γ_T + γ_pq + …) A². For T ≤ 2^16 and p·q ≤ 2^31 both are below κ A², κ = 2^-20.
-   What clipping reads is the computed square plus κ A², so it is at least ‖G‖²: **the clipped gradient has norm at
-   most C**, with no condition on G.
+   What clipping reads is the computed square plus κ A², so it is at least ‖G‖². Norm and factor may be rounded to
+   float32 then, three times by 2^-24 at most, and the factor is 2^-20 below C over the norm (`clip_factors`): **the
+   clipped gradient has norm at most C**, with no condition on G.
 2. **Sums.** The same κ keeps a factor c at most C / (√κ A), so c A ≤ 2^10 C. The clipped sum of B records is a sum
    of n products for each entry, in one order or another, and off by at most γ_n Σ_b c_b A_b ≤ γ_n B 2^10 C.
 
