@@ -5,6 +5,7 @@ import json
 import pytest
 
 from reticent.cli import main as cli
+from reticent.training.plans.plan import PROVED_ROUNDING, ROUNDING
 
 DP = ["--method", "dp-sgd", "--model", "embedded", "--delta", "1e-4", "--noise-multiplier", "1"]
 
@@ -160,6 +161,14 @@ def test_dry_run_prints_the_guarantee_and_touches_nothing(corpus, tmp_path, caps
     assert "Proved" not in said
     assert cli.run(["train", "--data", str(corpus), "--method", "sgd", "--model", "x", "--dry-run"]) == 0
     assert "No guarantee" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("chosen", ["tested", "proved"])
+def test_why_rounding_is_harmless_is_what_was_asked_for(corpus, capsys, chosen):
+    words = ["train", "--data", str(corpus), *DP, "--batch", "10", "--dry-run", "--json", "--rounding", chosen]
+    assert cli.run(words) == 0
+    assumes = json.loads(capsys.readouterr().out)["guarantee"]["assumes"]
+    assert (ROUNDING in assumes, PROVED_ROUNDING in assumes) == (chosen == "tested", chosen == "proved")
 
 
 def test_flags_override_the_file(corpus, tmp_path, capsys):

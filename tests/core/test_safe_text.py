@@ -148,3 +148,21 @@ def test_an_error_shows_the_name_of_a_file_harmlessly(name, tmp_path, capsys):
     line = capsys.readouterr().err
     assert on_one_line(name) in line
     assert not [each for each in line.rstrip("\n") if is_unsafe(each)]
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[bold]", "\x1b]0;owned\x07", "a\u202eb"])
+def test_the_name_of_a_key_and_the_kind_of_a_label_are_shown_as_they_are_written(name, tmp_path, capsys):
+    """Rich took "[/x]" for the end of a style and ended in a traceback; a terminal obeys what follows an escape."""
+    keys, labelled = str(tmp_path / "keys.json"), tmp_path / "labelled.jsonl"
+    span = {"start": 5, "end": 17, "kind": name}
+    labelled.write_text(json.dumps({"id": "1", "text": "call 555-010-0199", "spans": [span]}) + "\n")
+    added = 0 if name.isprintable() else 2  # a key is not called by characters that nobody sees
+    for arguments, code, says in (
+        (["keys", "add", name, "--file", keys], added, False),
+        (["keys", "list", "--file", keys], added, added == 0),
+        (["scan", str(labelled), "--labels", "--policy", "patterns"], 0, True),
+    ):
+        assert run(arguments) == code
+        shown = capsys.readouterr()
+        assert not [each for each in (shown.out + shown.err) if each != "\n" and is_unsafe(each)]
+        assert not says or on_one_line(name).lower() in shown.out.lower()

@@ -9,6 +9,7 @@ import pytest
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.ensemble.prediction import answers_given
 from tests.patience import PATIENCE
+from tests.prediction.test_budgets import RESTS_ON
 from tests.server.letters import NAME, LetterEnsemble, make_run, serving
 
 
@@ -176,6 +177,9 @@ def test_health_readiness_guarantee_and_metrics_are_public_and_hold_no_spend(add
     assert curl(address.url + "/healthz")[0] == 200
     assert curl(address.url + "/readyz")[0] == 200
     promise = json.loads(curl(address.url + "/guarantee")[1])["guarantee"]
+    listed = "; ".join(promise["assumes"])
+    assert [each for each in RESTS_ON if each not in listed] == []  # all of it is served, not a part
+    assert "mixing weight and charge follow from its own rows" in listed
     assert promise["epsilon"] <= 8.0
     status, page = curl(address.url + "/metrics")
     assert status == 200
