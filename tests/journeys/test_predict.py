@@ -121,7 +121,7 @@ def test_first_use_fixes_the_budget_and_every_token_is_charged(run, capsys):
     for name in ("ledger.db", "prediction.json"):
         assert stat.S_IMODE((run / name).stat().st_mode) == 0o600
     code, _, complaint = ask(capsys, *first, "--epsilon", 9)
-    assert (code, "fixed before" in complaint) == (2, True)
+    assert (code, "already fixed" in complaint) == (2, True)
 
 
 def spent(run) -> tuple[int, float]:

@@ -129,7 +129,7 @@ def test_a_scan_sets_its_recall_beside_the_other_runs(story, tmp_path):
     ("words", "said"),
     [
         (("nowhere",), "not a run directory"),
-        (("audit-private", "audit-private"), "named twice"),
+        (("audit-private", "audit-private"), "given twice"),
         (("audit-private", "--out", "page.txt"), "ends in .html"),
     ],
 )
