@@ -11,6 +11,8 @@ TORCH  := torch==2.13.0
 # One thread a process: torch with several threads on a busy machine is many times slower.
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
+# Compiled modules are kept even where the surroundings forbid it: every process would compile all of them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test shuffled slow search check format bench reproduce docs site lock audit clean help
 

@@ -22,6 +22,7 @@ PROCESSES.set_forkserver_preload(
         # imported when a run needs them, by every process anew: transformers, adapters and what trains with them
         *("reticent.runs.training.model", "reticent.runs.ensemble.run", "reticent.runs.ensemble.loading"),
         *("reticent.models.huggingface.loading", "transformers.models.gpt2.modeling_gpt2", "peft"),
+        "tests.warm_policies",
     ]
 )
 

@@ -4,7 +4,7 @@ Nothing here is imported by the product. Distributions are plain arrays; mechani
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import mpmath as mp
 import numpy as np
@@ -25,34 +25,43 @@ def sampled_gaussian_divergence(noise: float, rate: float, order: float, *, back
             )
             return float(mp.log(mp.fsum(terms)) / (a - 1))
         power = 1 - a if backward else a
-
-        def integrand(x: mp.mpf) -> mp.mpf:
-            return mp.npdf(x, 0, sigma) * (1 - q + q * mp.exp((2 * x - 1) / (2 * sigma**2))) ** power
-
-        return float(mp.log(integral(integrand, noise, order)) / (a - 1))
+        x = nodes(noise, order)
+        ahead = log_ratios(x, sigma, q)
+        return float(mp.log(integral(x, sigma, (power * log for log in ahead))) / (a - 1))
 
 
 def replace_one_divergence(noise: float, rate: float, order: float) -> float:
     """D_a((1 − q) N_0 + q N_1 ‖ (1 − q) N_0 + q N_−1) with 40 digits."""
     with mp.workdps(40):
         sigma, q, a = mp.mpf(noise), mp.mpf(rate), mp.mpf(order)
-
-        def integrand(x: mp.mpf) -> mp.mpf:
-            ahead = 1 - q + q * mp.exp((2 * x - 1) / (2 * sigma**2))
-            behind = 1 - q + q * mp.exp((-2 * x - 1) / (2 * sigma**2))
-            return mp.npdf(x, 0, sigma) * ahead**a * behind ** (1 - a)
-
-        return float(mp.log(integral(integrand, noise, order)) / (a - 1))
+        x = nodes(noise, order)
+        ahead = log_ratios(x, sigma, q)  # and at −x that of a record at −1
+        logs = (a * one + (1 - a) * other for one, other in zip(ahead, reversed(ahead), strict=True))
+        return float(mp.log(integral(x, sigma, logs)) / (a - 1))
 
 
-def integral(integrand: Callable[[mp.mpf], mp.mpf], noise: float, order: float) -> mp.mpf:
-    """∫ of a smooth function that falls like a Gaussian outside [−order, order], by many points.
+def nodes(noise: float, order: float) -> list[mp.mpf]:
+    """Points at which to sum a smooth function that falls like a Gaussian outside [−order, order].
 
-    The error is about exp(−π²σ²/step), e^-69 of the whole: see `prices.sampled_gaussian`.
+    As many on either side of 0, in ascending order.
+
+    The error of the sum is about exp(−π²σ²/step), e^-69 of the whole: see `prices.sampled_gaussian`.
     """
     step = mp.mpf(min(noise, noise**2)) / 7
     count = int((order + 13 * noise) / step) + 1
-    return step * mp.fsum(integrand(step * i) for i in range(-count, count + 1))
+    return [step * i for i in range(-count, count + 1)]
+
+
+def log_ratios(x: list[mp.mpf], sigma: mp.mpf, q: mp.mpf) -> list[mp.mpf]:
+    """log of ((1 − q) N_0 + q N_1) / N_0 at every point."""
+    return [mp.log(1 - q + q * mp.exp((2 * each - 1) / (2 * sigma**2))) for each in x]
+
+
+def integral(x: list[mp.mpf], sigma: mp.mpf, logs: Iterable[mp.mpf]) -> mp.mpf:
+    """∫ N_0(x) f(x) dx, of log f at equally spaced points."""
+    twice = 2 * sigma**2
+    terms = (mp.exp(log - each * each / twice) for each, log in zip(x, logs, strict=True))
+    return (x[1] - x[0]) * mp.fsum(terms) / (sigma * mp.sqrt(2 * mp.pi))
 
 
 def replace_one_in_plane(noise: float, rate: float, order: float, *, angle: float, length: float) -> float:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent.accounting.bounds import binary_renyi
 from reticent.accounting.bounds.approximate import log_probability_bound
-from reticent.accounting.bounds.binary_renyi import largest_log_probability
+from reticent.accounting.bounds.binary_renyi import largest_log_probability, least_log_probability
 from reticent.accounting.bounds.leakage import leakage_bounds, leakage_of_guarantee, rdp_leakage
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import dp_sgd_guarantee
@@ -239,3 +240,27 @@ def test_a_single_renyi_point_gives_a_bound() -> None:
 def test_impossible_secrets_are_refused(bits: float, copies: int) -> None:
     with pytest.raises(ValueError):
         leakage_bounds(Gaussian(1.0), bits, copies=copies)
+
+
+@pytest.mark.parametrize("bits", [0.01, 3.0, 40.0, 400.0])
+def test_the_least_of_several_points_is_found_by_searching_few_of_them(bits, monkeypatch):
+    log_p0 = -bits * math.log(2.0)
+    orders = [1.1, 1.5, 2.0, 4.0, 8.0, 16.0, 64.0, 512.0]
+    gaussian = [(order, order * 0.3) for order in orders]  # σ² = 1/0.6
+    for points in (gaussian, gaussian[::-1], [*gaussian, (math.inf, 2.0), (3.0, math.inf)], gaussian[:1]):
+        expected = min(largest_log_probability(log_p0, a, epsilon=d) for a, d in points)
+        searched = []
+
+        def counted(log_p0, order, *, epsilon, searched=searched):
+            searched.append(order)
+            return largest_log_probability(log_p0, order, epsilon=epsilon)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(binary_renyi, "largest_log_probability", counted)
+            found = least_log_probability(log_p0, points)
+        assert found == pytest.approx(expected, abs=1e-9)
+        assert len([order for order in searched if order in orders]) <= 5
+    assert least_log_probability(log_p0, []) == 0.0
+    for nonsense in ((2.0, math.nan), (2.0, -1.0), (1.0, 1.0)):
+        with pytest.raises(ValueError, match=r"order|divergence"):
+            least_log_probability(log_p0, [*gaussian, nonsense])

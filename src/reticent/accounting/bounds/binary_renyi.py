@@ -11,7 +11,7 @@ Everything is in log space: p0 may be 2^−1000.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,22 @@ def largest_log_probability(log_p0: float, order: float, *, epsilon: float) -> f
     return float(largest_log_probabilities(np.array([log_p0]), order, epsilon=epsilon)[0])
 
 
+def least_log_probability(log_p0: float, points: Iterable[tuple[float, float]]) -> float:
+    """The least `largest_log_probability` of several Rényi points (order, epsilon).
+
+    A point that allows the least chance found so far cannot give a smaller one: one look tells, and only the others
+    are searched. The point with the least classic bound comes first, so that these are few.
+
+    Guarantee: as `largest_log_probability`, for any of the points.
+    """
+    found = 0.0
+    for order, epsilon in sorted(points, key=lambda point: float(_classic(log_p0, point[0], epsilon=point[1]))):
+        is_finite = order < math.inf and epsilon < math.inf
+        if not is_finite or not _divergence(np.array(found), np.array(log_p0), order) <= epsilon:
+            found = min(found, largest_log_probability(log_p0, order, epsilon=epsilon))
+    return found
+
+
 def largest_log_probabilities(log_p0: Floats, order: float, *, epsilon: float) -> Floats:
     """The same for many chances [n] at once.
 
@@ -56,8 +72,7 @@ def largest_log_probabilities(log_p0: Floats, order: float, *, epsilon: float) -
     if order == math.inf:
         below = log_complement(np.minimum(0.0, log_complement(log_p0) - epsilon))
         return np.asarray(np.minimum(np.minimum(0.0, log_p0 + epsilon), below))
-    # I_a ≥ p1^a p0^(1−a) alone already gives the classic bound: nothing above it can be allowed.
-    high = np.maximum(log_p0, np.minimum(0.0, (order - 1.0) * (epsilon + log_p0) / order))  # [n]
+    high = np.maximum(log_p0, _classic(log_p0, order, epsilon=epsilon))  # [n]
 
     def divergence(log_p1: Floats) -> Floats:  # [n, sections] in and out
         return _divergence(log_p1, log_p0[:, None], order)
@@ -90,6 +105,12 @@ def log_complement(log_p: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         near_one = np.log(-np.expm1(np.minimum(log_p, 0.0)))
         return np.asarray(np.where(log_p > -math.log(2.0), near_one, np.log1p(-np.exp(np.minimum(log_p, -0.5)))))
+
+
+def _classic(log_p0: Floats | float, order: float, *, epsilon: float) -> Floats:
+    """I_a ≥ p1^a p0^(1−a) alone already bounds log p1: nothing above can be allowed."""
+    bound = epsilon + log_p0 if order == math.inf else (order - 1.0) * (epsilon + log_p0) / order
+    return np.asarray(np.minimum(0.0, bound))
 
 
 def _last_allowed(divergence: Callable[[Floats], Floats], epsilon: float, *, ends: tuple[Floats, Floats]) -> Floats:

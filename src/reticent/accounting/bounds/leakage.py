@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reticent.accounting.bounds.approximate import log_probability_bound
-from reticent.accounting.bounds.binary_renyi import largest_log_probability
+from reticent.accounting.bounds.binary_renyi import largest_log_probability, least_log_probability
 from reticent.accounting.conversion import rdp_delta
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import guarantee_of_group
@@ -119,7 +119,7 @@ def leakage_of_guarantee(guarantee: Guarantee, secret_bits: float, *, copies: in
     return LeakageBounds(
         secret_bits=secret_bits,
         rdp=min(rdp_leakage(log_p0, a, renyi=d) for a, d in renyi) / _LOG2,
-        binary_rdp=(min(largest_log_probability(log_p0, a, epsilon=d) for a, d in renyi) - log_p0) / _LOG2,
+        binary_rdp=(least_log_probability(log_p0, renyi) - log_p0) / _LOG2,
         pld=profile,
         traditional=min(d - _over(log_p0, a - 1.0) for a, d in renyi) / _LOG2,
     )

@@ -65,8 +65,10 @@ def zipf_values(language: str) -> dict[str, float]:
 
     # Where every noun has a capital, only a long list tells a rare noun from a name.
     buckets = get_frequency_list(language, "large" if language in _LONG_LISTS else "small")
-    # Bucket n of the list holds the words of frequency 10^(-n/100).
-    return {word: 9.0 - n / 100 for n, words in enumerate(buckets) for word in words}
+    values: dict[str, float] = {}
+    for n, words in enumerate(buckets):  # bucket n holds the words of frequency 10^(-n/100)
+        values.update(dict.fromkeys(words, 9.0 - n / 100))
+    return values
 
 
 @lru_cache(maxsize=200_000)
@@ -212,7 +214,9 @@ def names_of(locale: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _words(name: str) -> list[str]:
-    return [word for word in _ALPHABET.findall(name.lower()) if len(word) > 1]
+    small = name.lower()
+    words = [small] if small.isalpha() else _ALPHABET.findall(small)  # most names are one word
+    return [word for word in words if len(word) > 1]
 
 
 def _locales(provider: str) -> list[str]:
