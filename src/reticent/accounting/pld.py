@@ -53,6 +53,8 @@ _MOST_CELLS = 130_000  # cells of one step's distribution: a second of work on o
 _MANY_PARTS = 20  # of a group's mixture, from which on its grid is coarser
 _MOST_COMPOSED = 1 << 23  # cells of the composed one: seconds and hundreds of megabytes
 _GREATEST_EXPONENT = 700.0  # of e that float64 holds; any split is valid, so those above are not needed
+_POINTS = 48  # of a profile that is written down
+_LEAST_DELTA = 1e-12  # to which they reach
 _SPLITS = 33  # ways to share ε between removing and adding
 _USELESS = 1.0  # nats: a coarser grid proves nothing that a Rényi curve does not
 _ROUND_OFF = 16.0 * 2.0**-52  # allowance per step and per cell; measured round-off stays 4 times below
@@ -87,7 +89,7 @@ class PrivacyProfile:
         self._distribution: ComposedLosses | None = None
         self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
         self._epsilons: dict[float, float] = {}
-        self._points: dict[tuple[int, float], tuple[tuple[float, float], ...]] = {}
+        self._points: tuple[tuple[float, float], ...] | None = None
         self.round_off = 0.0
         if self._stepwise and not self.is_unprotected:
             self._compose()
@@ -154,20 +156,20 @@ class PrivacyProfile:
             return (np.zeros(0), np.zeros(0)), (np.zeros(0), np.zeros(0))
         return _positive(made._pmf_remove), _positive(made._pmf_add)
 
-    def points(self, count: int = 48, *, least_delta: float = 1e-12) -> tuple[tuple[float, float], ...]:
-        """Proved (ε, δ) points from ε = 0 up to where δ reaches `least_delta` (or the accountant's floor); kept."""
-        if (count, least_delta) not in self._points:
-            self._points[count, least_delta] = self._compute_points(count, least_delta)
-        return self._points[count, least_delta]
+    def points(self) -> tuple[tuple[float, float], ...]:
+        """Proved (ε, δ) points from ε = 0 up to where δ reaches 1e-12 (or the accountant's floor); kept."""
+        if self._points is None:
+            self._points = self._compute_points()
+        return self._points
 
-    def _compute_points(self, count: int, least_delta: float) -> tuple[tuple[float, float], ...]:
+    def _compute_points(self) -> tuple[tuple[float, float], ...]:
         if self.is_unprotected or self.is_empty or self.is_out_of_reach:
             return ((0.0, self.delta(0.0)),)
-        floor = max(least_delta, 2.0 * self.round_off)
+        floor = max(_LEAST_DELTA, 2.0 * self.round_off)
         high = self.epsilon(floor) if self.delta(0.0) > floor else 0.0
         if not math.isfinite(high):  # practically unprotected: what is proved at 0 is all that is worth saying
             return ((0.0, self.delta(0.0)),)
-        grid = np.unique(np.concatenate([[0.0], high * np.linspace(0.0, 1.0, count) ** 1.5]))
+        grid = np.unique(np.concatenate([[0.0], high * np.linspace(0.0, 1.0, _POINTS) ** 1.5]))
         return tuple((float(epsilon), self.delta(float(epsilon))) for epsilon in grid)
 
     def _compose(self) -> None:

@@ -16,9 +16,9 @@ from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import ORDERS, MechanismName, Options, PredictionTarget, Setup, renyi_limit, set_up
 from reticent.prediction.evaluation import Passage, evaluate, realised_share
 from reticent.prediction.mechanisms.mechanism import Layout
-from reticent.prediction.mechanisms.shaping import Shaping
 
 LIMITS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+_TRIED = 3  # orders
 _ENDS = (MechanismName.PUBLIC, MechanismName.NON_PRIVATE)
 
 
@@ -57,17 +57,15 @@ def plan(
     layout: Layout,
     orders: Sequence[float] | None = None,
     limits: Sequence[float] = LIMITS,
-    shaping: Shaping | None = None,
 ) -> list[Plan]:
     """Settings of SubMix-F by perplexity on a public sample, the best first.
 
     The sample is the beginning of `target.answers` answers: n tokens of it may spend n/answers of the caps.
     """
-    shape = shaping or Shaping()
     settings = [(order, limit) for order in orders or likely_orders(target) for limit in limits]
-    setups = [Setup(set_up(kind, target, layout, options=Options(shaping=shape)).mechanism, None) for kind in _ENDS]
+    setups = [Setup(set_up(kind, target, layout, options=Options()).mechanism, None) for kind in _ENDS]
     for order, limit in settings:
-        options = Options(shaping=shape, order=order, weight_limit=limit)
+        options = Options(order=order, weight_limit=limit)
         setups.append(set_up(MechanismName.SUBMIX_F, target, layout, options=options))
     scores = evaluate(
         setups, sample, parts=layout.parts, horizon=target.answers, randomness=Randomness.seeded(0)
@@ -80,7 +78,7 @@ def plan(
     return sorted(plans, key=lambda setting: setting.perplexity)
 
 
-def likely_orders(target: PredictionTarget, *, count: int = 3) -> list[float]:
+def likely_orders(target: PredictionTarget) -> list[float]:
     """The orders with the greatest limit over their square; ∞ alone where no other has one, as with δ = 0."""
     ranked = sorted(ORDERS, key=lambda order: -renyi_limit(target, order) / order**2)
-    return [float(order) for order in ranked[:count] if renyi_limit(target, order) > 0.0] or [math.inf]
+    return [float(order) for order in ranked[:_TRIED] if renyi_limit(target, order) > 0.0] or [math.inf]

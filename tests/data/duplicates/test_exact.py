@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Record
-from reticent.data.duplicates.exact import TextCounter
+from reticent.data.duplicates.digest_counts import DigestCounts
 from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.redaction.masking import redact_records
 from tests.data.duplicates.in_memory import deduplicate
@@ -27,8 +27,9 @@ def test_first_of_each_text_stays(values):
 
 @given(texts)
 def test_counts(values):
-    counter = TextCounter()
-    kept = [text for text in values if counter.add(text)]
+    counter, kept = DigestCounts(), set(values)
+    for text in values:
+        counter.add(text)
     assert (counter.seen, counter.distinct, counter.repeated) == (len(values), len(kept), len(values) - len(kept))
     assert counter.most == max((values.count(v) for v in values), default=0)
 

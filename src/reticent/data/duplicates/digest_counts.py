@@ -2,7 +2,7 @@
 
 Strings are told apart by 64-bit BLAKE2b digests, kept sorted with their counts; new ones wait in a buffer and are
 merged a million at a time. Two of n different strings share a digest with chance below n² / 2^65, 3e-6 for ten
-million; a count may then be off by one. Where a promise rests on equality, `deduplication` compares 256 bits.
+million; a count may then be off by one. Where a promise rests on equality, `repeats` compares 256 bits.
 """
 
 import hashlib

@@ -65,7 +65,6 @@ from typing import Any
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
 from reticent.core.proportion import Share
-from reticent.data.duplicates.exact import TextCounter
 from reticent.data.redaction.masking import MASK, Redaction, find_in, move_labels, redact, redact_record
 
 
@@ -128,7 +127,7 @@ def redact_and_route(
     public: list[Record] = []
     private: list[Record] = []
     kinds: list[tuple[str, ...]] = []
-    texts = TextCounter()
+    texts: set[str] = set()  # exact: the false alarms of a Bloom filter would depend on other records
     spans = _SeenSpans()
     tally = _Tally()
     for read in _read(records, policy, conservative, found=tally.found):
@@ -140,7 +139,8 @@ def redact_and_route(
         if conservative is None or read.doubtful or MASK in redacted.text:
             private.append(redacted)
             kinds.append(_kinds(redaction))
-        elif texts.add(redacted.text) or not drop_duplicates:
+        elif redacted.text not in texts or not drop_duplicates:
+            texts.add(redacted.text)
             public.append(redacted)
     return RedactedCorpus(Corpus(public), Corpus(private), tuple(kinds), tally.counts(public, private))
 

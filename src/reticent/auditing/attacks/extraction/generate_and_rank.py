@@ -203,12 +203,11 @@ def rank_texts(
     training: EideticIndex,
     held_out: EideticIndex | None = None,
     reference: LanguageModel | None = None,
-    window: int = WINDOW,
 ) -> RankedTexts:
     """Score and look up all generated texts; no generated text is a result (`scores` is empty), not an error."""
     return RankedTexts(
         generated,
-        ranking_scores(model, generated, reference=reference, window=window),
+        ranking_scores(model, generated, reference=reference),
         match_corpus(generated.texts, training),
         None if held_out is None else match_corpus(generated.texts, held_out),
     )

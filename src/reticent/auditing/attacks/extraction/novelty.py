@@ -15,7 +15,7 @@ where texts differ in a skewed way.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +30,6 @@ LONGEST: Final = 10
 _WORD: Final = re.compile(r"\w+|[^\w\s]")
 
 Ints = NDArray[np.int64]
-Split = Callable[[str], Sequence[str]]
 
 
 def words(text: str) -> list[str]:
@@ -89,15 +88,14 @@ def novelty_gap(
 class NGramIndex:
     """Every n-gram of a corpus up to `longest` words, numbered. Its `repr` shows sizes alone."""
 
-    def __init__(self, records: Iterable[Record], *, longest: int = LONGEST, split: Split = words) -> None:
+    def __init__(self, records: Iterable[Record], *, longest: int = LONGEST) -> None:
         """Read the records once, as a stream."""
         if longest < 1:
             raise ValueError("n-grams have at least one word")
         self.longest = longest
-        self._split = split
         self._numbers: dict[str, int] = {}
         spelled = [
-            np.array([self._numbers.setdefault(word, len(self._numbers)) for word in split(record.text)], np.int32)
+            np.array([self._numbers.setdefault(word, len(self._numbers)) for word in words(record.text)], np.int32)
             for record in records
         ]
         if not spelled:
@@ -114,9 +112,7 @@ class NGramIndex:
 
     def novelty(self, texts: Sequence[str]) -> Novelty:
         """New and all n-grams of each text, for every n up to `longest`."""
-        spelled = [
-            np.array([self._numbers.get(word, -1) for word in self._split(text)], np.int32) for text in texts
-        ]
+        spelled = [np.array([self._numbers.get(word, -1) for word in words(text)], np.int32) for text in texts]
         last, left, text = _laid_out(spelled)
         prefixes = last.astype(np.int64)  # [words]: number of the n-gram that begins here, −1 if it is new
         novel = np.zeros((len(texts), self.longest), dtype=np.int64)

@@ -47,16 +47,14 @@ class SampledTexts:
     unit: str
 
 
-def sample_texts(
-    model: TextModel, count: int, *, sampling: Sampling, randomness: Randomness, prompt: str = ""
-) -> SampledTexts:
-    """Draw `count` continuations of `prompt`, which is not a part of them."""
+def sample_texts(model: TextModel, count: int, *, sampling: Sampling, randomness: Randomness) -> SampledTexts:
+    """Draw `count` texts after an empty prompt."""
     if count < 1:
         raise ValueError("at least one text must be drawn")
     texts: list[str] = []
     while len(texts) < count:
         each = min(_BATCH, count - len(texts))
-        texts += model.complete([prompt], sampling, count=each, randomness=randomness)[0]
+        texts += model.complete([""], sampling, count=each, randomness=randomness)[0]
     if isinstance(model, LanguageModel):
         unit, lengths = "tokens", [len(row) for row in model.encode(texts)]
     else:
@@ -224,9 +222,9 @@ class Extraction:
             rows.append(self._row(kind, holds))
         return tuple(rows)
 
-    def by_duplication(self, edges: Sequence[int] = DUPLICATIONS) -> tuple[ExtractionRow, ...]:
+    def by_duplication(self) -> tuple[ExtractionRow, ...]:
         """A row for every range of the number of records that hold a value; recall alone."""
-        return self._binned(edges, self.training.duplication, is_training_only=True)
+        return self._binned(DUPLICATIONS, self.training.duplication, is_training_only=True)
 
     def by_length(self, edges: Sequence[int] = LENGTHS) -> tuple[ExtractionRow, ...]:
         """A row for every range of token lengths; empty where tokens are not seen."""

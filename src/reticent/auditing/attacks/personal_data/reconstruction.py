@@ -37,6 +37,7 @@ from reticent.core.sampling import Sampling
 Ints = NDArray[np.int64]
 INFILLING: Final = "{prefix}" + MASK + "{suffix}\n{prefix}"
 _PROMPTS: Final = 64  # asked in one call
+_GREEDY: Final = Sampling(max_tokens=16, temperature=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,6 @@ class CandidateSources:
     shared: int = 0
     pool: int = 128
     sampling: Sampling = field(default_factory=lambda: Sampling(max_tokens=16, top_k=40))
-    prompt: str = INFILLING
 
     def __post_init__(self) -> None:
         if (
@@ -70,7 +70,7 @@ def gather_candidates(
     """Distinct candidates for every target, in order of first appearance; none is a result."""
     gathered: list[dict[str, None]] = [{} for _ in targets]
     drawn_values: dict[str, Counter[str]] = {target.secret.kind: Counter() for target in targets}
-    for draws, template in ((sources.prefix, "{prefix}"), (sources.infilling, sources.prompt)):
+    for draws, template in ((sources.prefix, "{prefix}"), (sources.infilling, INFILLING)):
         if draws:
             prompts = [
                 template.replace("{suffix}", t.suffix).replace("{prefix}", t.prefix).rstrip() for t in targets
@@ -88,7 +88,7 @@ def gather_candidates(
 
 
 def recollected(
-    model: TextModel, tagger: Policy, targets: Sequence[MaskedSpan], *, rounds: int = 8, max_tokens: int = 16
+    model: TextModel, tagger: Policy, targets: Sequence[MaskedSpan], *, rounds: int = 8
 ) -> tuple[MaskedSpan, ...]:
     """The targets with masks before them filled, from left to right, by the value that a greedy answer begins with.
 
@@ -96,13 +96,12 @@ def recollected(
     """
     pieces = [target.prefix.split(MASK) for target in targets]
     filled = [each[0] for each in pieces]
-    greedy = Sampling(max_tokens=max_tokens, temperature=0.0)
     for number in range(1, max(map(len, pieces), default=0)):
         open_ones = [place for place, each in enumerate(pieces) if len(each) > number]
         said: dict[int, str] = {}
         if number <= rounds:
             prompts = [filled[place].rstrip() for place in open_ones]
-            answers = continued(model, prompts, greedy, count=1, randomness=Randomness.seeded(0))
+            answers = continued(model, prompts, _GREEDY, count=1, randomness=Randomness.seeded(0))
             for place, prompt, drawn in zip(open_ones, prompts, answers, strict=True):
                 (values,) = values_after(tagger, prompt, drawn, kind=None)
                 if values and " ".join(drawn[0].split()).startswith(values[0]):
@@ -181,13 +180,10 @@ def rank_candidates(
     )
 
 
-def continue_greedily(
-    model: TextModel, tagger: Policy, targets: Sequence[MaskedSpan], *, max_tokens: int = 16
-) -> Reconstruction:
+def continue_greedily(model: TextModel, tagger: Policy, targets: Sequence[MaskedSpan]) -> Reconstruction:
     """TAB: the first value of the kind in the greedy continuation of the prefix; rank 1 where it is the truth."""
     prompts = [target.prefix.rstrip() for target in targets]
-    greedy = Sampling(max_tokens=max_tokens, temperature=0.0)
-    answers = continued(model, prompts, greedy, count=1, randomness=Randomness.seeded(0))
+    answers = continued(model, prompts, _GREEDY, count=1, randomness=Randomness.seeded(0))
     ranks, found = [], []
     for target, prompt, drawn in zip(targets, prompts, answers, strict=True):
         (values,) = values_after(tagger, prompt, drawn, kind=target.secret.kind)
