@@ -181,7 +181,7 @@ def test_with_too_few_nulls_scores_are_shown_and_no_verdict(story, tmp_path, cap
     shown = " ".join(capsys.readouterr().out.split())
     assert "No verdict: too few null snapshots for a verdict at 95%: 1 given, at least 19 needed" in shown
     assert "exposed_records: no verdict." in shown
-    assert "above the median" in shown  # which is not the null
+    assert "over the median" in shown  # which is not the null
     assert "1 null snapshot reached at most" in shown
     assert "above" not in shown
     assert cli.run(diff(story, *nulls(story, [0]), *data, "--json", "--out", tmp_path / "json")) == 0

@@ -114,7 +114,7 @@ def test_measured_miss_rates_are_upper_ends_and_make_the_worst_case_infinite(fil
     assert cli.run(["train", *map(str, redacted(files, "--labelled", files / "labelled.jsonl", "--dry-run"))]) == 0
     said = capsys.readouterr().out
     assert "Would be proved: nothing, ε = ∞, for a secret that both policies miss" in said
-    assert "Would be proved beside it (missed): (" in said
+    assert "Would be proved as well (missed): (" in said
     assert "proved as well (group): nothing, since δ = 1 (ε = " in said
     assert "Proved" not in said
 

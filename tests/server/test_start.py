@@ -60,7 +60,7 @@ def test_a_ledger_of_another_ensemble_is_refused(run):
 
 
 def test_other_settings_than_those_of_the_first_use_are_refused(run):
-    with pytest.raises(ConfigError, match="fixed before"), opened(run, asked=ASKED | {"epsilon": 9.0}):
+    with pytest.raises(ConfigError, match="already fixed"), opened(run, asked=ASKED | {"epsilon": 9.0}):
         pass
 
 

@@ -67,7 +67,7 @@ def _records(
     """The records whose windows stand out most, and how many lie above the null."""
     excess, test = beyond.excess, step.record_test
     order = [place for place in (-excess).argsort(kind="stable").tolist() if gains.texts[place]]
-    columns = ["record", "window", "above the median" if beyond.nulls else "score", "bits per token", "null"]
+    columns = ["record", "window", "over the median" if beyond.nulls else "score", "bits per token", "null"]
     rows = [
         (
             gains.ids[place],
@@ -84,7 +84,7 @@ def _records(
         most = max(null.score for null in test.nulls)
         lines.append(
             "The median is taken over the update and its nulls, window by window. In these records "
-            f"{counted(len(test.nulls), 'null snapshot')} reached at most {most:.3g} above it."
+            f"{counted(len(test.nulls), 'null snapshot')} reached at most {most:.3g} over it."
         )
     if test.decides:
         names = [name for name, is_exposed in zip(gains.ids, step.is_exposed, strict=True) if is_exposed]
