@@ -126,7 +126,10 @@ def test_a_ledger_of_another_ensemble_or_other_settings_is_refused(run, tmp_path
     other.fingerprint = "another"
     with pytest.raises(LedgerError, match="something else"), opened(run, ensemble=other, place=place):
         pass
-    with pytest.raises(ConfigError, match="already fixed"), opened(run, asked=ASKED | {"epsilon": 9.0}, place=place):
+    with (
+        pytest.raises(ConfigError, match="already fixed"),
+        opened(run, asked=ASKED | {"epsilon": 9.0}, place=place),
+    ):
         pass
     elsewhere = make_run(tmp_path / "other")
     with pytest.raises(LedgerError, match="something else"):
