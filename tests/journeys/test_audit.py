@@ -125,7 +125,7 @@ def test_the_tables_say_what_was_planned_skipped_and_found(story, first, tmp_pat
         "Skipped: lazy: no base model",
         "AUC (auc), null 0.5",
         "No finding proves",
-        "(tpr_at_fpr_0.001) of",
+        "(tpr_at_fpr_0.001) from",
     ):
         assert said in shown
     assert "safe" not in shown
