@@ -336,7 +336,7 @@ def _reasons(settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larg
             f"Chosen: {_named(chosen)}; correlated noise needs memory, so it has to gain at least 10%."
         )
     else:
-        said.append("Poisson samples: the compute allows no whole epoch, and the corpus no cycle.")
+        said.append("Poisson sampling: the compute allows no whole epoch, and the corpus no cycle.")
     share = larger.gradient_noise / chosen.gradient_noise
     said.append(
         f"With ten times as many {unit}s ({MORE_PEOPLE * units:,}) the noise on a gradient would be {share:.0%} of "
@@ -352,9 +352,13 @@ def _reasons(settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larg
 
 def _named(plan: "DpSgd") -> str:
     drawing = Drawing.of(plan)
-    if drawing.bands is not None:
-        return f"noise correlated over {drawing.bands} steps"
-    return "random allocation" if drawing.sampler is SamplerName.ALLOCATION else "Poisson samples"
+    match drawing.sampler:
+        case SamplerName.BANDED:
+            return f"noise correlated over {drawing.bands} steps"
+        case SamplerName.ALLOCATION:
+            return "random allocation"
+        case SamplerName.POISSON:
+            return "Poisson sampling"
 
 
 def _other_methods(settings: PlanSettings) -> list[str]:
