@@ -171,3 +171,21 @@ def test_the_order_is_found_between_and_beyond_grid_points() -> None:
     value, order = curve.minimise(lambda a, d: d + math.log(1e6) / (a - 1))
     assert value == pytest.approx(0.001 + 2 * math.sqrt(0.001 * math.log(1e6)), rel=1e-9)
     assert order == pytest.approx(1 + math.sqrt(math.log(1e6) / 0.001), rel=1e-3)
+
+
+def test_a_search_that_has_enough_ends_early_and_one_that_never_has_ends_as_ever() -> None:
+    curve = RenyiCurve(ConcentratedRelease(0.001), ADD_REMOVE)
+    looked: list[float] = []
+
+    def objective(order: float, divergence: float) -> float:
+        looked.append(order)
+        return divergence + math.log(1e6) / (order - 1)
+
+    least, best = curve.minimise(objective)
+    looks = len(looked)
+    for share in (10.0, 1.5, 1.0 + 1e-9):
+        looked.clear()
+        value, order = curve.minimise(objective, enough=least * share)
+        assert value == objective(order, curve(order)) <= least * share
+        assert share < 1.5 or len(looked) < looks / 2
+    assert curve.minimise(objective, enough=least * 0.999) == (least, best)

@@ -70,7 +70,7 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
     Guarantee: the returned ε is what the accountants give for the returned noise, and is at most the target.
     """
     STEPS.require("the number of steps", steps)
-    if _rdp(target, _MOST_NOISE, steps) > target.epsilon:
+    if _rdp(target, _MOST_NOISE, steps, enough=target.epsilon) > target.epsilon:
         raise ConfigError(
             "no noise reaches the target",
             found=f"epsilon {_rdp(target, _MOST_NOISE, steps):.3g} at noise multiplier {_MOST_NOISE:g}",
@@ -82,7 +82,7 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
     highest = max(_SEARCHED, 4.0 * math.log(1.0 / target.delta) / target.epsilon)
 
     def suffices(noise: float) -> bool:
-        return _rdp(target, noise, steps, highest=highest) <= target.epsilon
+        return _rdp(target, noise, steps, highest=highest, enough=target.epsilon) <= target.epsilon
 
     enough = _bisect(suffices)
     if enough < 1.03 * _LEAST_NOISE and suffices(_LEAST_NOISE):  # asked last: so little noise is dear to price
@@ -108,7 +108,7 @@ def most_steps(target: Target, *, noise_multiplier: float) -> Calibration:
             "one step already passes the target", found=epsilon(1), expected=f"at most {target.epsilon:g}"
         )
     low = 1
-    while low < _MOST_STEPS and _rdp(target, noise_multiplier, 2 * low) <= target.epsilon:
+    while low < _MOST_STEPS and _rdp(target, noise_multiplier, 2 * low, enough=target.epsilon) <= target.epsilon:
         low *= 2
     high = 2 * low
     while epsilon(high) <= target.epsilon:
@@ -127,11 +127,18 @@ def round_up(value: float, digits: int = 4) -> float:
     return math.ceil(value * scale * (1.0 - 1e-12)) / scale
 
 
-def _rdp(target: Target, noise: float, steps: int, *, highest: float = math.inf) -> float:
-    """ε of Poisson samples by the Rényi curve up to an order: a bound for these, a guess for random allocation."""
+def _rdp(
+    target: Target, noise: float, steps: int, *, highest: float = math.inf, enough: float = -math.inf
+) -> float:
+    """ε of Poisson samples by the Rényi curve up to an order: a bound for these, a guess for random allocation.
+
+    The first ε that is at most `enough` will do.
+    """
     event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
     curve = RenyiCurve(event, target.neighbours)
-    return curve.minimise(lambda a, d: epsilon_from_renyi(a, d, delta=target.delta), highest=highest)[0]
+    return curve.minimise(
+        lambda a, d: epsilon_from_renyi(a, d, delta=target.delta), highest=highest, enough=enough
+    )[0]
 
 
 def _least(target: Target, noise: float, steps: int) -> float:

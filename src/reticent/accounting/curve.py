@@ -200,11 +200,14 @@ class RenyiCurve:
         pure = {math.inf} if self(math.inf) < math.inf else set[float]()
         return np.array(sorted({*_GRID.tolist(), *known_orders(self.event), *pure}))
 
-    def minimise(self, objective: Objective, *, highest: float = math.inf) -> tuple[float, float]:
+    def minimise(
+        self, objective: Objective, *, highest: float = math.inf, enough: float = -math.inf
+    ) -> tuple[float, float]:
         """Least objective(order, D_order) over all orders up to `highest`, with its order.
 
         Every fourth order of the grid first, then those around the best of them, then by search between two.
-        Orders at which a charge is known are always looked at.
+        Orders at which a charge is known are always looked at. The first order whose objective is at most `enough`
+        ends it all: for whoever asks only whether there is one.
 
         Guarantee: the value is the objective at the returned order exactly; a better order may exist, a worse
         number is never returned.
@@ -217,12 +220,15 @@ class RenyiCurve:
             for i in places:
                 if i not in scores:
                     scores[i] = objective(float(orders[i]), self(float(orders[i])))
+                    if scores[i] <= enough:
+                        return i
             return min(scores, key=lambda i: (scores[i], i))
 
         best = best_of(i for i, order in enumerate(orders) if i % _THINNED == 0 or order not in _GRID)
-        best = best_of(range(max(best - _THINNED, 0), min(best + _THINNED + 1, len(orders))))
+        if not scores[best] <= enough:
+            best = best_of(range(max(best - _THINNED, 0), min(best + _THINNED + 1, len(orders))))
         value, order = scores[best], float(orders[best])
-        if not math.isfinite(value) or not math.isfinite(order):
+        if value <= enough or not math.isfinite(value) or not math.isfinite(order):
             return value, order
         sides = (i for i in (best - 1, best + 1) if 0 <= i < len(orders))
         ends = [float(orders[i]) for i in sides if math.isfinite(orders[i]) and math.isfinite(scores[i])]
