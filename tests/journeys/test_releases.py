@@ -193,7 +193,7 @@ def test_a_guarantee_whose_last_charge_the_ledger_does_not_hold_is_believed_by_n
         assert run(*words) == 2
         assert "did not pay for the weights beside it" in capsys.readouterr().err
     assert run("bound", private) == 1
-    assert "does NOT hold the charge that paid for these weights" in " ".join(capsys.readouterr().out.split())
+    assert "does NOT contain the charge that paid for these weights" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("change", [{"unit": "record"}, {"assumes": []}], ids=["unit", "assumes"])

@@ -132,7 +132,7 @@ def test_a_tracker_that_fails_on_the_way_is_told_once_and_does_not_end_the_run()
             raise OSError("no server")
 
     listener = Away()
-    with pytest.warns(UserWarning, match="OSError.*the run goes on") as warned:
+    with pytest.warns(UserWarning, match="OSError.*the run continues") as warned:
         heard = trained(ExperimentLog(listener), steps=4)
     assert heard == [1, 2, 3, 4]
     assert len(warned) == 1

@@ -62,7 +62,7 @@ def test_steps_of_other_samplers_are_verified_and_broken_ones_refuted(sampler):
     assert 0.5 * found.claimed < found.epsilon <= found.claimed
     assert verify(correlated(plan, noise=0.5), plan, randomness=Randomness.seeded(2)).is_refuted
     if isinstance(sampler, BandedSampler):
-        with pytest.raises(UsageError, match="places"):
+        with pytest.raises(UsageError, match="hides the positions"):
             verify(correlated(plan), plan, samples_itself=True)
 
 

@@ -188,7 +188,7 @@ def test_a_served_chat_is_asked_by_messages_alone():
         assert [finding.metric for finding in found.findings] == ["divergence_rate"]
         assert behaviour.count("/v1/chat/completions") > 16
         assert behaviour.count() == 0
-        with pytest.raises(ConfigError, match="text alone"):
+        with pytest.raises(ConfigError, match="returns text only"):
             open_models(f"{url}#{NAME}", None, RemoteAccess(journal=Path("scores.db")), chat=True)
 
 

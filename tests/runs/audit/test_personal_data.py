@@ -164,7 +164,7 @@ def test_text_access_plays_extraction_alone(tmp_path):
     found, findings = audit(subject(text_only=True), tmp_path)
     assert "pii_recall" in findings
     assert "inference_accuracy" not in findings
-    assert any("text alone" in line.skipped for line in found.attacks)
+    assert any("text only" in line.skipped for line in found.attacks)
     assert all(isinstance(finding, Finding) for finding in found.findings)
 
 

@@ -63,7 +63,7 @@ def test_a_model_of_text_alone_is_asked_for_text():
     plan = plan_audit(hidden, AuditSettings(), measure_speed(hidden))
     assert [line.name for line in plan.running] == ["codes", "extraction", "generation"]
     assert "sampled_share" in plan.metrics
-    assert all("text alone" in reason for name, reason in skipped(plan).items() if name != "codes")
+    assert all("text only" in reason for name, reason in skipped(plan).items() if name != "codes")
 
 
 def test_a_budget_halves_sizes_before_it_leaves_attacks_out():

@@ -121,7 +121,7 @@ def test_a_key_comes_back_from_a_file_that_only_its_owner_reads(tmp_path):
 
 def test_a_key_of_another_corpus_is_refused():
     training = Corpus([*records("train", TEXTS[:40]), *key(1).records()])
-    with pytest.raises(ConfigError, match="does not hold"):
+    with pytest.raises(ConfigError, match="does not contain the canaries"):
         make_subject(PUBLIC, None, training=training, held_out=records("held", TEXTS[40:]), coins=key(2))
 
 
