@@ -139,7 +139,7 @@ SAID = [
     ("What an update reveals: one snapshot. Measured by: reticent diff.", NO_UPDATE, FULL),
     ("Do not rely on the guarantee", REFUTED, CONSISTENT),
     ("Deduplicate the training text: 1 of the texts", OUTSTANDING, COMMONPLACE),
-    ("Retrain with a guarantee: --method dp-sgd, or crt where secrets are known.", NO_NULL_LEAK, CONSISTENT),
+    ("--method dp-sgd, or --method crt if you know the secrets.", NO_NULL_LEAK, CONSISTENT),
     ("If the leak is too large, retrain with a smaller ε", CONSISTENT, NOT_FOUND),
     ("Redact or remove the records that stand out", OUTSTANDING, COMMONPLACE),
     ("Redact or remove the records that stand out", FULL, STRANGE),

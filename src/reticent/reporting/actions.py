@@ -16,6 +16,7 @@ from reticent.reporting.report import RiskMap, RiskPoint, RunReport
 WORST: Final = 30
 _SHARE_BEYOND: Final = 0.025  # in each of two directions
 SEEN: Final = math.log(0.01)  # a record that appears in the attacker's samples this often is as good as out
+RETRAIN: Final = "Retrain with a guarantee: --method dp-sgd, or --method crt if you know the secrets."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def _advice(point: RiskPoint, run: RunReport, *, copies: int, stands_out: bool |
     if stands_out and point.log_chance >= SEEN:
         actions.append("Remove it and retrain; until then, filter it from answers.")
     if stands_out and run.guarantee is None:
-        actions.append("Retrain with a guarantee: --method dp-sgd, or crt where secrets are known.")
+        actions.append(RETRAIN)
     elif stands_out:
         actions.append("Retrain with a smaller ε if this is too much.")
     if stands_out is False and point.log_chance >= SEEN:

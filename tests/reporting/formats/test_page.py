@@ -182,6 +182,7 @@ def test_words_of_the_glossary_are_links_once_a_paragraph_and_flags_are_code():
         '&lt;b&gt;<a class="term" href="#term-delta">δ</a>&lt;/b&gt;'
     )
     assert flagged("ε by --seed -- and a--b") == "ε by <code>--seed</code> -- and a--b"
+    assert flagged("take --method dp-sgd, not --all") == "take <code>--method dp-sgd</code>, not <code>--all</code>"
 
 
 def test_every_link_of_the_page_leads_somewhere():

@@ -22,8 +22,9 @@ _SPELLED: Final = {
     "ε (epsilon)": "ε",
     "δ (delta)": "δ",
 }
-# A flag is code, and never broken across lines; a word of the glossary is a link, once in a paragraph.
-_FLAG: Final = re.compile(r"(?<![\w-])(?P<flag>--[a-z][a-z-]*[a-z])")
+# A flag is code, with the method that it names, and never broken across lines; a word of the glossary is a link,
+# once in a paragraph.
+_FLAG: Final = re.compile(r"(?<![\w-])(?P<flag>--method [a-z-]*[a-z]|--[a-z][a-z-]*[a-z])")
 _TERMS: Final = "|".join(f"(?P<t{place}>{spelled})" for place, spelled in enumerate(_SPELLED.values()))
 _MARKED: Final = re.compile(rf"{_FLAG.pattern}|(?<![\w-])(?:{_TERMS})(?![\w-])")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from reticent.reporting.actions import SEEN, worst_records
+from reticent.reporting.actions import RETRAIN, SEEN, worst_records
 from reticent.reporting.content import Lines, Section
 from reticent.reporting.questions import Answer, answer_of, asked, speaker
 from reticent.reporting.report import Report, RunReport
@@ -27,7 +27,7 @@ def _steps(run: RunReport) -> Iterator[str]:
         occur = "occurs" if copies == 1 else "occur"
         yield f"Deduplicate the training text: {copies} of the texts most at risk {occur} more than once."
     if Answer.FOUND in answers and run.guarantee is None:
-        yield "Retrain with a guarantee: --method dp-sgd, or crt where secrets are known."
+        yield RETRAIN
     if Answer.FOUND in answers and run.guarantee is not None:
         yield "If the leak is too large, retrain with a smaller ε: --target-epsilon."
     # Where no attack does better than chance, one text in twenty stands out all the same: no reason to redact it.
