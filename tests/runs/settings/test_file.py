@@ -63,6 +63,13 @@ def test_flags_override_the_file_and_absent_flags_do_not():
     assert tables == {"training": {"method": "sgd", "clip_norm": 2.0}}
 
 
+def test_a_file_that_is_nested_too_deeply_is_refused(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("seed = " + "[" * 5000, encoding="utf8")
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        read_toml(path)
+
+
 def test_toml_errors_name_the_file_and_the_line(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text("[training\n")
