@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reticent.core.errors import BudgetExhausted, LedgerError
-from reticent.core.event import NonPrivate, event_from_json
+from reticent.core.event import Gaussian, NonPrivate, event_from_json
+from reticent.core.guarantee import Basis
 from reticent.core.ledger import Receipt
 from reticent.ledger import chain as ledger_chain
 from reticent.ledger import sqlite as sqlite_store
@@ -310,6 +311,15 @@ def test_a_mechanism_that_charges_after_the_release_is_caught(tmp_path, ledgers)
     with ledgers.new(tmp_path) as twin, ledgers.new(tmp_path / "good") as good:
         assert released_beyond_budget(charge_then_release, good) == 0.0
         assert released_beyond_budget(release_then_charge, twin) > 0.0
+
+
+def test_a_header_whose_guarantee_rests_on_an_unknown_event_is_refused():
+    budget = budget_of(4.0)
+    promise = replace(budget.guarantee, basis=Basis(event=Gaussian(1.0), delta=1e-5))
+    text = Header.new(replace(budget, guarantee=promise), ("a",), identity="").text
+    assert Header.from_text(text, name="ledger").budget.guarantee == promise
+    with pytest.raises(LedgerError, match="header cannot be read"):
+        Header.from_text(text.replace('"Gaussian"', '"Gaussiam"'), name="ledger")
 
 
 def forgery_is_caught() -> bool:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError
+from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError, UnsupportedEvent
 from reticent.core.ledger import Budget, Receipt
 from reticent.ledger.fixed_point import units_down, units_up
 
@@ -72,7 +72,7 @@ class Header:
             if version == SCHEMA_VERSION:
                 budget = Budget.from_json(document["budget"])
                 return cls(budget, tuple(document["accounts"]), document["identity"], text)
-        except (ConfigError, KeyError, TypeError, ValueError) as error:
+        except (ConfigError, UnsupportedEvent, KeyError, TypeError, ValueError) as error:
             raise LedgerError(f"{name}: the ledger's header cannot be read", hint=EDITED) from error
         raise LedgerError(
             f"{name}: this ledger has an unknown schema version",
