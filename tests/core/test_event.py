@@ -38,7 +38,7 @@ def test_an_event_written_and_read_is_the_same(event):
 
 
 def test_an_unknown_event_is_never_guessed():
-    with pytest.raises(UnsupportedEvent):
+    with pytest.raises(ConfigError, match="unknown type"):
         event_from_json({"type": "Magic"})
     with pytest.raises(UnsupportedEvent):
         event_to_json("Gaussian")

@@ -16,6 +16,9 @@ from typing import Any
 
 from reticent.core.errors import ConfigError
 
+# What taking a document apart raises where somebody edited it: parts missing, of another type, nested too deep.
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+
 
 def check_schema(document: dict[str, Any], version: int, *, kind: str) -> None:
     """Refuse a document of another version than the one this code reads."""

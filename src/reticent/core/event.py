@@ -295,11 +295,14 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 
 def event_from_json(document: dict[str, Any]) -> Event:
-    """The event that `event_to_json` wrote; an unknown type or a field too many or too few is refused."""
+    """The event that `event_to_json` wrote; an unknown type or a field too many or too few is refused.
+
+    Both are faults of the document (ConfigError). UnsupportedEvent is about events that exist and have no price.
+    """
     values = dict(document)
     name = values.pop("type", None)
     if name not in _TYPES:
-        raise UnsupportedEvent(f"an event of unknown type, found {name!r}")
+        raise ConfigError("an event of unknown type", found=repr(name))
     names = _FIELDS[_TYPES[name]]
     if set(values) != set(names):
         raise ConfigError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from reticent.core.corpus import Corpus, Record, Span
-from reticent.core.document import check_schema
+from reticent.core.document import MALFORMED, check_schema
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.randomness import Randomness
 from reticent.core.secret import PLACEHOLDER, Canary, CodeSpace, ListedSpace, Secret, SecretSpace
@@ -149,7 +149,7 @@ def read_key(path: Path | str) -> tuple[Canary, ...]:
     check_schema(document, SCHEMA_VERSION, kind="key file")
     try:
         return tuple(_from_json(entry) for entry in document["canaries"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except MALFORMED:
         raise DataError("not a key file: a canary lacks a part or contradicts itself", path=place) from None
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.core.corpus import Record
-from reticent.core.document import check_schema
+from reticent.core.document import MALFORMED, check_schema
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.guarantee import Unit
 from reticent.core.model import LanguageModel
@@ -250,5 +250,5 @@ def read_coins(path: Path) -> CoinKey | None:
         coins = np.array([entry["is_member"] for entry in entries], dtype=np.bool_)
         texts = tuple(str(entry["text"]) for entry in entries)
         return CoinKey(document["design"], document["measures"], int(document["copies"]), texts, coins)
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except MALFORMED:
         raise DataError("not a key file: a canary lacks a part or contradicts itself", path=path) from None

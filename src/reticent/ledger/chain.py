@@ -21,7 +21,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError, UnsupportedEvent
+from reticent.core.document import MALFORMED
+from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError
 from reticent.core.ledger import Budget, Receipt
 from reticent.ledger.fixed_point import units_down, units_up
 
@@ -72,7 +73,7 @@ class Header:
             if version == SCHEMA_VERSION:
                 budget = Budget.from_json(document["budget"])
                 return cls(budget, tuple(document["accounts"]), document["identity"], text)
-        except (ConfigError, UnsupportedEvent, KeyError, TypeError, ValueError) as error:
+        except (ConfigError, *MALFORMED) as error:
             raise LedgerError(f"{name}: the ledger's header cannot be read", hint=EDITED) from error
         raise LedgerError(
             f"{name}: this ledger has an unknown schema version",
@@ -185,7 +186,7 @@ class Chain:
             units = row.units
             totals = {account: self.totals[account] + cost for account, cost in units.items()}
             _check_kind(row, units)
-        except (KeyError, ValueError) as error:
+        except MALFORMED as error:
             raise self._broken(f"row {row.sequence} does not follow the rules of a ledger") from error
         if any(not 0 <= total <= self.limit for total in totals.values()):
             raise self._broken(f"row {row.sequence} exceeds the budget")

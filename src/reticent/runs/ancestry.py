@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from reticent.accounting.derivation import composed
 from reticent.accounting.guarantees import guarantee_of
 from reticent.core.corpus import Corpus
-from reticent.core.document import check_schema, fields_to_json, read_document, write_document
+from reticent.core.document import MALFORMED, check_schema, fields_to_json, read_document, write_document
 from reticent.core.errors import ConfigError
 from reticent.core.event import Composed
 from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
@@ -229,7 +229,7 @@ class Ancestry:
             if not isinstance(document["is_public"], bool):
                 raise TypeError("is_public is true or false")
             return cls(document["source"], runs, document["is_public"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except MALFORMED as error:
             raise ConfigError(
                 f"{folder / ANCESTRY}: not an ancestry that this version can read",
                 found=type(error).__name__,

@@ -12,7 +12,8 @@ from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import require_derivable
 from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.certificate import GUARANTEE, Certificate
-from reticent.core.errors import GuaranteeError, UnsupportedEvent
+from reticent.core.document import MALFORMED
+from reticent.core.errors import GuaranteeError
 from reticent.core.event import Composed, Event, SampledGroup
 from reticent.core.guarantee import Basis, Guarantee, Unit
 from reticent.ledger.durable import SqliteLedger
@@ -20,7 +21,6 @@ from reticent.runs.schemas import read_valid
 
 LEDGER = "ledger.db"
 RELEASES = "all releases of the corpus"  # the one statement of a training that is about other runs too
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, UnsupportedEvent)
 
 
 def proved_of(model: Path) -> Guarantee | None:
@@ -39,7 +39,7 @@ def read_certificate(folder: Path) -> Certificate:
     read_valid(folder / GUARANTEE)
     try:
         return Certificate.read(folder)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise GuaranteeError(
             f"{folder / GUARANTEE}: not a guarantee that this version can read", found=type(error).__name__
         ) from None
@@ -53,7 +53,7 @@ def stated(document: dict[str, Any], *, where: str) -> Guarantee:
 def _well_formed(document: Any, *, where: str) -> Guarantee:
     try:
         return Guarantee.from_json(document)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise GuaranteeError(f"{where}: not a guarantee", found=type(error).__name__) from None
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import composed
 from reticent.accounting.guarantees import guarantee_of
-from reticent.core.document import check_schema
+from reticent.core.document import MALFORMED, check_schema
 from reticent.core.errors import LedgerError
 from reticent.core.event import BandedCycle, Composed, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
@@ -112,7 +112,7 @@ class CorpusLedger:
                     raise ValueError("edited")
                 check_schema(entry, SCHEMA_VERSION, kind="corpus ledger")
                 time, run, proved = str(entry["time"]), str(entry["run"]), entry["guarantee"]
-            except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            except MALFORMED:
                 raise LedgerError(
                     f"{self.path}:{number}: this line was edited, or one before it is missing",
                     hint="restore the file from a copy: releases that it does not list would not be counted",

@@ -18,7 +18,7 @@ from reticent.accounting.bounds.ceiling import greatest_value
 from reticent.accounting.derivation import require_derivable
 from reticent.auditing.attacks.lazy.risk_map import SCHEMA_VERSION as RISK_MAP_VERSION
 from reticent.core.certificate import GUARANTEE
-from reticent.core.document import check_schema, number_from_json, read_document
+from reticent.core.document import MALFORMED, check_schema, number_from_json, read_document
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee
@@ -99,7 +99,7 @@ def _read_safely(path: Path, name: str, *, facts: Facts, with_fingerprints: bool
     """A run, or one line that says that its documents do not fit together; never what they hold."""
     try:
         return _read_run(RunDirectory.open(path), name, facts=facts, with_fingerprints=with_fingerprints)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+    except MALFORMED as error:
         raise ConfigError(
             f"{path}: a document of this run is malformed",
             found=type(error).__name__,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reticent.core.document import check_schema, read_document, write_document
+from reticent.core.document import MALFORMED, check_schema, read_document, write_document
 from reticent.core.errors import ConfigError
 
 SCHEMA_VERSION: Final = 1
@@ -123,5 +123,5 @@ def _keys(path: Path) -> list[Key]:
             Key(str(entry["name"]), str(entry["digest"]), entry["quota"], bool(entry["operator"]))
             for entry in document["keys"]
         ]
-    except (KeyError, TypeError):
+    except MALFORMED:
         raise ConfigError(f"{path}: not a key file", hint="make one with: reticent keys add") from None
