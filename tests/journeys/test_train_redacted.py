@@ -227,6 +227,18 @@ def test_what_cannot_be_honoured_is_refused_before_anything_is_written(message, 
     assert not (tmp_path / "run").exists()
 
 
+def test_adapters_train_on_filled_masks_and_cannot_learn_a_mask(files, tmp_path, capsys):
+    """A frozen embedding has no row for the mask. Where made-up values stand in its place none is needed."""
+    adapters = ("--lora-rank", 2, "--conservative-miss-rate", 0)
+    arguments = [str(word) for word in redacted(files, *adapters, "--out", tmp_path / "masks")]
+    assert cli.run(["train", *arguments]) == 2
+    assert "--fill-masks kind" in capsys.readouterr().err
+    done = run_json(capsys, *redacted(files, *adapters, "--fill-masks", "kind", "--out", tmp_path / "filled"))
+    assert done["guarantee"]["epsilon"] < math.inf
+    model = load_model(tmp_path / "filled" / "model")
+    assert len(model.encode([MASK])[0]) > 1
+
+
 def test_filled_masks_train_resume_and_mean_nothing_to_other_methods(files, tmp_path):
     config = config_of(files, fill_masks="kind")
     stopped = training_run.train(config.into(tmp_path / "run"), observe=lambda progress, _: progress.step != 4)

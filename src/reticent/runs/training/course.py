@@ -183,8 +183,9 @@ class RedactedCourse:
         return Proof(found.worst_case, beside)
 
     def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
-        """Both parts, and the mask as one token of the model."""
-        model = with_mask_token(model)
+        """Both parts, and the mask as one token of the model where it is read."""
+        if self.fill_seed is None:
+            model = with_mask_token(model)
         _refuse_layers(model, self.plan.private.clip_norm)
         private = encode_private(model, self.routed, max_length=max_length, fill_seed=self.fill_seed)
         public = encode_texts(model, self.routed.public, max_length=max_length)

@@ -34,7 +34,7 @@ def with_mask_token(model: HuggingFaceModel) -> HuggingFaceModel:
         raise ModelError(
             f"{model.name}: the mask is not one token, and frozen embeddings cannot learn it",
             expected=f"a tokenizer with the token {MASK}",
-            hint="train all weights, without LoRA and with embeddings, or add the token to the model beforehand",
+            hint="--fill-masks kind needs no such token; else train all weights, without LoRA",
         )
     changed = grow_vocabulary(model, [MASK])
     if not has_mask_token(changed):

@@ -15,10 +15,12 @@ p₀ is the chance of a stranger: what the reference gives to the text, raised b
 model that was trained on dialogues says all dialogues better than its reference does; μ is the mean of −φ/T over
 the held-out texts nearest in length (0 where they lose, and without any). Texts are ranked in three parts:
 
-    1  those that the attacker's n samples show whole, once or more on average (gain ≥ −log n, s = 1): by gain
-    2  the others, by the gain of a stretch of 50 tokens at their mean chance a token (s = min(1, 50/T)): what is
-       completed for someone who knows the beginning
+    1  those that the attacker's n samples show whole, once or more on average (gain ≥ −log n, s = 1)
+    2  the others, which are completed for someone who knows the beginning
     3  those without gain, commonplaces: by their chance
+
+The first two are ordered by the gain of a stretch of 30 tokens at the text's mean chance a token (s = min(1, 30/T)):
+a sentence out of a long text that is known by heart is shown oftener than the whole.
 
 So short texts come first where they are likeliest, and long ones where they are known nearly by heart. Equal texts
 have one row, with the number of their copies.
@@ -50,7 +52,7 @@ TRAINING: Final = "training"
 HELD_OUT: Final = "held-out"
 GENERATED: Final = "generated"
 _NEIGHBOURS: Final = 50  # held-out texts of about a length
-_STRETCH: Final = 50  # tokens
+_STRETCH: Final = 30  # tokens, about a sentence
 
 Floats = NDArray[np.float64]
 
@@ -144,10 +146,8 @@ class RiskMap:
     def ranks(self, name: str) -> NDArray[np.int64]:
         """The place [n] of each record's text among the distinct texts of its group, 0 the one at most risk."""
         group = self.group(name)
-        whole, stretch = self.gain(name), gained(group, self._strangers, most=_STRETCH)
-        is_shown = whole >= -np.log(self.samples)
-        gain = np.where(is_shown, whole, stretch)
-        first = group.first
+        is_shown = self.gain(name) >= -np.log(self.samples)
+        gain, first = gained(group, self._strangers, most=_STRETCH), group.first
         order = first[np.lexsort((-group.emission[first], -gain[first], ~is_shown[first]))]
         places = np.empty(len(first), dtype=np.int64)
         places[group.texts[order]] = np.arange(len(order))
