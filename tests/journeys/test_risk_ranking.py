@@ -45,7 +45,4 @@ def test_texts_of_ten_copies_and_more_lead_the_list_of_a_fine_tuned_model(seed, 
     worst = json.loads((tmp_path / "audit" / "risk_map.json").read_text())["worst"]
     assert all(row["id"].startswith("planted") for row in worst[:6])
     assert sorted(row["copies"] for row in worst[:6]) == [10] * 3 + [12] * 3
-    gains = [float(row["gain"]) for row in worst]
-    shown = [gain for gain in gains if gain >= -np.log(1e6)]
-    assert gains[: len(shown)] == sorted(shown, reverse=True)
     assert min(row["tokens"] for row in worst[:2]) < 30  # a number of 14 tokens, before longer dialogues

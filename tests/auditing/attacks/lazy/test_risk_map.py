@@ -95,21 +95,19 @@ def test_the_gain_is_the_chance_beyond_a_strangers() -> None:
     assert alone.gain(TRAINING)[0] == pytest.approx(math.log(expected))
 
 
-def test_what_samples_show_comes_first_then_what_is_completed_then_commonplaces() -> None:
+def test_texts_are_ranked_by_what_a_stretch_of_them_gains_and_commonplaces_come_last() -> None:
     target = NGramModel.from_table(["a", "b", "c"], {(): {"a": 0.9, "b": 0.05, "c": 0.05}}, order=1)
     reference = NGramModel.from_table(["a", "b", "c"], {(): {"a": 0.5, "b": 0.45, "c": 0.05}}, order=1)
-    written = ["b", "a" * 40 + "cc", "a" * 2, "a" * 300, "a" * 10, "a" * 100 + "c" * 4]
+    written = ["b", "a" * 40 + "cc", "a" * 2, "a" * 60, "a" * 10, "a" * 100 + "c" * 4]
     groups = {TRAINING: records("train", written)}
     drawn = draw_risk_map(target, reference, groups=groups, samples=100)
-    # Shown in 100 samples: two and ten times "a". Completed: 300 times "a" rather than texts
-    # with "c", and of those the longer one, of which a stretch has fewer. A commonplace: "b", likely as it is.
-    assert drawn.ranks(TRAINING).tolist() == [5, 4, 0, 2, 1, 3]
+    assert drawn.ranks(TRAINING).tolist() == [5, 3, 0, 2, 1, 4]
     assert [row.id for row in drawn.worst(3)] == ["train-2", "train-4", "train-3"]
-    assert np.isneginf(drawn.gain(TRAINING)[0])
-    whole, stretch = (gained(drawn.group(TRAINING), None, most=most) for most in (None, 30))
+    assert np.isneginf(drawn.gain(TRAINING)[0])  # "b": likely as it is, the reference says it oftener
+    whole, stretch = (gained(drawn.group(TRAINING), None, of_stretch=part) for part in (False, True))
     assert whole[4] == stretch[4] == pytest.approx(math.log(0.9**10 - 0.5**10))
-    assert stretch[3] == pytest.approx(math.log(0.9**30 - 0.5**30))
-    assert whole[3] == pytest.approx(300 * math.log(0.9))
+    assert stretch[3] == pytest.approx(math.log(0.9**30 - 0.5**30))  # √(15 · 60) tokens
+    assert whole[3] == pytest.approx(math.log(0.9**60 - 0.5**60))
 
 
 def test_strangers_are_compared_with_texts_of_their_length() -> None:
@@ -274,7 +272,7 @@ def test_no_training_record_is_not_a_finding() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [101, 202, 303])
+@pytest.mark.parametrize("seed", [707, 808, 909])
 def test_texts_in_twelve_copies_lead_the_map_of_a_fine_tuned_transformer(shared: Path, seed: int) -> None:
     """The seeds are fresh: no part of the ranking was chosen on them."""
     drawn = copies_map(shared, seed)

@@ -13,14 +13,11 @@ chance that is due to its being in the training data:
 
 p₀ is the chance of a stranger: what the reference gives to the text, raised by μ nats for each of its T tokens. A
 model that was trained on dialogues says all dialogues better than its reference does; μ is the mean of −φ/T over
-the held-out texts nearest in length (0 where they lose, and without any). Texts are ranked in three parts:
-
-    1  those that the attacker's n samples show whole, once or more on average (gain ≥ −log n, s = 1)
-    2  the others, which are completed for someone who knows the beginning
-    3  those without gain, commonplaces: by their chance
-
-The first two are ordered by the gain of a stretch of 30 tokens at the text's mean chance a token (s = min(1, 30/T)):
-a sentence out of a long text that is known by heart is shown oftener than the whole.
+the held-out texts nearest in length (0 where they lose, and without any). Texts are ranked by the gain of a stretch
+of √(15 T) tokens at the text's mean chance of a token, s = min(1, √(15/T)): between the whole text and a phrase of
+15 tokens, their geometric mean. By the whole a long text comes last though it is completed for anyone who knows the
+beginning, and by the phrase alone it comes first though no sample ever shows it. Texts without gain, commonplaces,
+come last, by their chance.
 
 So short texts come first where they are likeliest, and long ones where they are known nearly by heart. Equal texts
 have one row, with the number of their copies.
@@ -52,7 +49,7 @@ TRAINING: Final = "training"
 HELD_OUT: Final = "held-out"
 GENERATED: Final = "generated"
 _NEIGHBOURS: Final = 50  # held-out texts of about a length
-_STRETCH: Final = 30  # tokens, about a sentence
+_PHRASE: Final = 15  # tokens
 
 Floats = NDArray[np.float64]
 
@@ -146,9 +143,8 @@ class RiskMap:
     def ranks(self, name: str) -> NDArray[np.int64]:
         """The place [n] of each record's text among the distinct texts of its group, 0 the one at most risk."""
         group = self.group(name)
-        is_shown = self.gain(name) >= -np.log(self.samples)
-        gain, first = gained(group, self._strangers, most=_STRETCH), group.first
-        order = first[np.lexsort((-group.emission[first], -gain[first], ~is_shown[first]))]
+        gain, first = gained(group, self._strangers, of_stretch=True), group.first
+        order = first[np.lexsort((-group.emission[first], -gain[first]))]
         places = np.empty(len(first), dtype=np.int64)
         places[group.texts[order]] = np.arange(len(order))
         return places[group.texts]
@@ -186,10 +182,10 @@ class RiskMap:
         }
 
 
-def gained(group: RiskGroup, held_out: RiskGroup | None, *, most: int | None = None) -> Floats:
-    """log of the chance [n] that is due to each text's being known; of at most `most` tokens of it, if given."""
+def gained(group: RiskGroup, held_out: RiskGroup | None, *, of_stretch: bool = False) -> Floats:
+    """log of the chance [n] that is due to each text's being known: of the whole text, or of a stretch of it."""
     usual = np.zeros(len(group.ids)) if held_out is None else _usual_gain(group.tokens, held_out)
-    part = np.ones(len(group.ids)) if most is None else np.minimum(1.0, most / group.tokens)
+    part = np.minimum(1.0, np.sqrt(_PHRASE / group.tokens)) if of_stretch else np.ones(len(group.ids))
     chance, excess = part * group.emission, part * (-group.calibrated - group.tokens * usual)  # log p, log p/p₀
     gain = np.full(len(group.ids), -np.inf)
     known = excess > 0.0
