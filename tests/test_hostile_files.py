@@ -33,6 +33,19 @@ def test_edited_files_are_answered_or_refused_in_one_line(readers):
     assert faults == []
 
 
+def test_files_that_are_nested_too_deep_are_refused_in_one_line(readers):
+    """Python's parsers give up on them by RecursionError, which is no ValueError."""
+    faults = []
+    for target in readers:
+        whole = [b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000 + b"1" + b"}" * 100_000]
+        if target.file.suffix == ".toml":
+            whole = [b"x = " + b"[" * 5000 + b"]" * 5000]
+        for content in whole:
+            fault = attempt(target, content, seconds=SECONDS)
+            faults += [f"{target.name}: {fault}"] if fault else []
+    assert faults == []
+
+
 def test_the_attempt_sees_a_reader_that_breaks_hangs_or_swallows_memory(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(b"good")

@@ -93,7 +93,15 @@ def test_answers_are_counted_as_the_events_themselves_say(event):
     assert answers_in(row_of("null", "reanchor")) == 0
 
 
-@pytest.mark.parametrize("text", ["null", "[]", "7", "{}"])
+@pytest.mark.parametrize("text", ["null", "[]", "7", "{}", "{", "[" * 100_000 + "]" * 100_000])
 def test_a_charge_without_an_event_is_refused(text):
     with pytest.raises(LedgerError, match="row 1"):
         answers_in(row_of(text))
+
+
+@pytest.mark.parametrize("verb", ["show", "verify"])
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b"[" * 100_000 + b"]" * 100_000])
+def test_an_address_that_is_no_operators_port_is_refused_in_one_line(verb, answer, monkeypatch, capsys):
+    monkeypatch.setattr("reticent.cli.ledger._fetched", lambda *_: answer)
+    assert cli.run(["ledger", verb, "http://127.0.0.1:9"]) == 2
+    assert "no operator's port" in capsys.readouterr().err

@@ -39,7 +39,7 @@ def show(settings: ShowLedgerSettings, output: Output) -> None:
     """Show the budget and what each part has spent."""
     run = settings.run
     if _is_url(run):
-        document = json.loads(_fetched(run, "ledger.json"))
+        document = _fetched_document(run, "ledger.json")
     else:
         from reticent.server.operator.spending import spending
 
@@ -84,7 +84,7 @@ def verify(settings: ShowLedgerSettings, output: Output) -> None:
     """Check every row of the chain, its pages and its witness."""
     run = settings.run
     if _is_url(run):
-        document = json.loads(_fetched(run, "verify"))
+        document = _fetched_document(run, "verify")
     else:
         with _opened(run, settings.ledger) as opened:
             head = opened.verify()
@@ -189,6 +189,17 @@ def _opened(run: str, address: str | None) -> Any:
     from reticent.runs.ledger_place import LedgerPlace
 
     return LedgerPlace(address).open(Path(run))
+
+
+def _fetched_document(address: str, page: str) -> dict[str, Any]:
+    """A page of the operator's port that is a JSON object."""
+    try:
+        document = json.loads(_fetched(address, page))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise ConfigError("what answers at this address is no operator's port", hint="see --operator-port of serve")
+    return document
 
 
 def _fetched(address: str, page: str) -> bytes:

@@ -112,6 +112,14 @@ class Row:
             raise ValueError("costs must map accounts to whole units")
         return units
 
+    @property
+    def event_document(self) -> Any:
+        """The row's event as JSON values; LedgerError where the text is none."""
+        try:
+            return json.loads(self.event)
+        except MALFORMED:
+            raise LedgerError(f"row {self.sequence} of the ledger holds no event", hint=EDITED) from None
+
     def to_json(self) -> dict[str, Any]:
         """The row for people and programs; `units` are multiples of 2^-40."""
         return {
@@ -119,7 +127,7 @@ class Row:
             "time": self.time,
             "kind": self.kind,
             "units": self.units,
-            "event": json.loads(self.event),
+            "event": self.event_document,
             "digest": self.digest,
         }
 

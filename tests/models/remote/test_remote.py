@@ -117,6 +117,8 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
         elif fault == "garbage":
             self.answer(b"<html>not json</html>")
+        elif fault == "deep":
+            self.answer(b"[" * 100_000 + b"]" * 100_000)
         elif fault == "truncated":
             self.send_response(200)
             self.send_header("Content-Length", "1000")
@@ -414,7 +416,7 @@ def test_a_temperature_schedule_is_an_access_error():
         )
 
 
-RETRIED = [(500, ()), (502, ()), (503, ()), (429, (("Retry-After", "0"),)), "drop", "garbage", "truncated"]
+RETRIED = [(500, ()), (502, ()), (503, ()), (429, (("Retry-After", "0"),)), "drop", "garbage", "deep", "truncated"]
 
 
 @pytest.mark.parametrize("fault", RETRIED, ids=str)

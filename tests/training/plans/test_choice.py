@@ -88,6 +88,8 @@ def test_the_size_of_a_model_is_read_from_its_header_and_a_damaged_one_says_noth
             size *= side
         expected += size
     assert stored_parameters(folder) == expected
-    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 64)
-    assert stored_parameters(tmp_path) is None
+    deep = b"[" * 100_000 + b"]" * 100_000
+    for damaged in (b"\xff" * 64, len(deep).to_bytes(8, "little") + deep):
+        (tmp_path / "model.safetensors").write_bytes(damaged)
+        assert stored_parameters(tmp_path) is None
     assert stored_parameters(tmp_path / "nowhere") is None

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from reticent.core.document import MALFORMED
 from reticent.core.errors import DataError
 from reticent.data.reading.compression import LONGEST_LINE, is_compressed
 
@@ -98,7 +99,7 @@ def _dataset_files(path: Path) -> list[Path]:
     try:
         state: Any = json.loads(state_path.read_bytes())
         names = [entry["filename"] for entry in state["_data_files"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         raise DataError(
             "not the state of a saved dataset", path=state_path, hint="save it again with Dataset.save_to_disk"
         ) from None

@@ -272,7 +272,7 @@ def _labels(value: object) -> list[Any] | None:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     is_labels = isinstance(value, list) and all(
         isinstance(entry, Mapping) and isinstance(entry.get("start"), int) and isinstance(entry.get("end"), int)

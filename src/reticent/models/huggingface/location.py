@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from reticent.core.document import MALFORMED
 from reticent.core.errors import ModelError
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 
@@ -65,7 +66,7 @@ def stored_parameters(folder: Path) -> int | None:
     files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
     try:
         return sum(_weights_in(file) for file in files) if files else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, *MALFORMED):
         return None  # a damaged file is for whoever loads the model to complain about
 
 

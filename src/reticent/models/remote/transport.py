@@ -176,7 +176,7 @@ class JsonTransport:
             raise RefusedRequest(f"{method} {self.url}{path}", status)
         try:
             return json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _Failure("an answer that is not JSON") from None
 
     def _read(self, response: httpx.Response) -> bytes:

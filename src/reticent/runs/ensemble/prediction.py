@@ -311,7 +311,7 @@ def answers_in(row: Row) -> int:
     """
     if row.kind != "charge":
         return 0
-    match json.loads(row.event):
+    match row.event_document:
         case {"type": Composed.__name__, "events": [_, *_] as events}:
             return len(events)
         case {"type": _}:

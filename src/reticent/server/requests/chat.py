@@ -96,7 +96,7 @@ class Renderer:
             if line is not None:
                 said: dict[str, Any] = json.loads(line)
                 return said
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             pass
         self._end()
         return None
