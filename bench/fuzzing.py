@@ -37,6 +37,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=Path("build/crashes"), help="where faulty files are kept")
     asked = parser.parse_args()
     draw, tried, faults = random.Random(asked.seed), Counter[str](), Counter[str]()
+    asked.keep.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="reticent-fuzzing-") as folder:
         chosen = [target for target in targets(Path(folder)) if asked.only in target.name]
         usual = {target.name: _work(target) for target in chosen}
@@ -44,6 +45,7 @@ def main() -> int:
         while time.process_time() < end:
             target = draw.choice(chosen)
             content = mutated(target.file.read_bytes(), draw)
+            (asked.keep / "last").write_bytes(content)  # what ended the process, where a library aborts it
             most = SECONDS + 2 * usual[target.name]
             fault = attempt(target, content, seconds=most)
             if fault is not None and fault.startswith(SLOW):  # a machine that stood still does so once
@@ -53,7 +55,6 @@ def main() -> int:
                 what = f"{target.name}: {fault.splitlines()[-1][:200]}"
                 faults[what] += 1
                 if faults[what] == 1:
-                    asked.keep.mkdir(parents=True, exist_ok=True)
                     (asked.keep / f"{len(faults):03d}-{target.file.name}").write_bytes(content)
                     print(f"{len(faults):03d} {what}", flush=True)
     print(f"{sum(tried.values()):,} attempts: {dict(tried.most_common())}")

@@ -19,6 +19,7 @@ from typing import Any
 from reticent.core.document import MALFORMED
 from reticent.core.errors import DataError
 from reticent.data.reading.compression import LONGEST_LINE, is_compressed
+from reticent.data.reading.parquet_footer import BadFooter, column_chunks
 
 _ROWS = 1024
 _MOST_RATIO = 1000  # of decoded to stored bytes, beyond which a large column is a bomb and no text
@@ -38,12 +39,12 @@ def read_parquet(path: Path, names: Sequence[str] | None) -> Iterator[tuple[int,
         with parquet.ParquetFile(path) as file:
             columns = file.schema_arrow.names
             wanted = [name for name in columns if names is None or name in names]
-            rows = _rows_at_once(file.metadata, wanted, path)
+            rows = _rows_at_once(path, wanted)
         texts = [name for name in wanted if _is_text(file.schema_arrow.field(name).type)]
         with parquet.ParquetFile(path, read_dictionary=texts, pre_buffer=False) as file:
             batches = file.iter_batches(rows, columns=wanted)
             yield from enumerate(_rows(batches, columns, path=path), 1)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError):
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, BadFooter):
         raise _damaged(path) from None
 
 
@@ -170,26 +171,24 @@ def _is_text(kind: Any) -> bool:
     return any(check(kind) for check in checks)
 
 
-def _rows_at_once(metadata: Any, wanted: Sequence[str], path: Path) -> int:
-    """How many rows may be decoded together, by what the file states of its row groups; refuses bombs."""
+def _rows_at_once(path: Path, wanted: Sequence[str]) -> int:
+    """How many rows may be decoded together, by what the file states of its columns; refuses bombs."""
     most = _ROWS
-    for group in (metadata.row_group(place) for place in range(metadata.num_row_groups)):
-        for column in (group.column(place) for place in range(group.num_columns)):
-            if column.path_in_schema.partition(".")[0] not in wanted or not group.num_rows:
-                continue
-            size = column.total_uncompressed_size
-            ratio = size / max(1, column.total_compressed_size)
-            each = size / group.num_rows
-            if each > LONGEST_LINE or (size > LONGEST_LINE and ratio > _MOST_RATIO):
-                raise DataError(
-                    f"the records are longer than {LONGEST_LINE} bytes, or the file is made to fill the memory",
-                    path=path,
-                    found=f"{size} bytes in {group.num_rows} rows, {ratio:.0f} times what is stored",
-                )
-            if (
-                size > LONGEST_LINE
-            ):  # pages are some thousand rows of equal size, or hide a long one among short ones
-                most = min(most, 1 if ratio > _MOST_RATIO / 20 else max(1, int(LONGEST_LINE / each / 4)))
+    for column in column_chunks(path):
+        if column.name not in wanted or not column.rows:
+            continue
+        size = column.uncompressed
+        ratio = size / max(1, column.compressed)
+        each = size / column.rows
+        if each > LONGEST_LINE or (size > LONGEST_LINE and ratio > _MOST_RATIO):
+            raise DataError(
+                f"the records are longer than {LONGEST_LINE} bytes, or the file is made to fill the memory",
+                path=path,
+                found=f"{size} bytes in {column.rows} rows, {ratio:.0f} times what is stored",
+            )
+        # Pages are some thousand rows of equal size, or hide a long one among short ones.
+        if size > LONGEST_LINE:
+            most = min(most, 1 if ratio > _MOST_RATIO / 20 else max(1, int(LONGEST_LINE / each / 4)))
     return most
 
 
