@@ -47,8 +47,8 @@ class Passage:
 class Score:
     """How a mechanism did on held-out text. `silent` is the share of answers that were the public model's alone.
 
-    `loss_interval` holds the mean loss over texts like these, at 95 %; unbounded where nobody knows. `losses` are those
-    of each token of each text that was read, in nats.
+    `loss_interval` holds the mean loss over texts like these, at 95 %; unbounded where nobody knows. `losses` are
+    those of each token of each text that was read, in nats.
     """
 
     mechanism: str

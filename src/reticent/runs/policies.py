@@ -11,8 +11,8 @@ spacy[:PIPELINE]    named entities of an installed spaCy pipeline
 presidio            Microsoft Presidio's analyser
 hf:MODEL            a Hugging Face token classifier: a directory or a hub id
 gliner:MODEL        a GLiNER model, by the package gliner
-hf:MODEL@P          either of them with what it gives a chance of P or more, 0.5 if not said: a low one, such as 0.05,
-                    for a conservative policy
+hf:MODEL@P          what either of these taggers gives a chance of P or more, 0.5 if not said; a low one, such as
+                    0.05, makes a conservative policy
 union               patterns, credentials, names, and the circumstances that are worth their price: the default;
                     chosen on one half of labelled text of several sorts
 regex:FILE          regular expressions of a file, a line `kind<TAB>expression` each, run by RE2 in linear time

@@ -130,8 +130,8 @@ def compare_mechanisms(
 ) -> list[Line]:
     """Every mechanism at every ε; the public model and the non-private ensemble are always measured with them.
 
-    A `rival` is read on the same tokens; its line is the last one. `outside` says of each token of each text whether
-    it is outside secrets.
+    A `rival` is read on the same tokens; its line is the last one. `outside` says of each token of each text
+    whether it is outside secrets.
     """
     cases = cases_of(settings)
     setups = [set_up_case(kind, epsilon, settings, ensemble) for kind, epsilon in cases]
