@@ -172,8 +172,8 @@ def test_where_training_keeps_one_copy_of_a_secret_its_ceiling_is_that_of_one_co
 def test_redacted_training_at_epsilon_8_allows_five_bits_of_a_number_in_twenty_copies():
     """Reports once printed 19.93 of 19.93: the price of a group, where training reads one copy.
 
-    700 private records, 256 in a step, 5 epochs: the noise for ε = 8 at δ = 1e-5 is 1.605. No outside source for the
-    5.0; the twin without a conservative policy has the 19.93.
+    700 private records, 256 in a step, 5 epochs: the noise for ε = 8 at δ = 1e-5 is 1.605. No outside source for
+    the 5.0; the twin without a conservative policy has the 19.93.
     """
     event = Repeated(SampledGaussian(1.605, 256 / 700), 14)
     one, many = (missed_secret_of(event, 1e-5, has_conservative=two) for two in (True, False))
