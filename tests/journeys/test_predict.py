@@ -332,6 +332,27 @@ def test_the_loss_of_a_dp_sgd_model_is_that_of_its_own_token_log_probabilities(c
     assert line["perplexity"] == pytest.approx(np.exp(-losses.mean()))
 
 
+def test_evaluate_states_perplexity_outside_secrets_beside_the_plain_one(corpus, run, private, capsys):
+    asked = ("evaluate", run, "--data", corpus / "held.jsonl", "--queries", 10**6, "--repeats", 1)
+    asked += ("--mechanisms", "submix-f", "--dp-sgd", private, "--policy", f"regex:{corpus / 'digits.tsv'}")
+    (corpus / "digits.tsv").write_text("DIGITS\t[0-9]+\n")
+    lines = ask(capsys, *asked)[1]["lines"]
+    model = load_model(private / "model")
+    texts = [json.loads(row)["text"] for row in (corpus / "held.jsonl").read_text().splitlines()]
+    rest = np.concatenate(  # one token a character
+        [
+            row[[not character.isdigit() for character in text]]
+            for row, text in zip(model.token_log_probs(model.encode(texts)), texts, strict=True)
+        ]
+    )
+    assert lines[-1]["outside"]["perplexity"] == pytest.approx(np.exp(-rest.mean()))
+    assert all(line["outside"]["perplexity"] != pytest.approx(line["perplexity"], rel=1e-3) for line in lines)
+    assert cli.run([str(word) for word in asked]) == 0
+    assert "outside" in capsys.readouterr().out
+    assert all(line["outside"] is None for line in ask(capsys, *asked[:-2])[1]["lines"])
+    assert "compare mechanisms" in ask(capsys, *asked, "--compare-settings")[2]
+
+
 def test_only_a_model_with_a_proof_and_the_same_tokens_is_set_beside_private_answers(corpus, run, private, capsys):
     asked = ("evaluate", run, "--data", corpus / "held.jsonl", "--queries", 64)
     assert "no differential privacy is proved" in ask(capsys, *asked, "--dp-sgd", corpus / "model")[2]

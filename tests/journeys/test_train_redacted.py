@@ -103,6 +103,27 @@ def test_the_operator_sees_what_redaction_did_and_may_read_it(files, tmp_path, c
     assert "of the words are trained with noise" in said
 
 
+def test_an_lstm_is_trained_on_redacted_text_and_its_perplexity_outside_secrets_stands_on_the_page(
+    files, tmp_path, capsys
+):
+    """What is outside is scored without the digits of the orders; --group states a group of that size."""
+    asked = redacted(files, "--miss-rate", 0.3, "--conservative-miss-rate", 0, "--group", 2)
+    asked[asked.index("--model") + 1] = "lstm:1x200"
+    asked += ["--holdout", files / "train.jsonl", "--out", tmp_path / "run"]
+    assert cli.run(["train", *map(str, asked)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    document = json.loads((tmp_path / "run" / "run.json").read_text())["results"]
+    whole, outside = document["evaluation"], document["evaluation"]["outside"]
+    assert outside["tokens"] < whole["tokens"]
+    assert outside["perplexity"] != pytest.approx(whole["perplexity"], rel=1e-3)
+    assert f"Outside the secrets that the policy finds in it: perplexity {outside['perplexity']:,.2f}" in said
+    pair, one = (Guarantee.from_json(document["guarantees"][name]) for name in ("group", "missed"))
+    assert pair.covers.startswith("2 secrets together")
+    assert one.epsilon < pair.epsilon
+    assert cli.run(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]) == 0
+    assert "held-out perplexity outside secrets" in (tmp_path / "page.html").read_text().lower()
+
+
 def test_measured_miss_rates_are_upper_ends_and_make_the_worst_case_infinite(files, capsys):
     found = run_json(capsys, *redacted(files, "--labelled", files / "labelled.jsonl", "--dry-run"))
     assert found["guarantee"]["epsilon"] == "inf"

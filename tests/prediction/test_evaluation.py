@@ -13,6 +13,7 @@ from reticent.prediction.evaluation import (
     Passage,
     Score,
     evaluate,
+    outside_of,
     over_seeds,
     paired_ratio,
     passages,
@@ -74,6 +75,21 @@ def test_a_token_without_a_chance_makes_perplexity_infinite_and_no_text_is_refus
     assert evaluate([memfree], sample, parts=2, horizon=3, randomness=SEED)[0].perplexity == math.inf
     with pytest.raises(ConfigError, match="no held-out"):
         evaluate([memfree], [], parts=2, horizon=3, randomness=SEED)
+
+
+def test_outside_secrets_the_same_answers_are_scored_without_the_tokens_of_secrets():
+    sample = list(passages(models(), TEXTS, answers=9))
+    flags = [np.array(row, dtype=bool) for row in ((1, 0, 0, 1, 1, 1), (0, 1, 1, 1, 0, 1, 1, 1))]
+    for score in evaluate(setups(), sample, parts=2, horizon=12, randomness=SEED):
+        first, second = score.losses
+        kept = [first[0], *first[3:], *second[1:]]  # the second text was cut after three tokens
+        found = outside_of(score, flags)
+        assert (found.answers, found.mechanism) == (6, score.mechanism)
+        assert found.mean_loss == pytest.approx(np.mean(kept))
+        assert outside_of(score, [np.zeros_like(row) for row in flags]) is None
+        assert outside_of(score, [np.ones_like(row) for row in flags]).mean_loss == pytest.approx(score.mean_loss)
+        with pytest.raises(ValueError, match="more tokens than flags"):
+            outside_of(score, [row[:2] for row in flags])
 
 
 def test_more_budget_helps_and_less_reaches_the_public_model():

@@ -101,6 +101,7 @@ SKIPPED = report(bare_run(plan=(PlanLine(attack="codes", needs="canaries", n=0, 
 BESIDE = report(
     bare_run(guarantee=guarantee(), guarantees_beside={"missed": guarantee(assumes=("nothing else is missed",))})
 )
+EMPTY_GROUP = report(bare_run(guarantee=guarantee(), guarantees_beside={"group": guarantee(delta=1.0)}))
 OF_THIS_DATA = report(bare_run(guarantee=guarantee(data_dependent=True, notion=Notion.OPERATIONAL_PRIVACY)))
 NO_REASONS = report(bare_run(absent={}))
 NO_NUMBERS = report(full_run(roc=(replace(full_run().roc[0], n=None),), findings=(), comparisons=()))
@@ -189,6 +190,7 @@ SAID = [
     (", which allows everything", VACUOUS, CONSISTENT),
     ("The headline guarantee holds if noise comes from a generator", FULL, BARE),
     ("The headline guarantee of first holds if noise comes from a generator", SEVERAL, FULL),
+    (" (nothing is proved)", EMPTY_GROUP, BESIDE),
     ("The guarantee “missed” holds if, in addition, nothing else is missed.", BESIDE, FULL),
     ("these runs come with no guarantee", BARE, FULL),
     ("(specific to this data set: do not publish)", OF_THIS_DATA, FULL),

@@ -107,6 +107,25 @@ def test_classifier_finds_whole_words_of_their_kinds(classifier):
     assert policy.find([]) == []
 
 
+def test_a_low_threshold_makes_a_tagger_conservative_and_is_part_of_its_fingerprint(classifier):
+    """ "lives" has a chance of some percent to be a name: its likeliest tag says "O" at every threshold."""
+    usual, careful = policy_named(f"hf:{classifier}"), policy_named(f"hf:{classifier}@0.02")
+    text = "Mr Klein lives in Rome."
+    found = [
+        {place for span in policy.find([text])[0] for place in range(span.start, span.end)}
+        for policy in (usual, careful)
+    ]
+    assert text.index("lives") not in found[0]
+    assert text.index("lives") in found[1]
+    assert found[0] < found[1]
+    assert policy_named(f"hf:{classifier}@0.5").fingerprint == usual.fingerprint != careful.fingerprint
+    for wrong in ("0", "1.5", "-0.1", "nan"):
+        with pytest.raises(ConfigError, match="is a chance"):
+            policy_named(f"hf:{classifier}@{wrong}")
+    with pytest.raises(ModelError, match="no such file or directory"):
+        policy_named(f"hf:{classifier}@home")
+
+
 def test_classifier_reads_long_texts_in_windows(classifier):
     policy = policy_named(f"hf:{classifier}")
     text = "lives in . " * 40 + "Ada lives. " + "in . " * 40 + "Klein"
@@ -182,17 +201,26 @@ def test_a_random_classifier_finds_just_the_words_it_tags(scheme, tmp_path):
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     texts = [" ".join(words[n : n + 12]) for n in range(0, 48, 4)]
-    found = TokenClassifierPolicy(tmp_path, threshold=0.0).find(texts)
+    found = TokenClassifierPolicy(tmp_path).find(texts)
     seen = set()
     for text, spans in zip(texts, found, strict=True):
         with torch.inference_mode():
-            best = model(**tokenizer(text, return_tensors="pt")).logits[0].argmax(-1).tolist()
-        kinds = [KIND_OF.get(labels[label].split("-")[-1]) for label in best]
+            chances = model(**tokenizer(text, return_tensors="pt")).logits[0].softmax(-1).tolist()
+        kinds = [kind_at(row, labels, threshold=0.5) for row in chances]
         tagged = [{s.kind for s in spans if s.start <= place < s.end} for place in word_starts(text)]
         assert tagged == [{kind} if kind else set() for kind in kinds]
         assert all(text[s.start : s.end] == text[s.start : s.end].strip() for s in spans)
         seen |= set(kinds)
     assert seen == {None, "PERSON", "LOC"}  # or the comparison proved nothing
+
+
+def kind_at(chances, labels, *, threshold):
+    """The likeliest kind of a token, by the sum over its tags, where all kinds together reach the threshold."""
+    sums = dict.fromkeys(KIND_OF.values(), 0.0)
+    for label, chance in enumerate(chances):
+        if kind := KIND_OF.get(labels[label].split("-")[-1]):
+            sums[kind] += chance
+    return max(sums, key=sums.get) if sum(sums.values()) >= threshold else None
 
 
 def word_starts(text):

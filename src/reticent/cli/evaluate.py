@@ -47,20 +47,24 @@ def evaluate(settings: EvaluateSettings, output: Output) -> None:
 
 def _show(lines: "list[Line]", output: Output, *, title: str) -> None:
     rows = []
+    has_outside = any(line.outside is not None for line in lines)
     for line in lines:
         spread = line.spread
+        outside = "–" if line.outside is None else f"{line.outside.value:,.2f}"
         rows.append(
             (
                 line.mechanism.value,
                 "–" if line.epsilon is None else f"{line.epsilon:.4g}",
                 f"{spread.value:,.2f}",
                 f"{spread.low:,.2f} to {spread.high:,.2f}",
+                *([outside] if has_outside else []),
                 "–" if line.realised is None else f"{line.realised:.0%}",
                 "nothing" if line.guarantee is None else f"{line.guarantee.notion.value}",
                 "–" if line.guarantee is None else line.guarantee.unit.value,
             )
         )
-    columns = ("mechanism", "ε", "perplexity", "95% interval", "gap closed", "proves", "protects one")
+    before = ("mechanism", "ε", "perplexity", "95% interval", *(["outside secrets"] if has_outside else []))
+    columns = (*before, "gap closed", "proves", "protects one")
     output.show(table(title, columns, rows))
     over = "texts" if lines[0].spread.seeds == 1 else "repeats"
     output.show(

@@ -14,9 +14,10 @@ private models: they are the operator's, not the public's.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
@@ -26,6 +27,8 @@ from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Setup
 from reticent.prediction.mechanisms.mechanism import Moment
+
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class Passage:
 class Score:
     """How a mechanism did on held-out text. `silent` is the share of answers that were the public model's alone.
 
-    `loss_interval` holds the mean loss over texts like these, at 95 %; unbounded where nobody knows.
+    `loss_interval` holds the mean loss over texts like these, at 95 %; unbounded where nobody knows. `losses` are
+    those of each token of each text that was read, in nats.
     """
 
     mechanism: str
@@ -53,6 +57,7 @@ class Score:
     silent: float
     most_spent: float
     loss_interval: tuple[float, float] = (-math.inf, math.inf)
+    losses: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
     @property
     def perplexity(self) -> float:
@@ -139,7 +144,22 @@ def score_of(
         raise ConfigError("there is no held-out token to evaluate on")
     loss = mean_per_token([float(np.sum(text)) for text in losses], sizes)
     interval = (max(0.0, loss.low), loss.high)
-    return Score(name, sum(sizes), loss.value, silent, most_spent, loss_interval=interval)
+    kept = tuple(tuple(text) for text in losses)
+    return Score(name, sum(sizes), loss.value, silent, most_spent, loss_interval=interval, losses=kept)
+
+
+def outside_of(score: Score, flags: Sequence[Flags]) -> Score | None:
+    """The score over those tokens alone that are flagged, of the same answers; None where none is.
+
+    `flags` are those of the texts that were read, in their order; they may be longer than what was read of a text.
+    """
+    kept = []
+    for text, row in zip(score.losses, flags[: len(score.losses)], strict=True):
+        if len(row) < len(text):
+            raise ValueError("a text has more tokens than flags")
+        kept.append([loss for loss, is_outside in zip(text, row, strict=False) if is_outside])
+    kept = [text for text in kept if text]
+    return score_of(score.mechanism, kept, silent=score.silent, most_spent=score.most_spent) if kept else None
 
 
 def evaluate(

@@ -8,7 +8,7 @@ from reticent.reporting.content import Section
 from reticent.reporting.questions import Answer, answer_of, asked, lead_sentence, speaker
 from reticent.reporting.report import GateLine, Report, RunReport, named
 from reticent.reporting.sections.charts import CHARTS
-from reticent.reporting.sections.first_screen import guarantees, limits, promise, side_by_side, verdicts
+from reticent.reporting.sections.first_screen import guarantees, limits, promise, side_by_side, usefulness, verdicts
 from reticent.reporting.sections.glossary import glossary
 from reticent.reporting.sections.next_steps import next_section, steps
 from reticent.reporting.sections.tables import (
@@ -23,7 +23,7 @@ from reticent.reporting.sections.tables import (
 
 def sections(report: Report) -> tuple[Section, ...]:
     """Every section that has something to say, in the order in which it is read."""
-    beside, answers = side_by_side(report), verdicts(report)
+    beside, answers, useful = side_by_side(report), verdicts(report), usefulness(report)
     drawn = (*(draw(report) for draw in CHARTS), records_section(report), policies_section(report))
     return (
         answers if beside is None else beside,
@@ -32,6 +32,7 @@ def sections(report: Report) -> tuple[Section, ...]:
         *(() if beside is None else (answers,)),
         limits(report),
         guarantees(report),
+        *(() if useful is None else (useful,)),
         *(section for section in (*drawn, update_section(report)) if section.blocks),
         findings_section(report),
         glossary(),

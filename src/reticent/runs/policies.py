@@ -11,6 +11,8 @@ spacy[:PIPELINE]    named entities of an installed spaCy pipeline
 presidio            Microsoft Presidio's analyser
 hf:MODEL            a Hugging Face token classifier: a directory or a hub id
 gliner:MODEL        a GLiNER model, by the package gliner
+hf:MODEL@P          what either of these taggers gives a chance of P or more, 0.5 if not said; a low one, such as
+                    0.05, makes a conservative policy
 union               patterns, credentials, names, and the circumstances that are worth their price: the default;
                     chosen on one half of labelled text of several sorts
 regex:FILE          regular expressions of a file, a line `kind<TAB>expression` each, run by RE2 in linear time
@@ -54,7 +56,8 @@ NAMES = (
     "conservative",
 )
 DEFAULT_POLICY = "union"
-POLICY_HELP = f"{', '.join(NAMES)}; several joined by +."
+POLICY_HELP = f"{', '.join(NAMES)}; several joined by +, a tagger's threshold behind @."
+_USUAL_CHANCE = 0.5
 # A plus joins only where a name follows it: file names may hold one.
 _JOINT = re.compile(r",|\+(?=\s*(?:" + "|".join(name.split(":")[0] for name in NAMES) + r")\b)")
 
@@ -91,12 +94,14 @@ def _single(name: str) -> Policy:
         from reticent.models.huggingface.location import find_local
         from reticent.runs.token_classifier import TokenClassifierPolicy
 
-        find_local(argument)  # a path that leads nowhere is said at once
-        return TokenClassifierPolicy(argument)
+        source, chance = _with_chance(argument)
+        find_local(source)  # a path that leads nowhere is said at once
+        return TokenClassifierPolicy(source, threshold=chance)
     if kind == "gliner" and argument:
         from reticent.runs.gliner_tagger import GlinerPolicy
 
-        return GlinerPolicy(argument)
+        source, chance = _with_chance(argument)
+        return GlinerPolicy(source, threshold=chance)
     if kind == "spacy":
         from reticent.data.policies.named_entities import SpacyPolicy
 
@@ -121,6 +126,20 @@ def _single(name: str) -> Policy:
     if name not in light:
         raise ConfigError("unknown policy", found=repr(name), expected=POLICY_HELP)
     return light[name]()
+
+
+def _with_chance(argument: str) -> tuple[str, float]:
+    """A tagger's model and the chance from which what it finds counts; an existing path may hold an @ itself."""
+    source, at, said = argument.rpartition("@")
+    if not at or Path(argument).exists():
+        return argument, _USUAL_CHANCE
+    try:
+        chance = float(said)
+    except ValueError:
+        return argument, _USUAL_CHANCE
+    if not source or not 0.0 < chance <= 1.0:
+        raise ConfigError("a tagger's threshold is a chance", found=said, expected="above 0 and at most 1")
+    return source, chance
 
 
 def union_policy() -> Policy:

@@ -3,8 +3,10 @@
 A directory or a hub id; weights are safetensors alone, read by the same checks as language models. Texts longer
 than the model accepts are read in windows that overlap; a token is sensitive if any window says so. Tags of any
 scheme (IO, IOB, IOBES, BILOU) count by their kind: B-X, I-X, E-X, L-X, S-X, U-X and plain X are kind X by the one
-map of kinds, "O" is nothing. Spans grow to whole words, since sub-word taggers flag "Kl" of "Klein" alone. Kinds
-that single nobody out are left, as in `named_entities`. Not local: a classifier reads the sentence around a span.
+map of kinds, "O" is nothing. A token is found where its chances of all kinds sum to the threshold, whatever the
+likeliest tag is: a tagger that wavers between B-X and I-X is sure of X, and a low threshold makes it conservative.
+Spans grow to whole words, since sub-word taggers flag "Kl" of "Klein" alone. Kinds that single nobody out are left,
+as in `named_entities`. Not local: a classifier reads the sentence around a span.
 """
 
 import re
@@ -12,9 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from reticent.core.corpus import Span
 from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.word_edges import whole_words
+
+Floats = NDArray[np.floating]
 
 _TAG = re.compile(r"^[BIESLU][-_]")
 _BATCH = 16
@@ -24,7 +31,10 @@ _SHORTEST = 8  # tokens of a window, whatever a configuration says
 
 
 class TokenClassifierPolicy:
-    """Finds what the classifier at `source` tags with at least `threshold`. Loads it with the first text."""
+    """Finds what the classifier at `source` gives at least `threshold` of being any of its kinds.
+
+    Loads it with the first text.
+    """
 
     is_local = False
 
@@ -95,20 +105,28 @@ class TokenClassifierPolicy:
             window = {name: values[first : first + _BATCH].to(self._device) for name, values in encoded.items()}
             with torch.inference_mode():
                 chances = model(**window).logits.float().softmax(-1)  # [W, T, labels]
-            best, labels = (values.tolist() for values in chances.max(-1))
-            for row, owner in enumerate(owners[first : first + _BATCH]):
-                spans += [(owner, span) for span in self._spans(places[first + row], labels[row], best[row])]
+            for row, chance in enumerate(chances.cpu().numpy()):
+                spans += [(owners[first + row], span) for span in self._spans(places[first + row], chance)]
         return spans
 
-    def _spans(self, places: list[list[int]], labels: list[int], chances: list[float]) -> list[Span]:
-        """Neighbouring tokens of one kind, and nothing but them between, are one span."""
+    def _spans(self, places: list[list[int]], chances: Floats) -> list[Span]:
+        """Neighbouring tokens of one kind, and nothing but them between, are one span; `chances` [T, labels]."""
         model, _ = self._ready()
+        labels: dict[str, list[int]] = {}
+        for label, name in model.config.id2label.items():
+            if kind := _kind(name):
+                labels.setdefault(kind, []).append(int(label))
+        if not labels:
+            return []
+        kinds = list(labels)
+        of_kind = np.stack([chances[:, columns].sum(-1) for columns in labels.values()], axis=-1)  # [T, kinds]
+        is_found = of_kind.sum(-1) >= self._threshold
         spans: list[Span] = []
         previous = -1
-        for index, ((start, end), label, chance) in enumerate(zip(places, labels, chances, strict=True)):
-            kind = _kind(model.config.id2label[label])
-            if start == end or not kind or chance < self._threshold:
+        for index, (start, end) in enumerate(places):
+            if start == end or not is_found[index]:
                 continue
+            kind = kinds[int(of_kind[index].argmax())]
             if spans and previous == index - 1 and spans[-1].kind == kind and start >= spans[-1].end:
                 spans[-1] = Span(spans[-1].start, end, kind)
             else:

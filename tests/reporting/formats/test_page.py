@@ -1,5 +1,6 @@
 """The page and the Markdown: whole, self-contained, escaped, and never reassuring."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -11,11 +12,12 @@ from reticent.reporting.formats.markdown import render_markdown
 from reticent.reporting.formats.page import render_page
 from reticent.reporting.outline import headline, sections, title, verdict_lines
 from reticent.reporting.questions import answer_of, asked, speaker
-from tests.reporting.sample_reports import bare_run, finding, full_run, origin, report, risk_map
+from reticent.reporting.report import Utility
+from tests.reporting.sample_reports import bare_run, finding, full_run, guarantee, origin, report, risk_map
 
 MOST_BYTES = 1_500_000
-KEYS = ["verdicts", "next", "untested", "limits", "proved", "risk", "roc", "exposure", "extraction", "leakage"]
-KEYS += ["budget", "records", "policies", "update", "findings", "glossary", "reproduce"]
+KEYS = ["verdicts", "next", "untested", "limits", "proved", "usefulness", "risk", "roc", "exposure", "extraction"]
+KEYS += ["leakage", "budget", "records", "policies", "update", "findings", "glossary", "reproduce"]
 OPEN = ["verdicts", "next", "untested"]
 
 
@@ -117,6 +119,28 @@ def test_every_chart_has_words_and_a_table(page):
     for key, words in plots:
         assert f'id="{words}">' in own
         assert f'id="{key}-data-caption"' in own
+
+
+def test_one_run_says_how_useful_it_is_inside_and_outside_of_secrets_and_several_do_so_side_by_side():
+    outside = Utility(name="held-out perplexity outside secrets", value=2.1, low=2.0, high=2.2, n=7)
+    run = full_run(utility=(*full_run().utility, outside))
+    one, several = render_markdown(report(run)), render_markdown(report(run, bare_run()))
+    for said in (one, several):
+        assert "| held-out perplexity |" in said
+        assert "| held-out perplexity outside secrets |" in said
+    assert "## How useful the model is" in one
+    assert "## How useful the model is" not in several
+    assert "## How useful the model is" not in render_markdown(report(bare_run()))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "is_empty"), [(20.0, 1.0, True), (math.inf, 0.0, True), (20.0, 0.5, False)]
+)
+def test_a_guarantee_that_allows_everything_is_said_to_prove_nothing(epsilon, delta, is_empty):
+    empty = replace(guarantee(), epsilon=epsilon, delta=delta, profile=())
+    said = render_markdown(report(full_run(guarantees_beside={"group": empty})))
+    (row,) = (line for line in said.splitlines() if line.startswith("| full | group |"))
+    assert ("(nothing is proved)" in row) == is_empty
 
 
 def test_several_runs_stand_side_by_side():

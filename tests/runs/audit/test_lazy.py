@@ -97,8 +97,9 @@ def asked(**options) -> AuditOptions:
 def test_the_options_of_the_command_reach_the_attacker():
     usual = asked().settings()
     assert (usual.sampler, usual.chance) == (Sampling(), 0.5)
-    chosen = asked(temperature=(1.0, 0.0), top_k=40, chance=0.1).settings()
+    chosen = asked(temperature=(1.0, 0.0), top_k=40, chance=0.1, samples=500).settings()
     assert (chosen.sampler, chosen.chance) == (Sampling(temperature=(1.0, 0.0), top_k=40), 0.1)
+    assert (usual.samples, chosen.samples) == (1_000_000, 500)
     assert asked(temperature=(0.7,)).settings().sampler == Sampling(temperature=0.7)
 
 

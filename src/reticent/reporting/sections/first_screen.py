@@ -116,10 +116,11 @@ def promise(run: RunReport) -> str:
 
 def _promise(one: Guarantee) -> list[Cell]:
     order = "" if one.order is None else f" at order {shown(one.order)}"
+    nothing = " (nothing is proved)" if one.delta >= 1.0 or math.isinf(one.epsilon) else ""
     private = " (specific to this data set: do not publish)" if one.data_dependent else ""
     return [
         cell(f"one {one.unit.value} ({one.neighbours.value})"),
-        Cell(shown(one.epsilon, digits=4, side="up") + order + private, one.epsilon),
+        Cell(shown(one.epsilon, digits=4, side="up") + order + nothing + private, one.epsilon),
         Cell(shown(one.delta, digits=3, side="up"), one.delta),
         cell(one.covers),
     ]
@@ -157,6 +158,16 @@ def _limit_row(run: RunReport, line: GateLine) -> list[Cell]:
         cell(said, tone=tone),
         cell(code, tone=tone),
     ]
+
+
+def usefulness(report: Report) -> Section | None:
+    """How well the model predicts held-out text; None where several runs stand side by side, or none says it."""
+    (run,) = report.runs if len(report.runs) == 1 else (None,)
+    if run is None or not run.utility:
+        return None
+    rows = [[cell(each.name), _useful(run, each.name), Cell(f"{each.n:,}", each.n)] for each in run.utility]
+    block = table("Usefulness", ("measured", "value (95 % interval)", "tokens"), rows)
+    return Section("usefulness", "How useful the model is", "On text that it was not trained on.", (block,))
 
 
 def side_by_side(report: Report) -> Section | None:

@@ -17,10 +17,12 @@ from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, Setup, set_up
 from reticent.prediction.evaluation import (
+    Flags,
     Score,
     Spread,
     evaluate,
     first_tokens,
+    outside_of,
     over_seeds,
     passages,
     realised_share,
@@ -64,7 +66,10 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One mechanism at one ε (None: it has none): perplexity, the share of the gap it realises, what it proves."""
+    """One mechanism at one ε (None: it has none): perplexity, the share of the gap it realises, what it proves.
+
+    `outside` is the perplexity outside secrets, where someone said what these are.
+    """
 
     mechanism: MechanismName
     epsilon: float | None
@@ -72,20 +77,27 @@ class Line:
     realised: float | None
     silent: float
     guarantee: Guarantee | None
+    outside: Spread | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        spread = self.spread
         return {
             "mechanism": self.mechanism.value,
             "epsilon": self.epsilon,
-            "perplexity": number_to_json(spread.value),
-            "interval": [number_to_json(spread.low), number_to_json(spread.high)],
-            "repeats": spread.seeds,
+            **_perplexity(self.spread),
+            "repeats": self.spread.seeds,
+            "outside": None if self.outside is None else _perplexity(self.outside),
             "realised": None if self.realised is None else number_to_json(self.realised),
             "silent": self.silent,
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
         }
+
+
+def _perplexity(spread: Spread) -> dict[str, Any]:
+    return {
+        "perplexity": number_to_json(spread.value),
+        "interval": [number_to_json(spread.low), number_to_json(spread.high)],
+    }
 
 
 def mechanisms_for(names: str, ensemble: Ensemble, *, has_index: bool) -> tuple[MechanismName, ...]:
@@ -113,11 +125,13 @@ def compare_mechanisms(
     *,
     randomness: Randomness,
     rival: Rival | None = None,
+    outside: Sequence[Flags] | None = None,
     observe: Callable[[int], None] = lambda _: None,
 ) -> list[Line]:
     """Every mechanism at every ε; the public model and the non-private ensemble are always measured with them.
 
-    A `rival` is read on the same tokens; its line is the last one.
+    A `rival` is read on the same tokens; its line is the last one. `outside` says of each token of each text
+    whether it is outside secrets.
     """
     cases = cases_of(settings)
     setups = [set_up_case(kind, epsilon, settings, ensemble) for kind, epsilon in cases]
@@ -128,9 +142,11 @@ def compare_mechanisms(
     if rival is not None:
         rows.append((MechanismName.DP_SGD, rival.guarantee.epsilon, rival.guarantee))
     repeats = []  # a score of every row, of every repeat
+    rests: list[list[Score | None]] = []  # the same outside secrets
     for repeat in range(settings.repeats):
         source = randomness.child(f"repeat {repeat}")
-        ordered = [texts[int(index)] for index in source.permutation(len(texts))]
+        order = [int(index) for index in source.permutation(len(texts))]
+        ordered = [texts[index] for index in order]
         chosen = passages(ensemble, ordered, answers=settings.answers)
         scores = evaluate(
             setups, chosen, parts=len(ensemble.parts), horizon=settings.answers, randomness=source.child("draws")
@@ -138,16 +154,25 @@ def compare_mechanisms(
         if rival is not None:
             scores.append(rival.score(list(first_tokens(ordered, answers=settings.answers))))
         repeats.append(scores)
+        flags = None if outside is None else [outside[index] for index in order if len(texts[index])]
+        rests.append([None if flags is None else outside_of(score, flags) for score in scores])
         observe(repeat + 1)
     by_row = list(zip(*repeats, strict=True))
     spreads = [over_seeds(scores) for scores in by_row]
+    outsides = [_over_known(scores) for scores in zip(*rests, strict=True)]
     ends = {kind: spread.value for (kind, _, _), spread in zip(rows, spreads, strict=True) if kind in _NO_TARGET}
     lines = []
-    for (kind, epsilon, promise), spread, repeated in zip(rows, spreads, by_row, strict=True):
+    for (kind, epsilon, promise), spread, rest, repeated in zip(rows, spreads, outsides, by_row, strict=True):
         realised = realised_share(ends[MechanismName.PUBLIC], spread.value, ends[MechanismName.NON_PRIVATE])
         silent = sum(score.silent for score in repeated) / len(repeated)
-        lines.append(Line(kind, epsilon, spread, realised, silent, promise))
+        lines.append(Line(kind, epsilon, spread, realised, silent, promise, outside=rest))
     return lines
+
+
+def _over_known(scores: Sequence[Score | None]) -> Spread | None:
+    """The spread over repeats; None where one of them read nothing of the kind."""
+    known = [score for score in scores if score is not None]
+    return over_seeds(known) if len(known) == len(scores) else None
 
 
 def compare_settings(ensemble: Ensemble, texts: Sequence[Tokens], settings: Comparison) -> list[tuple[float, Plan]]:

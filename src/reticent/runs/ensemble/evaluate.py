@@ -13,11 +13,12 @@ from reticent.core.document import number_to_json, require_writable, write_docum
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Notion
-from reticent.core.model import Tokens
+from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
+from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration
-from reticent.prediction.evaluation import evaluate, passages
+from reticent.prediction.evaluation import Flags, evaluate, passages
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
@@ -36,6 +37,8 @@ from reticent.runs.ensemble.prediction import SETTINGS, check_unit, settings_of
 from reticent.runs.ensemble.public_text import calibrate
 from reticent.runs.ensemble.samples import Sample, sample_answers
 from reticent.runs.ensemble.settings import EvaluateSettings
+from reticent.runs.policies import policy_named
+from reticent.training.evaluation import outside_spans
 
 _NGRAM = 8  # tokens that MemFree never lets through twice
 
@@ -109,6 +112,16 @@ def _rival(source: Path, texts: Sequence[str], encoded: Sequence[Tokens]) -> Riv
     return Rival(model, place.guarantee)
 
 
+def _outside(settings: EvaluateSettings, model: LanguageModel, texts: Sequence[str]) -> list[Flags] | None:
+    """Which tokens of each held-out text are outside what the policy finds there; None without a policy."""
+    if settings.policy is None:
+        return None
+    places = model.token_places(texts) if isinstance(model, HuggingFaceModel) else None
+    if places is None:
+        raise ConfigError("--policy: this tokenizer does not say which characters a token stands for")
+    return outside_spans(places, policy_named(settings.policy).find(texts))
+
+
 def evaluate_ensemble(
     settings: EvaluateSettings, *, observe: Callable[[int], None] = lambda _: None
 ) -> EvaluationResult:
@@ -146,7 +159,15 @@ def evaluate_ensemble(
         result = replace(result, plans=compare_settings(ensemble, texts, comparison))
     else:
         source = settings.randomness
-        lines = compare_mechanisms(ensemble, texts, comparison, randomness=source, rival=rival, observe=observe)
+        lines = compare_mechanisms(
+            ensemble,
+            texts,
+            comparison,
+            randomness=source,
+            rival=rival,
+            outside=_outside(settings, ensemble.public, held_out.texts),
+            observe=observe,
+        )
         samples = sample_answers(ensemble, comparison, settings, rival=rival, randomness=source.child("samples"))
         result = replace(result, lines=lines, samples=samples)
         if calibration is not None:

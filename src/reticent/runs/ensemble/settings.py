@@ -149,6 +149,11 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
         "Maximum number of tokens of an answer that --samples shows.", default=48, within=_LENGTH, metavar="N"
     )
     train: Path | None = option("Training corpus, which MemFree needs.", default=None, metavar="FILE")
+    policy: str | None = option(
+        "Policy that finds secrets in --data, to report perplexity outside them as well.",
+        default=None,
+        metavar="NAME",
+    )
     max_length: int = option("Truncate texts to N tokens.", default=128, within=_LENGTH, metavar="N")
     out: Path | None = option("File to write the JSON document to.", default=None, metavar="FILE")
 
@@ -158,8 +163,10 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
             raise ConfigError(
                 "--prompt belongs to --samples", hint="--samples 3 shows three answers to each prompt"
             )
-        if self.compare_settings and (self.samples or self.dp_sgd is not None):
-            raise ConfigError("--samples and --dp-sgd compare mechanisms", hint="leave out --compare-settings")
+        if self.compare_settings and (self.samples or self.dp_sgd is not None or self.policy is not None):
+            raise ConfigError(
+                "--samples, --dp-sgd and --policy compare mechanisms", hint="leave out --compare-settings"
+            )
         if self.dp_sgd is not None and self.temperature != 1.0:
             raise ConfigError("--dp-sgd is compared at temperature 1", found=self.temperature)
 

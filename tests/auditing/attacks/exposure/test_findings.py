@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -99,6 +100,28 @@ def test_five_of_ten_fully_exposed_canaries_are_above_null_and_raise_the_alarm(a
     (result,) = check_gate([parse_limit("exposure>3")], [mean, largest])
     assert result.fails == (mean.low > 3.0)
     assert result.fails
+
+
+def test_the_verdict_that_contradicted_its_p_value_had_an_interval_from_below_the_null() -> None:
+    """Five of ten fully exposed, p = 1.9e-21, and yet "[1.33 … 19.1] not above null", as it was printed once.
+
+    Broken twin: a verdict by Hoeffding's interval whose error was split over sixteen attacks, two findings and two
+    sides again. The p-value is Γ(10, S ln 2)/Γ(10), here by mpmath in fifty digits.
+    """
+    exposures = [ranked(20.0, 1)] * 5 + [ranked(20.0, 2**20 * 2.0**-x) for x in (0.2, 0.7, 1.2, 1.9, 2.39)]
+    mean, _ = exposure_findings(exposures)
+    with mpmath.workdps(50):
+        total = mpmath.mpf(sum(exposure.value for exposure in exposures))
+        exact = float(mpmath.gammainc(10, total * mpmath.log(2)) / mpmath.gamma(10))
+    assert mean.p_value == pytest.approx(exact, rel=1e-9)
+    assert mean.p_value == pytest.approx(1.9e-21, rel=0.01)
+    assert mean.standing is Standing.ABOVE
+    old = [
+        20.0 * bounded_mean_limit(mean.value / 20.0, 10, alpha=0.05 / 128, upper=upper) for upper in (False, True)
+    ]
+    assert old == pytest.approx([1.33, 19.1], abs=0.006)
+    assert mean.null is not None
+    assert old[0] < mean.null < 3.0 < mean.low  # nothing would have been above the null, nor the gate fired
 
 
 def test_the_exact_null_decides_at_the_stated_rate_and_a_single_canary_is_too_few() -> None:
