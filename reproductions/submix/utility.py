@@ -7,6 +7,7 @@ operational privacy of the actual data alone, the rivals and SubMix-F differenti
 side by side as the paper does, the promises are not equal.
 """
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -217,7 +218,7 @@ def _render_fig3(results: Mapping[str, Values]) -> Rendering:
     for name, value in (("public", public), ("non-private", best)):
         lines.append(Line(name=name, x=(EPSILONS[0], EPSILONS[-1]), y=(value, value), is_dashed=True))
     falls = all(a >= b - 0.02 * a for a, b in zip(read.line(), read.line()[1:], strict=False))
-    gap = (read.line()[-1] - best) / (public - best)
+    lost = _lost(public, read.line()[-1], best)
     rows = tuple(
         (f"{e:g}", *(f"{read.line(answers=b)[i]:.2f}" for b in read.budgets)) for i, e in enumerate(EPSILONS)
     )
@@ -228,8 +229,9 @@ def _render_fig3(results: Mapping[str, Values]) -> Rendering:
             ),
             Judgement.of(
                 "At high ε SubMix matches the non-private model.",
-                gap < 0.1,
-                reason=f"At ε = {EPSILONS[-1]:g}: {read.line()[-1]:.2f} against {best:.2f}; public {public:.2f}.",
+                lost is not None and lost < 0.1,
+                reason=f"At ε = {EPSILONS[-1]:g}: {read.line()[-1]:.2f} against {best:.2f}; public {public:.2f}. "
+                "Taken as: less than a tenth of the gap between them, in log-perplexity, is lost.",
             ),
         ),
         tables=(Grid(f"Perplexity of SubMix, {read.name}", ("ε", *(f"B = {b}" for b in read.budgets)), rows),),
@@ -243,10 +245,19 @@ def _render_fig3(results: Mapping[str, Values]) -> Rendering:
     )
 
 
-def _relative(read: _Read, epsilon: float, answers: int) -> float:
-    """How much of the way from public to non-private is left, on the very tokens of that budget."""
+def _lost(public: float, private: float, best: float) -> float | None:
+    """How much of the gap between public and non-private is lost, in log-perplexity; None where there is none."""
+    from reticent.prediction.evaluation import realised_share
+
+    realised = realised_share(public, private, best)
+    return None if realised is None else 1.0 - realised
+
+
+def _lost_at(read: _Read, epsilon: float, answers: int) -> float:
+    """The share of the gap that SubMix loses, on the very tokens of that budget; NaN where there is none."""
     public, best = read.at("public", answers=answers), read.at("non-private", answers=answers)
-    return (read.at("submix", epsilon=epsilon, answers=answers) - best) / (public - best)
+    lost = _lost(public, read.at("submix", epsilon=epsilon, answers=answers), best)
+    return math.nan if lost is None else lost
 
 
 def _render_fig4(results: Mapping[str, Values]) -> Rendering:
@@ -255,27 +266,25 @@ def _render_fig4(results: Mapping[str, Values]) -> Rendering:
         Line(
             name=f"ε = {e:g}",
             x=tuple(map(float, read.budgets)),
-            y=tuple(100.0 * _relative(read, e, b) for b in read.budgets),
+            y=tuple(100.0 * _lost_at(read, e, b) for b in read.budgets),
             is_marked=True,
         )
         for e in EPSILONS
     )
-    rises = [
-        e for e in EPSILONS if _relative(read, e, read.budgets[-1]) > _relative(read, e, read.budgets[0]) - 0.02
-    ]
-    rows = tuple((f"{e:g}", *(f"{_relative(read, e, b):.0%}" for b in read.budgets)) for e in EPSILONS)
+    rises = [e for e in EPSILONS if _lost_at(read, e, read.budgets[-1]) > _lost_at(read, e, read.budgets[0]) - 0.02]
+    rows = tuple((f"{e:g}", *(f"{_lost_at(read, e, b):.0%}" for b in read.budgets)) for e in EPSILONS)
     return Rendering(
         judgements=(
             Judgement.of(
                 "More queries at the same ε raise the perplexity.",
                 len(rises) == len(EPSILONS),
-                reason="As a share of the gap between public and non-private on the same tokens, since longer runs "
-                f"read other text; at {len(rises)} of {len(EPSILONS)} ε.",
+                reason="As a share of the gap between public and non-private on the same tokens, in "
+                f"log-perplexity, since longer runs read other text; at {len(rises)} of {len(EPSILONS)} ε.",
             ),
         ),
         tables=(
             Grid(
-                f"Share of the gap between non-private and public that is lost, {read.name}",
+                f"Share of the gap between non-private and public that is lost, in log-perplexity, {read.name}",
                 ("ε", *(f"B = {b}" for b in read.budgets)),
                 rows,
             ),

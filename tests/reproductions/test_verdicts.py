@@ -106,6 +106,18 @@ def test_submix_verdicts_follow_the_numbers():
     assert RIVALS[0] == "submix"
 
 
+def test_the_share_of_the_gap_that_is_lost_is_that_of_the_logarithms():
+    """Public 16, non-private 4, SubMix 8: half of the way in logarithms, two thirds of it on the line."""
+    perplexity = {"public": 16.0, "non-private": 4.0}
+    found = {key: perplexity.get(key.split(",")[0], 8.0) for key in ensemble(4)["perplexity"]}
+    (table,) = experiments()["submix-fig4"].render({"k = 4": {"perplexity": found}}).tables
+    assert {cell for row in table.rows for cell in row[1:]} == {"50%"}
+    near = found | {key: 4.6 for key in found if key.startswith("submix,")}  # 5 % on the line, 10.1 % in logarithms
+    assert verdicts("submix-fig3", {"k = 4": {"perplexity": near}})[1] is FAILS
+    level = dict.fromkeys(found, 8.0)  # no gap at all: nothing to take a share of
+    assert verdicts("submix-fig4", {"k = 4": {"perplexity": level}}) == [FAILS]
+
+
 def update(score, *, epsilon=None, first=2, flat=False):
     """An update whose kinds have falling scores; increments grow unless `flat`."""
     scores = {kind: score - 0.1 * place for place, kind in enumerate(updates_canaries.CLASSES)}
