@@ -126,18 +126,27 @@ def update(score, *, epsilon=None, first=2, flat=False):
         "scores": scores,
         "increments": dict.fromkeys(updates_canaries.CLASSES, steps),
         "first": dict.fromkeys(updates_canaries.CLASSES, first),
+        "ranks": {kind: [0, 3] for kind in updates_canaries.CLASSES},
+        "share": 0.02,
+        "accuracy": 0.2 if epsilon is None else 0.1 + epsilon / 10_000.0,
+        "ranked": {
+            "score": score,
+            "is_found": epsilon is None,
+            "rank": 0 if epsilon is None else 900 - int(epsilon),
+        }
+        | {"pairs": 10_000},
         "phrases": 2,
         "epsilon": epsilon,
     }
 
 
 def test_update_verdicts_follow_the_numbers():
-    *plain, private = names("updates-table1")
-    good = {name: update(1.0 + place) for place, name in enumerate(plain)} | {private: update(0.1, epsilon=5.0)}
+    *plain, transformer, private = names("updates-table1")
+    last = {transformer: update(3.0), private: update(0.1, epsilon=5.0)}
+    good = {name: update(1.0 + place) for place, name in enumerate(plain)} | last
     assert set(verdicts("updates-table1", good)) == {HOLDS}
-    bad = {name: update(3.0 - place, first=0) for place, name in enumerate(plain)} | {
-        private: update(2.0, epsilon=5.0)
-    }
+    bad = {name: update(3.0 - place, first=0) for place, name in enumerate(plain)}
+    bad |= {transformer: update(3.0), private: update(2.0, epsilon=5.0)}
     found = verdicts("updates-table1", bad)
     assert (found[0], found[1], found[3]) == (FAILS, FAILS, FAILS)
     assert verdicts("updates-fig1", {name: good[name] for name in plain}) == [HOLDS]
@@ -156,6 +165,31 @@ def test_regime_verdicts_follow_the_numbers():
     bad = {name: update(score(name, order=False)) for name in names("updates-table2")}
     assert verdicts("updates-table2", bad)[0] is FAILS
     assert verdicts("updates-table2", bad)[3] is FAILS
+
+
+def test_equal_epochs_stand_beside_equal_steps_and_do_not_change_the_verdict():
+    def score(name):
+        if name.startswith("two"):
+            return 0.4
+        continued = name.startswith("continued")
+        return 2.0 + (0.0 if continued == name.endswith("equal epochs") else 1.0) - continued * ("100%" in name) / 2
+
+    made = {name: update(score(name)) for name in names("updates-table2")}
+    found = experiments()["updates-table2"].render(made)
+    assert found.judgements[0].verdict is HOLDS
+    assert "at 0 where each takes equally many epochs" in found.judgements[0].reason
+    assert {row[4] for row in found.tables[0].rows} == {"2.0%"}
+
+
+def test_verdicts_on_private_updates_follow_the_numbers():
+    plain, five, most = names("updates-rq5")
+    good = {plain: update(3.9), five: update(0.01, epsilon=5.0), most: update(0.1, epsilon=111.0)}
+    assert set(verdicts("updates-rq5", good)) == {HOLDS}
+    seen = good | {five: good[five] | {"ranked": good[plain]["ranked"]}}
+    assert verdicts("updates-rq5", seen)[:2] == [FAILS, FAILS]
+    assert verdicts("updates-rq5", good | {five: good[five] | {"accuracy": 0.3}})[2] is FAILS
+    (table,) = experiments()["updates-rq5"].render(good).tables
+    assert table.rows[2][-3:] == updates_canaries.PRINTED_PRIVATE[111.0]
 
 
 def training(name, *, leaky):
@@ -316,8 +350,10 @@ def test_pii_figure_verdicts_follow_the_numbers():
 
 
 def phrases(*, words, scores):
-    rows = [{"score": 20.0, "words": count, "holders": count % 2} for count in words]
-    return {"found": {"re-training 0%": {"groups": rows, "vanilla": rows}}, "chance": 0.02, "scores": scores}
+    rows = [{"phrase": "a b c d", "score": 20.0, "words": count, "holders": count % 2} for count in words]
+    named = [f"phrase {n}" for n in range(3)]
+    found = {"re-training 0%": {"groups": rows, "vanilla": rows}}
+    return {"found": found, "phrases": named, "chance": 0.02, "scores": scores}
 
 
 def regimes(again, on):
