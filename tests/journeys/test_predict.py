@@ -309,6 +309,7 @@ def test_evaluate_sets_a_dp_sgd_model_and_its_answers_beside_private_ones(corpus
         3,
     )
     samples = ("--mechanisms", "submix-f", "--samples", 2, "--prompt", "order", "--max-tokens", 5)
+    samples += ("--judge", corpus / "model", "--expect", ".")
     code, document, complaint = ask(capsys, *asked, *samples, "--dp-sgd", private)
     assert code == 0, complaint
     *others, rival = document["lines"]
@@ -319,6 +320,9 @@ def test_evaluate_sets_a_dp_sgd_model_and_its_answers_beside_private_ones(corpus
     names = [line["mechanism"] for line in document["lines"]]
     assert [sample["mechanism"] for sample in document["samples"]] == names
     assert all(sample["prompt"] == "order" and len(sample["answers"]) == 2 for sample in document["samples"])
+    judged = document["judged_held_out"]
+    assert judged == pytest.approx(others[0]["perplexity"], rel=0.2)  # the judge is the public model here
+    assert all(sample["judged"] > 1.0 and 0 <= sample["as_asked"] <= 2 for sample in document["samples"])
     assert not (run / "ledger.db").exists()
     assert ask(capsys, *asked, *samples, "--dp-sgd", private)[1]["samples"] == document["samples"]  # by the seed
 

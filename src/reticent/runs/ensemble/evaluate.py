@@ -34,7 +34,7 @@ from reticent.runs.ensemble.comparison import (
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.prediction import SETTINGS, check_unit, settings_of
 from reticent.runs.ensemble.public_text import calibrate
-from reticent.runs.ensemble.samples import Sample, sample_answers
+from reticent.runs.ensemble.samples import Sample, count_as_asked, judge, judged_perplexity, sample_answers
 from reticent.runs.ensemble.settings import EvaluateSettings
 
 _NGRAM = 8  # tokens that MemFree never lets through twice
@@ -51,6 +51,7 @@ class EvaluationResult:
     calibration: Calibration | None = None
     uncalibrated: float | None = None  # perplexity of the public model as it was, where it was calibrated
     samples: tuple[Sample, ...] = ()
+    judged_held_out: float | None = None  # perplexity of the held-out text by the judge of the samples
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -70,6 +71,7 @@ class EvaluationResult:
             return facts | {"settings": [{"epsilon": at} | each.to_json() for at, each in self.plans]}
         if self.samples:
             facts["samples"] = [sample.to_json() for sample in self.samples]
+            facts["judged_held_out"] = number_to_json(self.judged_held_out)
         return facts | {"lines": [line.to_json() for line in self.lines]}
 
 
@@ -107,6 +109,19 @@ def _rival(source: Path, texts: Sequence[str], encoded: Sequence[Tokens]) -> Riv
             hint="compare models that were trained from the same base model",
         )
     return Rival(model, place.guarantee)
+
+
+def _rated(result: EvaluationResult, texts: Sequence[str]) -> EvaluationResult:
+    """The result with what the judge says of answers and held-out text, and how many answers are as asked for."""
+    settings, samples = result.settings, result.samples
+    if settings.expect:
+        samples = count_as_asked(samples, settings.expected)
+    if settings.judge is None:
+        return replace(result, samples=samples)
+    from reticent.models.huggingface.loading import load_model
+
+    model = load_model(find_model(settings.judge).source, name=settings.judge)
+    return replace(result, samples=judge(samples, model), judged_held_out=judged_perplexity(model, texts))
 
 
 def evaluate_ensemble(
@@ -148,7 +163,7 @@ def evaluate_ensemble(
         source = settings.randomness
         lines = compare_mechanisms(ensemble, texts, comparison, randomness=source, rival=rival, observe=observe)
         samples = sample_answers(ensemble, comparison, settings, rival=rival, randomness=source.child("samples"))
-        result = replace(result, lines=lines, samples=samples)
+        result = _rated(replace(result, lines=lines, samples=samples), held_out.texts)
         if calibration is not None:
             result = replace(result, uncalibrated=_perplexity(plain, texts, answers=settings.queries))
     if settings.out is not None:

@@ -4,6 +4,7 @@
 a server and in the record of an ensemble.
 """
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -148,6 +149,17 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
     max_tokens: int = option(
         "Maximum number of tokens of an answer that --samples shows.", default=48, within=_LENGTH, metavar="N"
     )
+    judge: str | None = option(
+        "Model that reads the answers of --samples: their perplexity by it, beside the held-out text's.",
+        default=None,
+        metavar="MODEL",
+    )
+    expect: tuple[str, ...] = option(
+        "Regular expression that the first line of a good answer has, to count such answers of --samples. Once for "
+        "all prompts, or once for each.",
+        default=(),
+        metavar="PATTERN",
+    )
     train: Path | None = option("Training corpus, which MemFree needs.", default=None, metavar="FILE")
     max_length: int = option("Truncate texts to N tokens.", default=128, within=_LENGTH, metavar="N")
     out: Path | None = option("File to write the JSON document to.", default=None, metavar="FILE")
@@ -158,10 +170,33 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
             raise ConfigError(
                 "--prompt belongs to --samples", hint="--samples 3 shows three answers to each prompt"
             )
+        if (self.judge is not None or self.expect) and not self.samples:
+            raise ConfigError(
+                "--judge and --expect look at the answers of --samples", hint="--samples 20 draws twenty answers"
+            )
+        _ = self.expected
         if self.compare_settings and (self.samples or self.dp_sgd is not None):
             raise ConfigError("--samples and --dp-sgd compare mechanisms", hint="leave out --compare-settings")
         if self.dp_sgd is not None and self.temperature != 1.0:
             raise ConfigError("--dp-sgd is compared at temperature 1", found=self.temperature)
+
+    @property
+    def expected(self) -> dict[str, str]:
+        """What is expected after each prompt; nothing where nobody said."""
+        prompts = tuple(dict.fromkeys(self.prompt)) or ("",)
+        if len(self.expect) not in (0, 1, len(prompts)):
+            raise ConfigError(
+                "--expect is given once, or once for each --prompt",
+                found=f"{len(self.expect)} times",
+                expected=f"1 or {len(prompts)}",
+            )
+        for pattern in self.expect:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ConfigError("--expect is no regular expression", found=pattern, hint=str(error)) from None
+        patterns = self.expect * len(prompts) if len(self.expect) == 1 else self.expect
+        return dict(zip(prompts, patterns, strict=False))
 
     @property
     def epsilons(self) -> tuple[float, ...]:
