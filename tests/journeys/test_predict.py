@@ -256,6 +256,25 @@ def test_spent_horizon_answers_by_the_public_model_or_refuses(run, capsys):
     assert ask(capsys, *base, "--max-tokens", 2)[0] == 0
 
 
+def test_a_last_day_is_fixed_by_the_first_use_and_bound_to_the_ledger(run, capsys):
+    first = ("predict", run, "--prompt", "order ", "--max-tokens", 2, "--epsilon", 8, "--delta", 1e-5)
+    for wrong, complaint in (
+        ("2020-01-01", "a day that is over"),
+        ("soon", "not a day"),
+        ("2999-13-01", "not a day"),
+    ):
+        assert complaint in ask(capsys, *first, "--until", wrong)[2]
+    assert "--until paces SubMix-F alone" in ask(capsys, *first, "--until", "2999-01-01", "--mechanism", "gnmax")[2]
+    assert not (run / "ledger.db").exists()
+    assert ask(capsys, *first, "--until", "2999-01-01")[0] == 0
+    assert ask(capsys, *first)[0] == 0
+    assert "already fixed" in ask(capsys, *first, "--until", "2999-01-02")[2]
+    stored = json.loads((run / "prediction.json").read_text())
+    assert stored["until"] == "2999-01-01"
+    (run / "prediction.json").write_text(json.dumps(stored | {"until": "2026-12-31"}))
+    assert "something else" in ask(capsys, *first)[2]
+
+
 def test_what_protects_nothing_does_not_answer(run):
     for kind in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE):
         with pytest.raises(ConfigError, match="protects nothing"):

@@ -18,6 +18,7 @@ from reticent.prediction.mechanisms.mechanism import Moment
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.runs.ensemble.prediction import PredictionSettings
+from reticent.runs.ledger_place import LedgerPlace
 from reticent.server import launching
 from reticent.server.backends.backend import reshaping, settings_for
 from reticent.server.backends.weights import FilteredModel, open_weights
@@ -112,6 +113,18 @@ def test_a_temperature_that_nobody_asked_for_before_costs_no_calibration_and_no_
 
 def serving_of(run, **values):
     return Serving(**{"run": run, "name": NAME, "settings": None} | values)
+
+
+def test_a_budget_with_a_last_day_is_not_shared(tmp_path):
+    """Each process would count its own answers alone, and plan for too few."""
+    asked = PredictionSettings(
+        mechanism=MechanismName.SUBMIX_F, epsilon=8.0, delta=1e-5, since="2027-01-01", until="2027-12-31"
+    )
+    one = Serving(run=tmp_path, name=NAME, settings=asked)
+    one.check()
+    for shared in ({"workers": 2}, {"ledger": LedgerPlace("postgresql://db/budgets#orders")}):
+        with pytest.raises(ConfigError, match="several share the budget"):
+            replace(one, **shared).check()
 
 
 def test_open_addresses_need_keys_and_tls_needs_both_files(run, tmp_path):

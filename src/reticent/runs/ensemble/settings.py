@@ -50,6 +50,12 @@ class PredictionOptions(Settings):
         panel=PRIVACY,
         metavar="FILE",
     )
+    until: str | None = option(
+        "Last day of use. If fewer answers than --queries come until then, each gets more of ε (submix-f).",
+        default=None,
+        panel=PRIVACY,
+        metavar="DATE",
+    )
 
     def asked(self) -> dict[str, Any]:
         """What is asked of the ensemble, None where nothing is."""
