@@ -53,11 +53,13 @@ from reticent.runs.ledger_place import LedgerPlace
 SCHEMA_VERSION: Final = 1
 SETTINGS: Final = "prediction.json"
 HORIZON: Final = 1024
-# What may serve answers: the rest is for experiments, since it protects nothing or is no ensemble.
+# What may serve answers: the rest is for experiments, since it protects nothing, is no ensemble or, as the price of
+# actual votes, holds for questions that no earlier answer had a part in.
 SERVED: Final = tuple(
     kind
     for kind in MechanismName
-    if kind not in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE, MechanismName.DP_SGD)
+    if kind
+    not in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE, MechanismName.DP_SGD, MechanismName.GNMAX_COUNTED)
 )
 # Mechanisms whose charges are metered at one order.
 ONE_ORDER: Final = (MechanismName.SUBMIX_F, MechanismName.SUBMIX, MechanismName.SUBMIX_PER_PART)
@@ -86,6 +88,12 @@ class PredictionSettings:
                 hint="leave --until out",
             )
         _ = self.lifetime
+        if self.mechanism is MechanismName.GNMAX_COUNTED:
+            raise ConfigError(
+                "the price of actual votes holds for questions that are fixed ahead, and answers are not",
+                found=self.mechanism.value,
+                hint="use gnmax; compare the two with `reticent evaluate`",
+            )
         if self.mechanism not in SERVED:
             raise ConfigError(
                 f"{self.mechanism.value} protects nothing, so it does not serve answers",

@@ -115,7 +115,11 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
 
     run: Path = option("Run directory of `train --method submix`.", positional=True, metavar="RUN")
     data: Path = option("Held-out corpus.", metavar="FILE")
-    mechanisms: str = option("Mechanisms to compare, comma-separated, or all.", default="all", metavar="NAMES")
+    mechanisms: str = option(
+        "Mechanisms to compare, comma-separated, or all. gnmax-counted prices GNMax by its actual votes.",
+        default="all",
+        metavar="NAMES",
+    )
     epsilon: str = option("ε, or several, comma-separated.", default="8", metavar="LIST")
     delta: float = option("δ of every mechanism that has one.", default=1e-5)
     queries: int = option(
