@@ -51,6 +51,14 @@ def test_the_private_rival_is_scored_on_the_very_tokens_of_the_ensemble():
     assert dialogue_texts(settings, randomness=Randomness.seeded(3))[1].texts == held_out.texts
 
 
+def test_fine_tuning_is_scored_on_the_very_tokens_of_the_ensemble():
+    parameters = {"dialogues": 40, "parts": 2, "epochs": 2.0, "budgets": [16, 64]}
+    found = submix_utility._measure_fine_tuned(parameters, Randomness.seeded(3))["perplexity"]
+    assert set(found) == {submix_utility._key(kind, 2.0, 2.0, b) for kind in ("full", "single") for b in (16, 64)}
+    single, full = (found[submix_utility._key(kind, 2.0, 2.0, 64)] for kind in ("single", "full"))
+    assert 1.0 < full < single  # about twice as much text and as many steps; seeded
+
+
 def test_phrases_of_an_update_are_found_scored_and_shown(tmp_path):
     words = {HOCKEY: "goal puck rink skate period", MIDEAST: "vote treaty border peace council"}
     rows = [
