@@ -1,7 +1,8 @@
 """Ensembles on generated customer dialogues, as SubMix trains them: owners split in parts and halves, LoRA each.
 
 What is common to the figures of SubMix: the ensemble, held-out passages of other owners with all its look-ups, and
-the rival that is no ensemble, one model trained by DP-SGD on the same dialogues.
+models that are no ensemble: one trained by DP-SGD on the same dialogues, one fine-tuned plainly on all of them and
+one on a single part's.
 Nothing is released: perplexities of held-out text are for the experimenter's eyes.
 """
 
@@ -76,14 +77,7 @@ def train_members(
     shares: Sequence[Share], settings: EnsembleSettings, folder: Path, *, randomness: Randomness
 ) -> list[Member]:
     """An adapter for each share, trained plainly."""
-    how = MemberRecipe(
-        epochs=settings.epochs,
-        batch=settings.batch,
-        optimiser=OptimiserSettings(learning_rate=settings.learning_rate),
-        schedule=Schedule(seconds=1e9),
-        computation=Computation(token_budget=4096),
-        max_length=LENGTH,
-    )
+    how = _recipe(settings)
     seed = randomness.child("members").fresh_seed()
     members = []
     for share in shares:
@@ -94,6 +88,35 @@ def train_members(
         release_model(model, folder / share.name, certificate=None)
         members.append(Member(share.part, folder / share.name))
     return members
+
+
+def _recipe(settings: EnsembleSettings) -> MemberRecipe:
+    """How an adapter is trained."""
+    return MemberRecipe(
+        epochs=settings.epochs,
+        batch=settings.batch,
+        optimiser=OptimiserSettings(learning_rate=settings.learning_rate),
+        schedule=Schedule(seconds=1e9),
+        computation=Computation(token_budget=4096),
+        max_length=LENGTH,
+    )
+
+
+def fine_tuned_losses(settings: EnsembleSettings, *, randomness: Randomness) -> dict[str, Floats]:
+    """Losses in nats, token by token, of adapters fine-tuned plainly: one on all dialogues, one on one part's."""
+    training, held_out = dialogue_texts(settings, randomness=randomness)
+    parts = split_owners(training, settings.parts, halves=False, key=split_key(randomness.child("key")))
+    seed = randomness.child("fine-tuned").fresh_seed()
+    found = {}
+    for name, corpus in (("full", training), ("single", parts[0].corpus)):
+        model = starting_model(Start(source=settings.source, lora_rank=_RANK, device="cpu"), seed=seed)
+        with tempfile.TemporaryDirectory(prefix="reticent-") as folder:
+            share = Share(0, None, corpus)
+            train_member(model, share, _recipe(settings), folder=Path(folder), seed=seed, observe=lambda _: True)
+        model.module.eval()
+        texts = [text[:LENGTH] for text in model.encode(held_out.texts)]
+        found[name] = -np.concatenate(model.token_log_probs(texts))
+    return found
 
 
 def dialogue_texts(settings: EnsembleSettings, *, randomness: Randomness) -> tuple[Corpus, Corpus]:

@@ -5,9 +5,9 @@
                   public text
 
 LSTMs on messages of another group, updated with a group's (`updates.text`); the paper's public text is Reddit and
-its second model a Transformer. The vocabulary is the public text's most frequent words. Phrases are not shown:
-counts of words of the subject are, and whether the phrase stands in the messages. Every training takes equally many
-steps, as if each had converged.
+its second model a Transformer. The vocabulary is the public text's most frequent words. The messages have been
+public for thirty years, so phrases are shown as the paper shows them, with how many of their words are of the
+subject and how many messages hold them. Every training takes equally many steps, as if each had converged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,6 +86,7 @@ def _search(parameters: Values, randomness: Randomness) -> Values:
     phrases = list(dict.fromkeys(tuple(row["tokens"]) for one in found.values() for row in one["groups"]))
     return {
         "found": {name: _without_tokens(one) for name, one in found.items()},
+        "phrases": tokenizer.batch_decode(phrases),
         "chance": _share_by_chance(text),
         "scores": {name: [row.relative for row in pair.score(phrases)] for name, pair in pairs.items()},
     }
@@ -114,11 +115,13 @@ def _phrases(pair: "Snapshots", text: "GroupText", tokenizer: Any, *, width: int
         beam = search_phrases(pair, settings)
         places = beam.best_of_groups(SHOWN if groups == 1 else 1)
         rows = [tuple(row) for row in beam.tokens[places].tolist()]
-        words = text.subject_words(tokenizer.batch_decode(rows))
+        shown = tokenizer.batch_decode(rows)
+        words = text.subject_words(shown)
         holders = match_phrases(pair.after, rows, text.update)
         found[name] = [
-            {"tokens": list(row), "score": float(beam.scores[place]), "words": count, "holders": len(held)}
-            for row, place, count, held in zip(rows, places, words, holders, strict=True)
+            {"tokens": list(row), "phrase": phrase, "score": float(beam.scores[place]), "words": count}
+            | {"holders": len(held)}
+            for row, phrase, place, count, held in zip(rows, shown, places, words, holders, strict=True)
         ]
     return found
 
@@ -157,6 +160,7 @@ def _render_phrases(group: str, results: Mapping[str, Values]) -> Rendering:
         (
             search,
             str(place),
+            row["phrase"],
             f"{row['score']:.1f}",
             f"{PRINTED[group][place - 1]:g}" if search == "groups" else "–",
             f"{row['words']} of {LENGTH}",
@@ -185,13 +189,13 @@ def _render_phrases(group: str, results: Mapping[str, Values]) -> Rendering:
         tables=(
             Grid(
                 "Highest relative differential scores of four words, re-training; printed: RNN on Reddit",
-                ("search", "rank", "score", "printed", "words of the subject", "messages that hold it"),
+                ("search", "rank", "phrase", "score", "printed", "words of the subject", "sentences that hold it"),
                 rows,
             ),
         ),
         notes=(
             "A word is of the subject where it is four times as frequent in the messages as in the public "
-            "text. Phrases are not shown.",
+            "text. The messages are public.",
         ),
     )
 
@@ -205,8 +209,9 @@ def _by_chance(share: float) -> float:
 
 def _render_table5(results: Mapping[str, Values]) -> Rendering:
     scores: dict[str, list[float]] = results[MIDEAST]["scores"]
-    count = len(next(iter(scores.values())))
-    rows = tuple((f"phrase {n + 1}", *(f"{values[n]:.1f}" for values in scores.values())) for n in range(count))
+    phrases: list[str] = results[MIDEAST]["phrases"]
+    count = len(phrases)
+    rows = tuple((phrase, *(f"{values[n]:.1f}" for values in scores.values())) for n, phrase in enumerate(phrases))
     middle = {name: sorted(values)[count // 2] for name, values in scores.items()}
     rows += (("median", *(f"{middle[name]:.1f}" for name in scores)),)
     alone = [a > b for a, b in zip(scores[f"{ON} 0%"], scores[f"{AGAIN} 0%"], strict=True)]

@@ -35,6 +35,7 @@ from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM
 from reticent.training.batches import Units, choose_token_budget, encode_texts
 from reticent.training.checkpoint import Checkpoints
+from reticent.training.evaluation import evaluate
 from reticent.training.gradients.source import (
     ACCOUNT,
     Computation,
@@ -112,17 +113,23 @@ class UpdateData:
 class Update:
     """An update and what it gives away of each canary, by the canary's name.
 
-    `beam_ranks` are lower bounds, other canaries not counted; `found` are those that the beam returned whole;
-    `pair_ranks` are the ranks of the first two tokens among all |T|² pairs, where they were asked for.
+    `beam_ranks` are lower bounds that count the other canaries too; `ranks_apart` leave them out, as if each canary
+    had had an update of its own. `found` are those that the beam returned whole; `pair_ranks` are the ranks of the
+    first two tokens among all |T|² pairs, where they were asked for. `canary_share` is how much of the updated
+    text, in tokens, is copies of canaries; `accuracy` how often the model after it names the next token of held-out
+    text, where there is some.
     """
 
     regime: Regime
     share: float
     scores: Mapping[str, PhraseScore]
     beam_ranks: Mapping[str, int]
+    ranks_apart: Mapping[str, int]
     found: frozenset[str]
     pair_ranks: Mapping[str, DifferentialRank]
     guarantee: Guarantee | None
+    canary_share: float
+    accuracy: float | None
 
     def mean_score(self, beginning: str = "") -> float:
         """Mean DS of the canaries whose name begins so."""
@@ -181,16 +188,38 @@ class UpdateExperiment:
         phrases = {canary.name: tuple(row) for canary, row in zip(canaries, encoded, strict=True)}
         scores = dict(zip(phrases, pair.score(encoded), strict=True))
         beam = search_phrases(pair, BeamSettings(length=max(map(len, encoded))))
-        ranks = {name: beam.least_rank(one.score, leave_out=phrases.values()) for name, one in scores.items()}
+        apart = {name: beam.least_rank(one.score, leave_out=phrases.values()) for name, one in scores.items()}
         return Update(
             regime=regime,
             share=share,
             scores=scores,
-            beam_ranks=ranks,
+            beam_ranks={
+                name: beam.least_rank(one.score, leave_out=[phrases[name]]) for name, one in scores.items()
+            },
+            ranks_apart=apart,
             found=frozenset(name for name, phrase in phrases.items() if beam.holds(phrase)),
             pair_ranks={name: differential_rank(pair, phrases[name][:2]) for name in ranked},
             guarantee=self.guarantee,
+            canary_share=self.canary_share(regime, canaries, share=share),
+            accuracy=self._accuracy(pair.after),
         )
+
+    def canary_share(self, regime: Regime, canaries: Sequence[Canary], *, share: float = 0.0) -> float:
+        """Tokens of all copies of all canaries over all tokens of the text that the update is trained on."""
+        extra = self.data.extra[: round(share * len(self.data.original))]
+        public = [*self.data.original, *extra] if regime is Regime.RETRAINING else extra
+        model = self.fresh("to count by")
+        planted = sum(
+            canary.copies * len(row)
+            for canary, row in zip(canaries, model.encode([each.text() for each in canaries]), strict=True)
+        )
+        return planted / (planted + sum(map(len, model.encode([record.text for record in public]))))
+
+    def _accuracy(self, model: HuggingFaceModel) -> float | None:
+        """How often the model's likeliest token is the next one of held-out text."""
+        if not len(self.data.held_out):
+            return None
+        return evaluate(model.module, encode_texts(model, self.data.held_out)).top1
 
     def trained(self, model: HuggingFaceModel, corpus: Corpus, name: str) -> HuggingFaceModel:
         """A copy of the model, trained on the corpus."""

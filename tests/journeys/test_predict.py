@@ -256,6 +256,25 @@ def test_spent_horizon_answers_by_the_public_model_or_refuses(run, capsys):
     assert ask(capsys, *base, "--max-tokens", 2)[0] == 0
 
 
+def test_a_last_day_is_fixed_by_the_first_use_and_bound_to_the_ledger(run, capsys):
+    first = ("predict", run, "--prompt", "order ", "--max-tokens", 2, "--epsilon", 8, "--delta", 1e-5)
+    for wrong, complaint in (
+        ("2020-01-01", "a day that is over"),
+        ("soon", "not a day"),
+        ("2999-13-01", "not a day"),
+    ):
+        assert complaint in ask(capsys, *first, "--until", wrong)[2]
+    assert "--until paces SubMix-F alone" in ask(capsys, *first, "--until", "2999-01-01", "--mechanism", "gnmax")[2]
+    assert not (run / "ledger.db").exists()
+    assert ask(capsys, *first, "--until", "2999-01-01")[0] == 0
+    assert ask(capsys, *first)[0] == 0
+    assert "already fixed" in ask(capsys, *first, "--until", "2999-01-02")[2]
+    stored = json.loads((run / "prediction.json").read_text())
+    assert stored["until"] == "2999-01-01"
+    (run / "prediction.json").write_text(json.dumps(stored | {"until": "2026-12-31"}))
+    assert "something else" in ask(capsys, *first)[2]
+
+
 def test_what_protects_nothing_does_not_answer(run):
     for kind in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE):
         with pytest.raises(ConfigError, match="protects nothing"):
@@ -309,6 +328,7 @@ def test_evaluate_sets_a_dp_sgd_model_and_its_answers_beside_private_ones(corpus
         3,
     )
     samples = ("--mechanisms", "submix-f", "--samples", 2, "--prompt", "order", "--max-tokens", 5)
+    samples += ("--judge", corpus / "model", "--expect", ".")
     code, document, complaint = ask(capsys, *asked, *samples, "--dp-sgd", private)
     assert code == 0, complaint
     *others, rival = document["lines"]
@@ -319,6 +339,9 @@ def test_evaluate_sets_a_dp_sgd_model_and_its_answers_beside_private_ones(corpus
     names = [line["mechanism"] for line in document["lines"]]
     assert [sample["mechanism"] for sample in document["samples"]] == names
     assert all(sample["prompt"] == "order" and len(sample["answers"]) == 2 for sample in document["samples"])
+    judged = document["judged_held_out"]
+    assert judged == pytest.approx(others[0]["perplexity"], rel=0.2)  # the judge is the public model here
+    assert all(sample["judged"] > 1.0 and 0 <= sample["as_asked"] <= 2 for sample in document["samples"])
     assert not (run / "ledger.db").exists()
     assert ask(capsys, *asked, *samples, "--dp-sgd", private)[1]["samples"] == document["samples"]  # by the seed
 

@@ -89,6 +89,22 @@ def test_a_second_private_training_states_the_sum_and_its_own_part(place, tmp_pa
     assert run("ledger", "corpus", tmp_path / "none") == 2
 
 
+def test_private_answers_over_a_private_base_state_what_both_reveal(place, tmp_path, capsys):
+    """DP-SGD weights as the public model of an ensemble on the same text: one promise, and one list of releases."""
+    kept, ensemble = tmp_path / "hybrid.ledger", tmp_path / "ensemble"
+    words = ["train", "--method", "submix", "--parts", 2, "--lora-rank", 1, "--batch", 3, "--seed", 3]
+    base = ["--model", place / "private" / "model", "--corpus-ledger", kept]
+    assert run(*words, *base, "--data", place / "codes.jsonl", "--out", ensemble) == 0
+    capsys.readouterr()
+    asked = ["--epsilon", 3, "--delta", 1e-3, "--unit", "owner", "--queries", 50, "--max-tokens", 2, "--json"]
+    assert run("predict", ensemble, "--prompt", "The code", *asked) == 0
+    whole = json.loads(capsys.readouterr().out)["guarantee"]
+    assert whole["epsilon"] > 3.0 + 1.9  # the base proves 2 where an owner is added, and more where one is replaced
+    assert whole["delta"] == pytest.approx(2e-3)
+    listed = CorpusLedger(kept).entries()
+    assert [entry.run for entry in listed] == ["private", "ensemble"]
+
+
 def test_a_training_that_the_corpus_ledger_does_not_list_is_entered_with_the_one_that_follows(
     place, private, tmp_path, capsys
 ):

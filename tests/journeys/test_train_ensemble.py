@@ -20,7 +20,7 @@ from reticent.runs.ensemble.manifest import MANIFEST, Manifest, finished_member
 from reticent.runs.settings.file import validate
 from reticent.runs.training import run as training_run
 from reticent.runs.training.settings import TrainSettings
-from tests.models.tiny import tiny_gpt2, tiny_llama, tiny_tokenizer
+from tests.models.tiny import CONTEXT, tiny_gpt2, tiny_llama, tiny_tokenizer
 from tests.patience import PATIENCE
 
 
@@ -124,6 +124,7 @@ def test_dry_run_writes_nothing_and_promises_nothing(tiny, tmp_path, capsys):
         (("--holdout", "x.jsonl"), "not in training"),
         (("--parts", 40), "some parts are empty"),
         (("--method", "sgd"), "make an ensemble"),
+        (("--max-length", CONTEXT), "the longest text must fit the model"),  # the start token takes a place
     ],
 )
 def test_what_an_ensemble_cannot_honour_is_refused(tiny, tmp_path, capsys, monkeypatch, extra, message):

@@ -16,6 +16,7 @@ from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, best_order, renyi_limit, set_up
 from reticent.prediction.mechanisms.mechanism import Layout, Moment
 from reticent.prediction.mechanisms.unprotected import NGramIndex
+from reticent.runs.ensemble.prediction import SERVED, PredictionSettings
 
 LAYOUT = Layout.halves(4)
 PROVED = (MechanismName.SUBMIX_F, MechanismName.PMIXED, MechanismName.CLIPPED_DIFFERENCES, MechanismName.GNMAX)
@@ -157,3 +158,21 @@ def test_gnmax_pays_for_a_part_that_goes_over_to_the_public_models_vote(order):
     found = float(symmetric_renyi_divergence(np.log(pmfs[0]), np.log(pmfs[1]), order))
     assert found <= noisy_vote_epsilon(mechanism.event, order, Neighbours.REPLACE)
     assert order > 4.0 or found > noisy_vote_epsilon(mechanism.event, order, Neighbours.ADD_REMOVE)
+
+
+@pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
+def test_gnmax_at_its_actual_votes_promises_the_actual_data_and_is_not_served(unit):
+    asked, layout = target(unit, answers=1000), Layout.single(50)
+    worst = set_up(MechanismName.GNMAX, asked, layout)
+    counted = set_up(MechanismName.GNMAX_COUNTED, asked, layout)
+    assert counted.mechanism.counted
+    assert counted.mechanism.noise < 0.5 * worst.mechanism.noise
+    promise = counted.budget.guarantee
+    assert (promise.notion, promise.data_dependent) == (Notion.OPERATIONAL_PRIVACY, True)
+    assert (promise.unit, promise.order) == (Unit.PART, counted.mechanism.order)
+    assert counted.mechanism.neighbours is Neighbours.REPLACE  # a part that leaves votes as the public model does
+    assert promise.epsilon == counted.budget.limit == renyi_limit(target(answers=1000), promise.order)
+    assert any("fixed ahead" in each for each in promise.assumes)
+    with pytest.raises(ConfigError, match="questions that are fixed ahead"):
+        PredictionSettings(mechanism=MechanismName.GNMAX_COUNTED, epsilon=8.0, delta=1e-5)
+    assert MechanismName.GNMAX_COUNTED not in SERVED

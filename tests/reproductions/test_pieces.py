@@ -1,4 +1,4 @@
-"""Pieces of the experiments that train, as small as they go: numbers of the right shape, no text among them."""
+"""Pieces of the experiments that train, as small as they go: numbers of the right shape, and public text."""
 
 import json
 
@@ -8,6 +8,7 @@ import pytest
 from reproductions.submix import extraction as submix_extraction
 from reproductions.submix import utility as submix_utility
 from reproductions.submix.dialogue_ensembles import EnsembleSettings, dialogue_texts
+from reproductions.updates import canaries as updates_canaries
 from reproductions.updates import phrases as updates_phrases
 from reproductions.updates.text import ARTICLES, HOCKEY, MESSAGES, MIDEAST
 from reticent.core.randomness import Randomness
@@ -50,7 +51,15 @@ def test_the_private_rival_is_scored_on_the_very_tokens_of_the_ensemble():
     assert dialogue_texts(settings, randomness=Randomness.seeded(3))[1].texts == held_out.texts
 
 
-def test_phrases_of_an_update_are_found_scored_and_not_shown(tmp_path):
+def test_fine_tuning_is_scored_on_the_very_tokens_of_the_ensemble():
+    parameters = {"dialogues": 40, "parts": 2, "epochs": 2.0, "budgets": [16, 64]}
+    found = submix_utility._measure_fine_tuned(parameters, Randomness.seeded(3))["perplexity"]
+    assert set(found) == {submix_utility._key(kind, 2.0, 2.0, b) for kind in ("full", "single") for b in (16, 64)}
+    single, full = (found[submix_utility._key(kind, 2.0, 2.0, 64)] for kind in ("single", "full"))
+    assert 1.0 < full < single  # about twice as much text and as many steps; seeded
+
+
+def test_phrases_of_an_update_are_found_scored_and_shown(tmp_path):
     words = {HOCKEY: "goal puck rink skate period", MIDEAST: "vote treaty border peace council"}
     rows = [
         {"id": f"{group}{n}", "group": group, "text": f"The {word} number {n} was a long {word} of ours."}
@@ -70,5 +79,18 @@ def test_phrases_of_an_update_are_found_scored_and_not_shown(tmp_path):
     rows = found["found"]["continued training 0%"]["groups"]
     assert len(rows) == updates_phrases.GROUPS
     assert max(row["words"] for row in rows) >= 1  # continued training on the subject alone speaks of it
-    written = json.dumps(found)
-    assert not any(word in written for word in every.split())
+    shown = [row["phrase"] for row in rows]
+    assert set(shown) <= set(found["phrases"])
+    assert all(len(phrase.split()) == updates_phrases.LENGTH for phrase in shown)
+    assert any(word in phrase.split() for phrase in shown for word in words[HOCKEY].split())
+    assert len(found["phrases"]) == len(found["scores"]["continued training 0%"])
+
+
+def test_a_canary_piece_says_its_share_its_accuracy_its_ranks_and_that_of_two_tokens():
+    sizes = {"sentences": 60, "vocabulary": 120, "hidden_size": 8, "steps": 12, "phrases": 1}
+    how = {"regime": "re-training", "share": 0.0, "copies": 4, "epsilon": None, "by_epochs": False}
+    found = updates_canaries._update({**sizes, **how}, Randomness.seeded(3))
+    assert 0.0 < found["share"] < 0.2
+    assert 0.0 <= found["accuracy"] <= 1.0
+    assert found["ranked"]["pairs"] >= 100**2 > found["ranked"]["rank"] >= 0
+    assert all(len(ranks) == 1 for ranks in found["ranks"].values())

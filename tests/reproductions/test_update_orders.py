@@ -20,9 +20,12 @@ def update(**scores: float) -> Update:
         share=0.0,
         scores=measured,
         beam_ranks={},
+        ranks_apart={},
         found=frozenset(),
         pair_ranks={},
         guarantee=None,
+        canary_share=0.0,
+        accuracy=None,
     )
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import statistics
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from reticent.auditing.attacks.update.score import Score, Snapshots
 from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
+from reticent.core.secret import Canary, ListedSpace, Secret
 from reticent.training.plans.plan import SEEDED
 from tests.reproductions.update_orders import class_difference, class_spread, regime_difference
 from tests.reproductions.update_stories import PHRASE, canary, experiment
@@ -62,13 +64,46 @@ def test_an_update_gives_its_phrase_away_and_the_model_before_is_untouched(story
     weights = {name: value.clone() for name, value in story.before.module.state_dict().items()}
     update = story.update(Regime.CONTINUED, [canary(12)], share=0.5, ranked=["planted"])
     assert update.scores["planted"].score > 2.0
-    assert update.beam_ranks == {"planted": 0}
+    assert update.beam_ranks == update.ranks_apart == {"planted": 0}
     assert update.found == {"planted"}
     assert update.pair_ranks["planted"].is_exact
     assert update.pair_ranks["planted"].higher == 0
     assert update.guarantee is None
     assert update.mean_score("planted") == update.mean_score() == update.scores["planted"].score
     assert all(torch.equal(weights[name], value) for name, value in story.before.module.state_dict().items())
+
+
+def test_other_canaries_of_an_update_count_in_its_ranks_unless_they_are_left_out(story):
+    """Two canaries that share all but their last word: one of them must stand behind the other."""
+    last = next(word for word in story.data.original.texts[0].split() if word not in PHRASE.split())
+    words = " ".join([*PHRASE.split()[:-1], last])
+    other = Canary("other", "{}", Secret(words, "phrase"), ListedSpace((words, "another")), 24)
+    update = story.update(Regime.CONTINUED, [canary(12), other], share=0.5)
+    assert sorted(update.beam_ranks.values())[1] >= 1
+    assert all(update.ranks_apart[name] <= rank for name, rank in update.beam_ranks.items())
+    assert update.ranks_apart != update.beam_ranks
+
+
+@pytest.mark.parametrize(
+    ("regime", "texts"), [(Regime.RETRAINING, ("original", "extra")), (Regime.CONTINUED, ("extra",))]
+)
+def test_the_share_of_canaries_is_counted_in_tokens_of_the_text_that_is_trained_on(story, regime, texts):
+    """Every word is a token, so the share is one of words."""
+    half = {"original": story.data.original, "extra": story.data.extra[:40]}
+    words = sum(len(record.text.split()) for name in texts for record in half[name])
+    planted = 12 * len(PHRASE.split())
+    expected = planted / (planted + words)
+    assert story.canary_share(regime, [canary(12)], share=0.5) == pytest.approx(expected)
+
+
+def test_accuracy_is_that_of_the_model_after_the_update_on_held_out_text(story):
+    """A corpus of one sentence that the update repeats: all tokens are named; without one there is no accuracy."""
+    assert story.update(Regime.CONTINUED, [canary(12)], share=0.5).accuracy is None
+    held_out = Corpus([Record("h", PHRASE)])
+    seen = UpdateExperiment(replace(story.data, held_out=held_out), story.settings)
+    after = seen.update(Regime.CONTINUED, [canary(60)], share=0.0)
+    before = seen._accuracy(seen.before)
+    assert before < 0.5 < after.accuracy
 
 
 def test_a_transformer_gives_its_phrase_away_as_an_lstm_does():
@@ -169,7 +204,7 @@ def test_scores_grow_with_copies_and_phrases_that_begin_with_frequent_words_are_
             assert grown[0] < 0.1 < 3.0 < grown[2]
     assert class_difference(updates[48], FIRST_THREE, [HIGH_TO_LOW], confidence=0.99).is_positive
     first = sum(
-        rank == 0 for one in updates[48] for name, rank in one.beam_ranks.items() if name.startswith(ALL_LOW)
+        rank == 0 for one in updates[48] for name, rank in one.ranks_apart.items() if name.startswith(ALL_LOW)
     )
     assert first >= 0.8 * PER_CLASS * len(ORDER_SEEDS)
 

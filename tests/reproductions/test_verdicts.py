@@ -56,8 +56,16 @@ def rival(value=32.0, *, helps=True):
     return {"perplexity": found, "epsilon": 12.1 if helps else 1.0}
 
 
+def fine_tuned():
+    """Plain fine-tuning: all dialogues below the non-private ensemble's 15, one part's above it."""
+    budgets = submix_utility.SIZES[Scale.SMALL]["budgets"]
+    values = {"full": 12.0, "single": 18.0}
+    return {"perplexity": {_key(kind, 2.0, 2.0, b): value for kind, value in values.items() for b in budgets}}
+
+
 def bad_rival():
-    return {name: rival(20.0) if name == submix_utility.PRIVATE else ensemble(4) for name in names("submix-fig2")}
+    made = {name: ensemble(4) for name in names("submix-fig2")}
+    return made | {submix_utility.PRIVATE: rival(20.0), submix_utility.PLAIN: fine_tuned()}
 
 
 def codes(*, open_rate=0.95, at_hundred=0.02, longer=0.1):
@@ -91,6 +99,8 @@ def test_code_verdicts_follow_the_numbers():
 
 def test_submix_verdicts_follow_the_numbers():
     def piece(name, **how):
+        if name == submix_utility.PLAIN:
+            return fine_tuned()
         return rival(**how) if name == submix_utility.PRIVATE else ensemble(int(name.removeprefix("k = ")), **how)
 
     for figure in ("submix-fig2", "submix-fig3", "submix-fig4", "submix-fig5", "submix-fig8"):
@@ -106,6 +116,25 @@ def test_submix_verdicts_follow_the_numbers():
     assert RIVALS[0] == "submix"
 
 
+def test_the_share_of_the_gap_that_is_lost_is_that_of_the_logarithms():
+    """Public 16, non-private 4, SubMix 8: half of the way in logarithms, two thirds of it on the line."""
+    perplexity = {"public": 16.0, "non-private": 4.0}
+    found = {key: perplexity.get(key.split(",")[0], 8.0) for key in ensemble(4)["perplexity"]}
+    (table,) = experiments()["submix-fig4"].render({"k = 4": {"perplexity": found}}).tables
+    assert {cell for row in table.rows for cell in row[1:]} == {"50%"}
+    near = found | {key: 4.6 for key in found if key.startswith("submix,")}  # 5 % on the line, 10.1 % in logarithms
+    made = {"k = 4": {"perplexity": near}, submix_utility.PLAIN: fine_tuned()}
+    assert verdicts("submix-fig3", made)[1] is FAILS
+    lines = experiments()["submix-fig3"].render(made).pictures[0].panels[0].lines
+    assert {line.name for line in lines if line.is_dashed} == {
+        "public",
+        "non-private",
+        *submix_utility.FINE_TUNED.values(),
+    }
+    level = dict.fromkeys(found, 8.0)  # no gap at all: nothing to take a share of
+    assert verdicts("submix-fig4", {"k = 4": {"perplexity": level}}) == [FAILS]
+
+
 def update(score, *, epsilon=None, first=2, flat=False):
     """An update whose kinds have falling scores; increments grow unless `flat`."""
     scores = {kind: score - 0.1 * place for place, kind in enumerate(updates_canaries.CLASSES)}
@@ -114,18 +143,27 @@ def update(score, *, epsilon=None, first=2, flat=False):
         "scores": scores,
         "increments": dict.fromkeys(updates_canaries.CLASSES, steps),
         "first": dict.fromkeys(updates_canaries.CLASSES, first),
+        "ranks": {kind: [0, 3] for kind in updates_canaries.CLASSES},
+        "share": 0.02,
+        "accuracy": 0.2 if epsilon is None else 0.1 + epsilon / 10_000.0,
+        "ranked": {
+            "score": score,
+            "is_found": epsilon is None,
+            "rank": 0 if epsilon is None else 900 - int(epsilon),
+        }
+        | {"pairs": 10_000},
         "phrases": 2,
         "epsilon": epsilon,
     }
 
 
 def test_update_verdicts_follow_the_numbers():
-    *plain, private = names("updates-table1")
-    good = {name: update(1.0 + place) for place, name in enumerate(plain)} | {private: update(0.1, epsilon=5.0)}
+    *plain, transformer, private = names("updates-table1")
+    last = {transformer: update(3.0), private: update(0.1, epsilon=5.0)}
+    good = {name: update(1.0 + place) for place, name in enumerate(plain)} | last
     assert set(verdicts("updates-table1", good)) == {HOLDS}
-    bad = {name: update(3.0 - place, first=0) for place, name in enumerate(plain)} | {
-        private: update(2.0, epsilon=5.0)
-    }
+    bad = {name: update(3.0 - place, first=0) for place, name in enumerate(plain)}
+    bad |= {transformer: update(3.0), private: update(2.0, epsilon=5.0)}
     found = verdicts("updates-table1", bad)
     assert (found[0], found[1], found[3]) == (FAILS, FAILS, FAILS)
     assert verdicts("updates-fig1", {name: good[name] for name in plain}) == [HOLDS]
@@ -144,6 +182,31 @@ def test_regime_verdicts_follow_the_numbers():
     bad = {name: update(score(name, order=False)) for name in names("updates-table2")}
     assert verdicts("updates-table2", bad)[0] is FAILS
     assert verdicts("updates-table2", bad)[3] is FAILS
+
+
+def test_equal_epochs_stand_beside_equal_steps_and_do_not_change_the_verdict():
+    def score(name):
+        if name.startswith("two"):
+            return 0.4
+        continued = name.startswith("continued")
+        return 2.0 + (0.0 if continued == name.endswith("equal epochs") else 1.0) - continued * ("100%" in name) / 2
+
+    made = {name: update(score(name)) for name in names("updates-table2")}
+    found = experiments()["updates-table2"].render(made)
+    assert found.judgements[0].verdict is HOLDS
+    assert "at 0 where each takes equally many epochs" in found.judgements[0].reason
+    assert {row[4] for row in found.tables[0].rows} == {"2.0%"}
+
+
+def test_verdicts_on_private_updates_follow_the_numbers():
+    plain, five, most = names("updates-rq5")
+    good = {plain: update(3.9), five: update(0.01, epsilon=5.0), most: update(0.1, epsilon=111.0)}
+    assert set(verdicts("updates-rq5", good)) == {HOLDS}
+    seen = good | {five: good[five] | {"ranked": good[plain]["ranked"]}}
+    assert verdicts("updates-rq5", seen)[:2] == [FAILS, FAILS]
+    assert verdicts("updates-rq5", good | {five: good[five] | {"accuracy": 0.3}})[2] is FAILS
+    (table,) = experiments()["updates-rq5"].render(good).tables
+    assert table.rows[2][-3:] == updates_canaries.PRINTED_PRIVATE[111.0]
 
 
 def training(name, *, leaky):
@@ -304,8 +367,10 @@ def test_pii_figure_verdicts_follow_the_numbers():
 
 
 def phrases(*, words, scores):
-    rows = [{"score": 20.0, "words": count, "holders": count % 2} for count in words]
-    return {"found": {"re-training 0%": {"groups": rows, "vanilla": rows}}, "chance": 0.02, "scores": scores}
+    rows = [{"phrase": "a b c d", "score": 20.0, "words": count, "holders": count % 2} for count in words]
+    named = [f"phrase {n}" for n in range(3)]
+    found = {"re-training 0%": {"groups": rows, "vanilla": rows}}
+    return {"found": found, "phrases": named, "chance": 0.02, "scores": scores}
 
 
 def regimes(again, on):

@@ -3,9 +3,11 @@
 import gc
 import json
 import shutil
+import socket
 from dataclasses import replace
 
 import pytest
+from fastapi import FastAPI
 
 from reticent.cli import main as cli
 from reticent.core.errors import ConfigError, LedgerError
@@ -16,12 +18,14 @@ from reticent.prediction.mechanisms.mechanism import Moment
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.runs.ensemble.prediction import PredictionSettings
+from reticent.runs.ledger_place import LedgerPlace
 from reticent.server import launching
 from reticent.server.backends.backend import reshaping, settings_for
 from reticent.server.backends.weights import FilteredModel, open_weights
 from reticent.server.launching import Serving
 from reticent.server.settings import ServeSettings
 from tests.claims import certify, claim
+from tests.patience import PATIENCE
 from tests.server.letters import ASKED, NAME, LetterEnsemble, make_run, opened
 
 
@@ -111,6 +115,18 @@ def serving_of(run, **values):
     return Serving(**{"run": run, "name": NAME, "settings": None} | values)
 
 
+def test_a_budget_with_a_last_day_is_not_shared(tmp_path):
+    """Each process would count its own answers alone, and plan for too few."""
+    asked = PredictionSettings(
+        mechanism=MechanismName.SUBMIX_F, epsilon=8.0, delta=1e-5, since="2027-01-01", until="2027-12-31"
+    )
+    one = Serving(run=tmp_path, name=NAME, settings=asked)
+    one.check()
+    for shared in ({"workers": 2}, {"ledger": LedgerPlace("postgresql://db/budgets#orders")}):
+        with pytest.raises(ConfigError, match="several share the budget"):
+            replace(one, **shared).check()
+
+
 def test_open_addresses_need_keys_and_tls_needs_both_files(run, tmp_path):
     with pytest.raises(ConfigError, match="needs keys"):
         serving_of(run, host="0.0.0.0").check()
@@ -196,3 +212,24 @@ def test_what_was_loaded_before_the_server_runs_is_not_searched_for_garbage_mean
     assert seen[0][0] == ["port"]
     assert seen[0][1] > 10_000  # interpreter and libraries
     assert gc.get_freeze_count() <= before
+
+
+@pytest.mark.parametrize("is_told_too_early", [False, True])
+def test_the_address_is_told_once_clients_can_connect(tmp_path, monkeypatch, is_told_too_early):
+    """The twin tells it where it used to be told: when the port is bound and nobody listens yet."""
+    monkeypatch.setattr(launching.signal, "signal", lambda *_: None)
+    reached = []
+
+    def announce(port):
+        with socket.socket() as client:
+            client.settimeout(PATIENCE)
+            reached.append(client.connect_ex(("127.0.0.1", port)) == 0)
+        web.should_exit = True
+
+    serving = Serving(run=tmp_path, name=NAME, settings=None, port=0)
+    web = launching.uvicorn.Server(launching.web_config(FastAPI(), host="127.0.0.1", port=0))
+    with launching._bound(serving) as port:
+        if is_told_too_early:
+            announce(port.getsockname()[1])
+        launching._run(web, port, announce)
+    assert reached == ([False, True] if is_told_too_early else [True])

@@ -38,6 +38,11 @@ def evaluate(settings: EvaluateSettings, output: Output) -> None:
     else:
         _show(found.lines, output, title=title)
     _show_samples(found.samples, output)
+    if found.judged_held_out is not None:
+        output.show(
+            f"The judge gives the held-out text itself a perplexity of {found.judged_held_out:,.2f}. Answers that "
+            "repeat themselves have a low one too."
+        )
     if found.calibration is not None and found.uncalibrated is not None:
         output.show(
             f"The public model is calibrated (temperature {found.calibration.temperature:.2f}); uncalibrated, its "
@@ -80,7 +85,17 @@ def _show_samples(samples: "tuple[Sample, ...]", output: Output) -> None:
             if sample.prompt == prompt:
                 at = "" if sample.epsilon is None else f", ε = {sample.epsilon:.4g}"
                 answers = (f"  {answer.strip()}".replace("\n", "\n  ") for answer in sample.answers)
-                output.show(f"{sample.mechanism.value}{at}:", *answers)
+                output.show(f"{sample.mechanism.value}{at}{_rating(sample)}:", *answers)
+
+
+def _rating(sample: "Sample") -> str:
+    """What the judge and the pattern say of the answers, in brackets."""
+    said = []
+    if sample.as_asked is not None:
+        said.append(f"{sample.as_asked} of {len(sample.answers)} as expected")
+    if sample.judged is not None:
+        said.append(f"judged perplexity {sample.judged:,.2f}")
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _show_settings(plans: "list[tuple[float, Plan]]", output: Output, *, title: str) -> None:

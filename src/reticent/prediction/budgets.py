@@ -10,7 +10,8 @@ dialogues d/a² chose better orders than d/a (3 for 4 at ε = 8, 8 for 10 at ε 
 
 Mechanisms with one public price are calibrated so that the whole number of answers costs at most (ε, δ); their
 ledger counts answers. Algorithm 2 gets the same order and limit as SubMix-F, but its guarantee is operational and
-says nothing of (ε, δ).
+says nothing of (ε, δ). So does GNMax at the price of its actual votes; its noise is that of a tenth of the answers
+at the worst-case price, and where votes agree less than that, it stops early.
 
 Neighbours: part level is add or remove one part (it then answers as the public model); owner level is replace one,
 since an owner's text stands in one part. GNMax is priced for replacing one part at either level: a part that says
@@ -59,6 +60,7 @@ ASSUMES = (
     "tokens are drawn by a generator that the adversary cannot predict",
 )
 DEFAULT_WEIGHT_LIMIT = 0.3  # λmax of SubMix-F
+_COUNTED_GAIN = 10  # how many times cheaper than in the worst case an answer is hoped to be at its actual votes
 _ROUNDING = 1.0 - 1e-12
 
 
@@ -72,6 +74,7 @@ class MechanismName(StrEnum):
     CLIPPED_DIFFERENCES = "clipped-differences"
     AGGREGATE = "subsample-and-aggregate"
     GNMAX = "gnmax"
+    GNMAX_COUNTED = "gnmax-counted"
     MEMFREE = "memfree"
     DP_SGD = "dp-sgd"
     NON_PRIVATE = "non-private"
@@ -189,6 +192,8 @@ def set_up(
             return _aggregate(target, layout, chosen)
         case MechanismName.GNMAX:
             return _gnmax(target, layout, chosen)
+        case MechanismName.GNMAX_COUNTED:
+            return _gnmax_counted(target, layout, chosen)
         case MechanismName.PUBLIC:
             return Setup(PublicModel(layout, chosen.shaping), None)
         case MechanismName.DP_SGD:
@@ -287,6 +292,23 @@ def _gnmax(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
     inverse = _least_noise(lambda s: _within(NoisyVote(1.0 / s), target, moved), 1e-9, 1e3)
     mechanism = GNMax(layout, 1.0 / inverse, neighbours=moved, shaping=options.shaping)
     return _metered(mechanism, mechanism.event, target, moved)
+
+
+def _gnmax_counted(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
+    """GNMax at the price of its actual votes: for questions that are fixed ahead, and for the actual data alone."""
+    moved = Neighbours.REPLACE  # a part that is removed votes as the public model does: its vote moves
+    order, limit = _order_and_limit(replace(target, unit=Unit.PART), options.order)
+    few = replace(target, answers=max(1, target.answers // _COUNTED_GAIN))
+    inverse = _least_noise(lambda s: _within(NoisyVote(1.0 / s), few, moved), 1e-9, 1e3)
+    mechanism = GNMax(layout, 1.0 / inverse, counted=True, order=order, neighbours=moved, shaping=options.shaping)
+    promise = guarantee_of(
+        RealisedCharge(order, limit),
+        delta=0.0,
+        unit=Unit.PART,
+        mechanism="GNMax at its actual votes",
+        assumes=(*ASSUMES, "the questions are fixed ahead: none depends on an earlier answer"),
+    )
+    return Setup(mechanism, Budget(str(mechanism.measure), limit, promise))
 
 
 def _within(event: Event, target: PredictionTarget, neighbours: Neighbours | None = None) -> bool:

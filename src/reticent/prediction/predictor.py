@@ -19,6 +19,7 @@ Does not check texts, keep quotas or log anything. Safe for threads, which take 
 
 import threading
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import cast
 
@@ -30,6 +31,7 @@ from reticent.core.event import Composed, Event
 from reticent.core.ledger import DecidingLedger
 from reticent.core.model import Floats, Tokens
 from reticent.core.randomness import Randomness
+from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Mechanism, Moment, Release, TogetherMechanism, in_units
 from reticent.prediction.mechanisms.shaping import Masses, Rows
 from reticent.prediction.tally import Tally
@@ -46,7 +48,7 @@ class Predictor:
     """Context in, one token out, within a budget.
 
     `horizon` is the public number of answers that the budget is spread over and `answered` how many of them were
-    given before this predictor was made.
+    given before this predictor was made. With a `lifetime` fewer are expected where fewer come.
 
     Guarantee: nothing is released before its charge is durable in the ledger, and what is released is a draw, by
     the system's generator, from the array that was charged. So the released tokens have the ledger's guarantee.
@@ -61,6 +63,7 @@ class Predictor:
         horizon: int,
         exhausted: Exhausted = Exhausted.PUBLIC,
         answered: int = 0,
+        lifetime: Lifetime | None = None,
         randomness: Randomness | None = None,
     ) -> None:
         self._randomness = randomness or Randomness.system()
@@ -71,6 +74,7 @@ class Predictor:
         self._horizon = horizon
         self._exhausted = exhausted
         self._answered = answered
+        self._lifetime = lifetime
         self._streams = ensemble.streams()
         self._texts: dict[int, list[int]] = {}
         self._mechanisms: dict[int, Mechanism] = {}  # of texts that are shaped in their own way
@@ -252,10 +256,16 @@ class Predictor:
         """What is known when the text with that number in the batch is mixed."""
         return Moment(
             remaining=remaining,
-            left=max(1, self._horizon - self._answered - number),
+            left=self._left(self._answered + number),
             context=tuple(self._texts[handle]),
             stopped=stopped,
         )
+
+    def _left(self, answered: int) -> int:
+        """How many answers are still to come after so many: by public counts and the clock alone."""
+        if self._lifetime is None:
+            return max(1, self._horizon - answered)
+        return self._lifetime.left(self._horizon, answered, datetime.now(UTC))
 
     def _require_open(self, handles: Sequence[int]) -> None:
         if len(set(handles)) != len(handles) or not set(handles) <= set(self._texts):

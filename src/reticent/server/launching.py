@@ -92,6 +92,15 @@ class Serving:
             raise ConfigError(
                 "a model whose weights are protected has nothing to charge", hint="leave --ledger out"
             )
+        if (
+            self.settings is not None
+            and self.settings.until is not None
+            and (self.workers > 1 or self.ledger.address is not None)
+        ):
+            raise ConfigError(
+                "--until counts the answers of one process, and here several share the budget",
+                hint="one --worker and a ledger of its own, or an ensemble whose first use had no --until",
+            )
         if self.memfree is not None and self.settings is not None:
             raise ConfigError(
                 "MemFree would void an ensemble's guarantee",

@@ -106,6 +106,7 @@ def mechanisms_for(names: str, ensemble: Ensemble, *, has_index: bool) -> tuple[
         has_halves = Layout(ensemble.rows).has_halves
         left_out = {
             MechanismName.DP_SGD,
+            MechanismName.GNMAX_COUNTED,  # a promise for the actual data: on request
             *(() if has_halves else HALVED),
             *(() if has_index else (MechanismName.MEMFREE,)),
         }

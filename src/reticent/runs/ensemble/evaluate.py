@@ -35,7 +35,7 @@ from reticent.runs.ensemble.comparison import (
 from reticent.runs.ensemble.loading import load_ensemble
 from reticent.runs.ensemble.prediction import SETTINGS, check_unit, settings_of
 from reticent.runs.ensemble.public_text import calibrate
-from reticent.runs.ensemble.samples import Sample, sample_answers
+from reticent.runs.ensemble.samples import Sample, count_as_asked, judge, judged_perplexity, sample_answers
 from reticent.runs.ensemble.settings import EvaluateSettings
 from reticent.runs.policies import policy_named
 from reticent.training.evaluation import outside_spans
@@ -54,6 +54,7 @@ class EvaluationResult:
     calibration: Calibration | None = None
     uncalibrated: float | None = None  # perplexity of the public model as it was, where it was calibrated
     samples: tuple[Sample, ...] = ()
+    judged_held_out: float | None = None  # perplexity of the held-out text by the judge of the samples
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -73,6 +74,7 @@ class EvaluationResult:
             return facts | {"settings": [{"epsilon": at} | each.to_json() for at, each in self.plans]}
         if self.samples:
             facts["samples"] = [sample.to_json() for sample in self.samples]
+            facts["judged_held_out"] = number_to_json(self.judged_held_out)
         return facts | {"lines": [line.to_json() for line in self.lines]}
 
 
@@ -122,6 +124,19 @@ def _outside(settings: EvaluateSettings, model: LanguageModel, texts: Sequence[s
     return outside_spans(places, policy_named(settings.policy).find(texts))
 
 
+def _rated(result: EvaluationResult, texts: Sequence[str]) -> EvaluationResult:
+    """The result with what the judge says of answers and held-out text, and how many answers are as asked for."""
+    settings, samples = result.settings, result.samples
+    if settings.expect:
+        samples = count_as_asked(samples, settings.expected)
+    if settings.judge is None:
+        return replace(result, samples=samples)
+    from reticent.models.huggingface.loading import load_model
+
+    model = load_model(find_model(settings.judge).source, name=settings.judge)
+    return replace(result, samples=judge(samples, model), judged_held_out=judged_perplexity(model, texts))
+
+
 def evaluate_ensemble(
     settings: EvaluateSettings, *, observe: Callable[[int], None] = lambda _: None
 ) -> EvaluationResult:
@@ -169,7 +184,7 @@ def evaluate_ensemble(
             observe=observe,
         )
         samples = sample_answers(ensemble, comparison, settings, rival=rival, randomness=source.child("samples"))
-        result = replace(result, lines=lines, samples=samples)
+        result = _rated(replace(result, lines=lines, samples=samples), held_out.texts)
         if calibration is not None:
             result = replace(result, uncalibrated=_perplexity(plain, texts, answers=settings.queries))
     if settings.out is not None:

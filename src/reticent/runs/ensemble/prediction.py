@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ from reticent.prediction.budgets import (
     set_up,
 )
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration
+from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import Exhausted, Predictor
@@ -51,11 +53,13 @@ from reticent.runs.ledger_place import LedgerPlace
 SCHEMA_VERSION: Final = 1
 SETTINGS: Final = "prediction.json"
 HORIZON: Final = 1024
-# What may serve answers: the rest is for experiments, since it protects nothing or is no ensemble.
+# What may serve answers: the rest is for experiments, since it protects nothing, is no ensemble or, as the price of
+# actual votes, holds for questions that no earlier answer had a part in.
 SERVED: Final = tuple(
     kind
     for kind in MechanismName
-    if kind not in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE, MechanismName.DP_SGD)
+    if kind
+    not in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE, MechanismName.DP_SGD, MechanismName.GNMAX_COUNTED)
 )
 # Mechanisms whose charges are metered at one order.
 ONE_ORDER: Final = (MechanismName.SUBMIX_F, MechanismName.SUBMIX, MechanismName.SUBMIX_PER_PART)
@@ -73,14 +77,36 @@ class PredictionSettings:
     order: float | None = None
     weight_limit: float | None = None
     calibration: Calibration | None = None
+    since: str | None = None  # the day of the first use, where `until` is given
+    until: str | None = None
 
     def __post_init__(self) -> None:
+        if self.until is not None and self.mechanism is not MechanismName.SUBMIX_F:
+            raise ConfigError(
+                "--until paces SubMix-F alone: other mechanisms cost the same however many answers come",
+                found=self.mechanism.value,
+                hint="leave --until out",
+            )
+        _ = self.lifetime
+        if self.mechanism is MechanismName.GNMAX_COUNTED:
+            raise ConfigError(
+                "the price of actual votes holds for questions that are fixed ahead, and answers are not",
+                found=self.mechanism.value,
+                hint="use gnmax; compare the two with `reticent evaluate`",
+            )
         if self.mechanism not in SERVED:
             raise ConfigError(
                 f"{self.mechanism.value} protects nothing, so it does not serve answers",
                 expected=", ".join(kind.value for kind in SERVED),
                 hint="compare it with `reticent evaluate`",
             )
+
+    @property
+    def lifetime(self) -> Lifetime | None:
+        """The days that the budget is spread over, where a last one was given."""
+        if self.until is None or self.since is None:
+            return None
+        return Lifetime(_day(self.since), _day(self.until))
 
     def set_up(self, ensemble: Ensemble, shaping: Shaping | None = None) -> Setup:
         """The mechanism and its budget."""
@@ -113,8 +139,9 @@ class PredictionSettings:
         """A JSON document with a schema version."""
         values = asdict(self) | {"mechanism": self.mechanism.value, "unit": self.unit.value}
         values["order"] = number_to_json(self.order)
-        if self.calibration is None:
-            del values["calibration"]  # as before there were calibrations, so that older ledgers are found again
+        for name in ("calibration", "since", "until"):
+            if values[name] is None:
+                del values[name]  # as before there were any, so that older ledgers are found again
         return {"schema_version": SCHEMA_VERSION, **values}
 
     @classmethod
@@ -148,8 +175,17 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
     missing = [name for name in ("epsilon", "delta") if name not in given]
     if missing:
         raise ConfigError(f"--{missing[0]} is missing", hint="the first use of an ensemble fixes its budget")
+    if "until" in given:
+        given["since"] = datetime.now(UTC).date().isoformat()
     first = _for_this_corpus(run, PredictionSettings(**{"mechanism": MechanismName.SUBMIX_F} | given).settled())
     return first if public is None else replace(first, calibration=calibrate(run, public))
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ConfigError("not a day of the calendar", found=text, expected="such as 2027-01-31") from None
 
 
 def _for_this_corpus(run: Path, settings: PredictionSettings) -> PredictionSettings:
@@ -226,6 +262,7 @@ def answering(
             horizon=settings.horizon,
             exhausted=exhausted,
             answered=answers_given(ledger),
+            lifetime=settings.lifetime,
         )
         yield Answering(predictor, settings, ledger.budget.guarantee)
 

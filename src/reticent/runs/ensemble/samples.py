@@ -2,13 +2,23 @@
 
 Drawn from a seed and charged on budgets in memory, which are spread over the query budget as in service. The
 non-private ensemble may repeat private text: answers are for the operator, and shown where they are asked for.
+
+Two numbers say how good they are, where they are asked for:
+
+    judged    perplexity of the answers, each after its prompt, by another model that has learnt text of this kind.
+              Held-out text is judged beside them: an answer that says the same all the time has a low one too
+    as asked  how many answers have, in their first line, what a good one says: the words that ask for the next fact
 """
 
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from reticent.core.document import number_to_json
 from reticent.core.ensemble import Ensemble
-from reticent.core.model import Tokens
+from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.prediction.budgets import MechanismName, Setup
@@ -17,15 +27,19 @@ from reticent.prediction.tally import Tally
 from reticent.runs.ensemble.comparison import Comparison, Rival, cases_of, set_up_case
 from reticent.runs.ensemble.settings import EvaluateSettings
 
+_LARGEST = 700.0  # nats whose exponential is a float
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One mechanism's answers to one prompt; `epsilon` is None where it has none."""
+    """One mechanism's answers to one prompt; `epsilon` is None where it has none, the others where nobody asked."""
 
     prompt: str
     mechanism: MechanismName
     epsilon: float | None
     answers: tuple[str, ...]
+    judged: float | None = None  # perplexity by the judge
+    as_asked: int | None = None  # answers whose first line has what was expected
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
@@ -34,6 +48,8 @@ class Sample:
             "mechanism": self.mechanism.value,
             "epsilon": self.epsilon,
             "answers": list(self.answers),
+            "judged": None if self.judged is None else number_to_json(self.judged),
+            "as_asked": self.as_asked,
         }
 
 
@@ -79,3 +95,40 @@ def _generate(
     ledger = None if setup.budget is None else Tally(setup.budget, ensemble.parts)
     predictor = Predictor(ensemble, setup.mechanism, ledger=ledger, horizon=horizon, randomness=randomness)
     return [predictor.generate(prompt, settings.max_tokens) for _ in range(settings.samples)]
+
+
+def judge(samples: Sequence[Sample], model: LanguageModel) -> tuple[Sample, ...]:
+    """The samples, each with the perplexity of its answers by a model that wrote none of them."""
+    return tuple(
+        replace(sample, judged=judged_perplexity(model, sample.answers, prompt=sample.prompt)) for sample in samples
+    )
+
+
+def judged_perplexity(model: LanguageModel, texts: Sequence[str], *, prompt: str = "") -> float | None:
+    """Perplexity of texts that follow a prompt, in the judge's own tokens; None where there is nothing to read.
+
+    What the judge has no room for is left out. The prompt's own loss is taken off, so a token that prompt and text
+    share counts with the text.
+    """
+    room = None if model.context_length is None else model.context_length - 1
+    (before, *wholes) = (tokens[:room] for tokens in model.encode([prompt, *(prompt + text for text in texts)]))
+    counts = [max(0, len(whole) - len(before)) for whole in wholes]
+    if not sum(counts):
+        return None
+    start, *losses = (-float(row.sum()) for row in model.token_log_probs([before, *wholes]))
+    mean = sum(loss - start for loss, count in zip(losses, counts, strict=True) if count) / sum(counts)
+    return math.exp(mean) if mean < _LARGEST else math.inf
+
+
+def count_as_asked(samples: Sequence[Sample], expected: Mapping[str, str]) -> tuple[Sample, ...]:
+    """The samples, each with how many first lines hold the pattern that is expected after its prompt."""
+    return tuple(
+        replace(
+            sample,
+            as_asked=sum(
+                re.search(expected[sample.prompt], answer.strip().split("\n")[0], re.IGNORECASE) is not None
+                for answer in sample.answers
+            ),
+        )
+        for sample in samples
+    )

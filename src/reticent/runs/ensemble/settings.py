@@ -4,6 +4,7 @@
 a server and in the record of an ensemble.
 """
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,6 +49,12 @@ class PredictionOptions(Settings):
         default=None,
         panel=PRIVACY,
         metavar="FILE",
+    )
+    until: str | None = option(
+        "Last day of use. If fewer answers than --queries come until then, each gets more of ε (submix-f).",
+        default=None,
+        panel=PRIVACY,
+        metavar="DATE",
     )
 
     def asked(self) -> dict[str, Any]:
@@ -108,7 +115,11 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
 
     run: Path = option("Run directory of `train --method submix`.", positional=True, metavar="RUN")
     data: Path = option("Held-out corpus.", metavar="FILE")
-    mechanisms: str = option("Mechanisms to compare, comma-separated, or all.", default="all", metavar="NAMES")
+    mechanisms: str = option(
+        "Mechanisms to compare, comma-separated, or all. gnmax-counted prices GNMax by its actual votes.",
+        default="all",
+        metavar="NAMES",
+    )
     epsilon: str = option("ε, or several, comma-separated.", default="8", metavar="LIST")
     delta: float = option("δ of every mechanism that has one.", default=1e-5)
     queries: int = option(
@@ -148,6 +159,17 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
     max_tokens: int = option(
         "Maximum number of tokens of an answer that --samples shows.", default=48, within=_LENGTH, metavar="N"
     )
+    judge: str | None = option(
+        "Model that reads the answers of --samples: their perplexity by it, beside the held-out text's.",
+        default=None,
+        metavar="MODEL",
+    )
+    expect: tuple[str, ...] = option(
+        "Regular expression that the first line of a good answer has, to count such answers of --samples. Once for "
+        "all prompts, or once for each.",
+        default=(),
+        metavar="PATTERN",
+    )
     train: Path | None = option("Training corpus, which MemFree needs.", default=None, metavar="FILE")
     policy: str | None = option(
         "Policy that finds secrets in --data, to report perplexity outside them as well.",
@@ -163,12 +185,35 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
             raise ConfigError(
                 "--prompt belongs to --samples", hint="--samples 3 shows three answers to each prompt"
             )
+        if (self.judge is not None or self.expect) and not self.samples:
+            raise ConfigError(
+                "--judge and --expect look at the answers of --samples", hint="--samples 20 draws twenty answers"
+            )
+        _ = self.expected
         if self.compare_settings and (self.samples or self.dp_sgd is not None or self.policy is not None):
             raise ConfigError(
                 "--samples, --dp-sgd and --policy compare mechanisms", hint="leave out --compare-settings"
             )
         if self.dp_sgd is not None and self.temperature != 1.0:
             raise ConfigError("--dp-sgd is compared at temperature 1", found=self.temperature)
+
+    @property
+    def expected(self) -> dict[str, str]:
+        """What is expected after each prompt; nothing where nobody said."""
+        prompts = tuple(dict.fromkeys(self.prompt)) or ("",)
+        if len(self.expect) not in (0, 1, len(prompts)):
+            raise ConfigError(
+                "--expect is given once, or once for each --prompt",
+                found=f"{len(self.expect)} times",
+                expected=f"1 or {len(prompts)}",
+            )
+        for pattern in self.expect:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ConfigError("--expect is no regular expression", found=pattern, hint=str(error)) from None
+        patterns = self.expect * len(prompts) if len(self.expect) == 1 else self.expect
+        return dict(zip(prompts, patterns, strict=False))
 
     @property
     def epsilons(self) -> tuple[float, ...]:
