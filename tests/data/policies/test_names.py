@@ -52,6 +52,29 @@ def test_names_are_found_in_scripts_without_capitals(text, name):
     assert (name, "PERSON") in found(text)
 
 
+@pytest.mark.parametrize(
+    "town", ["Berlin", "Paris", "London", "Madrid", "Rome", "Sydney", "Houston", "Köln", "Lyon", "Dallas", "Boston"]
+)
+@pytest.mark.parametrize(
+    "text", ["We flew to {} last week.", "{} is beautiful in spring.", "I love {}!", "It is at 12 Main Street, {}."]
+)
+def test_a_town_that_lists_of_names_hold_too_is_a_place(town, text):
+    assert (town, "LOC") in found(text.format(town))
+
+
+@pytest.mark.parametrize(
+    ("text", "person"),
+    [
+        ("Dr. Paris saw me in Vienna.", "Paris"),
+        ("Jack London wrote it. London was tired.", "London"),
+        ("My friend Charlotte is late.", "Charlotte"),
+        ("Then Jackson called me.", "Jackson"),
+    ],
+)
+def test_a_person_with_the_name_of_a_town_stays_a_person(text, person):
+    assert (person, "PERSON") in found(text)
+
+
 def test_speakers_of_a_chat_are_never_names():
     text = "SYS: Hello.\nUSR: hi\nUser: thanks\nAssistant: bye\n[USER]: x\n"
     assert found(text) == set()

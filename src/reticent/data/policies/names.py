@@ -28,6 +28,7 @@ from reticent.data.policies.vocabulary import (
     countries,
     first_names,
     function_words,
+    is_rather_a_place,
     language_of,
     large_places,
     last_names,
@@ -114,6 +115,7 @@ _KEPT = 100_000  # words whose scores are kept
 _WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
 _REPEATED = 0.1  # of the threshold: what a word needs that is a name elsewhere in the text
 _SURE = 0.85  # the probability of a name beyond doubt
+_TITLE = 14  # characters in which a title before a name lies
 
 
 class Names:
@@ -190,7 +192,8 @@ class Names:
             for (start, end, kind, strength), word in scored
             if word in sure or strength >= _WEAKEST
         ]
-        spans = [*_joined(text, found), *(() if text.isascii() else names_without_case(text))]
+        joined = _settled(text, list(_joined(text, found)), language)
+        spans = [*joined, *(() if text.isascii() else names_without_case(text))]
         return merge_spans(span for span in spans if span.kind in self.kinds)
 
 
@@ -517,6 +520,24 @@ def _joined(text: str, found: Sequence[Found]) -> Iterator[Span]:
             run = []
         if word is not None:
             run.append(word)
+
+
+def _settled(text: str, spans: Sequence[Span], language: str) -> Iterator[Span]:
+    """Spans with the kind that lists settle: who is called as a country or a large town is a place, unless a title
+    stands before it or a person's longer name in the text holds it."""
+    named = [(span, text[span.start : span.end].lower()) for span in spans]
+    longer = {word for span, name in named if span.kind == "PERSON" and " " in name for word in name.split()}
+    for span, name in named:
+        is_place = span.kind == "PERSON" and is_rather_a_place(name, language)
+        if is_place and name not in longer and not _is_titled(text, span.start):
+            yield Span(span.start, span.end, "LOC")
+        else:
+            yield span
+
+
+def _is_titled(text: str, start: int) -> bool:
+    before = _WORD.findall(text[max(0, start - _TITLE) : start])
+    return bool(before) and before[-1].lower() in TITLES
 
 
 def _joins(between: str, last: Found) -> bool:
