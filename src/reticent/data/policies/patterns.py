@@ -266,7 +266,9 @@ def _numbers(text: str, digits: Sequence[int]) -> list[int]:
 def _behind_letters(text: str, digits: Sequence[int]) -> list[int]:
     """Starts of IBANs: the two letters before a number."""
     start = _compiled(Start.IBAN.value)
-    return [place - 2 for place in digits if place > 1 and text[place - 1].isalpha() and start.match(text, place - 2)]
+    return [
+        place - 2 for place in digits if place > 1 and text[place - 1].isalpha() and start.match(text, place - 2)
+    ]
 
 
 def _places_of_tracking(text: str) -> list[int]:
