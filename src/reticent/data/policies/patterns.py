@@ -156,8 +156,8 @@ def rules_as_patterns() -> list[tuple[str, str]]:
     return [(rule.kind, f"(?={rule.start.value}){rule.pattern}{_END}") for rule in _RULES if not rule.announced]
 
 
-# What a number must go on with so that any rule can take it: seven digits, another number behind joining marks, or a
-# month. Nearly all numbers of running text are years, counts and sums, and are left here.
+# What a number must go on with so that any rule can take it: seven digits, another number behind joining marks, or
+# a month. Nearly all numbers of running text are years, counts and sums, and are left here.
 _TAKEN = (
     r"[+(]{1,2}\d|\d{7}|\d{1,19}[-./: \u00a0(]{1,25}\d"
     rf"|{_DAY}(?:{_GAP}(?:(?:and|to|or){_GAP}\d|(?:of{_GAP})?[JFMASOND])|[-–]\d)"
