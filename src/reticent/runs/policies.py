@@ -7,8 +7,8 @@ credentials         keys, tokens, passwords, private keys, URLs, handles, wallet
 names               people, places and organisations in any language with capitals, by public word lists
 capitals            every run of words with a capital or a digit
 dictionary:FILE     phrases of a file, one a line, optionally `kind<TAB>phrase`
-spacy[:PIPELINE]    named entities of an installed spaCy pipeline
-presidio            Microsoft Presidio's analyser
+spacy[:PIPELINE]    named entities of an installed spaCy pipeline; with `auto` of that for each text's language
+presidio[:national] Microsoft Presidio's analyser; with `national` also the identifiers of every country it knows
 hf:MODEL            a Hugging Face token classifier: a directory or a hub id
 gliner:MODEL        a GLiNER model, by the package gliner
 hf:MODEL@P          what either of these taggers gives a chance of P or more, 0.5 if not said; a low one, such as
@@ -103,13 +103,13 @@ def _single(name: str) -> Policy:
         source, chance = _with_chance(argument)
         return GlinerPolicy(source, threshold=chance)
     if kind == "spacy":
-        from reticent.data.policies.named_entities import SpacyPolicy
+        from reticent.data.policies.named_entities import SpacyPolicy, spacy_by_language
 
-        return SpacyPolicy(argument or None)
-    if name == "presidio":
+        return spacy_by_language() if argument == "auto" else SpacyPolicy(argument or None)
+    if name in ("presidio", "presidio:national"):
         from reticent.data.policies.presidio import PresidioPolicy
 
-        return PresidioPolicy()
+        return PresidioPolicy(national=bool(argument))
     if name == "phonenumbers":
         from reticent.data.policies.phones import PhoneNumbers
 

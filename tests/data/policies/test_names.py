@@ -1,8 +1,11 @@
 """People, places and organisations by the learnt tagger: languages, chats, and what it leaves alone."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reticent.data.kinds import canonical
+from reticent.data.policies import names
 from reticent.data.policies.names import KINDS, Names, _weights
 from reticent.data.policies.vocabulary import commonness, language_of
 
@@ -50,6 +53,47 @@ def test_names_are_found_with_their_kind_and_nouns_are_not(text, expected):
 )
 def test_names_are_found_in_scripts_without_capitals(text, name):
     assert (name, "PERSON") in found(text)
+
+
+@pytest.mark.parametrize(
+    "town", ["Berlin", "Paris", "London", "Madrid", "Rome", "Sydney", "Houston", "Köln", "Lyon", "Dallas", "Boston"]
+)
+@pytest.mark.parametrize(
+    "text", ["We flew to {} last week.", "{} is beautiful in spring.", "I love {}!", "It is at 12 Main Street, {}."]
+)
+def test_a_town_that_lists_of_names_hold_too_is_a_place(town, text):
+    assert (town, "LOC") in found(text.format(town))
+
+
+@pytest.mark.parametrize(
+    ("text", "person"),
+    [
+        ("Dr. Paris saw me in Vienna.", "Paris"),
+        ("Jack London wrote it. London was tired.", "London"),
+        ("My friend Charlotte is late.", "Charlotte"),
+        ("Then Jackson called me.", "Jackson"),
+    ],
+)
+def test_a_person_with_the_name_of_a_town_stays_a_person(text, person):
+    assert (person, "PERSON") in found(text)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_kept_scores_are_the_sums_of_the_weights_of_the_features(language):
+    text = "SYS: DON'T Panic! I met Dr. Emma Smith-Jones, of ACME Ltd, in Köln\nJ. Müller don't care. I. Newton's"
+    slow = {}
+    for start, end, features in names.candidates(text, language):
+        rows = [_weights()[feature] for feature in features if feature in _weights()]
+        slow[start, end] = [sum(row[n] for row in rows) for n in range(len(KINDS))]
+    fast = {(start, end): scores for start, end, _, scores in names._scored(text, names._table(language), -1e9)}
+    assert fast.keys() == slow.keys()
+    assert all(fast[place] == pytest.approx(slow[place]) for place in slow)
+    assert all(text[start:end].replace("-", "").isalpha() for start, end in slow if text[start:end] != "DON'T")
+
+
+@given(st.text("aBs'-1 .ts:\n_", max_size=30))
+def test_words_of_ascii_are_told_as_all_words_are(text):
+    assert names._PLAIN_WORD.split(text) == names._WORD.split(text)
 
 
 def test_speakers_of_a_chat_are_never_names():

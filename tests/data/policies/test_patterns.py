@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Policy
+from reticent.data.policies import patterns
 from reticent.data.policies.checksums import IBAN_LENGTHS, iban, keep_iban, luhn
 from reticent.data.policies.patterns import KINDS, PatternPolicy
 from reticent.data.reading.corpus_file import open_corpus
@@ -206,6 +207,21 @@ def test_findings_are_sorted_and_disjoint_and_touch_before_a_bracket_or_a_plus_a
     for first, second in itertools.pairwise(spans):
         assert first.end < second.start or (first.end == second.start and text[first.end] in "+(")
     assert {s.kind for s in spans} <= set(KINDS)
+
+
+@given(st.one_of(mixtures, raw))
+@settings(max_examples=300, deadline=None)
+@example("tracking number MBUQBNGDNM and İ tracking code ABCDEFGHI")
+@example("12th of May, 12 and 13 May, 12–13 May 2001, May 31")
+@example("+(49)30 1234567 (030) 123 456 78 1..--234567")
+@example("ABCD٣ and ٣/AB12 no. A1/B2")
+def test_leaving_out_numbers_that_no_rule_can_take_loses_nothing(text):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            patterns, "_starts", lambda t: {start: patterns._places(start, t) for start in patterns.Start}
+        )
+        slow = POLICY.find([text])
+    assert POLICY.find([text]) == slow
 
 
 def test_locality_check_catches_a_policy_that_counts():

@@ -4,10 +4,13 @@ import pickle
 
 import pytest
 
+from reticent.core.corpus import Span
 from reticent.core.errors import UsageError
 from reticent.data.policies import named_entities
+from reticent.data.policies.by_language import written_language
 from reticent.data.policies.named_entities import INSTALL, SpacyPolicy, english_pipeline
 from reticent.data.policies.phones import PhoneNumbers
+from reticent.runs.policies import policy_named
 
 TEXT = "On Monday John Smith of Microsoft flew to Berlin."
 
@@ -67,6 +70,56 @@ def test_without_a_pipeline_the_error_has_the_install_line(monkeypatch):
     assert INSTALL.startswith("python -m spacy download ")  # from spaCy's makers, not from whoever took the name
 
 
+def test_each_text_is_read_by_the_pipeline_of_its_language(monkeypatch):
+    util = pytest.importorskip("spacy.util")
+    asked = []
+
+    class Recording:
+        is_local = False
+        fingerprint = "recording"
+
+        def __init__(self, pipeline):
+            self.name, self.kinds = pipeline, (pipeline.upper(),)
+
+        def find(self, texts):
+            asked.append((self.name, list(texts)))
+            return [(Span(0, 1, self.kinds[0]),) for _ in texts]
+
+    installed = ["en_core_web_sm", "de_core_news_sm", "de_core_news_lg", "zh_core_web_sm", "xx_ent_wiki_sm"]
+    monkeypatch.setattr(util, "get_installed_models", lambda: installed)
+    monkeypatch.setattr(named_entities, "SpacyPolicy", Recording)
+    texts = [
+        "the cat sat on the mat",
+        "der Hund und die Katze",
+        "我叫王小明，住在北京。",
+        "昨日、田中さんに会いました。",
+    ]
+    policy = policy_named("spacy:auto")
+    kinds = [spans[0].kind for spans in policy.find(texts * 2)]
+    assert kinds == ["EN_CORE_WEB_SM", "DE_CORE_NEWS_LG", "ZH_CORE_WEB_SM", "XX_ENT_WIKI_SM"] * 2
+    assert len(asked) == 4  # in batches
+    assert set(policy.kinds) == set(kinds)
+    assert "de" in policy.fingerprint
+    installed.remove("xx_ent_wiki_sm")
+    assert policy_named("spacy:auto").find(texts[3:])[0][0].kind == "EN_CORE_WEB_SM"
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("제 이름은 김민수입니다.", "ko"),
+        ("اسمي محمد علي", "ar"),
+        ("שמי דוד כהן", "he"),
+        ("मेरा नाम राहुल है", "hi"),
+        ("ผมชื่อสมชาย", "th"),
+        ("He wrote 北京 on the wall of the house", "en"),
+        ("", "en"),
+    ],
+)
+def test_language_is_told_by_script_first(text, language):
+    assert written_language(text) == language
+
+
 def test_unknown_pipeline_is_refused():
     pytest.importorskip("spacy")
     with pytest.raises(UsageError, match="no such spaCy pipeline"):
@@ -97,3 +150,18 @@ def test_presidio_finds_and_never_opens_a_connection(pipeline, monkeypatch):
     found = words(PresidioPolicy(pipeline=pipeline), text)
     assert {"John Smith", "ada@byron.org", "4111 1111 1111 1111"} <= {value for _, value in found}
     assert len(pickle.dumps(PresidioPolicy(pipeline=pipeline))) < 1000
+
+
+@pytest.mark.slow
+def test_presidio_finds_national_identifiers_where_they_are_asked_for(pipeline):
+    pytest.importorskip("presidio_analyzer")
+    from reticent.data.policies.presidio import PresidioPolicy
+
+    text = "My NIF is 55555555K, and my PESEL is 44051401458."
+    values = {"55555555K", "44051401458"}
+    national = PresidioPolicy(pipeline=pipeline, national=True)
+    assert values <= {value for _, value in words(national, text)}
+    assert "ES_NIF" in national.kinds
+    plain = PresidioPolicy(pipeline=pipeline)
+    assert "55555555K" not in {value for _, value in words(plain, text)}
+    assert plain.fingerprint != national.fingerprint

@@ -55,6 +55,49 @@ def test_equal_likeness_is_no_link_and_owners_of_one_record_are_left_out():
     assert link(["a", "b", "c"], ["x"] * 3, ["x"] * 3, randomness=Randomness.seeded(4)) is None
 
 
+ANIMALS = {"zebra": "stripes", "lion": "mane", "fox": "tail", "owl": "eyes", "crab": "claws", "seal": "whiskers"}
+
+
+class Naturalist:
+    """A model of characters that knows what belongs to which animal and nothing else, or not even that."""
+
+    context_length = 64
+
+    def __init__(self, *, knows: bool = True) -> None:
+        self.knows = knows
+
+    def encode(self, texts):
+        return [[ord(symbol) for symbol in text] for text in texts]
+
+    def continuation_log_probs(self, prefix, continuations):
+        assert len(prefix) + max(map(len, continuations)) < self.context_length
+        read = "".join(map(chr, prefix))
+        said = ["".join(map(chr, tokens)) for tokens in continuations]
+        fits = [any(a in read and ANIMALS[a] in one for a in ANIMALS) for one in said]
+        return [
+            np.full(len(one), -0.1 if fit and self.knows else -3.0) for one, fit in zip(said, fits, strict=True)
+        ]
+
+
+@pytest.mark.parametrize(("model", "share"), [(Naturalist(), 1.0), (Naturalist(knows=False), 0.0), (None, 0.0)])
+def test_a_model_links_what_has_no_word_in_common(model, share):
+    owners = [animal for animal in ANIMALS for _ in range(4)]
+    clear = [f"once {'long ' * 9} upon the {animal}" for animal in owners]
+    scrubbed = [f"<MASK> has {ANIMALS[animal]} {'again ' * 9}" for animal in owners]
+    found = link(owners, clear, scrubbed, randomness=Randomness.seeded(5), model=model)
+    assert found is not None
+    assert found.linked.value == share
+    assert found.beats_null == (share == 1.0)
+
+
+def test_a_model_for_linkage_needs_linkage():
+    from reticent.core.errors import ConfigError
+    from reticent.runs.corpus.scrub import ScrubSettings
+
+    with pytest.raises(ConfigError, match="--linkage"):
+        ScrubSettings.of(file="c.jsonl", out="o.jsonl", linkage_model="m")
+
+
 def test_scrub_measures_linkage_where_it_is_asked_for(tmp_path):
     from reticent.core.errors import DataError
     from reticent.runs.corpus.scrub import ScrubSettings, scrub

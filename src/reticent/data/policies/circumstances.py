@@ -193,8 +193,6 @@ def _rules() -> list[_Rule]:
     ]
 
 
-_PLAIN = str.maketrans("\u00a0‑", " -")
-
 KINDS = ("YEAR", "DURATION", "PERIOD", "AMOUNT", "COUNT", "ORIGIN", "OCCUPATION", "HEALTH", "NUMBERED")
 
 
@@ -231,7 +229,7 @@ class Circumstances:
             text = _masks().sub(lambda mask: "<" * len(mask.group()), text)
         lower = text.lower()
         if not lower.isascii():
-            lower = lower.translate(_PLAIN)
+            lower = lower.replace("\u00a0", " ").replace("‑", "-")
         stretches = _stretches(text, lower)
         return merge_spans(
             Span(match.start(), match.end(), rule.kind)

@@ -8,18 +8,21 @@ misses is to be measured (`measurement`): the small English one finds 94 % of a 
 left aside, and masks a third of a German text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reticent.core.corpus import Span
 from reticent.core.errors import UsageError
 from reticent.core.extras import optional_imports
 from reticent.data.kinds import NOT_PERSONAL, canonical
+from reticent.data.policies.by_language import ByLanguage
 from reticent.data.policies.word_edges import whole_words
 
 INSTALL = "python -m spacy download en_core_web_sm"  # by the makers of spaCy
 _LONGEST = 100_000  # characters; a pipeline's memory grows with its longest text
 _BATCH = 32
+_SIZES = ("_trf", "_lg", "_md", "_sm")  # of pipelines, the largest first
+_MULTILINGUAL = "xx"
 # What an entity recogniser never reads.
 _UNUSED = ("parser", "lemmatizer", "tagger", "attribute_ruler", "senter", "morphologizer", "textcat")
 
@@ -96,11 +99,32 @@ def english_pipeline() -> str:
     """The installed English pipeline, the largest where there are several."""
     with optional_imports("tagging named entities"):
         from spacy.util import get_installed_models
-    sizes = ("_trf", "_lg", "_md", "_sm")
-    english: list[str] = [name for name in get_installed_models() if name.startswith("en_")]
-    if not english:
+    english = _largest_by_language(get_installed_models()).get("en")
+    if english is None:
         raise UsageError("no English spaCy pipeline is installed", hint=INSTALL)
-    return min(english, key=lambda name: (next((n for n, size in enumerate(sizes) if size in name), 9), name))
+    return english
+
+
+def spacy_by_language() -> ByLanguage:
+    """Each text by the installed pipeline of its language, the largest where there are several.
+
+    Text in other languages is read by the multilingual pipeline (`xx_…`) where there is one, else by the English.
+    """
+    with optional_imports("tagging named entities"):
+        from spacy.util import get_installed_models
+    pipelines = _largest_by_language(get_installed_models())
+    others = pipelines.get(_MULTILINGUAL) or english_pipeline()
+    policies = {language: SpacyPolicy(name) for language, name in pipelines.items() if language != _MULTILINGUAL}
+    return ByLanguage(policies, SpacyPolicy(others), name="spacy by language")
+
+
+def _largest_by_language(pipelines: Iterable[str]) -> dict[str, str]:
+    """The largest pipeline of each language, whose code its name starts with."""
+
+    def size(name: str) -> tuple[int, str]:
+        return next((n for n, size in enumerate(_SIZES) if size in name), len(_SIZES)), name
+
+    return {name.partition("_")[0]: name for name in sorted(pipelines, key=size, reverse=True)}
 
 
 def _installed() -> str:

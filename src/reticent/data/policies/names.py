@@ -13,11 +13,13 @@ of a chat ("SYS:", "User:") are never names. Not local: what stands beside a wor
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import accumulate
 from math import exp, log
+from operator import add
 from typing import NamedTuple
 
 from reticent.core.corpus import Span
@@ -28,6 +30,7 @@ from reticent.data.policies.vocabulary import (
     countries,
     first_names,
     function_words,
+    is_rather_a_place,
     language_of,
     large_places,
     last_names,
@@ -90,6 +93,8 @@ _SURNAME = re.compile(
 _DEMONYM = re.compile("(?:ish|ian|ians|ese|isch|ische|ischen|ischer|isches|ist|ists|ism|ic|ics)$")
 
 _WORD = re.compile(r"([^\W\d_]+(?:(?:[-‐‑][^\W\d_]+)|(?:['’](?!s\b)[^\W\d_]{2,}))*|\d+)")
+# The same for text of ASCII alone, for which the engine need not look up what a letter is.
+_PLAIN_WORD = re.compile(r"([A-Za-z]+(?:(?:-[A-Za-z]+)|(?:'(?!s\b)[A-Za-z]{2,}))*|[0-9]+)")
 _SENTENCE_END = frozenset('.!?:;•|\n\r\t"“”„»«()[]–—…*#>')
 _JOINABLE = re.compile(r"[ \u00a0]{1,2}|\.[ \u00a0]?|[-/&'’][ \u00a0]?|[ \u00a0]['’][ \u00a0]?")
 _DRAWN_OUT = re.compile(r"(.)\1\1")
@@ -114,6 +119,7 @@ _KEPT = 100_000  # words whose scores are kept
 _WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
 _REPEATED = 0.1  # of the threshold: what a word needs that is a name elsewhere in the text
 _SURE = 0.85  # the probability of a name beyond doubt
+_TITLE = 14  # characters in which a title before a name lies
 
 
 class Names:
@@ -163,18 +169,9 @@ class Names:
         language = self._language or language_of(text)
         threshold = self._threshold or THRESHOLDS.get(language, _ELSEWHERE)
         scored: list[tuple[Found, str]] = []
-        sure: dict[
-            str, str
-        ] = {}  # words that are names beyond doubt somewhere in the text, and so everywhere in it
+        sure: dict[str, str] = {}  # words that are names beyond doubt somewhere in the text, and so everywhere
         least = log(_REPEATED * min(threshold, self._organised) / 3.0)  # below this nothing is kept
-        table = _table(language)
-        words, score_before, score_after = table.words, table.before, table.after
-        for start, end, word, shape, before, after in _candidates(text, table):
-            _, alone = words[word] or (shape, _NOTHING)
-            left, right = score_before(shape, *before), score_after(shape, *after)
-            scores = alone[0] + left[0] + right[0], alone[1] + left[1] + right[1], alone[2] + left[2] + right[2]
-            if max(scores) < least:
-                continue
+        for start, end, word, scores in _scored(text, _table(language), least):
             person, place, organisation = map(exp, scores)
             whole = 1.0 + person + place + organisation
             named = (person + place) / whole
@@ -190,50 +187,94 @@ class Names:
             for (start, end, kind, strength), word in scored
             if word in sure or strength >= _WEAKEST
         ]
-        spans = [*_joined(text, found), *(() if text.isascii() else names_without_case(text))]
+        joined = _settled(text, list(_joined(text, found)), language)
+        spans = [*joined, *(() if text.isascii() else names_without_case(text))]
         return merge_spans(span for span in spans if span.kind in self.kinds)
 
 
 def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
     """Each word that could be a name: its place and its features."""
-    for start, end, word, shape, before, after in _candidates(text, _table(language)):
-        bare = [*_alone(word, language), *_before(shape, *before, language), *_after(shape, *after, language)]
-        yield start, end, tuple(f"{group}|{feature}" for feature in bare for group in (shape.group, _ANY))
+    words, gaps, held = read = _read(text, _table(language))
+    starts = read.starts()
+    for n, (shape, _) in held:
+        gap, word, gap_after, after = gaps[n], words[n], gaps[n + 1], words[n + 1]
+        if not _is_none(shape, word, gap, gap_after, after, is_first=n == 0):
+            bare = [*_alone(word, language), *_before(shape, gap, words[n - 1], language)]
+            bare += _after(shape, gap_after, after, language)
+            features = tuple(f"{group}|{feature}" for feature in bare for group in (shape.group, _ANY))
+            yield starts[n], starts[n] + len(word), features
 
 
-class Shape(NamedTuple):
-    """What the features of a word's neighbours are joined with."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """What the features of a word's neighbours are joined with. There is one of each (`_shape`), so that tables of
+    scores are looked up by identity."""
 
     group: str
     known: str
     shouted: bool = False  # in capitals, as most words of its text
 
 
-Beside = tuple[str, str]  # the characters between two words, and the other word; empty where there is none
+_shape = cache(Shape)
+_Row = tuple[Shape, Scores]  # of a word that may be a name: its shape, and its scores by itself
 
 
-def _candidates(text: str, table: "_Table") -> Iterator[tuple[int, int, str, Shape, Beside, Beside]]:
-    """Place and shape of each word that could be a name, and what stands before and after it."""
-    pieces = _WORD.split(text)  # what is between words, and words, in turn
-    words = pieces[1::2]
-    held = [(n, row[0]) for n, row in enumerate(map(table.words.__getitem__, words)) if row is not None]
-    if not held:
-        return
-    ends = list(accumulate(map(len, pieces)))
-    last = len(words) - 1
-    shouted = any(shape.group == "capitals" for _, shape in held) and _is_shouted(words)
-    for n, shape in held:
-        gap, gap_after = pieces[2 * n], pieces[2 * n + 2]
-        before = words[n - 1] if n else ""
-        after = words[n + 1] if n < last else ""
-        word = words[n]
-        if (gap_after[:1] == ":" and _is_role(word, gap, n == 0)) or (word == "I" and gap_after[:1] != "."):
+class _Read(NamedTuple):
+    """A text in words: `gaps[n]` is what stands before word n. Words end with an empty one, which is what stands
+    before the first and after the last."""
+
+    words: list[str]
+    gaps: list[str]
+    held: list[tuple[int, _Row]]  # numbers of the words that may be names
+
+    def starts(self) -> list[int]:
+        """Where each word starts."""
+        sizes = map(add, map(len, self.gaps), accumulate(map(len, self.words), initial=0))
+        gaps_before = accumulate(map(len, self.gaps), initial=0)
+        return list(map(add, sizes, gaps_before))
+
+
+def _read(text: str, table: "_Table") -> _Read:
+    pieces = (_PLAIN_WORD if text.isascii() else _WORD).split(text)  # what is between words, and words, in turn
+    words, gaps = pieces[1::2], pieces[::2]
+    rows = map(table.words.__getitem__, words)
+    held = [(n, row) for n, row in enumerate(rows) if row is not None]
+    if any(shape.group == "capitals" for _, (shape, _) in held) and _is_shouted(words):
+        held = [(n, (_shouted(shape), alone)) for n, (shape, alone) in held]
+    words.append("")
+    return _Read(words, gaps, held)
+
+
+def _shouted(shape: Shape) -> Shape:
+    return _shape(shape.group, shape.known, True) if shape.group == "capitals" else shape
+
+
+def _scored(text: str, table: "_Table", least: float) -> Iterator[tuple[int, int, str, Scores]]:
+    """Place and scores of each word that could be a name and has a score of at least `least`."""
+    words, gaps, held = read = _read(text, table)
+    before, after = table.before, table.after
+    starts: list[int] = []
+    for n, (shape, (person, place, organisation)) in held:
+        word, gap_after, following = words[n], gaps[n + 1], words[n + 1]
+        left, right = before[shape, gaps[n], words[n - 1]], after[shape, gap_after, following]
+        person, place = person + left[0] + right[0], place + left[1] + right[1]
+        organisation = organisation + left[2] + right[2]
+        if person < least and place < least and organisation < least:
             continue
-        if shape.group == "small" and after == "t" and gap_after.strip() in ("'", "’"):
-            continue  # "don" of "don't" is no name
-        if shouted and shape.group == "capitals":
-            shape = shape._replace(shouted=True)
-        yield ends[2 * n], ends[2 * n + 1], word, shape, (gap, before), (gap_after, after)
+        is_odd = word == "I" or following == "t" or gap_after[:1] == ":"
+        if is_odd and _is_none(shape, word, gaps[n], gap_after, following, is_first=n == 0):
+            continue
+        starts = starts or read.starts()
+        yield starts[n], starts[n] + len(word), word, (person, place, organisation)
+
+
+def _is_none(shape: Shape, word: str, gap: str, gap_after: str, after: str, *, is_first: bool) -> bool:
+    """Whether a word is no name whatever it looks like: a speaker, "I", the "don" of "don't"."""
+    if gap_after[:1] == ":" and _is_role(word, gap, is_first):
+        return True
+    if word == "I":
+        return gap_after[:1] != "."
+    return shape.group == "small" and after == "t" and gap_after.strip() in ("'", "’")
 
 
 def _is_shouted(words: Sequence[str]) -> bool:
@@ -467,22 +508,40 @@ def _summed(group: str, features: Iterable[str]) -> Scores:
     return person, place, organisation
 
 
-class _Words(dict[str, "tuple[Shape, Scores] | None"]):
+class _Words(dict[str, "_Row | None"]):
     """Shape and scores of each word of a language that may be a name, None for others; kept once computed."""
 
     def __init__(self, language: str) -> None:
         super().__init__()
         self._language = language
 
-    def __missing__(self, word: str) -> "tuple[Shape, Scores] | None":
+    def __missing__(self, word: str) -> "_Row | None":
         if len(self) >= _KEPT:
             self.clear()
         row = None
         if is_candidate(word, self._language):
-            shape = Shape(_group(word, self._language), _known_as(word.lower()))
+            shape = _shape(_group(word, self._language), _known_as(word.lower()))
             row = shape, _summed(shape.group, _alone(word, self._language))
         self[word] = row
         return row
+
+
+_Beside = tuple[Shape, str, str]  # a word's shape, the characters between it and another word, and that word
+
+
+class _Neighbours(dict[_Beside, Scores]):
+    """Scores of what stands on one side of a word; kept once computed."""
+
+    def __init__(self, features: Callable[[Shape, str, str, str], Iterator[str]], language: str) -> None:
+        super().__init__()
+        self._features = features
+        self._language = language
+
+    def __missing__(self, beside: _Beside) -> Scores:
+        if len(self) >= _KEPT:
+            self.clear()
+        scores = self[beside] = _summed(beside[0].group, self._features(*beside, self._language))
+        return scores
 
 
 class _Table:
@@ -490,16 +549,8 @@ class _Table:
 
     def __init__(self, language: str) -> None:
         self.words = _Words(language)
-
-        @lru_cache(maxsize=_KEPT)
-        def before(shape: Shape, gap: str, word: str) -> Scores:
-            return _summed(shape.group, _before(shape, gap, word, language))
-
-        @lru_cache(maxsize=_KEPT)
-        def after(shape: Shape, gap: str, word: str) -> Scores:
-            return _summed(shape.group, _after(shape, gap, word, language))
-
-        self.before, self.after = before, after
+        self.before = _Neighbours(_before, language)
+        self.after = _Neighbours(_after, language)
 
 
 @cache
@@ -519,6 +570,29 @@ def _joined(text: str, found: Sequence[Found]) -> Iterator[Span]:
             run.append(word)
 
 
+def _settled(text: str, spans: Sequence[Span], language: str) -> Iterator[Span]:
+    """Spans with the kind that lists settle: who is called as a country or a large town is a place, unless a title
+    stands before it or a person's longer name in the text holds it."""
+    longer: set[str] | None = None
+    for span in spans:
+        if span.kind == "PERSON" and is_rather_a_place(name := text[span.start : span.end].lower(), language):
+            if longer is None:
+                longer = _words_of_longer_names(text, spans)
+            if name not in longer and not _is_titled(text, span.start):
+                span = Span(span.start, span.end, "LOC")
+        yield span
+
+
+def _words_of_longer_names(text: str, spans: Sequence[Span]) -> set[str]:
+    names = (text[span.start : span.end].lower().split() for span in spans if span.kind == "PERSON")
+    return {word for name in names if len(name) > 1 for word in name}
+
+
+def _is_titled(text: str, start: int) -> bool:
+    before = _WORD.findall(text[max(0, start - _TITLE) : start])
+    return bool(before) and before[-1].lower() in TITLES
+
+
 def _joins(between: str, last: Found) -> bool:
     if _JOINABLE.fullmatch(between) or (between == " . " and last[1] - last[0] == 1):
         return True
@@ -527,8 +601,10 @@ def _joins(between: str, last: Found) -> bool:
 
 
 def _whole(text: str, run: Sequence[Found]) -> Span:
-    kinds = [kind for _, _, kind, _ in run]
-    kind = max(KINDS, key=lambda one: (kinds.count(one), one == kinds[-1]))
+    kind = run[0][2]
+    if len(run) > 1:
+        kinds = [one for _, _, one, _ in run]
+        kind = max(KINDS, key=lambda one: (kinds.count(one), one == kinds[-1]))
     start, end = run[0][0], run[-1][1]
     if end - run[-1][0] == 1 and text[end : end + 1] == ".":
         end += 1  # the full stop of an initial

@@ -42,7 +42,9 @@ class Normalised:
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text."""
-        read = [_as_it_looks(text) if _HIDDEN.search(text) else (text, None) for text in texts]
+        read = [
+            (text, None) if text.isascii() or not _HIDDEN.search(text) else _as_it_looks(text) for text in texts
+        ]
         found = self._policy.find([text for text, _ in read])
         return [
             spans if places is None else tuple(_led_back(span, places) for span in spans)

@@ -72,7 +72,7 @@ class Start(Enum):
     NUMBER = _start(r"[+(\d]")
     HEXADECIMAL = _start("[0-9A-Fa-f]", "(?=[0-9A-Fa-f]{0,3}:)")
     IBAN = _start("[A-Za-z]", r"(?=[A-Za-z]\d\d)")
-    MONTH = _start("[JFMASOND]", "(?=[a-z]{2})")
+    MONTH = _start("[JFMASOND]", "(?=an|eb|ar|pr|ay|u[nlg]|ep|ct|ov|ec)")
     CODE = _start("[A-Z0-9]", r"(?=[A-Z0-9/-]{3})")
 
 
@@ -156,16 +156,18 @@ def rules_as_patterns() -> list[tuple[str, str]]:
     return [(rule.kind, f"(?={rule.start.value}){rule.pattern}{_END}") for rule in _RULES if not rule.announced]
 
 
-# Every match holds a digit, an address an "@" and a hexadecimal one a colon: how far before it a match may start,
-# and how far behind it what a start must see may end. Announced tracking numbers may hold none.
-_NEAR = {
-    Start.ADDRESS: (64, 1),
-    Start.NUMBER: (1, 1),
-    Start.HEXADECIMAL: (4, 1),
-    Start.IBAN: (2, 2),
-    Start.MONTH: (12, 1),
-    Start.CODE: (40, 4),
-}
+# What a number must go on with so that any rule can take it: seven digits, another number behind joining marks, or
+# a month. Nearly all numbers of running text are years, counts and sums, and are left here.
+_TAKEN = (
+    r"[+(]{1,2}\d|\d{7}|\d{1,19}[-./: \u00a0(]{1,25}\d"
+    rf"|{_DAY}(?:{_GAP}(?:(?:and|to|or){_GAP}\d|(?:of{_GAP})?[JFMASOND])|[-–]\d)"
+)
+_CODED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-")
+_SHORTEST_CODE = 4
+_SIGNS = 2  # before the first digit of a number
+# An address holds an "@" and a hexadecimal one a colon: how far before it a match may start, and how far behind it
+# what a start must see may end.
+_NEAR = {Start.ADDRESS: (64, 1), Start.HEXADECIMAL: (4, 1)}
 _MASKS = "|".join(re.escape(mask) for mask in (MASK, *(mask_for(kind) for kind in KINDS)))
 
 
@@ -219,25 +221,83 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _starts(text: str) -> dict[Start, list[int]]:
-    """Where matches may start, in order."""
+def _starts(text: str) -> dict[Start, Sequence[int]]:
+    """Where matches may start, in order. But for addresses and some tracking numbers, all hold a digit."""
     digits = [run.start() for run in _compiled(r"\d+").finditer(text)]
-    addresses = places(text, "@")
-    tracked = "tracking" in text.lower()
-    if not digits and not addresses and not tracked:
-        return {}
-    colons = places(text, ":") if digits and _compiled(":[0-9A-Fa-f]{0,4}:").search(text) else []
-    held = {Start.ADDRESS: addresses, Start.HEXADECIMAL: colons}
-    starts = {}
-    for start, (before, after) in _NEAR.items():
-        stretches = around(held.get(start, digits), len(text), before=before, after=after)
-        if start is Start.CODE and tracked:
-            stretches = [(0, len(text))]
-        if not stretches:
-            continue
-        expression = _compiled(start.value)
-        starts[start] = [m.start() for begin, end in stretches for m in expression.finditer(text, begin, end)]
+    starts: dict[Start, Sequence[int]] = {}
+    if digits:
+        starts[Start.NUMBER] = _numbers(text, digits)
+        starts[Start.IBAN] = _behind_letters(text, digits)
+        starts[Start.MONTH] = _places(Start.MONTH, text)
+        starts[Start.CODE] = _codes(text, digits)
+        if _compiled(":[0-9A-Fa-f]{0,4}:").search(text):
+            starts[Start.HEXADECIMAL] = _near(Start.HEXADECIMAL, text, ":")
+    if announced := _places_of_tracking(text):
+        starts[Start.CODE] = sorted({*starts.get(Start.CODE, ()), *announced})
+    if "@" in text:
+        starts[Start.ADDRESS] = _near(Start.ADDRESS, text, "@")
     return starts
+
+
+def _places(start: Start, text: str, begin: int = 0, end: int | None = None) -> list[int]:
+    found = _compiled(start.value).finditer(text, begin, len(text) if end is None else end)
+    return [match.start() for match in found]
+
+
+def _near(start: Start, text: str, sign: str) -> list[int]:
+    """Places around a sign that every match holds."""
+    before, after = _NEAR[start]
+    stretches = around(places(text, sign), len(text), before=before, after=after)
+    return [place for stretch in stretches for place in _places(start, text, *stretch)]
+
+
+def _numbers(text: str, digits: Sequence[int]) -> list[int]:
+    """Starts of numbers that a rule could take: at the first digit, or at a sign or bracket before it."""
+    start, taken = _compiled(Start.NUMBER.value), _compiled(_TAKEN)
+    found = []
+    for place in digits:
+        first = place
+        while first and place - first < _SIGNS and text[first - 1] in "+(":
+            first -= 1
+        found += [n for n in range(first, place + 1) if taken.match(text, n) and start.match(text, n)]
+    return found
+
+
+def _behind_letters(text: str, digits: Sequence[int]) -> list[int]:
+    """Starts of IBANs: the two letters before a number."""
+    start = _compiled(Start.IBAN.value)
+    return [
+        place - 2 for place in digits if place > 1 and text[place - 1].isalpha() and start.match(text, place - 2)
+    ]
+
+
+def _places_of_tracking(text: str) -> list[int]:
+    """Starts of codes that are announced as tracking numbers."""
+    lower = text.lower()
+    if "tracking" not in lower:
+        return []
+    if len(lower) != len(text):
+        return _places(Start.CODE, text)
+    stretches = around(places(lower, ("tracking",)), len(text), before=0, after=_CONTEXT + _SHORTEST_CODE)
+    return [place for stretch in stretches for place in _places(Start.CODE, text, *stretch)]
+
+
+def _codes(text: str, digits: Sequence[int]) -> list[int]:
+    """Starts of codes with a digit, in runs of capitals, digits and the marks that join them."""
+    found: list[int] = []
+    end = 0
+    for place in digits:
+        if place < end:
+            continue
+        begin = place
+        while begin > end and text[begin - 1] in _CODED:
+            begin -= 1
+        end = place
+        while end < len(text) and text[end] in _CODED:
+            end += 1
+        if end - begin >= _SHORTEST_CODE:
+            found += _places(Start.CODE, text, begin, end)
+    return found
 
 
 def _matches(

@@ -4,6 +4,9 @@ by the installed spaCy pipeline.
 Presidio returns overlapping findings with scores; all above `threshold` are merged to whole words. Its check of
 e-mail domains would fetch a list from the network with the first address; here it uses the list that its package
 carries, so that scanning a private corpus never opens a connection. Not local: context words raise scores.
+
+Of the identifiers that states issue, Presidio looks for a few of the USA and the United Kingdom unless told
+otherwise. With `national` it looks for those of every country it knows, in text of any language.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,13 +25,14 @@ class PresidioPolicy:
     """Finds what Presidio's analyser reports with at least `threshold`. Builds it with the first text."""
 
     is_local = False
-    name = "presidio"
 
-    def __init__(self, *, threshold: float = 0.35, pipeline: str | None = None) -> None:
+    def __init__(self, *, threshold: float = 0.35, pipeline: str | None = None, national: bool = False) -> None:
         if not 0.0 <= threshold <= 1.0:
             raise ValueError(f"a threshold is in [0, 1], found {threshold}")
         self._threshold = threshold
+        self._national = national
         self._pipeline = pipeline or english_pipeline()
+        self.name = "presidio national" if national else "presidio"
         self._loaded: Any = None
 
     def __repr__(self) -> str:
@@ -43,7 +47,7 @@ class PresidioPolicy:
         """Names what decides the findings."""
         from importlib.metadata import version
 
-        return f"presidio {version('presidio-analyzer')} {self._pipeline} {self._threshold!r}"
+        return f"{self.name} {version('presidio-analyzer')} {self._pipeline} {self._threshold!r}"
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -63,6 +67,8 @@ class PresidioPolicy:
     def _analyser(self) -> Any:
         if self._loaded is None:
             self._loaded = offline_analyser(self._pipeline)
+            if self._national:
+                _add_national(self._loaded.registry)
         return self._loaded
 
 
@@ -70,6 +76,17 @@ def _personal(results: Sequence[Any]) -> Iterator[Span]:
     for result in results:
         if (kind := canonical(result.entity_type)) not in NOT_PERSONAL:
             yield Span(result.start, result.end, kind)
+
+
+def _add_national(registry: Any) -> None:
+    """Add the recognisers of every country that are not there yet, for the language that texts are read in."""
+    from presidio_analyzer import PatternRecognizer, predefined_recognizers
+
+    present = {recogniser.name for recogniser in registry.recognizers}
+    for name, known in sorted(vars(predefined_recognizers).items()):
+        is_pattern = isinstance(known, type) and issubclass(known, PatternRecognizer)
+        if is_pattern and known.COUNTRY_CODE is not None and name not in present:
+            registry.add_recognizer(known(supported_language="en"))
 
 
 def offline_analyser(pipeline: str) -> Any:

@@ -11,6 +11,7 @@ alone ("bild": 5.4 in German, 2.6 in English). So a word is judged by its Zipf v
 billion words) in the language of the text and by how much that exceeds its value elsewhere.
 """
 
+import math
 import pkgutil
 import re
 from collections import Counter
@@ -54,6 +55,9 @@ _ENOUGH = 2.0  # function words that settle it, provided that they are this shar
 _SHARE = 0.05
 _FEW = 60  # words by which it is told where these are few
 _READ = 2000  # characters by which the language of a text is told
+_LONG_ENOUGH = 4  # letters of a place that is no other word
+# The Zipf value in other languages from which a place is one although lists of names hold it, by how many do.
+_KNOWN_ABROAD = {0: 0.0, 1: 3.2, 2: 3.6, 3: 3.6}
 _ALPHABET = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
 _PLACES = "cities city_names towns countries states provinces regions counties districts departments municipalities"
 
@@ -185,6 +189,21 @@ def places() -> frozenset[str]:
         zones = Locale.parse(language).time_zones.values()
         listed.update(zone["city"] for zone in zones if "city" in zone)
     return _plain(listed) | countries()
+
+
+@lru_cache(maxsize=20_000)
+def is_rather_a_place(name: str, language: str) -> bool:
+    """Whether a name in small letters that stands alone is a country's or large town's rather than a person's.
+
+    Lists of names hold Berlin and Paris too. A place is what no such list holds, or few, while the word is common
+    in other languages as well; "charlotte", "jackson" and other first names of many locales stay names.
+    """
+    if " " in name:
+        return name in places() and name.split()[0] not in first_names()
+    if len(name) < _LONG_ENOUGH or not (name in countries() or name in large_places()):
+        return False
+    listed = max(first_names().get(name, 0), last_names().get(name, 0))
+    return commonness(name, language)[1] >= _KNOWN_ABROAD.get(listed, math.inf)
 
 
 def _plain(names: Iterable[str]) -> frozenset[str]:

@@ -10,7 +10,10 @@ the single best.
     null      the same share if targets were handed to owners by chance, over permutations of the owners;
               p = (1 + #{hits* ≥ hits}) / (1 + permutations) is exact
 
-An adversary with a language model, or with other knowledge, may link more: this is a lower bound.
+With a language model, the owners that are most alike by TF-IDF are ranked again by how likely the model finds the
+target after their known texts: what goes together without a word in common links too.
+
+An adversary with a better model, or with other knowledge, may link more: this is a lower bound.
 """
 
 import re
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reticent.core.model import Floats, LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.data.measurement import Rate
 
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 PERMUTATIONS = 999
+_SHORTLIST = 10  # owners that a language model ranks for each target
+_LONGEST = 2048  # tokens of known text and target together
 _WORD = re.compile(r"\w+")
 _MASK = re.compile(r"<[A-Z0-9_]+>")
 
@@ -53,9 +59,15 @@ class Linkage:
 
 
 def link(
-    owners: Sequence[str], clear: Sequence[str], scrubbed: Sequence[str], *, randomness: Randomness
+    owners: Sequence[str],
+    clear: Sequence[str],
+    scrubbed: Sequence[str],
+    *,
+    randomness: Randomness,
+    model: LanguageModel | None = None,
 ) -> Linkage | None:
-    """Link scrubbed texts to owners by their other texts in clear; None where no two owners have two each."""
+    """Link scrubbed texts to owners by their other texts in clear, with `model` where one is given; None where no
+    two owners have two each."""
     generator = randomness.generator()
     places: dict[str, list[int]] = {}
     for place in generator.permutation(len(owners)).tolist():
@@ -65,8 +77,11 @@ def link(
         return None
     known = [" \n ".join(clear[n] for n in found[: len(found) // 2]) for found in several.values()]
     targets = [(who, n) for who, found in enumerate(several.values()) for n in found[len(found) // 2 :]]
-    table = _vectors([*known, *(_MASK.sub(" ", scrubbed[n]) for _, n in targets)])
+    left = [_MASK.sub(" ", scrubbed[n]) for _, n in targets]
+    table = _vectors([*known, *left])
     likeness = (table[len(known) :] @ table[: len(known)].T).toarray()  # [targets, owners]
+    if model is not None:
+        likeness = _ranked_again(likeness, known, left, model)
     best = likeness.argmax(axis=1)
     is_single = (likeness >= likeness.max(axis=1, keepdims=True)).sum(axis=1) == 1
     truth = np.array([who for who, _ in targets])
@@ -85,6 +100,22 @@ def link(
         p_value=(1 + sum(one >= int(hits.sum()) for one in by_chance)) / (1 + PERMUTATIONS),
         owners=len(known),
     )
+
+
+def _ranked_again(likeness: Floats, known: Sequence[str], targets: Sequence[str], model: LanguageModel) -> Floats:
+    """Log-likelihood of each target after the known texts of the owners most like it, −∞ for others.
+
+    Both are cut where the model's context ends: of what is known the last part is read, of a target the first.
+    """
+    room = min(model.context_length or _LONGEST, _LONGEST) - 1  # the start token takes one
+    prompts = model.encode([f"{text}\n" for text in known])
+    scores = np.full(likeness.shape, -np.inf)
+    for row, tokens in enumerate(model.encode(targets)):
+        target = tokens[: room // 2]
+        for owner in np.argsort(-likeness[row], kind="stable")[:_SHORTLIST].tolist():
+            prompt = prompts[owner][-(room - len(target)) :]
+            scores[row, owner] = model.continuation_log_probs(prompt, [target])[0].sum()
+    return scores
 
 
 def _vectors(texts: Sequence[str]) -> "csr_array":

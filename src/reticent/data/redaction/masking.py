@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
+from operator import attrgetter
 
 from reticent.core.corpus import Policy, Record, Span
 from reticent.data.kinds import VAGUE
 
 MASK = "<MASK>"
 _BATCH = 256
+_ORDER = attrgetter("start", "end", "kind", "identifier")  # as spans compare, without a call for each comparison
 
 
 class MaskStyle(StrEnum):
@@ -86,7 +88,7 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """
     merged: list[Span] = []
     longest = (False, 0)
-    for span in sorted(spans):
+    for span in sorted(spans, key=_ORDER):
         length = (span.kind not in VAGUE, span.end - span.start)
         if not merged or span.start >= merged[-1].end:
             merged.append(span)

@@ -18,6 +18,7 @@ from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternO
 from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
+    from reticent.core.model import LanguageModel
     from reticent.data.reading.corpus_file import CorpusFile
     from reticent.data.redaction.linkage import Linkage
     from reticent.data.redaction.rows import ScrubbedRow, Treatment
@@ -56,6 +57,12 @@ class ScrubSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, 
         "other records of that owner.",
         default=False,
     )
+    linkage_model: str | None = option(
+        "Model that ranks the owners for --linkage by the likelihood of a record after their other records: a "
+        "directory or a hub id. Without one, words in common decide.",
+        default=None,
+        metavar="MODEL",
+    )
     offsets: Path | None = option(
         "JSONL file to write scrubbed and original offsets to.", default=None, metavar="FILE"
     )
@@ -64,6 +71,8 @@ class ScrubSettings(FindingSpans, PatternOptions, CorpusOptions, EngineOptions, 
         """Refuse a key for what needs none."""
         if self.key is not None and self.keep_ids and self.replace is not Replace.FAKE:
             raise ConfigError("--key is for pseudonyms and fakes", hint="leave out --key or --keep-ids")
+        if self.linkage_model is not None and not self.linkage:
+            raise ConfigError("--linkage-model is for --linkage", hint="add --linkage, or leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +105,7 @@ def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
     out, offsets, cache = settings.out, settings.offsets, settings.cache
     corpus = settings.corpus(settings.file)
     chosen = policy_named(settings.policy_with_patterns(settings.policy))
+    model = _model(settings.linkage_model)
     _refuse_taken(settings.file, [target for target in (out, offsets) if target is not None])
     # The whole corpus is read, and so checked, before anything is written.
     columns: dict[str, None] = {}
@@ -128,7 +138,7 @@ def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
         policy=chosen.name,
         replace=settings.replace,
         corpus=out,
-        linkage=_linkage(corpus, kept) if settings.linkage else None,
+        linkage=_linkage(corpus, kept, model) if settings.linkage else None,
     )
 
 
@@ -148,7 +158,17 @@ def _copied(stream: "Iterator[ScrubbedRow]", kept: list[str]) -> "Iterator[Scrub
         yield scrubbed
 
 
-def _linkage(corpus: "CorpusFile", scrubbed: list[str]) -> "Linkage | None":
+def _model(source: str | None) -> "LanguageModel | None":
+    """The model that links; it is loaded before anything is written."""
+    if source is None:
+        return None
+    from reticent.models.huggingface.loading import load_model  # loads torch
+    from reticent.runs.audit.subject import find_model
+
+    return load_model(find_model(source).source, name=source)
+
+
+def _linkage(corpus: "CorpusFile", scrubbed: list[str], model: "LanguageModel | None") -> "Linkage | None":
     """How many of the scrubbed texts are linked to their owners; the records are read once more."""
     from reticent.core.randomness import Randomness
     from reticent.data.redaction.linkage import link
@@ -159,6 +179,7 @@ def _linkage(corpus: "CorpusFile", scrubbed: list[str]) -> "Linkage | None":
         [record.text for record in records],
         scrubbed,
         randomness=Randomness.seeded(0).child("linkage"),
+        model=model,
     )
     if found is None:
         hint = "name the field that holds the owner with --owner-field"
