@@ -28,7 +28,7 @@ from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import ACCOUNT, PlainGradients, PrivateGradients
 from reticent.training.loop import Schedule, train
 from reticent.training.methods.mask_token import has_mask_token, with_mask_token
-from reticent.training.methods.redacted import RedactedGradients, encode_private
+from reticent.training.methods.redacted import RedactedGradients, encode_private, public_rate_of
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, redact_and_route
 from reticent.training.plans.plan import MEASURE, SEEDED, PlainPlan
 from reticent.training.plans.redacted import PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
@@ -444,3 +444,11 @@ def test_a_model_without_the_mask_gets_it_as_one_token_and_the_same_every_time(s
     frozen.module.get_input_embeddings().requires_grad_(False)
     with pytest.raises(ModelError, match="frozen embeddings"):
         with_mask_token(frozen)
+
+
+def test_the_rate_of_public_steps_follows_the_size_of_the_model():
+    from torch import nn
+
+    small, large = nn.Linear(1000, 100), nn.Linear(10_000, 1001)
+    large.requires_grad_(False)  # adapters of a large model are few weights, and move it all the same
+    assert (public_rate_of(small), public_rate_of(large)) == (1e-3, 3e-4)

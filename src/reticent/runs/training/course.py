@@ -31,7 +31,7 @@ from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import Computation, GradientSource, PlainGradients, PrivateGradients
 from reticent.training.methods.mask_token import with_mask_token
-from reticent.training.methods.redacted import PUBLIC_RATE, RedactedGradients, encode_private
+from reticent.training.methods.redacted import RedactedGradients, encode_private, public_rate_of
 from reticent.training.methods.redaction import RedactedCorpus
 from reticent.training.methods.selective import SelectivePlan, runs_of
 from reticent.training.methods.selective_steps import SelectiveGradients
@@ -163,7 +163,7 @@ class RedactedCourse:
     plan: RedactedPlan
     routed: RedactedCorpus
     fill_seed: int | None = None
-    public_rate: float = PUBLIC_RATE
+    public_rate: float | None = None  # by the size of the model where none was given
 
     @property
     def charged_steps(self) -> int:
@@ -196,7 +196,8 @@ class RedactedCourse:
                 return RedactedGradients(self.plan, None, noisy)
             units = Units(public)
             plain = PlainGradients(model.module, units, self.plan.public, computation=means.computation)
-            return RedactedGradients(self.plan, plain, noisy, beside=units, public_rate=self.public_rate)
+            rate = self.public_rate or public_rate_of(model.module)
+            return RedactedGradients(self.plan, plain, noisy, beside=units, public_rate=rate)
 
         return Encoded(model, private.shortened + public.shortened, source)
 

@@ -16,7 +16,6 @@ from reticent.runs.policies import policy_named
 from reticent.runs.settings.shared import with_patterns
 from reticent.runs.training.course import Course, RedactedCourse, SelectiveCourse, WholeCourse
 from reticent.runs.training.settings import Fill, Method, Precision, TrainSettings
-from reticent.training.methods.redacted import PUBLIC_RATE
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, measure_misses, redact_and_route
 from reticent.training.methods.selective import KIND as SELECTIVE
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
@@ -104,7 +103,7 @@ def _redacted_course(settings: TrainSettings, plan: RedactedPlan, routed: Redact
         plan,
         routed,
         fill_seed=None if asked.fill_masks is None else 0,
-        public_rate=asked.public_learning_rate or PUBLIC_RATE,
+        public_rate=asked.public_learning_rate,
     )
 
 

@@ -228,7 +228,7 @@ class TrainingSection(Settings):
         default=None,
         within=LEARNING_RATE,
         panel=_STEPS,
-        shown="0.001",
+        shown="0.001, or 0.0003 for models of more than 10 million weights",
         methods=[Method.CRT],
     )
     weight_decay: float = option("Weight decay.", default=0.0, within=Range(0.0, LEARNING_RATE.high), panel=_STEPS)

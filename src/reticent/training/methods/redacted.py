@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
+from torch import nn
 
 from reticent.core.corpus import Record
 from reticent.core.errors import ConfigError
@@ -34,7 +35,18 @@ from reticent.training.methods.redaction import RedactedCorpus, is_empty
 from reticent.training.plans.redacted import RedactedPlan
 from reticent.training.update_rules import Phase
 
-PUBLIC_RATE: Final = 1e-3  # learning rate of public steps, unless another one is given
+# Learning rates of public steps, unless another one is given: of small models, and of those with more weights.
+PUBLIC_RATE: Final = 1e-3
+CAREFUL_PUBLIC_RATE: Final = 3e-4
+_SMALL: Final = 10_000_000
+
+
+def public_rate_of(module: nn.Module) -> float:
+    """The learning rate of public steps that fits the size of a model, frozen weights counted.
+
+    Large models know more that a few hundred public texts undo: `bench/redaction.py` on stories15m.
+    """
+    return PUBLIC_RATE if sum(one.numel() for one in module.parameters()) <= _SMALL else CAREFUL_PUBLIC_RATE
 
 
 def encode_private(
