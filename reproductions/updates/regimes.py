@@ -183,7 +183,8 @@ class UpdateExperiment:
         self, regime: Regime, canaries: Sequence[Canary], *, share: float = 0.0, ranked: Sequence[str] = ()
     ) -> Update:
         """Update, then measure every canary; of those named in `ranked` also the exact rank of two tokens."""
-        pair = Snapshots(self.before, self.after(regime, canaries, share=share))
+        after = self.after(regime, canaries, share=share)
+        pair = Snapshots(self.before, after)
         encoded = pair.before.encode([canary.text() for canary in canaries])
         phrases = {canary.name: tuple(row) for canary, row in zip(canaries, encoded, strict=True)}
         scores = dict(zip(phrases, pair.score(encoded), strict=True))
@@ -201,7 +202,7 @@ class UpdateExperiment:
             pair_ranks={name: differential_rank(pair, phrases[name][:2]) for name in ranked},
             guarantee=self.guarantee,
             canary_share=self.canary_share(regime, canaries, share=share),
-            accuracy=self._accuracy(pair.after),
+            accuracy=self._accuracy(after),
         )
 
     def canary_share(self, regime: Regime, canaries: Sequence[Canary], *, share: float = 0.0) -> float:
