@@ -111,6 +111,15 @@ def test_values_print_in_the_unit_of_their_metric():
     assert shown_interval("epsilon_lower_bound", 1.5, math.inf) == "1.5 or more"
 
 
+@pytest.mark.parametrize(
+    "identifier",
+    ["tpr_at_fpr_0.001.001", "tpr_at_fpr_e", "tpr_at_fpr_1e", "epsilon_lower_bound_at_delta_.", "delta_1e-05x"],
+)
+def test_an_identifier_whose_number_is_none_is_shown_as_it_stands(identifier):
+    assert read_metric(identifier) is None
+    assert words_of(identifier).endswith(identifier.rsplit("_", 1)[1])
+
+
 def test_a_metric_has_a_name_for_people():
     assert words_of("auc") == "AUC"
     assert words_of("tpr_at_fpr_0.001") == "true-positive rate at 0.1\u00a0% false positives"

@@ -69,7 +69,7 @@ class Clock(datetime):
     day = 0.0
 
     @classmethod
-    def now(cls, tz=None):
+    def now(cls, _tz=None):
         return after(cls.day)
 
 

@@ -465,11 +465,11 @@ def words_of(identifier: str) -> str:
     """A metric's name for people: `tpr_at_fpr_0.01` is the true-positive rate at 1 % false positives."""
     words = identifier.replace("_", " ")
     words = re.sub(
-        r"\btpr at fpr ([\d.e+-]+)",
+        rf"\btpr at fpr {_PLACES['number']}(?!\S)",
         lambda found: f"true-positive rate at {shown(float(found[1]), Scale.SHARE)} false positives",
         words,
     )
-    words = re.sub(r"\bdelta ([\d.e+-]+)", lambda found: f"δ = {shown(float(found[1]))}", words)
+    words = re.sub(rf"\bdelta {_PLACES['number']}(?!\S)", lambda found: f"δ = {shown(float(found[1]))}", words)
     words = re.sub(r"^group of (\d+) ", r"groups of \1, ", words)
     for short, long in _WORDS.items():
         words = re.sub(rf"\b{short}\b", long, words)
