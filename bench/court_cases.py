@@ -175,7 +175,7 @@ def perplexities(model: Path, holdout: Path) -> tuple[float, float]:
     """Of held-out text: of all tokens, and of those outside what the policy finds there."""
     loaded = load_model(model if (model / "config.json").is_file() else model / "model")
     records = reticent.open_corpus(holdout).load()
-    encoded = encode_texts(loaded, records, max_length=loaded.context_length)
+    encoded = encode_texts(loaded, records)
     flags = outside_spans(loaded.token_places(records.texts), policy_named(POLICY).find(records.texts))
     kept = [np.append(each, True)[: len(text)] for each, text in zip(flags, encoded.texts, strict=True)]
     seen = evaluate(loaded.module, encoded, outside=kept)
@@ -220,7 +220,7 @@ def main(arguments: list[str] | None = None) -> bool:
 
 def show(played: dict[tuple[str, int], dict[str, Any]]) -> None:
     """A table: shares with their 95 % intervals, and the chance of a guess beside inference."""
-    print(f"{'|C|':>4} {'defence':<16}{'ppl':>8}{'outside':>9}" + "".join(f"  {name:<22}" for name in COLUMNS))
+    print(f"{'|C|':>4} {'defence':<16}{'ppl':>8}{'outside':>9}" + "".join(f"  {name:<32}" for name in COLUMNS))
     for (defence, size), seen in played.items():
         cells = ""
         for metric in COLUMNS.values():
@@ -228,7 +228,7 @@ def show(played: dict[tuple[str, int], dict[str, Any]]) -> None:
             shown = "–"
             if one is not None:
                 shown = f"{one['value']:.3f} [{one['low']:.3f} … {one['high']:.3f}] n={one['n']}"
-            cells += f"  {shown:<22}"
+            cells += f"  {shown:<32}"
         print(f"{size:>4} {defence:<16}{seen['perplexity']:>8.2f}{seen['outside']:>9.2f}{cells}")
 
 
