@@ -112,6 +112,17 @@ def test_the_command_line_says_one_line_and_exits_by_two(audited, tmp_path, caps
     assert "findings.json" in said
 
 
+def test_a_fingerprint_that_is_a_number_is_refused_in_one_line(audited, tmp_path, capsys):
+    original = (audited / "findings.json").read_text()
+    try:
+        place = ("model", "fingerprint")
+        (audited / "findings.json").write_text(json.dumps(edited(json.loads(original), place, 10**400)))
+        assert command_line(["report", str(audited), "--out", str(tmp_path / "out.html")]) == 2
+    finally:
+        (audited / "findings.json").write_text(original)
+    assert "malformed" in capsys.readouterr().err
+
+
 def test_any_value_at_any_place_of_a_guarantee_is_read_or_refused(tmp_path):
     document = guarantee(profile=((1.0, 1e-3),), renyi=((2.0, 0.5),)).to_json()
     for place in places(document):
