@@ -32,13 +32,13 @@ from reticent.training.batches import Encoder, TokenTexts, Units, encode_texts
 from reticent.training.gradients.source import Gradient, PlainGradients, PrivateGradients
 from reticent.training.methods.mask_filling import fill_masks
 from reticent.training.methods.redaction import RedactedCorpus, is_empty
+from reticent.training.plans.choice import SMALL_MODEL
 from reticent.training.plans.redacted import RedactedPlan
 from reticent.training.update_rules import Phase
 
 # Learning rates of public steps, unless another one is given: of small models, and of those with more weights.
 PUBLIC_RATE: Final = 1e-3
 CAREFUL_PUBLIC_RATE: Final = 3e-4
-_SMALL: Final = 10_000_000
 
 
 def public_rate_of(module: nn.Module) -> float:
@@ -46,7 +46,7 @@ def public_rate_of(module: nn.Module) -> float:
 
     Large models know more that a few hundred public texts undo: `bench/redaction.py` on stories15m.
     """
-    return PUBLIC_RATE if sum(one.numel() for one in module.parameters()) <= _SMALL else CAREFUL_PUBLIC_RATE
+    return PUBLIC_RATE if sum(one.numel() for one in module.parameters()) <= SMALL_MODEL else CAREFUL_PUBLIC_RATE
 
 
 def encode_private(

@@ -20,7 +20,7 @@ EPOCHS: Final = 4.0
 TAIL: Final = 0.5
 _BATCH_FACTOR: Final = 6.0
 _LEAST_BATCH: Final = 32
-_SMALL_MODEL: Final = 10_000_000
+SMALL_MODEL: Final = 10_000_000
 _RATE: Final = 3e-3
 _CAREFUL_RATE: Final = 1e-3
 
@@ -39,7 +39,7 @@ def choose(units: int, *, parameters: int | None = None) -> Choice:
     """The choice for so many records or owners and so many trained weights (None: not known)."""
     wanted = max(_LEAST_BATCH, _BATCH_FACTOR * math.sqrt(units))
     batches = max(1, round(units / wanted))  # whole, so that random allocation has batches of the same size
-    is_small = parameters is not None and parameters <= _SMALL_MODEL
+    is_small = parameters is not None and parameters <= SMALL_MODEL
     return Choice(
         batch=math.ceil(units / batches),
         epochs=EPOCHS,
