@@ -191,3 +191,47 @@ def test_resume_refuses_another_corpus_and_leaves_a_finished_run_alone(tiny, tmp
     (run / "ledger.db").unlink()
     assert cli.run(["train", "--resume", str(run)]) == 2  # never a new ledger for an old run
     assert "ledger" in capsys.readouterr().err
+
+
+def test_what_is_proved_of_single_records_stands_beside_what_is_measured_of_them(tiny, tmp_path, capsys):
+    data = ("--data", tiny / "train.jsonl", "--model", tiny / "model", "--method", "dp-sgd", "--target-epsilon", 8)
+    plan = ("--delta", "1e-3", "--batch", 8, "--epochs", 2, "--clip-norm", 50, "--individual-accounting")
+    document = run_json(capsys, *data, *plan, "--out", tmp_path / "run")
+    found = document["individual"]
+    assert (found["records"], found["delta"]) == (32, 1e-3)
+    assert found["epsilon_10"] <= found["epsilon_50"] <= found["epsilon_90"] < document["guarantee"]["epsilon"]
+    path = tmp_path / "run" / "individual.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    bounds = json.loads(path.read_text())["records"]
+    assert set(bounds) == {f"r{i}" for i in range(32)}
+    held_out = tmp_path / "others.jsonl"
+    held_out.write_text(
+        "".join(json.dumps({"id": f"h{i}", "text": f"order {i} is here."}) + "\n" for i in range(20))
+    )
+    arguments = (tmp_path / "run", "--train", tiny / "train.jsonl", "--holdout", held_out)
+    code = cli.run(["audit", *map(str, arguments), "--attacks", "lazy", "--out", str(tmp_path / "audit"), "--json"])
+    assert code == 0, capsys.readouterr().err
+    worst = json.loads((tmp_path / "audit" / "risk_map.json").read_text())["worst"]
+    assert worst
+    for row in worst:
+        _, copies, of_text = bounds[row["id"]]
+        assert (row["epsilon"], row["copies"]) == (of_text, copies)
+        assert row["log_chance"] <= row["log_proved"]
+    assert cli.run(["report", str(tmp_path / "audit"), "--out", str(tmp_path / "page.html")]) == 0
+    assert "proved at most" in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (("--sampler", "allocation"), "poisson"),
+        (("--unit", "owner"), "records"),
+        (("--neighbours", "replace"), "add-remove"),
+    ],
+)
+def test_single_records_are_not_accounted_for_where_nothing_is_proved_of_them(tiny, tmp_path, capsys, more, reason):
+    data = ("--data", tiny / "train.jsonl", "--model", tiny / "model", "--method", "dp-sgd", "--target-epsilon", 8)
+    plan = ("--delta", "1e-3", "--batch", 8, "--individual-accounting", *more, "--out", tmp_path / "run")
+    assert cli.run(["train", *map(str, data), *map(str, plan)]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

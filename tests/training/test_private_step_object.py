@@ -81,3 +81,17 @@ def test_an_audit_needs_a_plan_that_counts_the_canaries(tmp_path):
 def test_a_step_without_canaries_has_no_trace(tmp_path):
     with pytest.raises(UsageError, match="no canaries"):
         _ = private_step(tmp_path, private_plan(20, 5), gpt2()).trace
+
+
+def test_a_loop_of_ones_own_accounts_for_single_records_at_its_end(tmp_path):
+    plan, module = private_plan(20, 5, steps=2, individual=True), gpt2()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    with private_step(tmp_path, plan, module) as step:
+        for batch in step.batches(Units(token_texts(20))):
+            with pytest.raises(UsageError, match="at the end"):
+                _ = step.individual_epsilons
+            step.accumulate(batch)
+            step.update(optimizer)
+        found = step.individual_epsilons
+    assert found.shape == (20,)
+    assert (found <= plan.guarantee().epsilon).all()

@@ -14,6 +14,7 @@ from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Unit
+from reticent.core.individual import IndividualBounds
 from reticent.core.model import Access, LanguageModel, TextModel
 from reticent.core.numbers import counted
 from reticent.core.secret import Canary
@@ -35,6 +36,7 @@ class ModelPlace:
     beside: dict[str, Guarantee] = field(default_factory=dict)
     recipe: dict[str, Any] | None = None
     measured: tuple[Finding, ...] = ()  # by the training of itself
+    individual: IndividualBounds | None = None
 
     @property
     def is_remote(self) -> bool:
@@ -50,7 +52,7 @@ class Subject:
     one canary stands in; `repeated` are ids of training records whose text another one has as well: a promise for
     one record says less of them; `twins` are ids of those whose text a held-out record had, which was left out.
     `beside` are further guarantees of the same model by name, `recipe` the configuration that trained it,
-    `measured` what the training found of itself.
+    `measured` what the training found of itself, `individual` what it proved of each record.
     """
 
     model: TextModel
@@ -66,6 +68,7 @@ class Subject:
     beside: dict[str, Guarantee] = field(default_factory=dict)
     recipe: dict[str, Any] | None = field(default=None, repr=False)
     measured: tuple[Finding, ...] = ()
+    individual: IndividualBounds | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -156,6 +159,7 @@ def make_subject(
         beside=known_of.beside,
         recipe=known_of.recipe,
         measured=known_of.measured,
+        individual=known_of.individual,
         notes=tuple(notes),
     )
 

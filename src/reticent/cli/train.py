@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.core.canary_trace import KEY as CANARY_KEY
+from reticent.core.individual import FILE as INDIVIDUAL
 from reticent.core.numbers import counted
 from reticent.runs.rounding import at_most
 from reticent.runs.training.settings import Resumption, TrainSettings
@@ -140,8 +141,19 @@ def _document(result: "TrainedRun") -> dict[str, Any]:
         "guarantees": {name: each.to_json() for name, each in result.beside.items()},
         "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
         "measured": None if result.measured is None else result.measured.to_json(),
+        "individual": _individual_document(result),
         "redaction": result.redaction,
     }
+
+
+def _individual_document(result: "TrainedRun") -> dict[str, Any] | None:
+    """What was proved of single records, in quantiles."""
+    bounds = result.individual
+    if bounds is None:
+        return None
+    tenth, half, most = bounds.quantiles(0.1, 0.5, 0.9)
+    found = {"records": len(bounds.records), "delta": bounds.delta, "epsilon_10": tenth, "epsilon_50": half}
+    return found | {"epsilon_90": most, "file": str(result.path / INDIVIDUAL)}
 
 
 def _model_lines(result: "TrainedRun") -> list[str]:
@@ -169,7 +181,21 @@ def _model_lines(result: "TrainedRun") -> list[str]:
             "Gradient canaries measured nothing: an interruption lost steps, so it is not known which step belongs "
             "to which epoch or cycle."
         )
+    lines += _individual_lines(result)
     return [*lines, *_redaction_lines(result.redaction), *_promise(result.guarantee, result.beside, is_done=True)]
+
+
+def _individual_lines(result: "TrainedRun") -> list[str]:
+    """What was proved of single records, in quantiles."""
+    bounds = result.individual
+    if bounds is None:
+        return []
+    tenth, half, most = (at_most(each) for each in bounds.quantiles(0.1, 0.5, 0.9))
+    return [
+        f"Proved for single records by their own gradients: ε at most {tenth} for a tenth of them, {half} "
+        f"for half, {most} for nine tenths (δ = {bounds.delta:g}, n = {len(bounds.records):,}).",
+        f"These numbers are as private as the records. Each record's ε is in {result.path / INDIVIDUAL}.",
+    ]
 
 
 def _redaction_lines(counts: dict[str, Any] | None) -> list[str]:

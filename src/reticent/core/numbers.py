@@ -73,16 +73,17 @@ def rounded_count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def one_in(log_chance: float) -> str:
-    """A chance given by its natural logarithm, as people say it."""
+def one_in(log_chance: float, *, side: str = "nearest") -> str:
+    """A chance given by its natural logarithm, as people say it; with `side` "up", never less than it is."""
     if log_chance == -math.inf:
         return "never"
     if log_chance > math.log(0.0095):
-        return f"{_rounded(100.0 * math.exp(min(0.0, log_chance)), 2, 'nearest')}\u00a0%"
+        return f"{_rounded(100.0 * math.exp(min(0.0, log_chance)), 2, side)}\u00a0%"
     if log_chance < math.log(_TINY):
         return "less than 1 in a million"
-    tens = int(-log_chance / math.log(10.0))
-    return f"1 in {round(math.exp(-log_chance), 1 - tens):,.0f}"
+    tens = 10.0 ** (int(-log_chance / math.log(10.0)) - 1)
+    among = math.exp(-log_chance) / tens
+    return f"1 in {tens * (math.floor(among * (1.0 + _ROUND_OFF)) if side == 'up' else round(among)):,.0f}"
 
 
 def _outward(bits: float, *, up: bool) -> float:

@@ -47,7 +47,7 @@ class RiskPoint:
     """A record of the risk map: log-probabilities in nats.
 
     `rank` is the place of its text among the group's, 0 the one at most risk (`auditing.attacks.lazy.risk_map`);
-    records of one text share it.
+    records of one text share it. `epsilon` and `log_proved` are what is proved of the text, where anything is.
     """
 
     id: str
@@ -57,6 +57,8 @@ class RiskPoint:
     calibrated: float
     rank: int
     facts: RecordFacts | None = None
+    epsilon: float | None = None
+    log_proved: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ A step is cut into micro-batches in one of two ways. How it is cut changes its c
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from reticent.core.corpus import Record
@@ -26,6 +27,7 @@ from reticent.models.huggingface.batching import LOGIT_BYTES
 from reticent.training.gradients.record_loss import TokenBatch
 
 TokenArray = NDArray[np.int32]
+Limits = NDArray[np.float64]  # the norm that each drawn unit is clipped to [units], where it is its own
 _BLOCK = 256  # texts encoded in one call
 _TOKENS = 4096  # padded tokens of one forward and backward, where the logits' memory allows it
 _WORTH = 512  # padded tokens that are worth a forward and backward of their own
@@ -150,7 +152,12 @@ def choose_token_budget(vocabulary_size: int) -> int:
 
 
 def micro_batches(
-    groups: Sequence[Sequence[TokenArray]], start_token: int, *, token_budget: int, device: str = "cpu"
+    groups: Sequence[Sequence[TokenArray]],
+    start_token: int,
+    *,
+    token_budget: int,
+    device: str = "cpu",
+    limits: Limits | None = None,
 ) -> Iterator[TokenBatch]:
     """The groups as padded batches of at most `token_budget` tokens each, largest first; none for no group.
 
@@ -166,12 +173,12 @@ def micro_batches(
         is_full = (len(batch) + 1) * wider[0] * wider[1] > token_budget
         is_narrow = 2 * shapes[index][1] <= width and len(batch) * rows * width >= _WORTH
         if batch and (is_full or is_narrow):
-            yield _batch(groups, batch, start_token, device)
+            yield _batch(groups, batch, start_token, device, limits=limits)
             batch, wider = [], shapes[index]
         batch.append(index)
         rows, width = wider
     if batch:
-        yield _batch(groups, batch, start_token, device)
+        yield _batch(groups, batch, start_token, device, limits=limits)
 
 
 def own_size_batches(
@@ -181,6 +188,7 @@ def own_size_batches(
     token_budget: int,
     longest: int | None = None,
     device: str = "cpu",
+    limits: Limits | None = None,
 ) -> Iterator[TokenBatch]:
     """The groups as batches of one size each, of 1, 2, 4, 8 … units within `token_budget` padded tokens.
 
@@ -196,7 +204,7 @@ def own_size_batches(
         most = _power_of_two_within(max(1, token_budget // (size[0] * size[1])))
         while chosen:
             count = min(most, _power_of_two_within(len(chosen)))
-            yield _batch(groups, chosen[:count], start_token, device, size)
+            yield _batch(groups, chosen[:count], start_token, device, size, limits=limits)
             chosen = chosen[count:]
 
 
@@ -218,9 +226,14 @@ def _batch(
     start_token: int,
     device: str,
     shape: tuple[int, int] = (1, 1),
+    *,
+    limits: Limits | None = None,
 ) -> TokenBatch:
     tokens = [[text.tolist() for text in groups[index]] for index in chosen]
-    return TokenBatch.of_groups(tokens, start_token, shape=shape, device=device)
+    batch = TokenBatch.of_groups(tokens, start_token, shape=shape, device=device)
+    if limits is None:
+        return batch
+    return replace(batch, limits=torch.as_tensor(limits[list(chosen)], device=device))
 
 
 def _blocks(records: Iterable[Record]) -> Iterator[list[Record]]:

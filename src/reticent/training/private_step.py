@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from reticent.core.canary_trace import CanaryKey, CanaryTrace, TraceMemory
@@ -28,6 +30,7 @@ from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.training.batches import TokenArray, Units, encode_texts
 from reticent.training.gradients.canaries import GradientCanaries
+from reticent.training.gradients.levels import LevelMemory
 from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
 from reticent.training.plans.plan import DpSgd
 
@@ -84,6 +87,7 @@ class PrivateStep:
         self._computation = computation or Computation()
         self._observed = TraceMemory()
         self._key = CanaryKey.toss(audit, Randomness.system()) if audit else None
+        self._levels = LevelMemory(plan.records) if plan.individual else None
         self._source: PrivateGradients | None = None
         self._drawn: PrivateBatch | None = None
         self._total: dict[str, Tensor] | None = None
@@ -120,6 +124,7 @@ class PrivateStep:
             randomness=self._randomness,
             computation=self._computation,
             canaries=self._canaries(),
+            levels=self._levels,
         )
         self._source.__enter__()
         while self._source is not None and self._source.position < self._source.steps:
@@ -157,6 +162,19 @@ class PrivateStep:
         if self._key is None:
             raise UsageError("this run has no canaries", hint="PrivateStep(..., audit=1000)")
         return self._observed.trace(self._key)
+
+    @property
+    def individual_epsilons(self) -> NDArray[np.float64]:
+        """ε of each unit [n] by its own gradients, with a plan that is `individual`. For the operator only.
+
+        Guarantee: as `IndividualPrice.epsilons`, when all steps of the plan were taken by this object.
+        """
+        if self._levels is None or self._source is None or self._source.position < self._plan.steps:
+            raise UsageError(
+                "single records are accounted for at the end of a run",
+                hint="DpSgd.for_target(..., individual=True)",
+            )
+        return self._plan.individual_price().epsilons(self._levels.counts(self._plan.steps))
 
     def _encoded(self, corpus: Corpus, max_length: int | None) -> Units:
         if self._encoder is None:

@@ -8,19 +8,25 @@ from reticent.core.numbers import MISSING, Scale, interval, one_in, per_cent, ro
 from reticent.reporting.actions import worst_records
 from reticent.reporting.content import Absent, Block, Cell, Heading, Lines, Section, cell, table
 from reticent.reporting.questions import answer_of
-from reticent.reporting.report import Report, RunReport
+from reticent.reporting.report import Report, RiskPoint, RunReport
 from reticent.reporting.sections.charts import for_every_run
 from reticent.reporting.sections.first_screen import why_nothing_was_measured
 
 _AMONG_ITS_KIND: Final = {True: "stands out", False: "like held-out text", None: "no held-out records"}
 
+_PROVED: Final = (
+    "“Proved at most” follows from the ε that training proved of the text, with all of its copies, by its own "
+    "gradients: e^ε times the chance without it (estimated from the base model and held-out texts) plus δ. "
+    "These two columns depend on the records and are as private as they are."
+)
+
 
 def records_section(report: Report) -> Section:
     """The records most at risk, with suggested actions."""
     lead = (
-        "The training texts most at risk: first those that sampling would reproduce whole, then those that the "
-        "model is most likely to complete; texts that the base model, or a model of similar text, would produce as "
-        "well come last. Listed by id, with a suggested action. “Stands out”: more likely to be emitted, or better "
+        "The training texts most at risk: those that the model is likeliest to say, whole or in part, because of "
+        "training on them. Texts that the base model, or a model of similar text, would produce as well come last. "
+        "Listed by id, with a suggested action. “Stands out”: more likely to be emitted, or better "
         "known relative to the base model, token for token, than 97.5\u00a0% of the held-out texts; one text in "
         "twenty does so by chance."
     )
@@ -31,12 +37,14 @@ def _records(run: RunReport, _: str) -> Block | None:
     advised = worst_records(run)
     if not advised or run.risk_map is None:
         return None
+    is_proved = any(one.point.log_proved is not None for one in advised)
     rows = [
         (
             cell(one.point.id),
             cell(one.copies),
             cell(one.point.tokens),
             Cell(one_in(one.point.log_chance), one.point.log_chance),
+            *(_proved(one.point) if is_proved else ()),
             Cell(f"{shown(one.point.calibrated)} nats", one.point.calibrated),
             cell(_AMONG_ITS_KIND[one.stands_out], tone="found" if one.stands_out else ""),
             cell("not shown" if one.point.facts is None else one.point.facts.masked[:64]),
@@ -49,6 +57,7 @@ def _records(run: RunReport, _: str) -> Block | None:
         "copies",
         "tokens",
         f"chance in {rounded_count(run.risk_map.samples)} samples",
+        *(("proved at most", "ε of this text") if is_proved else ()),
         "loss minus base loss",
         "compared with held-out",
         "masked text",
@@ -59,7 +68,17 @@ def _records(run: RunReport, _: str) -> Block | None:
         if any(one.point.facts for one in advised)
         else "With --corpus FILE, the list also shows copies and kinds of secrets."
     )
-    return table("Texts most at risk", columns, rows, note=note)
+    return table("Texts most at risk", columns, rows, note=" ".join(filter(None, (_PROVED * is_proved, note))))
+
+
+def _proved(point: RiskPoint) -> tuple[Cell, Cell]:
+    """The chance that is proved at most, and the ε that it follows from."""
+    if point.log_proved is None or point.epsilon is None:
+        return cell(MISSING), cell(MISSING)
+    return (
+        Cell(one_in(point.log_proved, side="up"), point.log_proved),
+        Cell(shown(point.epsilon, side="up"), point.epsilon),
+    )
 
 
 def findings_section(report: Report) -> Section:

@@ -14,6 +14,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.finding import SCHEMA_VERSION as FINDINGS_VERSION
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee
+from reticent.core.individual import IndividualBounds
 from reticent.core.model import LanguageModel, TextModel
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, read_json
@@ -60,6 +61,7 @@ def find_model(source: str) -> ModelPlace:
         _beside(run, guarantee) if is_training else {},
         information["config"] if is_training else None,
         _measured_by(RunDirectory(run)) if is_training else (),
+        IndividualBounds.read(run) if is_training else None,
     )
 
 

@@ -333,6 +333,10 @@ def _risk_map(document: dict[str, Any], facts: Facts) -> RiskMap:
     groups = []
     for group in document["groups"]:
         columns = [[number_from_json(v) for v in group[key]] for key in ("emission", "log_chance", "calibrated")]
+        proved = [
+            [number_from_json(v) for v in group[key]] if key in group else [None] * len(group["ids"])
+            for key in ("epsilon", "log_proved")
+        ]
         points = tuple(
             RiskPoint(
                 id=name,
@@ -342,9 +346,11 @@ def _risk_map(document: dict[str, Any], facts: Facts) -> RiskMap:
                 calibrated=calibrated,
                 rank=rank,
                 facts=facts.get(name),
+                epsilon=epsilon,
+                log_proved=log_proved,
             )
-            for name, rank, tokens, emission, log_chance, calibrated in zip(
-                group["ids"], group["rank"], group["tokens"], *columns, strict=True
+            for name, rank, tokens, emission, log_chance, calibrated, epsilon, log_proved in zip(
+                group["ids"], group["rank"], group["tokens"], *columns, *proved, strict=True
             )
         )
         groups.append(RiskGroup(group["name"], points, group["skipped"], group["cut"]))

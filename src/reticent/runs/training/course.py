@@ -28,6 +28,7 @@ from reticent.training.batches import Units, encode_texts
 from reticent.training.distributed.ranked import RankedGradients, RankedLedger
 from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradients.levels import LevelFile
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import Computation, GradientSource, PlainGradients, PrivateGradients
 from reticent.training.methods.mask_token import with_mask_token
@@ -261,6 +262,8 @@ def _private(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -
     randomness, computation = means.randomness, means.computation
     if isinstance(ledger, RankedLedger) and plan.canaries:
         raise ConfigError("--audit needs a single process", hint="start it without torchrun")
+    if isinstance(ledger, RankedLedger) and plan.individual:
+        raise ConfigError("--individual-accounting needs a single process", hint="start it without torchrun")
     if isinstance(ledger, RankedLedger) and isinstance(plan.sampler, BandedSampler):
         raise ConfigError(
             "correlated noise needs a single process", hint="start it without torchrun, or --sampler poisson"
@@ -283,6 +286,7 @@ def _private(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -
         randomness=randomness,
         computation=computation,
         canaries=_canaries(module, plan, means.folder),
+        levels=None if means.folder is None or not plan.individual else LevelFile(means.folder, plan.records),
     )
 
 

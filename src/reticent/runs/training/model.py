@@ -19,6 +19,7 @@ from reticent.core.certificate import Certificate
 from reticent.core.document import check_schema, number_to_json, read_document, write_document
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.guarantee import Unit
+from reticent.core.individual import IndividualBounds
 from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
@@ -29,6 +30,7 @@ from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.runs.directory import RunDirectory, staged
 from reticent.runs.policies import policy_named
 from reticent.runs.training.course import Course, Encoded, Means, Proof, RedactedCourse
+from reticent.runs.training.individual import individual_bounds
 from reticent.runs.training.measuring import record_measured
 from reticent.runs.training.planning import course_again, plan_course
 from reticent.runs.training.result import Observer, Preview, TrainedRun
@@ -114,6 +116,7 @@ class ModelKind:
             beside=beside(read_document(path / TRAINING)["guarantees"], guarantee, where=TRAINING),
             evaluation=None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"]),
             measured=record_measured(path, plan_from_json(plan), guarantee) if plan.get("canaries") else None,
+            individual=IndividualBounds.read(path),
             redaction=results.get("redaction"),
         )
 
@@ -222,6 +225,7 @@ class PreparedModel:
             beside=proof.beside,
             evaluation=evaluation,
             measured=record_measured(run.path, self.course.plan, proof.headline) if outcome.is_finished else None,
+            individual=IndividualBounds.read(run.path) if outcome.is_finished else None,
             redaction=_redaction(self.course),
             shortened=self.encoded.shortened,
         )
@@ -248,6 +252,8 @@ class PreparedModel:
         certificate = None
         if guarantee is not None and ledger is not None:
             certificate = Certificate(guarantee, ledger=ledger.head())
+        if isinstance(self.course.plan, DpSgd) and self.course.plan.individual:
+            individual_bounds(run.path, self.course.plan, self.given.corpus).write(run.path)
         release_model(model, run.model, certificate=certificate, merge=settings.model.merge)
         if certificate is not None:
             Certificate.read(run.model).write(run.path)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon
     from reticent.core.guarantee import Guarantee
+    from reticent.core.individual import IndividualBounds
     from reticent.runs.ensemble.manifest import Manifest
     from reticent.training.evaluation import Evaluation
     from reticent.training.loop import Progress
@@ -48,7 +49,8 @@ class TrainedRun:
     """What a run did: the steps it took, what they prove, and how good the model is.
 
     `guarantee` is the headline; `beside` holds what else is proved of the same run, by name. `measured` is what its
-    gradient canaries found, where it has any. `redaction` counts what redacted training masked and routed.
+    gradient canaries found, where it has any. `individual` is what is proved of each record by itself, for the
+    operator's eyes. `redaction` counts what redacted training masked and routed.
     `shortened` counts texts of which only the first tokens were read. `manifest` lists the members of an ensemble,
     whose `steps` are those of all members together.
     """
@@ -61,6 +63,7 @@ class TrainedRun:
     beside: "dict[str, Guarantee]" = field(default_factory=dict)
     evaluation: "Evaluation | None" = None
     measured: "MeasuredEpsilon | None" = None
+    individual: "IndividualBounds | None" = None
     redaction: dict[str, Any] | None = None
     shortened: int = 0
     manifest: "Manifest | None" = None

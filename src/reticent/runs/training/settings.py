@@ -338,6 +338,12 @@ class TrainingSection(Settings):
         metavar="N",
         methods=[Method.DP_SGD],
     )
+    individual_accounting: bool | None = option(
+        "Also prove an ε for each record by its own gradients. Takes another pass over the corpus per epoch.",
+        default=None,
+        panel=_PRIVACY,
+        methods=[Method.DP_SGD],
+    )
     tune: int | None = option(
         "Train a random number of times, N on average, each with another learning rate; keep the best.",
         default=None,
@@ -552,6 +558,12 @@ class TrainingSection(Settings):
             raise ConfigError("--audit measures added or removed units", found="--neighbours replace")
         if self.texts_per_owner is not None and self.unit is not Unit.OWNER:
             raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
+        if self.individual_accounting and self.sampler is not SamplerName.POISSON:
+            raise ConfigError("--individual-accounting needs --sampler poisson", found=self.sampler.value)
+        if self.individual_accounting and self.protected is not Unit.RECORD:
+            raise ConfigError("--individual-accounting is of records", found=f"--unit {self.protected.value}")
+        if self.individual_accounting and self.neighbours is Neighbours.REPLACE:
+            raise ConfigError("--individual-accounting needs --neighbours add-remove", found="replace")
         self._check_tuning()
         if self.method is not Method.DP_SGD:
             self._check_policies()
@@ -568,6 +580,10 @@ class TrainingSection(Settings):
             raise ConfigError("--tune needs --target-epsilon or --noise-multiplier", found="a risk target")
         if self.sampler is SamplerName.ALLOCATION:
             raise ConfigError("the cost of --tune is not known for random allocation", hint="use --sampler poisson")
+        if self.individual_accounting:
+            raise ConfigError(
+                "--individual-accounting is of one run, and --tune makes several", hint="leave one out"
+            )
         if self.audit is not None:
             raise ConfigError("--audit measures one run, and --tune makes several", hint="leave one of them out")
 
@@ -622,6 +638,7 @@ class TrainingSection(Settings):
             "texts_per_unit": (self.texts_per_owner or 4) if self.protected is Unit.OWNER else 1,
             "canaries": self.audit or 0,
             "rounding": self.rounding or Rounding.TESTED,
+            "individual": bool(self.individual_accounting),
         }
         if self.noise_multiplier is None:
             plan = DpSgd.for_target(
@@ -669,6 +686,7 @@ def options_of(plan: "DpSgd") -> dict[str, Any]:
         "epochs": plan.steps * sampler.expected_batch / sampler.units,
         "audit": plan.canaries or None,
         "rounding": plan.rounding,
+        "individual_accounting": plan.individual or None,
     }
 
 

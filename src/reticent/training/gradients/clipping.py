@@ -47,10 +47,11 @@ class ClippedSum:
         return f"ClippedSum({len(self.gradients)} parameters, {self.records} records)"
 
 
-def clip_factors(norms: Tensor, clip_norm: float) -> Tensor:
-    """min(1, C/‖g_b‖) of every record [B], in the precision of the norms.
+def clip_factors(norms: Tensor, clip_norm: float, limits: Tensor | None = None) -> Tensor:
+    """min(1, C/‖g_b‖) of every record [B], in the precision of the norms; C is at most the record's limit.
 
-    Guarantee: factor × norm never passes C, for the rounding of the factor and of what it multiplies included.
+    Guarantee: factor × norm never passes C nor the limit, for the rounding of the factor and of what it multiplies
+    included.
     """
     if not clip_norm > 0:
         raise ValueError(f"clip_norm must be above 0, found {clip_norm}")
@@ -61,9 +62,10 @@ def clip_factors(norms: Tensor, clip_norm: float) -> Tensor:
             found=f"{broken} of {norms.shape[0]} records",
             hint="lower the learning rate, or compute in float32",
         )
-    limits = torch.finfo(norms.dtype)
-    bound = clip_norm * (1.0 - _MARGIN * limits.eps)
-    return (bound / norms.clamp_min(limits.tiny)).clamp(max=1.0)
+    precision = torch.finfo(norms.dtype)
+    most = clip_norm if limits is None else limits.to(norms).clamp(max=clip_norm)  # [B]
+    bound = most * (1.0 - _MARGIN * precision.eps)
+    return (bound / norms.clamp_min(precision.tiny)).clamp(max=1.0)
 
 
 def add_noise(

@@ -15,6 +15,7 @@ gradients, so a backward of one's own finds none.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 
 import torch
@@ -80,8 +81,9 @@ class PerRecordGradients:
     def accumulate(self, batch: TokenBatch) -> Tensor:
         """Add the clipped gradients of a (micro-)batch to the running sum; its norms [B] before clipping.
 
-        Guarantee: each record moves the running sum by at most `clip_norm`, however many others are in the batch
-        and however the batch is split; an empty batch adds nothing.
+        Guarantee: each record moves the running sum by at most `clip_norm`, and by at most its own limit where the
+        batch has limits, however many others are in the batch and however the batch is split; an empty batch adds
+        nothing.
         """
         tape = self._attached()
         if not len(batch):
@@ -95,6 +97,14 @@ class PerRecordGradients:
         norms = _norms(squares, losses)
         self._norms.append(norms)
         return norms
+
+    def norms(self, batch: TokenBatch) -> Tensor:
+        """Norms [B] of a batch's gradients in float64, added to nothing; not finite where a gradient is not."""
+        try:
+            squares, _ = self._squares(batch)
+        finally:
+            self._attached().reset()
+        return squares.sqrt()
 
     def accumulate_given(self, name: str, rows: Tensor, uses: Sequence[Contribution]) -> Tensor:
         """Add units whose gradients are given, as uses of some rows [R] of one matrix, to the running sum.
@@ -168,6 +178,15 @@ class PerRecordGradients:
 
         Micro-batches are added up in float64, so that the rounding of a step does not grow with their number.
         """
+        squares, losses = self._squares(batch)
+        factors = clip_factors(_norms(squares, losses), clip_norm, batch.limits)
+        factors = factors if weights is None else factors * weights
+        for name, summed in self._attached().clipped_sums(factors):
+            into[name] = into[name].double().add_(summed) if name in into else summed
+        return squares, losses
+
+    def _squares(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        """Squared norms [B] in float64 and losses [B] of a batch; the tape holds what its sums need."""
         tape = self._attached()
         tape.reset()
         device, dtype = batch.inputs.device.type, self._compute_dtype
@@ -176,12 +195,7 @@ class PerRecordGradients:
         if losses.shape != (len(batch),):
             shape = tuple(losses.shape)
             raise UsageError("one loss per record is needed", found=shape, expected=f"({len(batch)},)")
-        squares = tape.backward(losses, rows_per_record=batch.rows_per_record)
-        factors = clip_factors(_norms(squares, losses), clip_norm)
-        factors = factors if weights is None else factors * weights
-        for name, summed in tape.clipped_sums(factors):
-            into[name] = into[name].double().add_(summed) if name in into else summed
-        return squares, losses.detach()
+        return tape.backward(losses, rows_per_record=batch.rows_per_record), losses.detach()
 
     def _check(self, batch: TokenBatch) -> None:
         """Compare a few records with plain autograd, until a batch was large enough to show mixing."""
@@ -190,6 +204,7 @@ class PerRecordGradients:
         lengths = batch.tokens.tolist()
         order = sorted(range(len(batch)), key=lambda record: lengths[record])
         few = batch.select(sorted({order[-1], order[0], order[len(order) // 2]})[:CHECKED_RECORDS])
+        few = replace(few, limits=None)
         self._module.eval()  # no dropout: both computations must be of the same function
         self._compute_dtype = None
         try:

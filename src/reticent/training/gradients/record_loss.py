@@ -30,17 +30,23 @@ Reduction = Literal["sum", "mean"]
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """Inputs and targets [R, T] of R = records × rows_per_record rows; targets are IGNORED at padding."""
+    """Inputs and targets [R, T] of R = records × rows_per_record rows; targets are IGNORED at padding.
+
+    `limits` [B] are norms that gradients are clipped to, where every record has its own.
+    """
 
     inputs: Tensor
     targets: Tensor
     rows_per_record: int = 1
+    limits: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.inputs.dim() != 2 or self.inputs.shape != self.targets.shape:
             raise ValueError("inputs and targets must both be [rows, tokens]")
         if self.rows_per_record < 1 or self.inputs.shape[0] % self.rows_per_record:
             raise ValueError("the rows must be a multiple of rows_per_record")
+        if self.limits is not None and self.limits.shape != (len(self),):
+            raise ValueError("a limit belongs to each record")
 
     def __repr__(self) -> str:
         return f"TokenBatch({len(self)} records, {self.inputs.shape[1]} tokens wide)"
@@ -90,7 +96,8 @@ class TokenBatch:
         rows = self._rows_of(records)
         inputs, targets = self.inputs[rows], self.targets[rows]
         width = width or _longest(targets)
-        return TokenBatch(inputs[:, :width], targets[:, :width], self.rows_per_record)
+        limits = None if self.limits is None else self.limits[list(records)]
+        return TokenBatch(inputs[:, :width], targets[:, :width], self.rows_per_record, limits)
 
     def _rows_of(self, records: Sequence[int]) -> list[int]:
         return [record * self.rows_per_record + k for record in records for k in range(self.rows_per_record)]

@@ -39,12 +39,13 @@ from torch import Tensor, nn
 from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
 from reticent.core.ledger import Ledger, Receipt
 from reticent.core.randomness import Randomness
-from reticent.training.batches import TokenArray, Units, micro_batches, own_size_batches
+from reticent.training.batches import Limits, TokenArray, Units, micro_batches, own_size_batches
 from reticent.training.checkpoint import receipt_state, restored_receipt
 from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.clipping import NonFiniteGradient, add_noise
 from reticent.training.gradients.correlated import NoiseMemory
 from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradients.levels import LevelLog, OwnLevels
 from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.record_loss import TokenBatch, record_losses, token_losses
 from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
@@ -204,8 +205,12 @@ class PrivateGradients:
         randomness: Randomness,
         computation: Computation,
         canaries: GradientCanaries | None = None,
+        levels: LevelLog | None = None,
     ) -> None:
-        """`canaries` are the plan's last units: drawn, clipped, summed and noised like records."""
+        """`canaries` are the plan's last units: drawn, clipped, summed and noised like records.
+
+        `levels` keeps what each record was clipped to, where the plan accounts for each by itself.
+        """
         _check_units(units, plan.records)
         _check_ledger(ledger, plan, randomness)
         _check_canaries(canaries, plan.canaries)
@@ -217,6 +222,8 @@ class PrivateGradients:
         self._computation = computation
         self._canaries = canaries
         self._drawn_canaries: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._levels = _own_levels(plan, levels)
+        self._limits: Limits | None = None  # of the units that were drawn
         self._receipt: Receipt | None = None
         # The steps of a round are drawn together and kept here alone: a run that ends loses them.
         self._round: tuple[Indices, ...] = ()
@@ -288,7 +295,20 @@ class PrivateGradients:
 
     def draw(self) -> list[list[TokenArray]]:
         """The texts of the units that take part in this step."""
+        if self._levels is not None:
+            self._module.eval()
+            self._levels.measure(self.position, self._norm_of)
         return self._units.texts_at(self._draw())
+
+    def _norm_of(self, unit: int) -> float:
+        """The norm of one unit's gradient, computed by itself; infinite where it has none."""
+        (texts,) = self._units.gather([unit], self._randomness)
+        tokens = [text.tolist() for text in texts]
+        batch = TokenBatch.of_groups([tokens], self._units.start_token, device=str(_device(self._module)))
+        try:
+            return float(self._engine.norms(batch))
+        except NonFiniteGradient:
+            return math.inf
 
     def _draw(self) -> list[list[int]]:
         """The places of those texts, unit by unit."""
@@ -297,7 +317,9 @@ class PrivateGradients:
             self._round = self._next_round(source)
         drawn = self._round[-self._left]
         self._drawn_canaries = drawn[drawn >= len(self._units)] - len(self._units)
-        return self._units.choose(drawn[drawn < len(self._units)].tolist(), source)
+        records = drawn[drawn < len(self._units)]
+        self._limits = None if self._levels is None else self._levels.limits(records)
+        return self._units.choose(records.tolist(), source)
 
     def _next_round(self, source: Randomness) -> tuple[Indices, ...]:
         sampler = self._plan.sampler
@@ -312,15 +334,20 @@ class PrivateGradients:
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         """The sample in micro-batches in which no record rounds another one differently."""
         if self._plan.rounding is Rounding.PROVED:
-            yield from _micro_batches(self._units, groups, 1, _device(self._module))  # one by one
+            yield from _micro_batches(self._units, groups, 1, _device(self._module), self._limits)  # one by one
             return
         if self._packs_closely:
             budget = self._computation.token_budget
-            yield from _micro_batches(self._units, groups, budget, _device(self._module))
+            yield from _micro_batches(self._units, groups, budget, _device(self._module), self._limits)
             return
         read, budget = self._rounding.readable, self._computation.token_budget
         for batch in own_size_batches(
-            groups, read.start_token, token_budget=budget, longest=read.longest, device=read.device
+            groups,
+            read.start_token,
+            token_budget=budget,
+            longest=read.longest,
+            device=read.device,
+            limits=self._limits,
         ):
             count = len(batch)
             while not self._rounding.allows(batch.split(count)[0]):
@@ -426,9 +453,23 @@ def _device(module: nn.Module) -> torch.device:
 
 
 def _micro_batches(
-    units: Units, groups: Sequence[Sequence[TokenArray]], budget: int, device: torch.device
+    units: Units,
+    groups: Sequence[Sequence[TokenArray]],
+    budget: int,
+    device: torch.device,
+    limits: Limits | None = None,
 ) -> Iterator[TokenBatch]:
-    return micro_batches(groups, units.start_token, token_budget=budget, device=str(device))
+    return micro_batches(groups, units.start_token, token_budget=budget, device=str(device), limits=limits)
+
+
+def _own_levels(plan: DpSgd, log: LevelLog | None) -> OwnLevels | None:
+    """The levels of the records, where the plan accounts for each by itself."""
+    if plan.individual != (log is not None):
+        raise UsageError("levels are kept where the plan accounts for each record, and nowhere else")
+    if log is None:
+        return None
+    epoch = max(1, round(1.0 / plan.sampler.rate))
+    return OwnLevels(plan.records, plan.clip_norm, epoch=epoch, log=log)
 
 
 def _check_units(units: Units, planned: int) -> None:

@@ -27,6 +27,7 @@ from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
 from reticent.accounting.calibration import Target, least_noise, round_up
 from reticent.accounting.guarantees import dp_sgd_guarantee, epsilons, guarantee_of
+from reticent.accounting.individual import IndividualPrice
 from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.document import check_schema
@@ -35,6 +36,7 @@ from reticent.core.event import BandedCycle, BestOfRuns, RandomAllocation, Repea
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
+from reticent.training.gradients.levels import LEVELS
 from reticent.training.gradients.rounding_bound import Rounding, movement_by_rounding
 from reticent.training.plans.bands import coefficients, noise_of_a_step, prefix_error
 from reticent.training.plans.sampler import (
@@ -139,6 +141,7 @@ class DpSgd:
     texts_per_unit: int = 1
     canaries: int = 0  # of the sampler's units, how many are gradient canaries (`gradients.canaries`)
     rounding: Rounding = Rounding.TESTED
+    individual: bool = False  # whether each record is clipped to its own level (`gradients.levels`)
 
     def __post_init__(self) -> None:
         if not 0 <= self.canaries < self.sampler.units:
@@ -169,6 +172,13 @@ class DpSgd:
             raise ConfigError("training protects records or owners", found=self.unit.value)
         if self.texts_per_unit < 1 or (self.unit is Unit.RECORD and self.texts_per_unit != 1):
             raise ConfigError("a record is one text; an owner has one or more", found=self.texts_per_unit)
+        if self.individual and (self.sampler.name is not SamplerName.POISSON or self.unit is not Unit.RECORD):
+            raise ConfigError(
+                "each record is accounted for by itself with Poisson samples of records alone",
+                found=f"{self.sampler.name.value} samples of {self.unit.value}s",
+            )
+        if self.individual and self.neighbours is not Neighbours.ADD_REMOVE:
+            raise ConfigError("a bound for one record is for adding or removing it", found=self.neighbours.value)
         if self.rounding is Rounding.PROVED and movement_by_rounding(self.sampler.batch) > _PROVED_ROOM:
             raise ConfigError(
                 "the sums of so large a batch round by more than is proved here",
@@ -195,6 +205,7 @@ class DpSgd:
         texts_per_unit: int = 1,
         canaries: int = 0,
         rounding: Rounding = Rounding.TESTED,
+        individual: bool = False,
     ) -> "DpSgd":
         """The plan with the least noise that meets a target over `epochs` expected epochs: an ε, or a risk.
 
@@ -230,6 +241,7 @@ class DpSgd:
             texts_per_unit=texts_per_unit,
             canaries=canaries,
             rounding=rounding,
+            individual=individual,
         )
         # By its own event: `Target` may not know how a new sampler is priced.
         if epsilon is not None and epsilons(plan.event, delta=delta, neighbours=neighbours).least > epsilon:
@@ -372,6 +384,15 @@ class DpSgd:
             guarantee, basis=replace(guarantee.basis, units=self.sampler.units, clip_norm=self.clip_norm)
         )
 
+    def individual_price(self) -> IndividualPrice:
+        """What the steps at each level (`gradients.levels`) prove of a record.
+
+        Guarantee: as `IndividualPrice.epsilons`; a level has room for rounding, as the noise has.
+        """
+        assert isinstance(self.round_event, SampledGaussian)  # checked when the plan was made
+        shares = tuple((level + ROUNDING_ROOM) / (1.0 + ROUNDING_ROOM) for level in LEVELS)
+        return IndividualPrice(self.round_event, shares, self.steps, self.delta, self.guarantee().epsilon)
+
     def leakage(self, bits: float, *, copies: int = 1) -> LeakageBounds:
         """Upper bounds on what leaks of a secret of this many bits that appears in `copies` units.
 
@@ -424,6 +445,7 @@ class DpSgd:
             "texts_per_unit": self.texts_per_unit,
             **({"canaries": self.canaries} if self.canaries else {}),
             **({} if self.rounding is Rounding.TESTED else {"rounding": self.rounding.value}),
+            **({"individual": True} if self.individual else {}),
         }
 
 

@@ -60,6 +60,7 @@ class LazyAttack:
             groups={TRAINING: training, HELD_OUT: held_out, GENERATED: _generated(subject, settings, sizes)},
             sampling=settings.sampler,
             samples=settings.samples,
+            proved=subject.individual,
         )
         if not drawn.has(TRAINING):
             raise NothingToAttack("no training record has a token")
@@ -71,10 +72,11 @@ class LazyAttack:
 
 def _generated(subject: Subject, settings: AuditSettings, sizes: Sizes) -> list[Record]:
     """Distinct texts that the model says by itself, drawn by the attacker's sampler."""
+    longest = scoring_model(subject).context_length or _GENERATED_TOKENS + 1  # the start token takes a place
     drawn = generate_texts(
         subject.model,
         min(GENERATED_TEXTS, sizes.texts),
-        sampling=replace(settings.sampler, max_tokens=_GENERATED_TOKENS),
+        sampling=replace(settings.sampler, max_tokens=min(_GENERATED_TOKENS, longest - 1)),
         randomness=settings.randomness("generated texts"),
     )
     return [Record(f"generated-{place}", text.reveal()) for place, text in enumerate(drawn.texts)]

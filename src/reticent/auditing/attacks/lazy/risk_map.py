@@ -22,13 +22,21 @@ come last, by their chance.
 So short texts come first where they are likeliest, and long ones where they are known nearly by heart. Equal texts
 have one row, with the number of their copies.
 
+Where a training proved an ε of each text by its own gradients (`core.individual`), the measured chance stands
+beside a proved one. A run that ends with such an ε, and whose attacker sees the text in n samples, has at most the
+chance
+
+    e^ε p₀(n) + δ,   p₀(n) = 1 − (1 − p₀)^n
+
+with the p₀ of above for whole texts, which is an estimate of what the same training would emit without the text.
+
 Everything that leaves is numbers and ids, never text. Plain sampling costs one forward of each model; other
 samplers cost what `lazy` says. Records without a token have no place in the map and are counted as `skipped`;
 records longer than the model's context are priced by as many first tokens as fit and counted as `cut`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +47,7 @@ from reticent.core.corpus import Record
 from reticent.core.document import fields_to_json, number_to_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
+from reticent.core.individual import IndividualBounds
 from reticent.core.metric import EMITTED_SHARE
 from reticent.core.model import Access, LanguageModel
 from reticent.core.proportion import Share
@@ -72,6 +81,7 @@ class RiskGroup:
     reference_log_probs: Floats
     skipped: int
     cut: int
+    epsilons: Floats | None = None  # proved of each text with all of its copies
 
     @property
     def calibrated(self) -> Floats:
@@ -105,6 +115,8 @@ class RiskRow:
     calibrated: float
     gain: float
     copies: int
+    epsilon: float | None = None
+    log_proved: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +128,7 @@ class RiskMap:
     samples: int
     model: str
     reference: str
+    delta: float = 0.0  # of the ε of single texts, where the map has them
 
     def group(self, name: str) -> RiskGroup:
         """The group of that name."""
@@ -131,6 +144,16 @@ class RiskMap:
     def log_chance(self, name: str) -> Floats:
         """log of each record's chance [n] to appear at least once in `samples` draws."""
         return log_chance_in_samples(self.group(name).emission, self.samples)
+
+    def log_proved(self, name: str) -> Floats | None:
+        """log of the chance [n] that is proved at most; None where nothing is proved of single texts."""
+        group = self.group(name)
+        if group.epsilons is None:
+            return None
+        usual = _usual_gains(group, self._strangers)
+        without = np.minimum(0.0, group.emission + group.calibrated + group.tokens * usual)  # log p₀ [n]
+        bound = group.epsilons + log_chance_in_samples(without, self.samples)
+        return np.minimum(0.0, np.logaddexp(bound, np.log(self.delta)))
 
     def gain(self, name: str) -> Floats:
         """log of the chance [n] of one sample that is due to each text's being known; −inf for a stranger's."""
@@ -154,6 +177,7 @@ class RiskMap:
         group = self.group(name)
         gain, calibrated, chances, copies = self.gain(name), group.calibrated, self.log_chance(name), group.copies
         order = np.unique(self.ranks(name), return_index=True)[1][:count]
+        proved = self.log_proved(name)
         return tuple(
             RiskRow(
                 group.ids[place],
@@ -163,6 +187,8 @@ class RiskMap:
                 float(calibrated[place]),
                 float(gain[place]),
                 int(copies[place]),
+                None if group.epsilons is None else float(group.epsilons[place]),
+                None if proved is None else float(proved[place]),
             )
             for place in order.tolist()
         )
@@ -176,21 +202,35 @@ class RiskMap:
             "sampling": asdict(self.sampling),
             "samples": self.samples,
             "groups": [
-                _group_to_json(group, self.log_chance(group.name), self.ranks(group.name)) for group in self.groups
+                _group_to_json(group, self.log_chance(group.name), self.ranks(group.name))
+                | self._proved_to_json(group)
+                for group in self.groups
             ],
             "worst": [fields_to_json(row) for row in self.worst()] if self.has(TRAINING) else [],
         }
 
+    def _proved_to_json(self, group: RiskGroup) -> dict[str, Any]:
+        """What is proved of single texts, where anything is."""
+        proved = self.log_proved(group.name)
+        if group.epsilons is None or proved is None:
+            return {}
+        return {"epsilon": _numbers(group.epsilons), "log_proved": _numbers(proved)}
+
 
 def gained(group: RiskGroup, held_out: RiskGroup | None, *, of_stretch: bool = False) -> Floats:
     """log of the chance [n] that is due to each text's being known: of the whole text, or of a stretch of it."""
-    usual = np.zeros(len(group.ids)) if held_out is None else _usual_gain(group.tokens, held_out)
+    usual = _usual_gains(group, held_out)
     part = np.minimum(1.0, np.sqrt(_PHRASE / group.tokens)) if of_stretch else np.ones(len(group.ids))
     chance, excess = part * group.emission, part * (-group.calibrated - group.tokens * usual)  # log p, log p/p₀
     gain = np.full(len(group.ids), -np.inf)
     known = excess > 0.0
     gain[known] = chance[known] + np.log(-np.expm1(-excess[known]))
     return gain
+
+
+def _usual_gains(group: RiskGroup, held_out: RiskGroup | None) -> Floats:
+    """μ for each record [n]."""
+    return np.zeros(len(group.ids)) if held_out is None else _usual_gain(group.tokens, held_out)
 
 
 def _usual_gain(tokens: NDArray[np.int64], held_out: RiskGroup) -> Floats:
@@ -214,18 +254,28 @@ def draw_risk_map(
     groups: Mapping[str, Sequence[Record]],
     sampling: Sampling | None = None,
     samples: int = 1_000_000,
+    proved: IndividualBounds | None = None,
 ) -> RiskMap:
-    """Price every record of every group; names as `TRAINING`, `HELD_OUT`, `GENERATED`, any others allowed."""
+    """Price every record of every group; names as `TRAINING`, `HELD_OUT`, `GENERATED`, any others allowed.
+
+    `proved` is what the training proved of its records, if it knows them all.
+    """
     if samples < 1:
         raise ValueError("the attacker draws at least one sample")
     sampler = sampling or Sampling()
-    return RiskMap(
-        tuple(_price(model, reference, name, records, sampler) for name, records in groups.items()),
-        sampler,
-        samples,
-        model.name,
-        reference.name,
-    )
+    priced = {name: _price(model, reference, name, records, sampler) for name, records in groups.items()}
+    if proved is not None and TRAINING in priced:
+        priced[TRAINING] = _with_proved(priced[TRAINING], proved)
+    delta = 0.0 if proved is None else proved.delta
+    return RiskMap(tuple(priced.values()), sampler, samples, model.name, reference.name, delta)
+
+
+def _with_proved(group: RiskGroup, proved: IndividualBounds) -> RiskGroup:
+    """The group with the ε of each text; as it is where some record was not in the training."""
+    known = [proved.records.get(name) for name in group.ids]
+    if any(each is None for each in known):
+        return group
+    return replace(group, epsilons=np.array([each.of_text for each in known if each is not None]))
 
 
 def _price(

@@ -1,0 +1,74 @@
+"""What a private run proves of each of its records by itself (`accounting.individual`).
+
+    RUN/individual.json    by id: ε of the record, how many records have its text, ε of the text with all of them
+
+The file is the operator's (mode 0600): each number follows from the record that it is about.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from reticent.core.document import check_schema, number_from_json, number_to_json, read_document, write_document
+
+SCHEMA_VERSION: Final = 1
+FILE: Final = "individual.json"
+STATEMENT: Final = (
+    "With chance 1 - delta over the training, all that it released is at most e^epsilon times as likely with the "
+    "record as without it, and the reverse. Depends on the record: private."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IndividualBound:
+    """ε of a record, and of its text with all `copies` of it."""
+
+    epsilon: float
+    copies: int
+    of_text: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IndividualBounds:
+    """The bounds of a run's records by id, at `delta`; `epsilon` holds for every record."""
+
+    delta: float
+    epsilon: float
+    records: dict[str, IndividualBound]
+
+    def __repr__(self) -> str:
+        return f"IndividualBounds({len(self.records)} records)"
+
+    def quantiles(self, *shares: float) -> list[float]:
+        """The ε that these shares of the records do not pass."""
+        values = np.array([each.epsilon for each in self.records.values()])
+        return [float(np.quantile(values, share, method="higher")) for share in shares]
+
+    def write(self, folder: Path) -> None:
+        """The file, readable by its owner alone."""
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "statement": STATEMENT,
+            "delta": self.delta,
+            "epsilon": self.epsilon,
+            "records": {
+                name: [number_to_json(each.epsilon), each.copies, number_to_json(each.of_text)]
+                for name, each in self.records.items()
+            },
+        }
+        write_document(folder / FILE, document, mode=0o600)
+
+    @classmethod
+    def read(cls, folder: Path) -> "IndividualBounds | None":
+        """What `write` wrote; None where there is nothing."""
+        if not (folder / FILE).is_file():
+            return None
+        document: dict[str, Any] = read_document(folder / FILE)
+        check_schema(document, SCHEMA_VERSION, kind="bounds of single records")
+        records = {
+            str(name): IndividualBound(number_from_json(epsilon), int(copies), number_from_json(of_text))
+            for name, (epsilon, copies, of_text) in document["records"].items()
+        }
+        return cls(number_from_json(document["delta"]), number_from_json(document["epsilon"]), records)
