@@ -35,14 +35,13 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 import reticent  # noqa: E402
 from reticent.models.huggingface.loading import load_model  # noqa: E402
 from reticent.runs.policies import policy_named  # noqa: E402
 from reticent.training.batches import encode_texts  # noqa: E402
-from reticent.training.evaluation import evaluate, outside_spans  # noqa: E402
+from reticent.training.evaluation import evaluate, outside_secrets  # noqa: E402
 
 CASES = 60  # to train on, of 113
 POLICY, SHORTEST = "union", 24
@@ -176,9 +175,8 @@ def perplexities(model: Path, holdout: Path) -> tuple[float, float]:
     loaded = load_model(model if (model / "config.json").is_file() else model / "model")
     records = reticent.open_corpus(holdout).load()
     encoded = encode_texts(loaded, records)
-    flags = outside_spans(loaded.token_places(records.texts), policy_named(POLICY).find(records.texts))
-    kept = [np.append(each, True)[: len(text)] for each, text in zip(flags, encoded.texts, strict=True)]
-    seen = evaluate(loaded.module, encoded, outside=kept)
+    places, found = loaded.token_places(records.texts), policy_named(POLICY).find(records.texts)
+    seen = evaluate(loaded.module, encoded, outside=outside_secrets(encoded, places, found))
     return seen.perplexity, seen.outside.perplexity
 
 

@@ -130,6 +130,14 @@ def outside_spans(places: Sequence[Sequence[tuple[int, int]]], found: Iterable[S
     ]
 
 
+def outside_secrets(
+    texts: TokenTexts, places: Sequence[Sequence[tuple[int, int]]], found: Iterable[Sequence[Span]]
+) -> list[Flags]:
+    """The same for encoded texts: cut as they are, and the end token behind a text is no secret."""
+    flags = outside_spans(places, found)
+    return [np.append(each, True)[: len(text)] for each, text in zip(flags, texts.texts, strict=True)]
+
+
 @torch.inference_mode()
 def _score(module: nn.Module, batch: TokenBatch, silent: list[int]) -> tuple[Tensor, Tensor]:
     """Of every token, text by text, its negative log-likelihood and whether it was the likeliest, both [n]."""

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from reticent.core.canary_trace import CanaryKey
 from reticent.core.certificate import Certificate
 from reticent.core.document import check_schema, number_to_json, read_document, write_document
@@ -36,11 +34,11 @@ from reticent.runs.training.planning import course_again, plan_course
 from reticent.runs.training.result import Observer, Preview, TrainedRun
 from reticent.runs.training.run import Given
 from reticent.runs.training.settings import Method, TrainSettings
-from reticent.training.batches import encode_texts
+from reticent.training.batches import TokenTexts, encode_texts
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.distributed.ranked import RankedCheckpoints, RankedLedger
 from reticent.training.distributed.ranks import Ranks
-from reticent.training.evaluation import Evaluation, Flags, evaluate, outside_spans
+from reticent.training.evaluation import Evaluation, Flags, evaluate, outside_secrets
 from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.source import ACCOUNT, GradientSource
 from reticent.training.loop import train
@@ -348,20 +346,16 @@ def _evaluate(settings: TrainSettings, model: HuggingFaceModel, silent: Sequence
     texts = encode_texts(model, data.load(holdout=True), max_length=data.max_length)
     if texts.hold(silent):
         silent = ()  # held-out text that is redacted itself has to be predicted with its masks
-    outside = _outside(settings, model, [len(text) for text in texts.texts])
+    outside = _outside(settings, model, texts)
     budget = settings.training.token_budget
     return evaluate(model.module, texts, token_budget=budget, silent=silent, outside=outside)
 
 
-def _outside(settings: TrainSettings, model: HuggingFaceModel, lengths: Sequence[int]) -> list[Flags] | None:
+def _outside(settings: TrainSettings, model: HuggingFaceModel, texts: TokenTexts) -> list[Flags] | None:
     """Which tokens of each held-out text are outside what a policy finds there; None without a policy."""
     named = settings.policy_of_held_out
     if named is None:
         return None
-    texts = settings.data.load(holdout=True).texts
-    places = model.token_places(texts)
-    if places is None:
-        return None
-    flags = outside_spans(places, policy_named(named).find(texts))
-    # What is behind the last token of a text is its end token, which is no secret.
-    return [np.append(each, True)[:length] for each, length in zip(flags, lengths, strict=True)]
+    written = settings.data.load(holdout=True).texts
+    places = model.token_places(written)
+    return None if places is None else outside_secrets(texts, places, policy_named(named).find(written))
