@@ -21,7 +21,12 @@ from typing import Any
 
 from reticent.cli.main import BUG
 from reticent.cli.main import run as command_line
+from reticent.core.canary_trace import KEY as CANARY_KEY
+from reticent.core.canary_trace import TRACE as CANARY_TRACE
+from reticent.core.canary_trace import CanaryTrace
 from reticent.core.errors import UsageError
+from reticent.core.individual import FILE as INDIVIDUAL
+from reticent.core.individual import IndividualBounds
 
 MEMORY = 1 << 30  # bytes that one reading may add
 PATIENCE = 120.0  # seconds of the clock
@@ -274,21 +279,14 @@ def _models(folder: Path) -> Iterator[Target]:
 
 def _runs(folder: Path) -> Iterator[Target]:
     corpus, run, audit = folder / "corpus.jsonl", folder / "run", folder / "audit"
-    words = (
-        "--method",
-        "dp-sgd",
-        "--model",
-        folder / "model",
-        "--data",
-        corpus,
-        "--noise-multiplier",
-        1,
-        "--delta",
-    )
-    _must("train", *words, 1e-3, "--epochs", 1, "--batch", 8, "--max-length", 24, "--clip-norm", 1, "--out", run)
+    words = ("--method", "dp-sgd", "--model", folder / "model", "--data", corpus, "--noise-multiplier", 1)
+    words += ("--delta", 1e-3, "--epochs", 1, "--batch", 8, "--max-length", 24, "--clip-norm", 1)
+    _must("train", *words, "--audit", 20, "--individual-accounting", "--out", run)
     words = ("--train", corpus, "--holdout", folder / "holdout.jsonl", "--attacks", "membership", "--out", audit)
     _must("audit", run / "model", *words)
-    for file in sorted(run.glob("*.json")) + sorted((run / "model").glob("*.json")):
+    yield from _inside_a_run(run)
+    public = [file for file in sorted(run.glob("*.json")) if file.name not in (INDIVIDUAL, CANARY_KEY)]
+    for file in public + sorted((run / "model").glob("*.json")):
         yield Target(f"bound: {file.relative_to(run)}", file, verb("bound", run))
     for file in sorted(run.glob("ledger.db*")):
         yield Target(f"ledger: {file.name}", file, verb("ledger", "verify", run))
@@ -297,6 +295,17 @@ def _runs(folder: Path) -> Iterator[Target]:
         yield Target(
             f"report: {file.name}", file, verb("report", audit, run, "--out", folder / "page.html"), times=2
         )
+
+
+def _inside_a_run(run: Path) -> Iterator[Target]:
+    """What a run keeps for its operator alone."""
+    from reticent.training.gradients.levels import FILE as LEVELS
+    from reticent.training.gradients.levels import LevelFile
+
+    yield Target("single records", run / INDIVIDUAL, function(lambda: IndividualBounds.read(run)))
+    yield Target("levels", run / LEVELS, function(lambda: LevelFile(run, 32).read().counts(4).tolist()))
+    for name in (CANARY_KEY, CANARY_TRACE):
+        yield Target(f"gradient canaries: {name}", run / name, function(lambda: CanaryTrace.read(run)))
 
 
 def _plain_corpus(folder: Path) -> Path:

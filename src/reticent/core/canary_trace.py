@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.core.document import check_schema, read_document, write_atomically, write_document
+from reticent.core.document import MALFORMED, check_schema, read_document, write_atomically, write_document
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 
@@ -65,7 +65,13 @@ class CanaryKey:
         """The key that `write` wrote."""
         document: dict[str, Any] = read_document(folder / KEY)
         check_schema(document, SCHEMA_VERSION, kind="canary key")
-        return cls(int(document["seed"]), np.asarray(document["is_member"], dtype=np.bool_))
+        try:
+            coins = [bool(coin) for coin in document["is_member"]]
+            if not coins:
+                raise ValueError("no canaries")
+            return cls(int(document["seed"]), np.array(coins))
+        except MALFORMED:
+            raise ConfigError(f"{folder / KEY}: not the key of gradient canaries") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,8 +102,11 @@ class CanaryTrace:
         rows = len(content) // (4 * len(key))  # a row that a crash cut short is left out
         values = np.frombuffer(content[: 4 * rows * len(key)], dtype="<f4").reshape(rows, len(key))
         kept = folder / PLACES
-        places = np.frombuffer(kept.read_bytes(), dtype="<u4").astype(np.int64) if kept.is_file() else None
-        return cls(values.astype(np.float64), key.is_member, places)
+        try:
+            places = np.frombuffer(kept.read_bytes(), dtype="<u4").astype(np.int64) if kept.is_file() else None
+            return cls(values.astype(np.float64), key.is_member, places)
+        except ValueError as error:
+            raise ConfigError(f"{path}: not the trace of this run's canaries", found=str(error)) from None
 
 
 class Observer(Protocol):

@@ -11,7 +11,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from reticent.core.document import check_schema, number_from_json, number_to_json, read_document, write_document
+from reticent.core.document import (
+    MALFORMED,
+    check_schema,
+    number_from_json,
+    number_to_json,
+    read_document,
+    write_document,
+)
+from reticent.core.errors import ConfigError
 
 SCHEMA_VERSION: Final = 1
 FILE: Final = "individual.json"
@@ -29,6 +37,10 @@ class IndividualBound:
     copies: int
     of_text: float
 
+    def __post_init__(self) -> None:
+        if not (self.epsilon >= 0.0 and self.of_text >= 0.0 and self.copies >= 1):
+            raise ValueError("a bound is at least 0, of at least one record")
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IndividualBounds:
@@ -37,6 +49,10 @@ class IndividualBounds:
     delta: float
     epsilon: float
     records: dict[str, IndividualBound]
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.delta < 1.0:
+            raise ValueError("delta is in (0, 1)")
 
     def __repr__(self) -> str:
         return f"IndividualBounds({len(self.records)} records)"
@@ -67,8 +83,13 @@ class IndividualBounds:
             return None
         document: dict[str, Any] = read_document(folder / FILE)
         check_schema(document, SCHEMA_VERSION, kind="bounds of single records")
-        records = {
-            str(name): IndividualBound(number_from_json(epsilon), int(copies), number_from_json(of_text))
-            for name, (epsilon, copies, of_text) in document["records"].items()
-        }
-        return cls(number_from_json(document["delta"]), number_from_json(document["epsilon"]), records)
+        try:
+            records = {
+                str(name): IndividualBound(number_from_json(epsilon), int(copies), number_from_json(of_text))
+                for name, (epsilon, copies, of_text) in document["records"].items()
+            }
+            return cls(number_from_json(document["delta"]), number_from_json(document["epsilon"]), records)
+        except MALFORMED:
+            raise ConfigError(
+                f"{folder / FILE}: not the bounds of single records", hint="restore the file, or remove it"
+            ) from None
