@@ -104,4 +104,4 @@ def test_a_charge_without_an_event_is_refused(text):
 def test_an_address_that_is_no_operators_port_is_refused_in_one_line(verb, answer, monkeypatch, capsys):
     monkeypatch.setattr("reticent.cli.ledger._fetched", lambda *_: answer)
     assert cli.run(["ledger", verb, "http://127.0.0.1:9"]) == 2
-    assert "no operator's port" in capsys.readouterr().err
+    assert "does not answer as an operator's port" in capsys.readouterr().err

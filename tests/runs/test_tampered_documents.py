@@ -120,7 +120,7 @@ def test_a_fingerprint_that_is_a_number_is_refused_in_one_line(audited, tmp_path
         assert command_line(["report", str(audited), "--out", str(tmp_path / "out.html")]) == 2
     finally:
         (audited / "findings.json").write_text(original)
-    assert "malformed" in capsys.readouterr().err
+    assert "findings.json: model.fingerprint is not what it should be" in capsys.readouterr().err
 
 
 def test_any_value_at_any_place_of_a_guarantee_is_read_or_refused(tmp_path):

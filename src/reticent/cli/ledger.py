@@ -198,7 +198,7 @@ def _fetched_document(address: str, page: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise ConfigError("what answers at this address is no operator's port", hint="see --operator-port of serve")
+        raise ConfigError("this address does not answer as an operator's port", hint="see --operator-port of serve")
     return document
 
 

@@ -82,9 +82,10 @@ class AttackDocument(Document):
 
 
 class NamedDocument(Document):
-    """A model by its name."""
+    """A model by its name and the fingerprint of its weights."""
 
     name: str
+    fingerprint: str
 
 
 class FindingsDocument(Document):

@@ -422,8 +422,6 @@ def _origin(
         fingerprints[f"the {name} text"] = (
             value if with_fingerprints else "in run.json (--fingerprints shows it here)"
         )
-    if not all(isinstance(value, str) for value in fingerprints.values()):
-        raise TypeError("a fingerprint is text")
     return Origin(
         command=command_of(information, run.path),
         started=str(information["started"]),
