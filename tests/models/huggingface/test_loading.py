@@ -105,6 +105,49 @@ def test_an_adapter_with_missing_tensors_or_without_base_is_refused(saved: Path)
     assert "pickled" in str(refusal(adapter))
 
 
+@pytest.fixture
+def adapter(saved: Path) -> Path:
+    """A LoRA adapter of the saved model."""
+    folder = saved.parent / "adapter"
+    tiny_lora(tiny_gpt2()).save_pretrained(folder)
+    edit(folder / "adapter_config.json", lambda config: config.update(base_model_name_or_path="../base"))
+    return folder
+
+
+def test_target_modules_named_by_a_pattern_are_those_that_it_matches(adapter: Path) -> None:
+    named = load_model(adapter, device="cpu")
+    listed = json.loads((adapter / "adapter_config.json").read_text())["target_modules"]
+    pattern = rf".*\.({'|'.join(listed)})"
+    edit(adapter / "adapter_config.json", lambda config: config.update(target_modules=pattern))
+    matched, (sequence,) = load_model(adapter, device="cpu"), ragged(3, 1, shortest=5)
+    np.testing.assert_array_equal(matched.token_log_probs([sequence])[0], named.token_log_probs([sequence])[0])
+
+
+def test_a_pattern_of_modules_that_would_backtrack_for_ever_is_matched_in_linear_time(adapter: Path) -> None:
+    edit(adapter / "adapter_config.json", lambda config: config.update(target_modules=r"([\w.]+)+([\w.]+)+!"))
+    refusal(adapter)  # it matches no module; Python's own engine would still be looking
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("modules_to_save", "x" * 100_000),
+        ("modules_to_save", ["(a+)+$"]),
+        ("modules_to_save", ["head"] * 20_000),
+        ("rank_pattern", {"([a-z.]+)+!": 4}),
+        ("layers_pattern", "(.*)*"),
+        ("target_modules", ["c_attn", 7]),
+        ("target_modules", r"(?<=a)b"),
+        ("exclude_modules", r"(?P=a)"),
+        ("layer_replication", [[0, 10**9]]),
+        ("layer_replication", "0-4"),
+    ],
+)
+def test_a_configuration_that_would_keep_peft_busy_is_refused(adapter: Path, key: str, value: object) -> None:
+    edit(adapter / "adapter_config.json", lambda config: config.update({key: value}))
+    assert key in str(refusal(adapter))
+
+
 def test_half_precision_weights_are_computed_in_float32_on_a_cpu(tmp_path: Path) -> None:
     directory = save(tiny_gpt2().half(), tmp_path / "half")
     assert json.loads((directory / "config.json").read_text())["dtype"] == "float16"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.errors import ModelError
+from reticent.models.huggingface.adapter_config import check_adapter_config
 
 if TYPE_CHECKING:
     import torch
@@ -82,6 +83,8 @@ def check_directory(directory: Path) -> None:
             document = read_json(path)
             check_no_code(document, path)
             _check_layers(document, path)
+            if name == ADAPTER_CONFIG:
+                check_adapter_config(document, path)
             for key, named in _named_files(document):
                 _require_plain(named, path, where=f"'{key}'")
     check_weights(directory)

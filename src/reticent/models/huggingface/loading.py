@@ -20,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 from reticent.core.errors import ModelError, UsageError
 from reticent.core.extras import require
 from reticent.models.huggingface import checkpoint
+from reticent.models.huggingface.adapter_config import resolved_modules
 from reticent.models.huggingface.device import choose_device, choose_dtype
 from reticent.models.huggingface.location import locate
 from reticent.models.huggingface.model import HuggingFaceModel, unwrap
@@ -124,7 +125,7 @@ def _load_gguf(path: Path, dtype: str, device: torch.device) -> tuple[Any, Any]:
 
 def _load_adapter(directory: Path, dtype: str, device: torch.device) -> tuple[Any, Any]:
     """The base model that an adapter's configuration names, with the adapter's layers in it."""
-    from peft import PeftModel, get_peft_model_state_dict
+    from peft import PeftConfig, PeftModel, get_peft_model_state_dict
     from safetensors import safe_open
 
     checkpoint.check_directory(directory)
@@ -136,7 +137,11 @@ def _load_adapter(directory: Path, dtype: str, device: torch.device) -> tuple[An
         raise ModelError(f"{directory}: the adapter's base is itself an adapter", hint="merge the base first")
     else:
         base, tokenizer = _load_directory(base_path, dtype, device)
-    adapted = PeftModel.from_pretrained(base, directory, is_trainable=False, torch_device="cpu")
+    asked = PeftConfig.from_pretrained(directory)
+    names = [name for name, _ in base.named_modules()]
+    for key, matched in resolved_modules(config, names, directory / checkpoint.ADAPTER_CONFIG).items():
+        setattr(asked, key, set(matched))
+    adapted = PeftModel.from_pretrained(base, directory, config=asked, is_trainable=False, torch_device="cpu")
     module = unwrap(adapted)
     with safe_open(directory / "adapter_model.safetensors", framework="pt") as file:
         missing = set(get_peft_model_state_dict(adapted, save_embedding_layers=False)) - set(file.keys())
