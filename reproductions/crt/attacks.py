@@ -28,6 +28,7 @@ from reproductions.experiment import (
     Values,
 )
 from reticent.core.randomness import Randomness
+from reticent.runs.rounding import at_most
 
 SELECTIVE: Final = "selective DP-SGD (LSTM)"
 BUILT_IN: Final = "CRT, built-in π_c"
@@ -118,7 +119,7 @@ def _render_fig2(results: Mapping[str, Values]) -> Rendering:
             f"{one['perplexity']:.2f}",
             f"{one['top1']:.1%}",
             _number(one["average_epsilon"], ".2f"),
-            _number(one["average_delta"], ".1g"),
+            _delta(one["average_delta"]),
             _number(one["epsilon"], ".2f"),
         )
         for name, one in results.items()
@@ -138,7 +139,11 @@ def _render_fig2(results: Mapping[str, Values]) -> Rendering:
 
 
 def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form).replace("e-0", "e-")
+    return "–" if value is None else format(value, form)
+
+
+def _delta(value: float | None) -> str:
+    return "–" if value is None else at_most(value, 3)
 
 
 def _close(methods: Mapping[str, Mapping[float, Values]], method: str) -> Judgement:
@@ -164,7 +169,7 @@ def _lower(methods: Mapping[str, Mapping[float, Values]], method: str) -> Judgem
     if crt["lost"]:
         reason += (
             f" Neither policy finds {crt['lost']:.1%} of the values whole: the average holds at "
-            f"δ = {_number(delta, '.1g')} and not below, and for the worst secret no ε is proved."
+            f"δ = {_delta(delta)} and not below, and for the worst secret no ε is proved."
         )
     claim = f"CRT is better than DP-SGD by a lower ε, {CRT[method]}."
     return Judgement.of(claim, is_lower and not crt["lost"], reason=reason)
