@@ -24,6 +24,7 @@ from reticent.core.sampling import Sampling
 from reticent.data.canaries import read_key
 from reticent.data.generators import generate_dialogues
 from reticent.runs.demo.answers import PrivateAnswers
+from reticent.runs.demo.chapters import FOUND_WHOLE, of_planted
 from reticent.runs.demo.corpora import messages, write_corpora
 from reticent.runs.demo.scale import (
     CONSERVATIVE,
@@ -238,6 +239,14 @@ def test_the_policies_find_every_planted_number_whole_and_come_apart_on_addresse
     assert apart.hits > others.hits / 2
 
 
+def test_only_findings_on_planted_numbers_can_refute_redacted_training():
+    """Personal data that is inferred may be an address, found in pieces: of those nothing is proved."""
+    inferred = dataclasses.replace(said(90, 100), metric="inference_accuracy")
+    numbers = compare(said(2, 100), promise(1.0))
+    beside = [(FOUND_WHOLE, compare(inferred, promise(1.0))), (FOUND_WHOLE, numbers), ("bayesian", numbers)]
+    assert of_planted(beside) == (numbers,)
+
+
 def test_the_words_say_how_many_values_redacted_training_proves_nothing_of():
     redacted = dataclasses.replace(told(said(0, 100), promise(1.0)), name="crt", lost=Share((3, 1), (1500, 500)))
     spoken = " ".join(str(line) for line in _lines(Story((redacted,), 19.9, Path("story"), Path("page.html")))[1:])
@@ -293,7 +302,7 @@ def test_the_whole_story_in_small(story):
     assert private.guarantee.epsilon <= EPSILON
     assert redacted.guarantee.epsilon <= EPSILON
     assert 0 < redacted.lost.hits < redacted.lost.trials
-    assert {one.finding.metric for one in redacted.compared} == {CODES, "exposure", "largest_exposure"}
+    assert CODES in {one.finding.metric for one in redacted.compared} <= {CODES, "exposure", "largest_exposure"}
     assert (small.guarantee.unit, small.guarantee.delta) == (Unit.PART, DELTA)
     assert small.guarantee.epsilon <= SMALL_EPSILON < larger.guarantee.epsilon <= EPSILON
     assert larger.perplexity.value < public.perplexity.value

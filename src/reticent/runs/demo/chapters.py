@@ -4,7 +4,7 @@ A chapter is a piece of work for an engine, since none needs another: two proces
 Its progress is counted in parts of a hundred.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +12,9 @@ from typing import Any, Final
 from reticent.auditing.subject import ModelPlace
 from reticent.core.document import number_to_json
 from reticent.core.estimate import Estimate
-from reticent.core.finding import Finding
+from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee
+from reticent.core.metric import CODE_HIT_RATE, EXPOSURE, LARGEST_EXPOSURE
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.runs.audit.run import Audit
@@ -39,6 +40,7 @@ SUBMIX: Final = "submix"
 FOUND_WHOLE: Final = (
     "missed"  # redacted training's name for what holds where the policy misses and the other catches
 )
+_ON_PLANTED: Final = (CODE_HIT_RATE.name, EXPOSURE.name, LARGEST_EXPOSURE.name)
 CHAPTERS: Final = (DP_SGD, SUBMIX, CRT, UNDEFENDED, PUBLIC)  # the longest first, so that no process waits
 PARTS: Final = 100  # of the progress of a chapter
 _TRAINED: Final = 60  # of them when a model is trained; attacks are the rest
@@ -142,8 +144,7 @@ class _Teller:
         result = self._train(config)
         assert result.evaluation is not None
         audit = self.auditor(_TRAINED).audit_model(CRT, str(result.path))
-        # Only exposure and hit rate have ceilings here, and both are about the planted numbers.
-        audit = replace(audit, comparisons=tuple(one for name, one in audit.beside if name == FOUND_WHOLE))
+        audit = replace(audit, comparisons=of_planted(audit.beside))
         told = self._told(CRT, _perplexity(result.evaluation), audit, result.beside[FOUND_WHOLE])
         policy, conservative = policy_named(POLICY), policy_named(CONSERVATIVE)
         return replace(told, lost=count_misses(self.chapter.corpora.train, policy, conservative=conservative).both)
@@ -193,6 +194,14 @@ class _Teller:
             guarantee=guarantee,
             allowed=allowed,
         )
+
+
+def of_planted(beside: Sequence[tuple[str, Comparison]]) -> tuple[Comparison, ...]:
+    """Comparisons with what is proved of secrets found whole: of findings on the planted numbers, which are.
+
+    Other findings, as that on personal data, may be about values that are found in pieces: they refute nothing.
+    """
+    return tuple(one for name, one in beside if name == FOUND_WHOLE and one.finding.metric in _ON_PLANTED)
 
 
 def _perplexity(quality: Evaluation) -> Estimate:
