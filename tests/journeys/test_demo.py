@@ -18,17 +18,30 @@ from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import Access
+from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.data.canaries import read_key
 from reticent.data.generators import generate_dialogues
 from reticent.runs.demo.answers import PrivateAnswers
+from reticent.runs.demo.chapters import FOUND_WHOLE, of_planted
 from reticent.runs.demo.corpora import messages, write_corpora
-from reticent.runs.demo.scale import CUSTOMERS, DELTA, EPSILON, KEY, SMALL_EPSILON, Scale
+from reticent.runs.demo.scale import (
+    CONSERVATIVE,
+    DELTA,
+    EPSILON,
+    KEY,
+    POLICY,
+    SMALL_EPSILON,
+    TRAIN,
+    Recipes,
+    Scale,
+)
 from reticent.runs.demo.settings import DemoSettings, Extent
 from reticent.runs.demo.story import CODES, Story, Told, allowed_hit_rate, table_rows
 from reticent.runs.demo.telling import TOTAL, tell
 from reticent.runs.policies import policy_named
+from reticent.training.methods.redaction import count_misses
 
 TINY = Scale(
     customers=40,
@@ -199,12 +212,48 @@ def test_attacks_look_at_no_message_that_two_customers_share(tmp_path):
     assert len(planted) == TINY.canaries * TINY.copies
 
 
-def test_the_customer_list_and_patterns_together_miss_no_labelled_value(tmp_path):
-    # The recipe of CRT asserts a miss rate of 0 for both policies together: true by construction, and checked here.
+def test_redacted_training_knows_no_list_of_the_secrets(tmp_path):
+    """A list of the true customers once stood in for the conservative policy, which no user has."""
+    write_corpora(tmp_path, seed=3, scale=TINY)
+    asked = Recipes(tmp_path, "embedded", TINY, seed=3).crt().training
+    assert (asked.policy, asked.conservative_policy) == ("patterns", "conservative")
+    assert {path.name for path in tmp_path.iterdir() if path.suffix != ".jsonl"} == {KEY}
+    # What they miss is measured on labels, not asserted.
+    assert (asked.labelled, asked.miss_rate, asked.conservative_miss_rate) == (str(tmp_path / TRAIN), None, None)
+
+
+def test_the_policies_find_every_planted_number_whole_and_come_apart_on_addresses(tmp_path):
+    """The ceiling of planted numbers holds for what is found whole, and the closing words name what is not."""
     corpora = write_corpora(tmp_path, seed=3, scale=TINY)
-    policy = policy_named(f"patterns+dictionary:{tmp_path / CUSTOMERS}")
-    for record, found in zip(corpora.train, policy.find(corpora.train.texts), strict=True):
-        assert all(any(one.covers(span) for one in found) for span in record.spans), record.id
+    policy, conservative = policy_named(POLICY), policy_named(CONSERVATIVE)
+    planted = [record for record in corpora.train if record.owner.startswith("canary/")]
+    assert len(planted) == TINY.canaries * TINY.copies
+    assert count_misses(planted, policy, conservative=conservative).policy.hits == 0
+    others = count_misses(corpora.train, policy, conservative=conservative).both
+    addresses = [
+        dataclasses.replace(record, spans=tuple(span for span in record.spans if span.kind == "ADDRESS"))
+        for record in corpora.train
+    ]
+    apart = count_misses(addresses, policy, conservative=conservative).both
+    assert 0 < others.hits < others.trials
+    assert apart.hits > others.hits / 2
+
+
+def test_only_findings_on_planted_numbers_can_refute_redacted_training():
+    """Personal data that is inferred may be an address, found in pieces: of those nothing is proved."""
+    inferred = dataclasses.replace(said(90, 100), metric="inference_accuracy")
+    numbers = compare(said(2, 100), promise(1.0))
+    beside = [(FOUND_WHOLE, compare(inferred, promise(1.0))), (FOUND_WHOLE, numbers), ("bayesian", numbers)]
+    assert of_planted(beside) == (numbers,)
+
+
+def test_the_words_say_how_many_values_redacted_training_proves_nothing_of():
+    redacted = dataclasses.replace(told(said(0, 100), promise(1.0)), name="crt", lost=Share((3, 1), (1500, 500)))
+    spoken = " ".join(str(line) for line in _lines(Story((redacted,), 19.9, Path("story"), Path("page.html")))[1:])
+    assert "Of the 2,000 labelled values in the text, 4 are not found whole" in spoken
+    plain = Story((told(said(0, 100), promise(1.0)),), 19.9, Path("story"), Path("page.html"))
+    assert not [line for line in _lines(plain) if "not found whole" in str(line)]
+    assert redacted.to_json()["labelled_values_without_guarantee"] == 4
 
 
 def test_private_answers_refuse_what_their_accounting_does_not_hold_for():
@@ -251,6 +300,9 @@ def test_the_whole_story_in_small(story):
     assert undefended.find("largest_exposure").value > private.find("largest_exposure").value
     assert (private.guarantee.unit, redacted.guarantee.unit) == (Unit.OWNER, Unit.SECRET)
     assert private.guarantee.epsilon <= EPSILON
+    assert redacted.guarantee.epsilon <= EPSILON
+    assert 0 < redacted.lost.hits < redacted.lost.trials
+    assert CODES in {one.finding.metric for one in redacted.compared} <= {CODES, "exposure", "largest_exposure"}
     assert (small.guarantee.unit, small.guarantee.delta) == (Unit.PART, DELTA)
     assert small.guarantee.epsilon <= SMALL_EPSILON < larger.guarantee.epsilon <= EPSILON
     assert larger.perplexity.value < public.perplexity.value

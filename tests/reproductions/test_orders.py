@@ -85,9 +85,9 @@ def test_training_texts_have_a_lower_calibrated_loss(run_folder):
 
 
 def test_redacted_training_keeps_exposure_at_chance_where_redaction_alone_does_not(run_folder):
-    """Exposure of CRT's canaries passes its limit by chance in 1 of 20 runs, and a redacted one's in 1 of 20."""
-    crt, redaction, _ = judged("crt-fig3", run_folder).values()
-    assert {crt, redaction} == {ClaimVerdict.HOLDS}
+    """Exposure of canaries passes its limit by chance in 1 of 20 runs: of CRT, twice, and of redaction."""
+    built_in, oracle, redaction, _ = judged("crt-fig3", run_folder).values()
+    assert {built_in, oracle, redaction} == {ClaimVerdict.HOLDS}
 
 
 def test_selective_training_exposes_what_the_policy_misses(run_folder):
@@ -106,7 +106,7 @@ def test_selective_training_exposes_what_the_policy_misses(run_folder):
 
 @pytest.mark.parametrize("name", ["crt-fig4", "crt-fig5"])
 def test_membership_of_redacted_canaries_is_not_shown(name, run_folder):
-    """A 99 % interval of an area at each of three miss rates: false alarms in 3 of 200 runs."""
+    """A 99 % interval of an area at each of three miss rates, two policies: false alarms in 6 of 200 runs."""
     assert not_failed(judged(name, run_folder))
 
 

@@ -5,7 +5,15 @@ import pytest
 
 from reproductions.catalogue import experiments
 from reproductions.crt import attacks as crt_attacks
-from reproductions.crt.training import is_missed
+from reproductions.crt.training import (
+    BUILT_IN,
+    ORACLE,
+    _lines,
+    _section,
+    _write_policies,
+    is_missed,
+    share_lost,
+)
 from reproductions.experiment import ClaimVerdict, Scale
 from reproductions.pii import defence_table as pii_defence_table
 from reproductions.rdp import models as rdp_models
@@ -15,6 +23,9 @@ from reproductions.submix.utility import EPSILONS, ORDERS, RIVALS, _cases, _key
 from reproductions.updates import canaries as updates_canaries
 from reproductions.updates import phrases as updates_phrases
 from reticent.core.randomness import Randomness
+from reticent.core.secret import CodeSpace
+from reticent.data.canaries import make_canaries
+from reticent.data.generators import generate_dialogues
 
 HOLDS, FAILS, UNTESTED = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.NOT_TESTABLE
 
@@ -212,13 +223,16 @@ def test_verdicts_on_private_updates_follow_the_numbers():
 def training(name, *, leaky):
     """A training of CRT's figures; redaction leaks as γ grows, CRT does where `leaky`."""
     method, _, rate = name.partition(", γ = ")
-    exposed = float(rate) > 0.0 and (method in ("redaction", crt_attacks.SELECTIVE) or (method == "CRT" and leaky))
+    is_crt = method in crt_attacks.CRT
+    exposed = float(rate) > 0.0 and (method in ("redaction", crt_attacks.SELECTIVE) or (is_crt and leaky))
     area = [0.95, 0.85, 0.99] if exposed else [0.52, 0.35, 0.7]
     return {
-        "perplexity": {"redaction": 5.0, "CRT": 20.0 if leaky else 6.0}.get(method, 8.0),
+        "perplexity": {"redaction": 5.0}.get(method, 20.0 if is_crt and leaky else 6.0),
         "top1": 0.5,
         "epsilon": None if method == "redaction" else 8.0,
-        "average_epsilon": 5.8 if method == "CRT" else None,
+        "average_epsilon": 5.8 if is_crt else None,
+        "average_delta": 8e-6 if is_crt else None,
+        "lost": 0.0 if is_crt else None,
         "largest": 19.0 if exposed else 3.0,
         "mean": 2.0,
         "missed": 19.0 if exposed else None,
@@ -230,15 +244,54 @@ def training(name, *, leaky):
 @pytest.mark.parametrize("figure", ["crt-fig2", "crt-fig3", "crt-fig4", "crt-fig5"])
 def test_crt_verdicts_follow_the_numbers(figure):
     assert set(verdicts(figure, {name: training(name, leaky=False) for name in names(figure)})) == {HOLDS}
-    assert verdicts(figure, {name: training(name, leaky=True) for name in names(figure)})[0] is FAILS
+    assert verdicts(figure, {name: training(name, leaky=True) for name in names(figure)})[:2] == [FAILS, FAILS]
+
+
+def test_an_average_over_secrets_is_no_lower_epsilon_where_some_are_found_by_no_policy():
+    """The built-in policy's average holds at a δ of a few per cent: no match for DP-SGD's 8e-5."""
+    plain = {name: training(name, leaky=False) for name in names("crt-fig2")}
+    built_in = f"{crt_attacks.BUILT_IN}, γ = 0.1"
+    lossy = plain | {built_in: plain[built_in] | {"lost": 0.02, "average_delta": 0.02}}
+    assert verdicts("crt-fig2", lossy) == [HOLDS, HOLDS, FAILS, HOLDS]
+    judged = experiments()["crt-fig2"].render(lossy).judgements[2]
+    assert "2.0% of the values" in judged.reason
+    assert "δ = 0.02" in judged.reason
+
+
+@pytest.mark.parametrize("scale", [Scale.SMALL, Scale.MEDIUM])
+def test_redacted_training_is_shown_with_the_built_in_policy_beside_the_oracle(scale):
+    pieces = {piece.name for piece in experiments()["crt-fig2"].pieces(scale)}
+    built_in, oracle = (
+        {name.partition(", γ")[2] for name in pieces if name.startswith(one)} for one in crt_attacks.CRT
+    )
+    assert built_in == oracle != set()
+
+
+@pytest.mark.parametrize(("method", "policy"), [(BUILT_IN, "conservative"), (ORACLE, "dictionary:")])
+def test_the_built_in_conservative_policy_reads_no_list(tmp_path, method, policy):
+    section = _section(method, {"epochs": 1, "epsilon": 8.0, "miss_rate": 0.1}, tmp_path, 0.02)
+    assert section.conservative_policy.startswith(policy)
+    assert section.conservative_miss_rate == 0.02
+
+
+def test_what_no_policy_finds_whole_is_counted_and_the_oracle_finds_all(tmp_path):
+    dialogues = _lines(generate_dialogues(20, randomness=Randomness.seeded(3)))
+    canaries = make_canaries("My ID is: {}", CodeSpace(6), count=10, copies=1, randomness=Randomness.seeded(4))
+    lost = {}
+    for rate in (0.0, 0.5):
+        _write_policies(dialogues, canaries, tmp_path, rate)
+        for method in crt_attacks.CRT:
+            lost[method, rate] = share_lost(dialogues, tmp_path, method)
+    assert lost[BUILT_IN, 0.0] == lost[ORACLE, 0.0] == lost[ORACLE, 0.5] == 0.0
+    assert 0.0 < lost[BUILT_IN, 0.5] < 0.25
 
 
 def test_selective_training_must_expose_at_every_rate_above_zero_and_may_at_zero():
     name, figure = f"{crt_attacks.SELECTIVE}, γ = {{:g}}", "crt-fig3"
     plain = {each: training(each, leaky=False) for each in names(figure)}
     loud, quiet = (training(f"redaction, γ = {rate}", leaky=False) for rate in (0.1, 0.0))
-    assert verdicts(figure, plain | {name.format(0.1): quiet})[2] is FAILS
-    assert verdicts(figure, plain | {name.format(0.0): loud})[2] is HOLDS
+    assert verdicts(figure, plain | {name.format(0.1): quiet})[-1] is FAILS
+    assert verdicts(figure, plain | {name.format(0.0): loud})[-1] is HOLDS
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.3, 0.5])
@@ -249,7 +302,7 @@ def test_a_policy_misses_the_share_of_secrets_that_was_asked_for(rate):
 
 def test_nothing_memorised_anywhere_is_not_testable_rather_than_a_success():
     quiet = {name: training("DP-SGD, γ = 0", leaky=False) for name in names("crt-fig3")}
-    assert verdicts("crt-fig3", quiet)[1:] == [UNTESTED, UNTESTED]
+    assert verdicts("crt-fig3", quiet)[2:] == [UNTESTED, UNTESTED]
     assert set(verdicts("crt-fig4", quiet)) == {UNTESTED}
 
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from reticent.core.corpus import Corpus, Record, Span
-from reticent.core.document import folder_at, write_atomically
+from reticent.core.document import folder_at
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
 from reticent.data.canaries import CanaryOwner, make_canaries, plant, write_key
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
-from reticent.runs.demo.scale import CUSTOMERS, HOLDOUT, KEY, TARGETS, TRAIN, UTILITY, Scale
+from reticent.runs.demo.scale import HOLDOUT, KEY, TARGETS, TRAIN, UTILITY, Scale
 
 TEMPLATE: Final = "USR: Hello, my customer ID is {}."
 _CHARACTERS_A_TOKEN: Final = 2.5  # of the embedded tokenizer, about; only the size of the utility text hangs on it
@@ -42,7 +42,7 @@ class Corpora:
 
 
 def write_corpora(folder: Path, *, seed: int, scale: Scale) -> Corpora:
-    """Generate, plant and write: train, holdout and utility text, the key and the customer list."""
+    """Generate, plant and write: train, holdout and utility text, and the key."""
     randomness = Randomness.seeded(seed)
     visits = generate_dialogues(
         scale.customers + scale.held_out, randomness=randomness.child("dialogues"), returning=False
@@ -67,8 +67,6 @@ def write_corpora(folder: Path, *, seed: int, scale: Scale) -> Corpora:
         for name, corpus in named.items():
             write_corpus(corpus, folder / name)
         write_key(canaries, folder / KEY)
-        listed = sorted({f"{kind}\t{value}" for kind, value in customer_data(visits)})
-        write_atomically(folder / CUSTOMERS, ("\n".join(listed) + "\n").encode("utf8"), mode=0o600)
     return corpora
 
 
@@ -100,14 +98,6 @@ def texts_of_one_owner(records: Iterable[Record]) -> set[str]:
     for record in records:
         owners.setdefault(record.text, set()).add(record.owner)
     return {text for text, holders in owners.items() if len(holders) == 1}
-
-
-def customer_data(dialogues: Iterable[Record]) -> Iterator[tuple[str, str]]:
-    """Kind and value of everything that the shop knows of its customers."""
-    for dialogue in dialogues:
-        for span in dialogue.spans:
-            value = " ".join(dialogue.text[span.start : span.end].split())
-            yield span.kind, value
 
 
 def _utility(holdout: Corpus, answers: int, randomness: Randomness) -> Corpus:

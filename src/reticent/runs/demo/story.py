@@ -2,7 +2,9 @@
 
 A planted number is said in at most Σ T(2^−b) of the answers, T from the guarantee (`accounting.bounds.leakage`),
 since an answer is at most one number (`auditing.attacks.extraction.codes.hit_rate_ceiling`). That ceiling holds for
-every promise of the story: a number belongs to one owner, stands in one part, and is one secret.
+every promise of the story: a number belongs to one owner, stands in one part, and is one secret that redacted
+training finds whole. What the policies of redacted training do not find whole is counted and told: its ε does not
+hold there.
 """
 
 import math
@@ -28,6 +30,7 @@ from reticent.core.metric import (
     LARGEST_EXPOSURE,
     UPDATE_AUC,
 )
+from reticent.core.proportion import Share
 from reticent.runs.rounding import at_least, at_most
 
 CODES = CODE_HIT_RATE.name
@@ -39,7 +42,8 @@ UNDEFENDED = "undefended"
 class Told:
     """One model of the story: how useful it is, what attacks found, what was proved.
 
-    `allowed` is the ceiling of the share of answers that say a planted number, None without a promise.
+    `allowed` is the ceiling of the share of answers that say a planted number, None without a promise. `lost` are
+    the labelled values that the promise does not hold for, where it depends on what policies find.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Told:
     comparisons: tuple[Comparison, ...] = ()
     guarantee: Guarantee | None = None
     allowed: float | None = None
+    lost: Share | None = None
 
     def find(self, metric: str, *, unit: Unit | None = None) -> Finding | None:
         """The finding of that metric whose interval begins highest; intervals of one audit hold together."""
@@ -86,6 +91,8 @@ class Told:
             "findings": [finding.to_json() for finding in self.findings],
             "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "allowed_code_hit_rate": self.allowed,
+            "labelled_values": None if self.lost is None else self.lost.trials,
+            "labelled_values_without_guarantee": None if self.lost is None else self.lost.hits,
             "verdicts": {verdict.value: self.verdicts[verdict] for verdict in Verdict},
         }
 
@@ -109,7 +116,7 @@ class Story:
     def to_json(self) -> dict[str, Any]:
         """One JSON document."""
         return {
-            "schema_version": 3,
+            "schema_version": 4,
             "secret_bits": self.bits,
             "folder": str(self.folder),
             "report": str(self.page),

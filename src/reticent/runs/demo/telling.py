@@ -1,6 +1,6 @@
 """The story itself: plant → train four ways → attack each → compare with what was proved → one page.
 
-DIR/  train.jsonl  holdout.jsonl  utility.jsonl  customers.txt  canaries.json (what was planted, in clear)
+DIR/  train.jsonl  holdout.jsonl  utility.jsonl  canaries.json (what was planted, in clear)
       undefended/  dp-sgd/  crt/  submix/       runs of `reticent train`
       audit-NAME/  update-NAME/                 runs of `reticent audit` and `reticent diff`
       report.html  report.md

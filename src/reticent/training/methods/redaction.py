@@ -171,21 +171,20 @@ class MissRates:
         return {"policy": self.policy, "both": self.both, "origin": self.origin}
 
 
-def measure_misses(
-    labelled: Iterable[Record], policy: Policy, *, conservative: Policy | None = None, confidence: float = 0.95
-) -> MissRates:
-    """Miss rates on records whose spans are complete labels: the **upper ends** of their intervals.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissCounts:
+    """How many labelled secrets are missed: by π, and by both policies so that no ε is proved of them."""
+
+    policy: Share
+    both: Share
+
+
+def count_misses(labelled: Iterable[Record], policy: Policy, *, conservative: Policy | None = None) -> MissCounts:
+    """What the policies miss of records whose spans are complete labels.
 
     A secret is one labelled string of one record. It is found if masking it beforehand, wherever the record holds
     it, leaves what is read of the record as it is; any character that is left is a miss. A missed secret is caught
     if masking it beforehand masks it there and changes nothing else: what the proof asks of each record.
-
-    Secrets of one owner, or of one record, are missed together: what counts is how many independent ones they are
-    worth (`core.proportion.Share`).
-
-    Guarantee: both true rates are at most the returned ones with `confidence` together, for owners drawn
-    independently from the distribution that is spoken of; exact where each has one secret, else approximate. Zero
-    misses in n are not a rate of zero: 3.7/n.
     """
     owners: list[str] = []
     missed: list[bool] = []
@@ -199,8 +198,24 @@ def measure_misses(
             owners.append(record.owner)
             missed.append(not is_found)
             lost.append(not is_found and conservative is not None and not _is_caught(value, here, there))
+    return MissCounts(policy=Share.of(missed, owners), both=Share.of(lost, owners))
+
+
+def measure_misses(
+    labelled: Iterable[Record], policy: Policy, *, conservative: Policy | None = None, confidence: float = 0.95
+) -> MissRates:
+    """Miss rates on records whose spans are complete labels: the **upper ends** of the intervals of `count_misses`.
+
+    Secrets of one owner, or of one record, are missed together: what counts is how many independent ones they are
+    worth (`core.proportion.Share`).
+
+    Guarantee: both true rates are at most the returned ones with `confidence` together, for owners drawn
+    independently from the distribution that is spoken of; exact where each has one secret, else approximate. Zero
+    misses in n are not a rate of zero: 3.7/n.
+    """
+    counts = count_misses(labelled, policy, conservative=conservative)
     # Each upper end fails with chance (1 − confidence)/2, so both hold together with `confidence`.
-    by_policy, by_both = Share.of(missed, owners), Share.of(lost, owners)
+    by_policy, by_both = counts.policy, counts.both
     tail = (1.0 - confidence) / 2.0
     of_policy = by_policy.upper(tail=tail)
     of_both = 0.0 if conservative is None else by_both.upper(tail=tail)
