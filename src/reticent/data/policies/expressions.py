@@ -1,9 +1,7 @@
-"""Regular expressions of the operator as a policy, by RE2: time is linear in the text whatever the expression.
+"""Regular expressions of the operator as a policy, in linear time (`core.linear_regex`).
 
-A backtracking engine may take longer than the universe lasts over `(a+)+$`; RE2 (Cox 2010) runs every expression
-as an automaton and refuses what no automaton can do (look-around, back-references). A group named `secret` marks
-the part of a match that is sensitive; without one it is the whole match. An expression may read what stands around
-a span, so the policy is not taken to be local.
+A group named `secret` marks the part of a match that is sensitive; without one it is the whole match. An expression
+may read what stands around a span, so the policy is not taken to be local.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +10,7 @@ from typing import Any
 
 from reticent.core.corpus import Span
 from reticent.core.errors import ConfigError, DataError
-from reticent.core.extras import optional_imports
+from reticent.core.linear_regex import linear_regex
 from reticent.data.redaction.masking import merge_spans
 
 _PART = "secret"
@@ -65,18 +63,12 @@ def _rebuilt(sources: Mapping[str, Sequence[str]], name: str) -> Expressions:
 
 
 def _compiled(pattern: str, kind: str) -> Any:
-    with optional_imports("policies of regular expressions"):
-        import re2
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(pattern, options)
-    except re2.error as problem:
-        reason = problem.args[0] if problem.args else ""
-        told = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        return linear_regex(pattern, purpose="policies of regular expressions")
+    except ValueError as reason:
         raise ConfigError(
             f"the expression for {kind} cannot be compiled",
-            found=told or "an error",
+            found=str(reason),
             hint="RE2 has no look-around and no back-references; it runs in linear time for that",
         ) from None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.core.errors import ModelError
-from reticent.core.extras import optional_imports
+from reticent.core.linear_regex import linear_regex
 
 ALL_LINEAR: Final = "all-linear"
 _PLAIN: Final = re.compile(r"\^?[\w.\-]{1,300}")
@@ -55,7 +55,13 @@ def resolved_modules(document: dict[str, Any], names: Iterable[str], path: Path)
     for key in _MATCHED:
         pattern = document.get(key)
         if isinstance(pattern, str) and pattern not in ("", ALL_LINEAR):
-            compiled = _compiled(pattern, key, path)
+            try:
+                compiled = linear_regex(pattern, purpose="an adapter whose modules are named by an expression")
+            except ValueError:  # a surrogate in it is one too
+                raise ModelError(
+                    f"{path}: '{key}' is no expression that runs in linear time",
+                    hint="write out the names of the modules",
+                ) from None
             found[key] = [name for name in names if compiled.fullmatch(name)]
     return found
 
@@ -72,16 +78,3 @@ def _is_short(ranges: object) -> bool:
     if len(pairs) < len(ranges) or not all(type(end) is int for pair in pairs for end in pair):
         return False
     return all(0 <= first <= last for first, last in pairs) and sum(b - a for a, b in pairs) <= _MOST_LAYERS
-
-
-def _compiled(pattern: str, key: str, path: Path) -> Any:
-    with optional_imports("an adapter whose modules are named by a regular expression"):
-        import re2
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except (re2.error, ValueError, UnicodeError):
-        raise ModelError(
-            f"{path}: '{key}' is no expression that runs in linear time", hint="write out the names of the modules"
-        ) from None
