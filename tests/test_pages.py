@@ -158,15 +158,20 @@ def _attributes(node: ast.ClassDef) -> set[str]:
 DOTTED = re.compile(r"(?:reticent\.)?([a-z]\w*(?:\.\w+)+)(?:\(.*\))?")
 
 
+@cache
+def stems() -> set[str]:
+    """Names of modules and packages, without what they are in."""
+    return {part for name in modules() for part in name.split(".")}
+
+
 def missing_names(page: str) -> list[str]:
     """Dotted names in inline code that begin with a module or package of ours and lead nowhere."""
-    stems = {part for name in modules() for part in name.split(".")}
     wrong = []
     for code in CODE.findall(page):
         found = DOTTED.fullmatch(code)
         if (
             found
-            and found[1].split(".")[0] in stems
+            and found[1].split(".")[0] in stems()
             and not code.endswith(_FILES)
             and not _leads(found[1].split("."))
         ):

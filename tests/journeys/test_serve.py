@@ -1,13 +1,11 @@
 """Serving through the command line: a real ensemble behind TLS and keys, its ledger, workers, a private model."""
 
 import json
-import os
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 
@@ -22,6 +20,7 @@ from tests.ledger.conftest import postgres  # noqa: F401
 from tests.ledger.postgres.server import PASSWORD
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.patience import PATIENCE
+from tests.processes import Command
 
 SMALL_ENSEMBLE = ("--method", "submix", "--parts", 2, "--lora-rank", 2)
 
@@ -56,19 +55,12 @@ def free_port():
 @contextmanager
 def served(*arguments, port, verify=True, scheme="http"):
     """`reticent serve` in a process of its own, until it is ready."""
-    command = [sys.executable, "-c", "from reticent.cli.main import main; main()", "serve", *map(str, arguments)]
-    process = subprocess.Popen(
-        [*command, "--port", str(port)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = Command("serve", *arguments, "--port", port)
     with httpx.Client(base_url=f"{scheme}://127.0.0.1:{port}", verify=verify, timeout=PATIENCE) as client:
         try:
             deadline = time.monotonic() + PATIENCE
             while True:
-                assert process.poll() is None, process.stderr.read()
+                assert process.is_running, process.end(seconds=PATIENCE).stderr
                 assert time.monotonic() < deadline
                 try:
                     if client.get("/readyz").status_code == 200:
@@ -78,8 +70,9 @@ def served(*arguments, port, verify=True, scheme="http"):
             yield client
         finally:
             process.send_signal(signal.SIGTERM)
-            client.said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
+            done = process.end(seconds=PATIENCE)
+            client.said = (done.stdout, done.stderr)
+    assert done.returncode == 0
 
 
 def certificate(folder):

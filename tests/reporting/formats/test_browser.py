@@ -14,6 +14,8 @@ from tests.reporting.sample_reports import bare_run, finding, full_run, guarante
 MOST_WORDS_OF_ONE = 1500  # visible before anything is unfolded
 MOST_WORDS_OF_SEVERAL = 2500
 MOST_BYTES = 1_500_000
+# All rules are run; what passes them is not described, which takes long.
+VIOLATIONS = "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
 # What is measured, and the chip that it must have.
 FINDINGS = (
     (finding("auc", low=0.8, value=0.85, high=0.9), "refuted"),  # above the ceiling of 0.75
@@ -37,22 +39,45 @@ def run_of(name: str, chosen=FINDINGS) -> RunReport:
     return bare_run(name, findings=measured, comparisons=compared, guarantee=promise)
 
 
-def opened(browser, folder: Path, made: Report, **settings):
+class Window:
+    """One tab that shows page after page: a tab for each of them would start as many processes."""
+
+    def __init__(self, browser) -> None:
+        self.tab = browser.new_page()
+        self.tab.set_default_timeout(0)  # a busy machine is slow, not wrong
+        self._address = ""
+        self._heard: list[str] = []
+        self.tab.on("console", lambda message: self._heard.append(message.text))
+        self.tab.on("pageerror", lambda error: self._heard.append(str(error)))
+        self.tab.on("request", lambda request: self._note(request.url))
+
+    def show(self, path: Path, *, width: int, scheme: str) -> list[str]:
+        """Open the page; what it asks for or complains of, until the next one is opened."""
+        self._address, self._heard = path.as_uri(), []
+        self.tab.set_viewport_size({"width": width, "height": 900})
+        self.tab.emulate_media(color_scheme=scheme)
+        self.tab.goto(self._address)
+        return self._heard
+
+    def _note(self, address: str) -> None:
+        if address != self._address:
+            self._heard.append(address)
+
+
+@pytest.fixture(scope="module")
+def window(browser) -> Window:
+    return Window(browser)
+
+
+def opened(window: Window, folder: Path, made: Report, *, width: int = 1280, scheme: str = "light"):
     """The page of a report, and what it asked for or complained of."""
     path = folder / "page.html"
     path.write_text(render_page(made), encoding="utf8")
-    tab = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | settings))
-    tab.set_default_timeout(0)  # a busy machine is slow, not wrong
-    heard: list[str] = []
-    tab.on("console", lambda message: heard.append(message.text))
-    tab.on("pageerror", lambda error: heard.append(str(error)))
-    tab.on("request", lambda request: heard.append(request.url) if request.url != path.as_uri() else None)
-    tab.goto(path.as_uri())
-    return tab, heard
+    return window.tab, window.show(path, width=width, scheme=scheme)
 
 
-def test_every_chip_of_one_run_equals_its_finding(browser, tmp_path):
-    tab, heard = opened(browser, tmp_path, report(run_of("only")))
+def test_every_chip_of_one_run_equals_its_finding(window, tmp_path):
+    tab, heard = opened(window, tmp_path, report(run_of("only")))
     rows = tab.locator(".row").evaluate_all(
         "all => all.map(row => [row.querySelector('h3').textContent, row.querySelector('.chip').textContent])"
     )
@@ -60,18 +85,18 @@ def test_every_chip_of_one_run_equals_its_finding(browser, tmp_path):
     assert heard == []
 
 
-def test_the_box_keeps_the_letters_of_ε_and_of_names(browser, tmp_path):
+def test_the_box_keeps_the_letters_of_ε_and_of_names(window, tmp_path):
     for runs in (("only",), ("undefended", "private")):
-        tab, _ = opened(browser, tmp_path, report(*(run_of(name) for name in runs)))
+        tab, _ = opened(window, tmp_path, report(*(run_of(name) for name in runs)))
         lines = dict(line.split(None, 1) for line in tab.locator(".box p").all_inner_texts())
         assert "ε ≤ 2" in lines["Proved"]
         assert lines["Proved"].startswith("ε ≤ 2" if len(runs) == 1 else "undefended, private: ε ≤ 2")
         assert lines["Leaks"][0].isupper()
 
 
-def test_every_chip_of_several_runs_equals_its_finding(browser, tmp_path):
+def test_every_chip_of_several_runs_equals_its_finding(window, tmp_path):
     runs = (run_of("first"), run_of("second", FINDINGS[1:3]), bare_run("third"))
-    tab, heard = opened(browser, tmp_path, report(*runs))
+    tab, heard = opened(window, tmp_path, report(*runs))
     cells = tab.locator("#runs tbody tr").evaluate_all(
         "all => all.map(row => [...row.cells].map("
         "cell => cell.querySelector('.chip') ? cell.querySelector('.chip').textContent : cell.textContent))"
@@ -85,9 +110,9 @@ def test_every_chip_of_several_runs_equals_its_finding(browser, tmp_path):
 
 @pytest.mark.parametrize("width", [1280, 768, 390])
 @pytest.mark.parametrize("runs", [("one",), ("first", "second", "third")])
-def test_nothing_is_wider_than_the_window_and_the_box_is_on_the_first_screen(browser, tmp_path, width, runs):
+def test_nothing_is_wider_than_the_window_and_the_box_is_on_the_first_screen(window, tmp_path, width, runs):
     made = report(*(full_run(name) for name in runs))
-    tab, heard = opened(browser, tmp_path, made, viewport={"width": width, "height": 900})
+    tab, heard = opened(window, tmp_path, made, width=width)
     box = tab.locator(".box").bounding_box()
     assert box["y"] + box["height"] < 900
     tab.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
@@ -102,10 +127,10 @@ def test_nothing_is_wider_than_the_window_and_the_box_is_on_the_first_screen(bro
     assert heard == []
 
 
-def test_the_theme_follows_the_system(browser, tmp_path):
+def test_the_theme_follows_the_system(window, tmp_path):
     colour = "getComputedStyle(document.body).backgroundColor"
     seen = [
-        opened(browser, tmp_path, report(run_of("only")), color_scheme=scheme)[0].evaluate(colour)
+        opened(window, tmp_path, report(run_of("only")), scheme=scheme)[0].evaluate(colour)
         for scheme in ("light", "dark")
     ]
     assert len(set(seen)) == 2
@@ -121,27 +146,27 @@ def axe() -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("runs", [("one",), ("first", "second", "third")])
-def test_axe_finds_no_serious_violation(browser, tmp_path, axe, runs, scheme):
-    tab, _ = opened(browser, tmp_path, report(*(full_run(name) for name in runs)), color_scheme=scheme)
+@pytest.mark.parametrize("runs", [("one",), ("first", "second")])
+def test_axe_finds_no_serious_violation(window, tmp_path, axe, runs, scheme):
+    tab, _ = opened(window, tmp_path, report(*(full_run(name) for name in runs)), scheme=scheme)
     tab.evaluate(axe)
     for unfold in ("0", "document.querySelectorAll('details').forEach(one => { one.open = true; })"):
         tab.evaluate(unfold)
-        found = tab.evaluate("axe.run()")["violations"]
+        found = tab.evaluate(VIOLATIONS)
         assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] != "minor"] == []
 
 
-def test_axe_finds_the_violation_of_a_broken_twin(browser, tmp_path, axe):
-    tab, _ = opened(browser, tmp_path, report(full_run("one")))
+def test_axe_finds_the_violation_of_a_broken_twin(window, tmp_path, axe):
+    tab, _ = opened(window, tmp_path, report(full_run("one")))
     tab.evaluate("document.querySelector('.box').style.color = '#ccc'")
     tab.evaluate("document.querySelector('.box').style.background = '#fff'")
     tab.evaluate(axe)
-    assert "color-contrast" in {one["id"] for one in tab.evaluate("axe.run()")["violations"]}
+    assert "color-contrast" in {one["id"] for one in tab.evaluate(VIOLATIONS)}
 
 
 @pytest.mark.parametrize(("runs", "words"), [(1, MOST_WORDS_OF_ONE), (7, MOST_WORDS_OF_SEVERAL)])
-def test_a_page_is_short_before_it_is_unfolded_and_small(browser, tmp_path, runs, words):
+def test_a_page_is_short_before_it_is_unfolded_and_small(window, tmp_path, runs, words):
     made = report(*(full_run(f"run {number}") for number in range(runs)))
-    tab, _ = opened(browser, tmp_path, made)
+    tab, _ = opened(window, tmp_path, made)
     assert len(tab.locator("body").inner_text().split()) <= words
     assert (tmp_path / "page.html").stat().st_size < MOST_BYTES
