@@ -194,7 +194,7 @@ def lazy_mixing(monkeypatch):
 
     def mix(self, handles, rows, *, remaining):
         between.extend(time.monotonic() - ended for ended in last)
-        pause = max([0.02, *(4.0 * statistics.median(each) for each in [between[-20:]] if each)])
+        pause = max([0.05, *(4.0 * statistics.median(each) for each in [between[-20:]] if each)])
         time.sleep(pause if max(remaining) > 0.0 else 0.0)
         mixed = plain(self, handles, rows, remaining=remaining)
         last[:] = [time.monotonic()]

@@ -146,7 +146,7 @@ def axe() -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("runs", [("one",), ("first", "second")])
+@pytest.mark.parametrize("runs", [("one",), ("first", "second", "third")])
 def test_axe_finds_no_serious_violation(window, tmp_path, axe, runs, scheme):
     tab, _ = opened(window, tmp_path, report(*(full_run(name) for name in runs)), scheme=scheme)
     tab.evaluate(axe)

@@ -116,7 +116,7 @@ def test_masking_one_secret_changes_what_is_proved_in_random_worlds():
 
 
 def test_the_comparison_of_worlds_catches_a_conservative_policy_that_reads_the_original():
-    tally = compare(conservative_reads_the_original, seed=0, count=300)
+    tally = compare(conservative_reads_the_original, seed=0, count=600)
     assert len(tally.broken) > 10
 
 
@@ -159,7 +159,7 @@ def test_masks_have_the_kinds_that_they_have_where_the_secret_was_masked_beforeh
         return collapsed
 
     monkeypatch.setattr(masking, "_collapse", by_length)
-    assert unlike(seed=3, count=200)[0] > 0
+    assert unlike(seed=3, count=600)[0] > 0
 
 
 @pytest.mark.slow
