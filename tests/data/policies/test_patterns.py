@@ -27,6 +27,10 @@ def found(text: str, policy: Policy = POLICY) -> list[tuple[str, str]]:
 FOUND = [
     ("EMAIL", "anna.maria+x@mail.example.co.uk"),
     ("EMAIL", "jürgen@example.org"),
+    ("ADDRESS", "1160 Bauer Drive Apt. 227, Frybury, GA 03844"),
+    ("ADDRESS", "1600 Pennsylvania Avenue NW, Washington, DC 20500-0003"),
+    ("ADDRESS", "47412 Joshua Lock Suite 483 Josephside, AZ 72547"),
+    ("ADDRESS", "12B Main St\nSt. Paul, MN 55101"),
     ("IP", "192.168.0.255"),
     ("IP", "6e40:4041:c617:e898:c11:40d2:c669:2eb4"),
     ("IP", "fe80::1ff:fe23:4567:890a"),

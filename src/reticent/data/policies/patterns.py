@@ -1,6 +1,6 @@
 """A policy of patterns with checksums: things whose shape gives them away. Names and places are out of its reach.
 
-E-mail addresses, IP addresses, IBANs, card numbers, social security numbers, order numbers, application numbers,
+E-mail addresses, postal addresses of the USA, IP addresses, IBANs, card numbers, social security numbers, order numbers, application numbers,
 dates, tracking numbers, codes that a word announces ("My ID is: 123456"), phone numbers.
 
 Why it is local (masking a span never changes what is found elsewhere):
@@ -39,7 +39,20 @@ from reticent.data.policies.checksums import (
 from reticent.data.policies.stretches import around, places
 from reticent.data.redaction.masking import MASK, mask_for
 
-KINDS = ("EMAIL", "IP", "IBAN", "CARD", "SSN", "ORDER", "APPLICATION", "DATE", "TRACKING", "PHONE", "CODE")
+KINDS = (
+    "EMAIL",
+    "ADDRESS",
+    "IP",
+    "IBAN",
+    "CARD",
+    "SSN",
+    "ORDER",
+    "APPLICATION",
+    "DATE",
+    "TRACKING",
+    "PHONE",
+    "CODE",
+)
 
 _BLANK = "\ue000"  # private use: in no pattern, and no character of a word
 _END = r"(?<=\w)(?!\w)(?!(?<=\d)[-./:]\d)"
@@ -69,6 +82,7 @@ class Start(Enum):
     __hash__ = object.__hash__  # an enumeration's own hash is that of its name, and slow
 
     ADDRESS = r"\w(?<!\w.)(?=[\w.+%'-]{0,63}@)"
+    HOUSE = _start(r"\d")
     NUMBER = _start(r"[+(\d]")
     HEXADECIMAL = _start("[0-9A-Fa-f]", "(?=[0-9A-Fa-f]{0,3}:)")
     IBAN = _start("[A-Za-z]", r"(?=[A-Za-z]\d\d)")
@@ -106,8 +120,21 @@ _PIECE = r"(?:\(\d{1,4}\)\d{0,8}|\d{2,8})"
 _GROUP = r"[A-Z]{0,30}\d[A-Z0-9]*"  # a digit in each group: no code holds a word that announces another
 _CODE_WORDS = r"id|pin|code|password|passcode|account|reference|number|no\.?|nr\.?"
 
+_STATES = (
+    "A[AEKLPRZ]|C[AOT]|D[CE]|FL|G[AU]|HI|I[ADLN]|K[SY]|LA|M[ADEINOPST]|N[CDEHJMVY]|O[HKR]|P[AR]|RI|S[CD]|T[NX]|UT"
+    "|V[AIT]|W[AIVY]"
+)
+_POSTCODE = rf"(?:{_STATES}){_GAP}\d{{5}}(?:-\d{{4}})?"
+# House, street, perhaps a flat, town: words with capitals and numbers, over at most three lines.
+_STREET_WORD = r"(?:[A-Z#][\w.'’-]{0,30}|\d{1,5}[A-Za-z]{0,2})"
+_HOUSE = (
+    rf"\d{{1,6}}[A-Za-z]?,?{_GAP}[A-Z][\w.'’-]{{0,30}}"  # no other number directly behind that of the house
+    rf"(?:,?(?:{_GAP}|\r?\n){_STREET_WORD}){{0,12}}?,?{_GAP}{_POSTCODE}"
+)
+
 _RULES = (
     Rule("EMAIL", Start.ADDRESS, r"\w[\w.+%'-]{0,63}@(?:\w[\w-]{0,62}\.)+[A-Za-z]{2,24}"),
+    Rule("ADDRESS", Start.HOUSE, _HOUSE),
     Rule("IP", Start.NUMBER, r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?", keep_ip),
     Rule("IP", Start.HEXADECIMAL, r"(?:[0-9A-Fa-f]{1,4}:{1,2}){2,7}[0-9A-Fa-f]{1,4}", keep_ip),
     Rule("IBAN", Start.IBAN, r"[A-Za-z]{2}\d\d[A-Za-z0-9]{11,30}", keep_iban),
@@ -164,6 +191,7 @@ _TAKEN = (
 )
 _CODED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-")
 _SHORTEST_CODE = 4
+_LONGEST_ADDRESS = 160  # characters before its state
 _SIGNS = 2  # before the first digit of a number
 # An address holds an "@" and a hexadecimal one a colon: how far before it a match may start, and how far behind it
 # what a start must see may end.
@@ -234,6 +262,9 @@ def _starts(text: str) -> dict[Start, Sequence[int]]:
             starts[Start.HEXADECIMAL] = _near(Start.HEXADECIMAL, text, ":")
     if announced := _places_of_tracking(text):
         starts[Start.CODE] = sorted({*starts.get(Start.CODE, ()), *announced})
+    if ends := [match.start() for match in _compiled(rf"(?<!\w){_POSTCODE}").finditer(text)]:
+        stretches = around(ends, len(text), before=_LONGEST_ADDRESS, after=0)
+        starts[Start.HOUSE] = [place for stretch in stretches for place in _places(Start.HOUSE, text, *stretch)]
     if "@" in text:
         starts[Start.ADDRESS] = _near(Start.ADDRESS, text, "@")
     return starts
