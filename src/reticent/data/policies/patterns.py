@@ -1,7 +1,8 @@
 """A policy of patterns with checksums: things whose shape gives them away. Names and places are out of its reach.
 
-E-mail addresses, postal addresses of the USA, IP addresses, IBANs, card numbers, social security numbers, order numbers, application numbers,
-dates, tracking numbers, codes that a word announces ("My ID is: 123456"), phone numbers.
+E-mail addresses, postal addresses of the USA, IP addresses, IBANs, card numbers, social security numbers, order
+numbers, application numbers, dates, tracking numbers, codes that a word announces ("My ID is: 123456"), phone
+numbers.
 
 Why it is local (masking a span never changes what is found elsewhere):
 
