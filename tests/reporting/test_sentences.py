@@ -96,6 +96,7 @@ STRANGE = with_map(
 NO_HELD_OUT = with_map(LIKELY)
 COMMONPLACE = with_map(LIKELY, replace(LIKELY, name="held-out"))
 UNLIKELY = with_map(RiskGroup("training", (point(0, log_chance=-50.0),)))
+PROVED_EACH = with_map(RiskGroup("training", (point(0, log_chance=-50.0, epsilon=2.0, log_proved=-9.0),)))
 EVERYTHING_RAN = report(bare_run(plan=(PlanLine(attack="lazy", needs="a base", n=3, seconds=1.0),)))
 SKIPPED = report(bare_run(plan=(PlanLine(attack="codes", needs="canaries", n=0, seconds=0.0, skipped="no key"),)))
 BESIDE = report(
@@ -208,6 +209,8 @@ SAID = [
         COMMONPLACE,
     ),
     ("These numbers suggest no action.", UNLIKELY, NO_HELD_OUT),
+    ("ε of this text", PROVED_EACH, UNLIKELY),
+    ("“Proved at most” follows from the ε that training proved of the text", PROVED_EACH, UNLIKELY),
     ("like held-out text", COMMONPLACE, NO_HELD_OUT),
     ("no held-out records", NO_HELD_OUT, COMMONPLACE),
     ("Without held-out records, there is nothing to stand out from.", NO_HELD_OUT, OUTSTANDING),

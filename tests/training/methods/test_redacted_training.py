@@ -81,9 +81,9 @@ class Spy:
         self.batches: list[set[int]] = []
         original = batches._batch
 
-        def made(groups, chosen, *more):
+        def made(groups, chosen, *more, **named):
             self.batches.append({int(token) for index in chosen for text in groups[index] for token in text})
-            return original(groups, chosen, *more)
+            return original(groups, chosen, *more, **named)
 
         monkeypatch.setattr(batches, "_batch", made)
 

@@ -61,7 +61,7 @@ class RunBatch(TokenBatch):
                 inputs[row, :length] = torch.from_numpy(start.run.inputs)
                 targets[row, :length] = torch.from_numpy(start.run.targets)
                 hidden[:, row], cell[:, row] = start.hidden, start.cell
-        return cls(inputs, targets, rows, hidden, cell)
+        return cls(inputs, targets, rows, hidden=hidden, cell=cell)
 
     @property
     def state(self) -> LSTMState:
@@ -75,7 +75,7 @@ class RunBatch(TokenBatch):
         rows, state = self._rows_of(records), self.state
         chosen = TokenBatch.select(self, records, width=width)
         parts = chosen.inputs, chosen.targets
-        return RunBatch(*parts, self.rows_per_record, state.hidden[:, rows], state.cell[:, rows])
+        return RunBatch(*parts, self.rows_per_record, hidden=state.hidden[:, rows], cell=state.cell[:, rows])
 
 
 def run_losses(module: nn.Module, batch: TokenBatch) -> Tensor:
