@@ -68,6 +68,15 @@ def test_the_file_is_its_owners_alone_and_a_row_that_a_crash_cut_is_left_out(tmp
     assert log.read().counts(4)[:, 0].tolist() == [2, 2, 2]
 
 
+@pytest.mark.parametrize("second", [1, 9, 2**63, 2**64 - 1])
+def test_steps_out_of_order_or_beyond_the_run_are_refused(tmp_path, second):
+    log = LevelFile(tmp_path, 1)
+    for step in (2, second):
+        log.append(step, np.array([3], dtype=np.uint8))
+    with pytest.raises(ConfigError, match="order of the run's steps"):
+        log.read().counts(8)
+
+
 def test_a_level_that_does_not_exist_is_refused(tmp_path):
     LevelFile(tmp_path, 1).append(0, np.array([len(LEVELS)], dtype=np.uint8))
     with pytest.raises(ConfigError, match="not the levels of this run"):

@@ -61,7 +61,7 @@ class LevelMemory:
         count = int(groups.max(initial=-1)) + 1
         counts, level, since = np.zeros((count, len(LEVELS)), dtype=np.int64), np.zeros(count, dtype=np.uint8), 0
         for step, levels in [*self._rows, (steps, np.zeros(self._units, dtype=np.uint8))]:
-            if step < since:
+            if not since <= step <= steps:
                 raise ConfigError("the levels of records are not in the order of the run's steps")
             counts[np.arange(count), level] += step - since
             level, since = np.full(count, len(LEVELS) - 1, dtype=np.uint8), step
