@@ -222,7 +222,7 @@ def test_redacted_training_knows_no_list_of_the_secrets(tmp_path):
     assert (asked.labelled, asked.miss_rate, asked.conservative_miss_rate) == (str(tmp_path / TRAIN), None, None)
 
 
-def test_the_policies_find_every_planted_number_whole_and_come_apart_on_addresses(tmp_path):
+def test_the_policies_find_every_planted_number_and_address_whole_and_miss_some_values(tmp_path):
     """The ceiling of planted numbers holds for what is found whole, and the closing words name what is not."""
     corpora = write_corpora(tmp_path, seed=3, scale=TINY)
     policy, conservative = policy_named(POLICY), policy_named(CONSERVATIVE)
@@ -234,13 +234,13 @@ def test_the_policies_find_every_planted_number_whole_and_come_apart_on_addresse
         dataclasses.replace(record, spans=tuple(span for span in record.spans if span.kind == "ADDRESS"))
         for record in corpora.train
     ]
-    apart = count_misses(addresses, policy, conservative=conservative).both
-    assert 0 < others.hits < others.trials
-    assert apart.hits > others.hits / 2
+    whole = count_misses(addresses, policy, conservative=conservative).policy
+    assert (whole.hits, whole.trials > 0) == (0, True)
+    assert 0 <= others.hits < others.trials / 20
 
 
 def test_only_findings_on_planted_numbers_can_refute_redacted_training():
-    """Personal data that is inferred may be an address, found in pieces: of those nothing is proved."""
+    """Personal data that is inferred may be a value that is not found whole: of those nothing is proved."""
     inferred = dataclasses.replace(said(90, 100), metric="inference_accuracy")
     numbers = compare(said(2, 100), promise(1.0))
     beside = [(FOUND_WHOLE, compare(inferred, promise(1.0))), (FOUND_WHOLE, numbers), ("bayesian", numbers)]
