@@ -63,8 +63,8 @@ def _whole(lost: "Share") -> str:
     return (
         "CRT uses the built-in policies patterns and conservative, which know no list of secrets. Its ε holds for "
         "a secret that one of them finds whole, as they do every planted number. Of the "
-        f"{lost.trials:,} labelled values in the text, {lost.hits:,} are not found whole. No ε is proved for them, so "
-        "that in the report the ε for any secret is unbounded."
+        f"{lost.trials:,} labelled values in the text, {lost.hits:,} are not found whole. No ε is proved for them, "
+        "so that in the report the ε for any secret is unbounded."
     )
 
 
