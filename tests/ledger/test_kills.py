@@ -158,9 +158,12 @@ def test_no_acknowledged_charge_is_missing_and_the_budget_holds_when_processes_a
             seconds=seconds,
             kills=kills,
             workers=8,
-            until=lambda: max(ledger.spent().values()) > 0.9 * ledger.budget.limit,
+            # On a busy machine kills are over before much was charged: workers go on until it was enough.
+            until=lambda: (
+                max(ledger.spent().values()) > 0.9 * ledger.budget.limit and ledger.head().sequence > 10 * kills
+            ),
         )
-        assert ledger.head().sequence > 5 * kills
+        assert ledger.head().sequence > 10 * kills
     assert killed == kills
     assert violations(ledgers, tmp_path) == []
 
