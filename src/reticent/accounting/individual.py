@@ -72,9 +72,9 @@ class IndividualPrice:
     def epsilons(self, counts: Counts, *, copies: int = 1) -> Floats:
         """ε [n] at `delta` of records by their steps at each level [n, L], or of a text that all `copies` have.
 
-        Guarantee: with chance 1 − `delta` over the run, everything that it released is at most e^ε times as likely
-        with the record (or the text) as without it, and the reverse. Never above what
-        holds for everyone.
+        Guarantee: where ε is below what holds for everyone, then with chance 1 − `delta` over the run everything
+        that it released is at most e^ε times as likely with the record (or the text) as without it, and the
+        reverse; elsewhere (ε, `delta`)-differential privacy, as for everyone.
         """
         if copies < 1 or counts.shape[1:] != (len(self.shares),):
             raise ValueError("a record has a number of steps for each level, and at least one copy")

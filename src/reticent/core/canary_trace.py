@@ -9,7 +9,6 @@ standard deviation. The holder of the key sees as much of a step as the stronges
 All files belong to the operator (mode 0600): coins are as private as records.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -17,7 +16,14 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.core.document import MALFORMED, check_schema, read_document, write_atomically, write_document
+from reticent.core.document import (
+    MALFORMED,
+    append_row,
+    check_schema,
+    read_document,
+    write_atomically,
+    write_document,
+)
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 
@@ -145,8 +151,8 @@ class TraceMemory:
 class TraceFile:
     """Appends the projections of each released step; only its owner may read it."""
 
-    def __init__(self, folder: Path, canaries: int) -> None:
-        self._path, self._places, self._row = folder / TRACE, folder / PLACES, 4 * canaries
+    def __init__(self, folder: Path) -> None:
+        self._path, self._places = folder / TRACE, folder / PLACES
 
     def place(self, places: Places) -> None:
         """The places [N], on disk when this returns."""
@@ -154,11 +160,4 @@ class TraceFile:
 
     def append(self, projections: Floats) -> None:
         """One more row [N], on disk when this returns."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            whole = os.fstat(descriptor).st_size // self._row * self._row
-            os.ftruncate(descriptor, whole)  # what a crash left of a row
-            os.pwrite(descriptor, np.asarray(projections, dtype="<f4").tobytes(), whole)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        append_row(self._path, np.asarray(projections, dtype="<f4").tobytes())

@@ -85,6 +85,21 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         _sync_folder(path.parent)
 
 
+def append_row(path: Path, row: bytes) -> None:
+    """Append a row to a file of rows of one length, readable by its owner alone; on disk when this returns.
+
+    Guarantee: what a crash left of a row is removed first, so that rows begin at multiples of their length.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        whole = os.fstat(descriptor).st_size // len(row) * len(row)
+        os.ftruncate(descriptor, whole)
+        os.pwrite(descriptor, row, whole)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def folder_at(path: Path) -> Iterator[None]:
     """Make the folder and its parents; if the block fails, those that were made and are empty go again."""

@@ -24,8 +24,9 @@ from reticent.core.errors import ConfigError
 SCHEMA_VERSION: Final = 1
 FILE: Final = "individual.json"
 STATEMENT: Final = (
-    "With chance 1 - delta over the training, all that it released is at most e^epsilon times as likely with the "
-    "record as without it, and the reverse. Depends on the record: private."
+    "Where epsilon is below that of everyone: with chance 1 - delta over the training, all that it released is at "
+    "most e^epsilon times as likely with the record as without it, and the reverse. Elsewhere: (epsilon, delta)-"
+    "differential privacy. Depends on the record: private."
 )
 
 

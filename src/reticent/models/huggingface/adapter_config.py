@@ -25,7 +25,7 @@ _NAMES: Final = (
     "alpha_pattern",
 )
 _MOST: Final = 10_000  # names
-_MOST_LAYERS: Final = 1000
+MOST_LAYERS: Final = 1000  # a configuration is believed before its weights are seen: a billion layers never end
 
 
 def check_adapter_config(document: dict[str, Any], path: Path) -> None:
@@ -72,9 +72,9 @@ def _is_plain(name: object) -> bool:
 
 def _is_short(ranges: object) -> bool:
     """Whether these are (first, last) pairs of at most a thousand layers in all."""
-    if not isinstance(ranges, list) or len(ranges) > _MOST_LAYERS:
+    if not isinstance(ranges, list) or len(ranges) > MOST_LAYERS:
         return False
     pairs = [each for each in ranges if isinstance(each, list) and len(each) == 2]
     if len(pairs) < len(ranges) or not all(type(end) is int for pair in pairs for end in pair):
         return False
-    return all(0 <= first <= last for first, last in pairs) and sum(b - a for a, b in pairs) <= _MOST_LAYERS
+    return all(0 <= first <= last for first, last in pairs) and sum(b - a for a, b in pairs) <= MOST_LAYERS

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.errors import ModelError
-from reticent.models.huggingface.adapter_config import check_adapter_config
+from reticent.models.huggingface.adapter_config import MOST_LAYERS, check_adapter_config
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +27,6 @@ _WEIGHTS: Final = "model.safetensors"
 _ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
 _INDEX: Final = ".index.json"
 _LAYERS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-_MOST_LAYERS: Final = 1000  # a configuration is believed before its weights are seen: a billion layers never end
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", TOKENIZER_CONFIG)
 _READ: Final = {
     ".json",
@@ -159,9 +158,9 @@ def _named_files(document: dict[str, Any]) -> Iterator[tuple[str, object]]:
 def _check_layers(document: dict[str, Any], path: Path) -> None:
     for key in _LAYERS:
         count = document.get(key, 0)
-        if isinstance(count, int) and count > _MOST_LAYERS:
+        if isinstance(count, int) and count > MOST_LAYERS:
             raise ModelError(
-                f"{path}: more layers than any model has", found=key, expected=f"at most {_MOST_LAYERS}"
+                f"{path}: more layers than any model has", found=key, expected=f"at most {MOST_LAYERS}"
             )
 
 

@@ -296,7 +296,7 @@ def _canaries(module: nn.Module, plan: DpSgd, folder: Path | None) -> GradientCa
         return None
     assert folder is not None
     key = CanaryKey.read(folder)
-    return GradientCanaries(module, key, clip_norm=plan.clip_norm, observer=TraceFile(folder, len(key)))
+    return GradientCanaries(module, key, clip_norm=plan.clip_norm, observer=TraceFile(folder))
 
 
 def _refuse_layers(model: HuggingFaceModel, clip_norm: float) -> None:

@@ -16,7 +16,6 @@ steps were clipped to, as for all others.
 """
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -24,6 +23,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.core.document import append_row
 from reticent.core.errors import ConfigError
 
 LEVELS: Final = tuple(2.0 ** (-level / 4.0) for level in range(25))  # shares of the clip norm
@@ -77,14 +77,7 @@ class LevelFile:
 
     def append(self, step: int, levels: Levels) -> None:
         """From this step on these are the levels [n]; on disk when this returns."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            whole = os.fstat(descriptor).st_size // self._row * self._row
-            os.ftruncate(descriptor, whole)  # what a crash left of a row
-            os.pwrite(descriptor, np.array([step], dtype="<u8").tobytes() + levels.tobytes(), whole)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        append_row(self._path, np.array([step], dtype="<u8").tobytes() + levels.tobytes())
 
     def read(self) -> LevelMemory:
         """All that was written; a row that a crash cut short was never used, and is left out."""

@@ -131,7 +131,7 @@ def test_too_few_canaries_steps_beyond_the_plan_and_foreign_events_are_refused()
 def test_a_key_and_a_trace_come_back_from_files_that_only_their_owner_reads(tmp_path):
     key = CanaryKey.toss(30, Randomness.system())
     key.write(tmp_path)
-    file = TraceFile(tmp_path, 30)
+    file = TraceFile(tmp_path)
     rows = np.random.default_rng(0).standard_normal((3, 30)).astype(np.float32)
     for row in rows:
         file.append(row)
