@@ -40,8 +40,8 @@ from reticent.auditing.attacks.membership.scores import (
 )
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.auditing.metrics.roc import Estimate, auc_interval, tpr_at_fpr
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Corpus, Record
-from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus

@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from reticent.accounting.mixing.curves import Pull
+from reticent.core.arrays import Floats
 from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
-from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.ensemble.allocator import keep_freed_memory

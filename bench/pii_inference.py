@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
 from reticent.auditing.attacks.personal_data.inference import (
@@ -38,6 +37,7 @@ from reticent.auditing.attacks.personal_data.inference import (
 )
 from reticent.auditing.attacks.personal_data.inventory import take_inventory
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
+from reticent.core.arrays import Floats
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_cases
 from reticent.models.huggingface.loading import load_model
@@ -48,8 +48,6 @@ COMPARED = 4  # sentences of which the plain loop is timed
 ROUNDS = 2
 REQUIRED = {"stories15m": 20.0, "embedded": 10.0}  # of the game as it is played
 ROOT = Path(__file__).resolve().parent.parent
-
-Floats = NDArray[np.float64]
 
 
 def one_forward_each(model: HuggingFaceModel, target: MaskedSpan, candidates: Sequence[str]) -> Floats:

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from reticent.core.arrays import Floats
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel
 
@@ -31,8 +31,6 @@ REQUIRED_RATIO = 5.0
 
 STORY = """once upon a time there was little girl boy dog cat big red ball park house tree sun happy sad play went
 saw her his they mom dad friend and the to in with very day night water food bird sky small liked wanted found"""
-
-Floats = NDArray[np.float64]
 
 
 def one_at_a_time(model: HuggingFaceModel, texts: Sequence[str]) -> list[Floats]:

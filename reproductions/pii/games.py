@@ -40,8 +40,9 @@ from reticent.auditing.attacks.personal_data.reconstruction import (
 )
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
 from reticent.auditing.metrics.roc import Estimate, auc_interval
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Corpus
-from reticent.core.model import Floats, LanguageModel
+from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 

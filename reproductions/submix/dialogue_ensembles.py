@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Corpus
 from reticent.core.ensemble import Ensemble
-from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.splits import split

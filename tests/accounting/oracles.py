@@ -8,9 +8,8 @@ from collections.abc import Iterable
 
 import mpmath as mp
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from reticent.core.arrays import Floats
 
 
 def sampled_gaussian_divergence(noise: float, rate: float, order: float, *, backward: bool = False) -> float:

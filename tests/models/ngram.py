@@ -23,9 +23,10 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.document import check_schema, number_from_json, number_to_json
 from reticent.core.errors import ModelError
-from reticent.core.model import Access, Floats, Tokens
+from reticent.core.model import Access, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.bounds.parts import owner_point
 from reticent.accounting.prices.best_of_runs import best_of_runs_epsilon
 from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
 from reticent.accounting.search import least_between
+from reticent.core.arrays import Floats
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     BandedCycle,
@@ -45,7 +45,6 @@ from reticent.core.event import (
 )
 from reticent.core.guarantee import Neighbours
 
-Floats = NDArray[np.float64]
 Objective = Callable[[float, float], float]
 
 _GRID = 1.0 + np.geomspace(1e-3, 2e4, 148)  # ten points to a factor of 3.1 of a − 1; refined afterwards

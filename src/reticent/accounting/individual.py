@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from reticent.accounting.guarantees import epsilons
 from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
 from reticent.accounting.prices.sampled_group import group_event
+from reticent.core.arrays import Floats
 from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 _ORDERS: Final = tuple(1.0 + np.geomspace(0.05, 500.0, 40))

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.accounting.light_imports import privacy_losses
+from reticent.core.arrays import Floats
 
-Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 Span = tuple[int, int]  # the first and the last cell of a sum that are kept, counted from its least
 

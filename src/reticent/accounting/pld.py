@@ -24,7 +24,6 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.light_imports import privacy_losses
@@ -32,6 +31,7 @@ from reticent.accounting.loss_sums import ComposedLosses, composed, connected, s
 from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
 from reticent.accounting.prices.random_allocation import allocation_ratio, allocation_spacing
 from reticent.accounting.prices.sampled_group import group_delta, group_loss_range
+from reticent.core.arrays import Floats
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     BandedCycle,
@@ -44,8 +44,6 @@ from reticent.core.event import (
     SampledGroup,
 )
 from reticent.core.guarantee import Neighbours
-
-Floats = NDArray[np.float64]
 
 _TOLERANCE = 5e-5  # what discretisation may add to ε
 _COARSEST = 1e-3

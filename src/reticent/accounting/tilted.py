@@ -26,17 +26,15 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.light_imports import ndtr
 from reticent.accounting.loss_sums import Tails, power
 from reticent.accounting.prices.hockey_stick import Direction
+from reticent.core.arrays import Floats
 from reticent.core.divergence import log_sum_exp
 from reticent.core.event import Event, Gaussian, SampledGaussian
 from reticent.core.guarantee import Neighbours
-
-Floats = NDArray[np.float64]
 
 _REACH: Final = 37.0  # deviations: 1e-299 of the mass is beyond
 _TOLERANCE: Final = 1e-3  # nats: what the grid may add to ε

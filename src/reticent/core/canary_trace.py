@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.core.arrays import Flags, Floats
 from reticent.core.document import (
     MALFORMED,
     append_row,
@@ -31,8 +32,6 @@ SCHEMA_VERSION: Final = 1
 KEY: Final = "canaries.json"
 TRACE: Final = "canaries.f32"
 PLACES: Final = "canaries.u32"
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 Places = NDArray[np.int64]
 
 

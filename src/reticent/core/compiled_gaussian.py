@@ -10,6 +10,7 @@ import numba
 import numpy as np
 
 from reticent.core import gaussian
+from reticent.core.arrays import Floats
 from reticent.core.float_bits import bits_of, from_bits
 from reticent.core.gaussian import (
     EXPONENT_SHIFT,
@@ -25,7 +26,6 @@ from reticent.core.gaussian import (
     WHOLE,
     WHOLE_BIAS,
     Exact,
-    Floats,
     Words,
 )
 

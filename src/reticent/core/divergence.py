@@ -17,9 +17,9 @@ Does not normalise its inputs: rows must be log-pmfs (see `log_normalise`).
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from reticent.core.arrays import Floats
 
 _SERIES_RADIUS = 0.05  # |a u| below which φ is summed as a series
 _UNDERFLOW = -650.0  # logarithms below this are not trusted to survive exp

@@ -14,7 +14,8 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.arrays import Floats
+from reticent.core.model import LanguageModel, Tokens
 
 # What else costs as much as to read one token, about: public, of the length of texts alone.
 COLUMNS: Final = 128  # columns of a text that a look-up attends to

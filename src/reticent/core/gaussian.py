@@ -22,7 +22,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from reticent.core.arrays import Floats
+
 Words = NDArray[np.uint64]
 Exact = NDArray[np.float32] | NDArray[np.float64]
 

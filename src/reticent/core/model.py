@@ -13,13 +13,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from reticent.core.arrays import Floats
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 
-Floats = NDArray[np.float64]
 Tokens = Sequence[int]
 
 CHAT_OPENING: Final = "Write a text."  # what a user of a chat says who asks for anything

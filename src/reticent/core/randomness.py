@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.core import gaussian
+from reticent.core.arrays import Floats
 
-Floats = NDArray[np.float64]
 Shape = int | Sequence[int]
 
 _BLOCK: Final = gaussian.DRAWS << 9  # Gaussians made at once: what fits the processor's cache

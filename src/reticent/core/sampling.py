@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.divergence import log_normalise
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.ensemble import Ensemble, MassStreams, PatientStreams, Streams
 from reticent.core.errors import ConfigError
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.model import LanguageModel, Tokens
 from reticent.core.ranges import TEMPERATURE
 
 DECAY: Final = 0.98  # of a token's weight in the recent cache, a token

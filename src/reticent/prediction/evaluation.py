@@ -17,18 +17,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reticent.core.arrays import Flags, Floats
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.estimate import mean_per_token
 from reticent.core.ledger import Budget
-from reticent.core.model import Floats, Tokens
+from reticent.core.model import Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import Setup
 from reticent.prediction.mechanisms.mechanism import Moment
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

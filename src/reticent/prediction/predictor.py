@@ -25,11 +25,12 @@ from typing import cast
 
 import numpy as np
 
+from reticent.core.arrays import Floats
 from reticent.core.ensemble import Ensemble, MassStreams, PatientStreams
 from reticent.core.errors import BudgetExhausted, ConfigError, InternalError
 from reticent.core.event import Composed, Event
 from reticent.core.ledger import DecidingLedger
-from reticent.core.model import Floats, Tokens
+from reticent.core.model import Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Mechanism, Moment, Release, TogetherMechanism, in_units

@@ -21,7 +21,6 @@ from reticent.core.corpus import Span
 from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.word_edges import whole_words
 
-Floats = NDArray[np.floating]
 
 _TAG = re.compile(r"^[BIESLU][-_]")
 _BATCH = 16
@@ -109,7 +108,7 @@ class TokenClassifierPolicy:
                 spans += [(owners[first + row], span) for span in self._spans(places[first + row], chance)]
         return spans
 
-    def _spans(self, places: list[list[int]], chances: Floats) -> list[Span]:
+    def _spans(self, places: list[list[int]], chances: NDArray[np.floating]) -> list[Span]:
         """Neighbouring tokens of one kind, and nothing but them between, are one span; `chances` [T, labels]."""
         model, _ = self._ready()
         labels: dict[str, list[int]] = {}

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from reticent.auditing.attacks.one_run.gradient_canaries import CONFIDENCE, MeasuredEpsilon, measure_trace
-from reticent.core.canary_trace import CanaryKey, Flags, Floats, TraceMemory
+from reticent.core.arrays import Flags, Floats
+from reticent.core.canary_trace import CanaryKey, TraceMemory
 from reticent.core.errors import UsageError
 from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness

@@ -21,9 +21,9 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from reticent.core.arrays import Flags, Floats
 from reticent.core.corpus import Span
 from reticent.core.document import fields_to_json, number_from_json
 from reticent.core.errors import UsageError
@@ -31,9 +31,6 @@ from reticent.core.estimate import mean_per_token
 from reticent.models.huggingface.batching import choose_budget
 from reticent.training.batches import TokenTexts, micro_batches
 from reticent.training.gradients.record_loss import IGNORED, TokenBatch
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

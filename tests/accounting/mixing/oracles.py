@@ -9,12 +9,11 @@ from typing import Any
 
 import mpmath as mp
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from reticent.accounting.mixing.charge import common_share
+from reticent.core.arrays import Floats
 from reticent.core.divergence import log_moment, symmetric_renyi_divergence
-
-Floats = NDArray[np.float64]
 
 
 def log_mixture(log_p: ArrayLike, log_q: ArrayLike, weight: ArrayLike) -> Floats:

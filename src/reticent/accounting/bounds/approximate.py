@@ -11,11 +11,9 @@ world to the other: (κε, δ (e^{κε} − 1)/(e^ε − 1)), the tight geometri
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.bounds.binary_renyi import log_complement
-
-Floats = NDArray[np.float64]
+from reticent.core.arrays import Floats
 
 
 def _check(epsilon: float, delta: float) -> None:

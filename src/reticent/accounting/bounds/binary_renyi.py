@@ -14,11 +14,9 @@ import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.divergence import renyi_divergence
-
-Floats = NDArray[np.float64]
 
 _RESOLUTION = 1e-10  # of the logarithm that is returned
 _SECTIONS = 64  # one call on 64 points costs little more than one on 2

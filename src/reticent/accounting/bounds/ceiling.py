@@ -29,7 +29,6 @@ finding's; an unknown metric; a metric whose context (m or b) is not given.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.bounds.tradeoff import (
     advantage_ceiling,
@@ -39,11 +38,10 @@ from reticent.accounting.bounds.tradeoff import (
 )
 from reticent.accounting.conversion import epsilon_from_renyi
 from reticent.accounting.guarantees import guarantee_of_group
+from reticent.core.arrays import Floats
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee, Notion
 from reticent.core.metric import Ceiling, read_metric
-
-Floats = NDArray[np.float64]
 
 _BLOCK = 6  # a block of ranks is a sixth of its first rank: single ranks up to 11, then growing
 _MOST_BITS = 1000.0  # of a secret whose exposure is bounded

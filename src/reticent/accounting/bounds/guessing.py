@@ -23,11 +23,9 @@ finds less.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.pld import PrivacyProfile
-
-Floats = NDArray[np.float64]
+from reticent.core.arrays import Floats
 
 # Shares of the Beta distribution at which it is cut; each cell counts with the chance of its surer end.
 _TAILS = 10.0 ** np.arange(-8.0, -2.0)

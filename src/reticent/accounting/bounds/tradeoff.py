@@ -15,13 +15,11 @@ Which metric may be compared with which guarantee is decided in `ceiling`, not h
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.bounds.approximate import advantage_bound, log_probability_bounds
 from reticent.accounting.bounds.binary_renyi import largest_advantage, largest_log_probabilities
+from reticent.core.arrays import Floats
 from reticent.core.guarantee import Guarantee
-
-Floats = NDArray[np.float64]
 
 _NODES = 200
 _ORDERS = 3  # of the proved Rényi points, solved exactly for each chance

@@ -23,8 +23,9 @@ import math
 
 import numpy as np
 
-from reticent.accounting.mixing.curves import Floats, Pull, greatest_log_ratios, pair_log_excesses
+from reticent.accounting.mixing.curves import Pull, greatest_log_ratios, pair_log_excesses
 from reticent.accounting.mixing.loops import PartRows
+from reticent.core.arrays import Floats
 
 
 def common_share(parts: int, weight_limit: float) -> float:

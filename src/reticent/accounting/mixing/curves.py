@@ -17,12 +17,11 @@ Does not choose weights: see `prediction.mechanisms.mixing_weight`.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.mixing.loops import PartRows, central_moments, reverse_sums
 from reticent.accounting.mixing.power_loops import pair_sums, part_ranges, part_sums, token_weights
+from reticent.core.arrays import Floats
 
-Floats = NDArray[np.float64]
 Curve = tuple[Floats, Floats]  # log E at some weights, and d log E/d log λ there: [k], or [2, k] in both directions
 
 WHOLE_ORDERS = 16  # up to which the polynomial is faster than powers

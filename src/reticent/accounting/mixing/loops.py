@@ -19,7 +19,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from reticent.core.arrays import Floats
+
 Masses = NDArray[np.floating]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

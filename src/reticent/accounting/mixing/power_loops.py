@@ -16,12 +16,11 @@ far beyond the range of float64. Where one pmf has chances that the other has no
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.mixing.loops import Masses, PartRows, compiled
+from reticent.core.arrays import Floats
 from reticent.core.float_bits import bits_of, from_bits
 
-Floats = NDArray[np.float64]
 Series = tuple[float, float, float, float, float, float, float, float]
 
 _NEAR = 0.03  # (a + 1) |m| below which φ is a series: its ninth power is below what is lost to cancellation above

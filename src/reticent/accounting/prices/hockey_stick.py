@@ -14,11 +14,9 @@ import math
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.light_imports import log_ndtr, ndtr
-
-Floats = NDArray[np.float64]
+from reticent.core.arrays import Floats
 
 _LARGE = 300.0  # of a logarithm: what is larger is multiplied by adding logarithms
 

@@ -28,13 +28,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.light_imports import log_ndtr, logsumexp
+from reticent.core.arrays import Floats
 from reticent.core.event import NoisyVote
 from reticent.core.guarantee import Neighbours
-
-Floats = NDArray[np.float64]
 
 _STEP = 1.0 / 32.0  # of σ; the trapezoid rule is exact to float64 for these analytic, Gaussian-tailed integrands
 _TAIL = 12.0  # standard deviations beyond the outermost count that matters

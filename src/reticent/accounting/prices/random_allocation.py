@@ -19,12 +19,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.light_imports import ndtr
+from reticent.core.arrays import Floats
 from reticent.core.event import RandomAllocation
-
-Floats = NDArray[np.float64]
 
 _REACH = 8.6  # standard deviations: beyond it lies 4e-18 of a Gaussian
 _CELLS = 5000

@@ -22,12 +22,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.divergence import log_moment
 from reticent.core.guarantee import Neighbours
 
-Floats = NDArray[np.float64]
 _Logs = Callable[[Floats], tuple[Floats, Floats]]
 
 _LOG_ERROR = 65.0  # the rule's error is e^-65 of the whole; the excess over 1 that matters is rarely below e^-30

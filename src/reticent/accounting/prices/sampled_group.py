@@ -15,13 +15,11 @@ sampling of the others and is looser.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.accounting.light_imports import bdtrc, gammaln, log_ndtr, ndtr
 from reticent.accounting.prices.hockey_stick import Direction
+from reticent.core.arrays import Floats
 from reticent.core.event import Composed, Event, Gaussian, Repeated, SampledGaussian, SampledGroup
-
-Floats = NDArray[np.float64]
 
 _BEYOND = 1e-22  # mass that is left aside
 _REACH = 9.8  # standard deviations: so much is beyond

@@ -20,14 +20,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from reticent.core.arrays import Floats
 from reticent.core.proportion import clopper_pearson as clopper_pearson
 from reticent.core.proportion import rate_lower as rate_lower
 from reticent.core.proportion import rate_upper as rate_upper
 from reticent.core.randomness import Randomness
-
-Floats = NDArray[np.float64]
 
 # What every finding with such an interval says of it.
 APPROXIMATE: Final = "the interval is approximate: Student's t over owners, or over texts that have none named"

@@ -26,12 +26,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from reticent.auditing.metrics.roc import as_scores
 from reticent.core.randomness import Randomness
 
-Floats = NDArray[np.float64]
 FAIR_COINS = "each target was included by its own fair coin"
 _LARGEST_EPSILON = 100.0
 _BISECTIONS = 60

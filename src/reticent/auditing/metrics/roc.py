@@ -30,10 +30,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.metrics.intervals import normal_quantile
+from reticent.core.arrays import Floats
 from reticent.core.estimate import Estimate as Estimate
 from reticent.core.proportion import Share, effective_trials
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _BISECTIONS = 80
 

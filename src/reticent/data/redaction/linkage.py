@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.core.model import Floats, LanguageModel
+from reticent.core.arrays import Floats
+from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.data.measurement import Rate
 

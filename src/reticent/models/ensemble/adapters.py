@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 import torch
 
+from reticent.core.arrays import Floats
 from reticent.core.ensemble import Streams
 from reticent.core.errors import ModelError
-from reticent.core.model import Floats, Tokens
+from reticent.core.model import Tokens
 from reticent.models.ensemble.decoder import BatchedDecoder
 from reticent.models.ensemble.stack import read_adapter, stack_adapters
 from reticent.models.ensemble.streams import PREFILL, AdapterStreams, check_text

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from reticent.core.model import Floats
+from reticent.core.arrays import Floats
 from reticent.models.ensemble.key_value_cache import KeyValueCache
 from reticent.models.ensemble.stack import LayerAdapters, StackedFactors
 from reticent.models.ensemble.weights import DecoderWeights, Layer, Projection

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from reticent.core.arrays import Floats
 from reticent.core.ensemble import Streams
 from reticent.core.errors import ModelError
-from reticent.core.model import Floats, Tokens
+from reticent.core.model import Tokens
 from reticent.models.ensemble.adapters import Member, check_members, ensemble_fingerprint
 from reticent.models.ensemble.streams import check_text
 from reticent.models.huggingface.loading import load_model

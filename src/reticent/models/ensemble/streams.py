@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.ensemble import COPIED
 from reticent.core.errors import InternalError, ModelError
-from reticent.core.model import Floats, Tokens, common_length
+from reticent.core.model import Tokens, common_length
 from reticent.models.ensemble.decoder import BatchedDecoder
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.models.huggingface.scoring import public_is_finite

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.models.huggingface.scoring import exact_log_softmax, finite
 from reticent.models.huggingface.stream import Stream
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 CACHE_BYTES: Final = 2**30

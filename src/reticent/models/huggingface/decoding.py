@@ -15,13 +15,11 @@ from typing import Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.sampling import Sampling
 from reticent.models.huggingface.scoring import exact_log_softmax
 from reticent.models.huggingface.stream import Stream
-
-Floats = NDArray[np.float64]
 
 _SPREAD: Final = 32  # most columns by which prompts of one batch may differ: each costs a step of one column
 _MOST_ROWS: Final = 256

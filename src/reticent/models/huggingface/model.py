@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import ModelError
 from reticent.core.model import Access, Tokens
 from reticent.core.randomness import Randomness
@@ -29,8 +29,6 @@ from reticent.models.huggingface.fingerprint import fingerprint, mark
 from reticent.models.huggingface.packed_continuations import can_pack, groups, packed_scores, pays
 from reticent.models.huggingface.scoring import exact_log_softmax, finite, score
 from reticent.models.huggingface.stream import Stream
-
-Floats = NDArray[np.float64]
 
 _PACKED = 256  # tokens of several continuations that share a row, at least
 _GROWTH = 16  # cached tokens per token of the budget: keys and values are far smaller than activations and logits

@@ -19,14 +19,12 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import ReticentError
 from reticent.core.model import Tokens, common_length
 from reticent.models.huggingface.scoring import finite, target_log_probs
 from reticent.models.huggingface.stream import Stream, accepted_arguments
-
-Floats = NDArray[np.float64]
 
 _ROOT: Final = -1
 _TOLERANCE: Final = 1e-4

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import ModelError
 from reticent.models.huggingface.batching import LOGIT_BYTES
 from reticent.models.huggingface.stream import Stream
 
-Floats = NDArray[np.float64]
 T = TypeVar("T", bound=np.floating)
 
 _PIECE: Final = 2**21  # logits per log-softmax: a piece that stays in a processor's cache

@@ -21,8 +21,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import ModelError
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.model import LanguageModel, Tokens
 
 BLOCK: Final = 256  # sequences whose answers are written at once
 _KEY_BYTES: Final = 32

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import AccessError, ModelError
-from reticent.core.model import Access, Floats, Tokens
+from reticent.core.model import Access, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret

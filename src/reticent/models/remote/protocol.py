@@ -17,8 +17,9 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import AccessError, ModelError
-from reticent.core.model import CHAT_OPENING, Floats, Tokens
+from reticent.core.model import CHAT_OPENING, Tokens
 from reticent.core.sampling import Sampling
 
 Scoring = Literal["echo", "prompt_logprobs"]

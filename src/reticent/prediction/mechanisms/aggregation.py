@@ -16,10 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 from reticent.accounting.prices.noisy_vote import log_outcome_chances, noisy_vote_epsilon
+from reticent.core.arrays import Floats
 from reticent.core.errors import ConfigError
 from reticent.core.event import Event, Laplace, NoisyVote, RealisedCharge
 from reticent.core.guarantee import Neighbours
-from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import (
     ANSWERS,

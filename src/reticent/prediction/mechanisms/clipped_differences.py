@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import ConfigError
 from reticent.core.event import ExponentialSampling
-from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import ANSWERS, Layout, Moment, Release, can_pay, uniform_costs
 from reticent.prediction.mechanisms.shaping import Shaping

@@ -15,9 +15,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from reticent.accounting.mixing.loops import PartRows
+from reticent.core.arrays import Floats
 from reticent.core.errors import ConfigError
 from reticent.core.event import Event
-from reticent.core.model import Floats, Tokens
+from reticent.core.model import Tokens
 from reticent.core.randomness import Randomness
 from reticent.ledger.fixed_point import UNIT
 from reticent.prediction.mechanisms.shaping import Rows, Shaping

@@ -18,7 +18,7 @@ import numpy as np
 
 from reticent.accounting.mixing.charge import common_share
 from reticent.accounting.mixing.curves import Curve, Halves, Pull, is_polynomial
-from reticent.core.model import Floats
+from reticent.core.arrays import Floats
 
 Excess = Callable[[Floats], Curve]
 _Point = tuple[Floats, Floats, Floats]  # logit of λ [k], log E less its goal and their slope, [directions, k] each

@@ -18,9 +18,9 @@ import numpy as np
 from reticent.accounting.mixing.charge import mixture_pmf
 from reticent.accounting.mixing.curves import Pull
 from reticent.accounting.prices.subsampled_mixture import influence
+from reticent.core.arrays import Floats
 from reticent.core.errors import ConfigError
 from reticent.core.event import SubsampledMixture
-from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import ANSWERS, Layout, Moment, Release, can_pay, uniform_costs
 from reticent.prediction.mechanisms.mixing_weight import radius_weights

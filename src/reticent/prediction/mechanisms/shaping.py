@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.accounting.mixing.loops import PartRows, row_totals
+from reticent.core.arrays import Floats
 from reticent.core.errors import ConfigError
-from reticent.core.model import Floats
 from reticent.core.ranges import TEMPERATURE
 from reticent.core.sampling import Sampling
 

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from reticent.accounting.mixing.charge import common_share, filtered_charges, leave_one_out_charges, mixture_pmf
 from reticent.accounting.mixing.curves import Pull, texts_at_once
+from reticent.core.arrays import Floats
 from reticent.core.errors import ConfigError
 from reticent.core.event import FilteredCharge, RealisedCharge
-from reticent.core.model import Floats
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import (
     Layout,

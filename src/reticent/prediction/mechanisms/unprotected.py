@@ -11,9 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import ConfigError
 from reticent.core.event import Composed, NonPrivate
-from reticent.core.model import Floats, Tokens
+from reticent.core.model import Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import ANSWERS, Layout, Mechanism, Moment, Release, uniform_costs
 from reticent.prediction.mechanisms.shaping import Rows, Shaped, Shaping, shape_together

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 from urllib.parse import urldefrag
 
 from reticent.auditing.subject import ModelPlace
+from reticent.core.arrays import Floats
 from reticent.core.errors import AccessError, ConfigError, ModelError
-from reticent.core.model import Access, Floats, TextModel, Tokens
+from reticent.core.model import Access, TextModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret

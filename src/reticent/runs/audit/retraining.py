@@ -16,8 +16,9 @@ from reticent.auditing.attacks.membership.shadow import shadow_scores
 from reticent.auditing.attacks.membership.shadow_models import TRAINING_COST, ShadowTask
 from reticent.auditing.attacks.personal_data.fragments import EPOCHS
 from reticent.auditing.settings import AuditSettings
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Corpus, Record
-from reticent.core.model import Floats, LanguageModel, TextModel
+from reticent.core.model import LanguageModel, TextModel
 from reticent.core.randomness import Randomness
 from reticent.engine.work import Piece, Told, gather, open_engine
 from reticent.runs.training.result import Observer, unobserved

@@ -16,8 +16,9 @@ from typing import Final, TypeVar
 
 from reticent.auditing.progress import CHUNK
 from reticent.auditing.subject import Subject
+from reticent.core.arrays import Floats
 from reticent.core.errors import ConfigError
-from reticent.core.model import Access, Floats, LanguageModel, TextModel, Tokens
+from reticent.core.model import Access, LanguageModel, TextModel, Tokens
 from reticent.engine.work import Engine, EngineSettings, Piece, Told, gather, open_engine
 from reticent.runs.audit.subject import find_model
 

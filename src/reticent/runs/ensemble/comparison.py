@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reticent.core.arrays import Flags
 from reticent.core.document import number_to_json
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
@@ -17,7 +18,6 @@ from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, Setup, set_up
 from reticent.prediction.evaluation import (
-    Flags,
     Score,
     Spread,
     evaluate,

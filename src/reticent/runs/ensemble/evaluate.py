@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from reticent.core.arrays import Flags
 from reticent.core.document import number_to_json, require_writable, write_document
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
@@ -18,7 +19,7 @@ from reticent.core.randomness import Randomness
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration
-from reticent.prediction.evaluation import Flags, evaluate, passages
+from reticent.prediction.evaluation import evaluate, passages
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from reticent.core.arrays import Flags
 from reticent.core.canary_trace import CanaryKey
 from reticent.core.certificate import Certificate
 from reticent.core.document import check_schema, number_to_json, read_document, write_document
@@ -38,7 +39,7 @@ from reticent.training.batches import TokenTexts, encode_texts
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.distributed.ranked import RankedCheckpoints, RankedLedger
 from reticent.training.distributed.ranks import Ranks
-from reticent.training.evaluation import Evaluation, Flags, evaluate, outside_secrets
+from reticent.training.evaluation import Evaluation, evaluate, outside_secrets
 from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.source import ACCOUNT, GradientSource
 from reticent.training.loop import train

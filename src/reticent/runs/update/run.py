@@ -27,11 +27,12 @@ from reticent.auditing.attacks.update.matching import RecordGains, match_phrases
 from reticent.auditing.attacks.update.null import Highest, NullTest, WindowExcess, null_measures, window_excess
 from reticent.auditing.attacks.update.score import PhraseScore, Score, Snapshots, timeline
 from reticent.auditing.attacks.update.search import BeamSettings, score_beam
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Corpus
 from reticent.core.document import number_to_json, write_document
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.finding import Finding
-from reticent.core.model import Floats, LanguageModel
+from reticent.core.model import LanguageModel
 from reticent.runs.directory import RunDirectory
 from reticent.runs.update.settings import Search
 

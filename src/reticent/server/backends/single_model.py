@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from reticent.core.arrays import Floats
 from reticent.core.ensemble import Ensemble, Streams
 from reticent.core.errors import ModelError
-from reticent.core.model import Floats, Tokens
+from reticent.core.model import Tokens
 from reticent.models.ensemble.decoder import BatchedDecoder
 from reticent.models.ensemble.separate import SeparateEnsemble
 from reticent.models.ensemble.streams import AdapterStreams

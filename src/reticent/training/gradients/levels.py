@@ -23,6 +23,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.document import append_row
 from reticent.core.errors import ConfigError
 
@@ -30,7 +31,6 @@ LEVELS: Final = tuple(2.0 ** (-level / 4.0) for level in range(25))  # shares of
 FILE: Final = "levels.u8"
 _HEAD: Final = 8  # bytes
 Levels = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
 
 class LevelLog(Protocol):

@@ -20,11 +20,9 @@ from functools import cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import ConfigError
-
-Floats = NDArray[np.float64]
 
 _HEADROOM: Final = 1e-9  # by which a column is shorter than 1: rounding must not lengthen it
 

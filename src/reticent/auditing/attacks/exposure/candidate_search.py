@@ -21,12 +21,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.auditing.attacks.exposure.candidate_trie import CandidateTrie, Node
+from reticent.core.arrays import Floats
 from reticent.core.model import LanguageModel, Tokens
 
-Floats = NDArray[np.float64]
 Waiting = tuple[float, Node]  # log-probability of the path, and the node
 
 

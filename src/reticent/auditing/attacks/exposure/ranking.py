@@ -19,7 +19,6 @@ from itertools import takewhile
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.auditing.attacks.exposure.candidate_search import RankBracket, SearchLimits, search_rank
 from reticent.auditing.attacks.exposure.candidate_trie import CandidateTrie, build_trie
@@ -29,8 +28,6 @@ from reticent.core.document import fields_to_json
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from reticent.auditing.attacks.extraction.matching import TextMatch, match_text
 from reticent.auditing.attacks.lazy.emission import emission_log_prob, log_chance_in_samples
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
-from reticent.core.model import Access, Floats, LanguageModel, TextModel
+from reticent.core.model import Access, LanguageModel, TextModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 

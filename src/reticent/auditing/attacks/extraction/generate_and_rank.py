@@ -27,8 +27,9 @@ from reticent.auditing.attacks.extraction.eidetic import EideticIndex
 from reticent.auditing.attacks.membership.attack import text_by_text
 from reticent.auditing.attacks.membership.scores import Loss, LowerCase, Zlib
 from reticent.auditing.attacks.membership.target_scores import TargetScores
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
-from reticent.core.model import Access, Floats, LanguageModel, TextModel
+from reticent.core.model import Access, LanguageModel, TextModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.metrics.intervals import Ratio
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
-from reticent.core.model import Floats
 
 LONGEST: Final = 10
 _WORD: Final = re.compile(r"\w+|[^\w\s]")

@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from reticent.core.arrays import Floats
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.sampling import Sampling
-
-Floats = NDArray[np.float64]
 
 _MOST_ENTRIES: Final = 2**22  # float64 entries of next-token distributions held at once: 32 MB
 _TINY: Final = -37.0  # e^-37 is below float64's precision relative to 1: log(−log1p(−e^x)) = x

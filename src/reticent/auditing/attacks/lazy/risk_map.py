@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.lazy.emission import calibrated_loss, emission_log_prob, log_chance_in_samples
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
 from reticent.core.document import fields_to_json, number_to_json
 from reticent.core.finding import Finding
@@ -59,8 +60,6 @@ HELD_OUT: Final = "held-out"
 GENERATED: Final = "generated"
 _NEIGHBOURS: Final = 50  # held-out texts of about a length
 _PHRASE: Final = 15  # tokens
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,9 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from reticent.auditing.attacks.membership.target_scores import TargetScores
+from reticent.core.arrays import Floats
 from reticent.core.errors import AccessError, InternalError
-from reticent.core.model import Access, Floats
+from reticent.core.model import Access
 
 
 @runtime_checkable

@@ -25,13 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.attacks.membership.groups import labelled
 from reticent.auditing.metrics.roc import Estimate, Owners, auc_interval, midranks
-from reticent.core.model import Floats
+from reticent.core.arrays import Flags, Floats
 from reticent.core.randomness import Randomness
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Flags = NDArray[np.bool_]
 
 FOLDS = 5
 _WORD = re.compile(r"\w+")

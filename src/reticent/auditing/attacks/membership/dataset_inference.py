@@ -15,7 +15,6 @@ source: where words alone tell the two apart, the finding is void.
 from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, skip
 from reticent.auditing.attacks.membership.control import permutation_p_value
@@ -25,13 +24,12 @@ from reticent.auditing.metrics.roc import Owners, auc_interval
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.auditing.targets import count_targets
+from reticent.core.arrays import Flags, Floats
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import DATASET_AUC
-from reticent.core.model import Access, Floats
+from reticent.core.model import Access
 from reticent.core.randomness import Randomness
-
-Flags = NDArray[np.bool_]
 
 PERMUTATIONS: Final = 9_999
 _FEWEST: Final = 4  # owners of either side: two in each half

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.metrics.roc import as_scores
+from reticent.core.arrays import Floats
 from reticent.core.errors import UsageError
-from reticent.core.model import Floats
 
 
 class Pooling(StrEnum):

@@ -28,10 +28,10 @@ from reticent.auditing.metrics.one_run_curve import one_run_epsilon_by_curve, on
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject, gives_distributions
 from reticent.auditing.targets import count_targets, membership_targets
+from reticent.core.arrays import Floats
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.metric import AUC, EPSILON_LOWER_BOUND_AT_DELTA, GAUSSIAN_MU_LOWER_BOUND, TPR_AT_FPR
-from reticent.core.model import Floats
 
 DELTA: Final = 1e-5  # of an ε lower bound where no guarantee names one
 _UNLIKELY_COINS: Final = 1e-6  # chance of such a split by coins of records, below which nobody threw them

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 from reticent.auditing.attacks.membership.groups import labelled
 from reticent.auditing.metrics.one_run import FAIR_COINS, EpsilonBound
 from reticent.auditing.metrics.roc import Owners, auc_interval, fewest_nonmembers, tpr_at_fpr
+from reticent.core.arrays import Floats
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import (
@@ -33,7 +34,7 @@ from reticent.core.metric import (
     Metric,
     read_metric,
 )
-from reticent.core.model import Access, Floats
+from reticent.core.model import Access
 
 RATES = (0.01, 0.001)
 

@@ -24,8 +24,9 @@ from reticent.auditing.attacks.membership.target_scores import TargetScores, sco
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject, gives_distributions
 from reticent.auditing.targets import count_targets, membership_targets
+from reticent.core.arrays import Floats
 from reticent.core.metric import AUC, TPR_AT_FPR
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 
 _TEXTS_AT_ONCE = 16  # their proposals are whole next-token distributions

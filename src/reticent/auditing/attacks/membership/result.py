@@ -24,11 +24,12 @@ from reticent.auditing.metrics.roc import Owners, tpr_at_fpr
 from reticent.auditing.settings import AuditSettings
 from reticent.auditing.subject import Subject
 from reticent.auditing.targets import Targets
+from reticent.core.arrays import Floats
 from reticent.core.document import number_to_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import TPR_AT_FPR
-from reticent.core.model import Access, Floats
+from reticent.core.model import Access
 
 _MOST_TARGETS: Final = 1_000_000
 

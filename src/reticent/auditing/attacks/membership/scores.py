@@ -31,7 +31,7 @@ import numpy as np
 
 from reticent.auditing.attacks.membership.attack import LogProbScore, text_by_text
 from reticent.auditing.attacks.membership.target_scores import TargetScores
-from reticent.core.model import Floats
+from reticent.core.arrays import Floats
 
 WINDOW_SIZES = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
 _NO_SPREAD = 1e-7  # a deviation below is rounding: of a uniform distribution, or of a certain one

@@ -24,7 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.attacks.membership.scores import Loss
 from reticent.auditing.attacks.membership.target_scores import TargetScores
-from reticent.core.model import Floats, LanguageModel
+from reticent.core.arrays import Floats
+from reticent.core.model import LanguageModel
 
 _FEW_SHADOWS = 16  # per side: below, all texts share one variance (Carlini et al., figure 9)
 _LEAST_DEVIATION = 1e-6

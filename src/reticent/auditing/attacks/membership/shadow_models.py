@@ -22,10 +22,11 @@ from reticent.auditing.attacks.membership.shadow import lira_online, rmia, shado
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.auditing.targets import Targets, count_targets, membership_targets
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
 from reticent.core.errors import InternalError
 from reticent.core.metric import AUC, TPR_AT_FPR
-from reticent.core.model import Access, Floats
+from reticent.core.model import Access
 
 _METHODS: Final = ("sgd", "dp-sgd")
 _POPULATION: Final = 4  # one non-member in so many is nobody's training data

@@ -20,8 +20,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import AccessError, ModelError
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.model import LanguageModel, Tokens
 
 LEAST_LOG_PROB = float(np.log(np.nextafter(0.0, 1.0)))  # −744.4
 _CONTEXTS_AT_ONCE = 32

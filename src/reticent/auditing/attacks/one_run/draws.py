@@ -20,7 +20,8 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from reticent.core.canary_trace import CanaryTrace, Flags, Floats
+from reticent.core.arrays import Flags, Floats
+from reticent.core.canary_trace import CanaryTrace
 from reticent.core.errors import UsageError
 from reticent.core.event import BandedCycle, Gaussian, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.randomness import Randomness

@@ -33,7 +33,8 @@ from reticent.auditing.metrics.one_run_family import (
     one_run_epsilon_by_family,
     plan_family,
 )
-from reticent.core.canary_trace import CanaryTrace, Floats
+from reticent.core.arrays import Floats
+from reticent.core.canary_trace import CanaryTrace
 from reticent.core.document import number_to_json
 from reticent.core.errors import UsageError
 from reticent.core.event import Repeated

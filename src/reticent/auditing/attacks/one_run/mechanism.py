@@ -27,7 +27,8 @@ from typing import Final
 import numpy as np
 
 from reticent.auditing.attacks.one_run.draws import LONG, OFTEN, SHUFFLED, Draws
-from reticent.core.canary_trace import CanaryTrace, Floats
+from reticent.core.arrays import Floats
+from reticent.core.canary_trace import CanaryTrace
 from reticent.core.randomness import Randomness
 
 TOO_LITTLE_NOISE: Final = "too little noise"

@@ -24,7 +24,8 @@ from reticent.auditing.attacks.personal_data.inventory import PiiInventory
 from reticent.auditing.attacks.personal_data.scoring import Scoring, log_likelihoods
 from reticent.auditing.metrics.intervals import bootstrap
 from reticent.auditing.metrics.roc import Estimate, Owners, auc_interval, midranks
-from reticent.core.model import Floats, LanguageModel
+from reticent.core.arrays import Floats
+from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Secret
 

@@ -12,7 +12,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from reticent.auditing.attacks.personal_data.contexts import MaskedSpan
-from reticent.core.model import Floats, LanguageModel, Tokens, common_length
+from reticent.core.arrays import Floats
+from reticent.core.model import LanguageModel, Tokens, common_length
 
 
 class Opened(Protocol):

@@ -36,7 +36,8 @@ import numpy as np
 
 from reticent.auditing.attacks.personal_data.contexts import MaskedSpan
 from reticent.auditing.attacks.personal_data.place_reading import Place
-from reticent.core.model import Floats, LanguageModel
+from reticent.core.arrays import Floats
+from reticent.core.model import LanguageModel
 
 
 class Scoring(StrEnum):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from reticent.auditing.attacks.update.descent import Descent, Level
 from reticent.auditing.attacks.update.score import Score, Snapshots
 from reticent.auditing.attacks.update.search import TIE, Beam, BeamSettings, search_phrases
-from reticent.core.model import Floats
+from reticent.core.arrays import Floats
 
 Ints = NDArray[np.int64]
 

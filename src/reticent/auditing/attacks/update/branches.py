@@ -12,7 +12,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.arrays import Floats
+from reticent.core.model import LanguageModel, Tokens
 
 Ints = NDArray[np.int64]
 

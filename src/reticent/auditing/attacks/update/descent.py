@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from reticent.auditing.attacks.update.branches import Branches, branches_of
 from reticent.auditing.attacks.update.score import LEAST_PROBABILITY, Snapshots
 from reticent.auditing.attacks.update.search import Best
-from reticent.core.model import Floats, Tokens
+from reticent.core.arrays import Floats
+from reticent.core.model import Tokens
 
 Ints = NDArray[np.int64]
 

@@ -30,6 +30,7 @@ from reticent.auditing.attacks.update.null import NullTest
 from reticent.auditing.attacks.update.score import PhraseScore, Score
 from reticent.auditing.metrics.intervals import APPROXIMATE, Ratio
 from reticent.auditing.metrics.roc import Owners, auc_interval
+from reticent.core.arrays import Floats
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import (
@@ -40,7 +41,7 @@ from reticent.core.metric import (
     UPDATE_AUC,
     Metric,
 )
-from reticent.core.model import Access, Floats
+from reticent.core.model import Access
 from reticent.core.proportion import Share
 
 ATTACK: Final = "differential score"

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from reticent.auditing.attacks.update.branches import branches_of
 from reticent.auditing.attacks.update.score import LEAST_PROBABILITY, PhraseScore, Score, Snapshots
 from reticent.auditing.attacks.update.windows import distinct_phrases, whole_words, windows_apart
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.arrays import Floats
+from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 
 Ints = NDArray[np.int64]

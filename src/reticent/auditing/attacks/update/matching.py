@@ -14,8 +14,9 @@ import numpy as np
 
 from reticent.auditing.attacks.update.score import Score, Snapshots, phrase_score
 from reticent.auditing.attacks.update.windows import whole_words, window_scores
+from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.model import LanguageModel, Tokens
 
 _AT_ONCE = 256
 

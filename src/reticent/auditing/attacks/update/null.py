@@ -35,8 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.update.score import Snapshots
+from reticent.core.arrays import Floats
 from reticent.core.errors import ModelError
-from reticent.core.model import Floats, LanguageModel
+from reticent.core.model import LanguageModel
 
 T = TypeVar("T")
 _SLACK = 1e-9  # level · (1 + m) is a whole number in exact arithmetic more often than in floating point

@@ -23,8 +23,9 @@ from typing import Final
 
 import numpy as np
 
+from reticent.core.arrays import Floats
 from reticent.core.errors import ModelError
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.model import LanguageModel, Tokens
 
 LEAST_PROBABILITY: Final = 1e-300
 RELATIVE_FLOOR: Final = 1e-5

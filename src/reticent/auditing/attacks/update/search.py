@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from reticent.auditing.attacks.update.branches import branches_of
 from reticent.auditing.attacks.update.score import PhraseScore, Score, Snapshots
-from reticent.core.model import Floats, Tokens
+from reticent.core.arrays import Floats
+from reticent.core.model import Tokens
 
 Ints = NDArray[np.int64]
 TIE: Final = 1e-6  # two routes through a float32 model differ by less

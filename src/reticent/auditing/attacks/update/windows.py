@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from reticent.auditing.attacks.update.score import PhraseScore, Score, phrase_score
-from reticent.core.model import Floats, LanguageModel, Tokens
+from reticent.core.arrays import Floats
+from reticent.core.model import LanguageModel, Tokens
 
 _REACH: Final = 16  # tokens on either side of a window among which the ends of its words are looked for
 _LIKENESS: Final = 0.5  # two phrases that share more of their tokens say nearly the same
