@@ -31,6 +31,25 @@ FOUND = [
     ("ADDRESS", "1600 Pennsylvania Avenue NW, Washington, DC 20500-0003"),
     ("ADDRESS", "47412 Joshua Lock Suite 483 Josephside, AZ 72547"),
     ("ADDRESS", "12B Main St\nSt. Paul, MN 55101"),
+    ("ADDRESS", "PSC 6293, Box 8158\nAPO AP 04336"),
+    ("ADDRESS", "Villacher Straße 89"),
+    ("ADDRESS", "Hauptstr. 5, 10115 Berlin"),
+    ("ADDRESS", "HAUPTSTRASSE 5a"),
+    ("ADDRESS", "28245 Puruntie 82 Apt. 595"),
+    ("ADDRESS", "Søndergade 52\n  Apt. 656"),
+    ("ADDRESS", "Király u. 15"),
+    ("ADDRESS", "Rua do Arenque 1634"),
+    ("ADDRESS", "Via Franscini 71 Suite 838"),
+    ("ADDRESS", "ul. Jesionowa 127"),
+    ("ADDRESS", "24 Clarke Avenue, Apt. 805"),
+    ("ADDRESS", "10 Downing Street"),
+    ("ADDRESS", "12 bis, rue de la Paix"),
+    ("ADDRESS", "63 Avenue du Golf"),
+    ("ADDRESS", "462 Stuben 80 Apt. #608"),
+    ("ADDRESS", "Suite 12B"),
+    ("ADDRESS", "P.O. Box 242"),
+    ("ADDRESS", "SW1A 1AA"),
+    ("ADDRESS", "K1A 0B1"),
     ("IP", "192.168.0.255"),
     ("IP", "6e40:4041:c617:e898:c11:40d2:c669:2eb4"),
     ("IP", "fe80::1ff:fe23:4567:890a"),
@@ -93,6 +112,8 @@ def test_each_shape_is_found_whole_and_with_its_kind(kind, value, frame):
         "foo@bar, @someone, a@b",
         "may 12 people",
         "17/3 and 24/7",
+        "In 2010 Wall Street fell, 3 places in 4 streets, and the PS4 2ND",
+        "Katie 5, Brigade 7, Spring 12, Box 3, Detroit 3, the true 4 boulevards and via 5 servers",
         "",
         "nothing here",
     ],
@@ -163,7 +184,8 @@ def test_iban_has_its_check_digits_and_sees_swaps(country, source):
 
 FRAGMENTS = [value for _, value in FOUND] + [
     "number is 4411", "ID: 12345", "tracking number MBUQBNGDNM", "no. 2004", "12", "2004", "555", "4111", "1111",
-    "99999", "GB82", "x", "May", "and", "foo", "@bar.com", "4111 1111 1111 1111 123", "12345678", MASK, "<PHONE>",
+    "99999", "GB82", "Via", "Rua de", "Hauptstr.", "Weg", "Apt.", "Clarke", "Street", "rue", "Puruntie", "u.",
+    "x", "May", "and", "foo", "@bar.com", "4111 1111 1111 1111 123", "12345678", MASK, "<PHONE>",
 ]  # fmt: skip
 GLUE = [" ", " ", "", ".", "-", "/", ":", ", ", "(", ")", "+", "\n", "x", "\u00a0", ". ", "<", ">"]
 mixtures = st.lists(st.tuples(st.sampled_from(FRAGMENTS), st.sampled_from(GLUE)), min_size=1, max_size=7).map(
@@ -237,7 +259,7 @@ def test_locality_check_catches_a_policy_that_counts():
     assert moved_by_masking(every_second, "1 2 3")
 
 
-@pytest.mark.parametrize("piece", ["a", "1", "1 ", "a.b-", "12-", "A1"])
+@pytest.mark.parametrize("piece", ["a", "1", "1 ", "a.b-", "12-", "A1", "Via A 1 ", "1 A Street ", "A 1 Apt. "])
 def test_bad_text_does_not_take_for_ever(piece):
     assert growth(lambda count: POLICY.find([piece * count + "@"]), 2000) < 1.5
 

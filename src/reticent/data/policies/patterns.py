@@ -1,8 +1,8 @@
 """A policy of patterns with checksums: things whose shape gives them away. Names and places are out of its reach.
 
-E-mail addresses, postal addresses of the USA, IP addresses, IBANs, card numbers, social security numbers, order
-numbers, application numbers, dates, tracking numbers, codes that a word announces ("My ID is: 123456"), phone
-numbers.
+E-mail addresses, postal addresses of the USA, streets with a house number (`streets`), IP addresses, IBANs, card
+numbers, social security numbers, order numbers, application numbers, dates, tracking numbers, codes that a word
+announces ("My ID is: 123456"), phone numbers.
 
 Why it is local (masking a span never changes what is found elsewhere):
 
@@ -37,6 +37,9 @@ from reticent.data.policies.checksums import (
     keep_spaced_phone,
     keep_ssn,
 )
+from reticent.data.policies.streets import EXPRESSIONS as _STREETS
+from reticent.data.policies.streets import GAP as _GAP
+from reticent.data.policies.streets import address_starts
 from reticent.data.policies.stretches import around, places
 from reticent.data.redaction.masking import MASK, mask_for
 
@@ -57,7 +60,6 @@ KINDS = (
 
 _BLANK = "\ue000"  # private use: in no pattern, and no character of a word
 _END = r"(?<=\w)(?!\w)(?!(?<=\d)[-./:]\d)"
-_GAP = "[ \u00a0]"
 _CONTEXT = 40  # characters before a code in which its announcement lies; none is longer than 34
 
 _MONTH = (
@@ -83,7 +85,8 @@ class Start(Enum):
     __hash__ = object.__hash__  # an enumeration's own hash is that of its name, and slow
 
     ADDRESS = r"\w(?<!\w.)(?=[\w.+%'-]{0,63}@)"
-    HOUSE = _start(r"\d")
+    HOUSE = _start(r"[\dPU]", r"(?:(?<=\d)|(?=SC |nit )(?<=[PU]))")
+    STREET = _start(r"\w")
     NUMBER = _start(r"[+(\d]")
     HEXADECIMAL = _start("[0-9A-Fa-f]", "(?=[0-9A-Fa-f]{0,3}:)")
     IBAN = _start("[A-Za-z]", r"(?=[A-Za-z]\d\d)")
@@ -129,13 +132,15 @@ _POSTCODE = rf"(?:{_STATES}){_GAP}\d{{5}}(?:-\d{{4}})?"
 # House, street, perhaps a flat, town: words with capitals and numbers, over at most three lines.
 _STREET_WORD = r"(?:[A-Z#][\w.'’-]{0,30}|\d{1,5}[A-Za-z]{0,2})"
 _HOUSE = (
-    rf"\d{{1,6}}[A-Za-z]?,?{_GAP}[A-Z][\w.'’-]{{0,30}}"  # no other number directly behind that of the house
+    # No other number directly behind that of the house. Soldiers abroad have a box of their unit.
+    rf"(?:(?:PSC|Unit){_GAP})?\d{{1,6}}[A-Za-z]?,?{_GAP}[A-Z][\w.'’-]{{0,30}}"
     rf"(?:,?(?:{_GAP}|\r?\n){_STREET_WORD}){{0,12}}?,?{_GAP}{_POSTCODE}"
 )
 
 _RULES = (
     Rule("EMAIL", Start.ADDRESS, r"\w[\w.+%'-]{0,63}@(?:\w[\w-]{0,62}\.)+[A-Za-z]{2,24}"),
     Rule("ADDRESS", Start.HOUSE, _HOUSE),
+    *(Rule("ADDRESS", Start.STREET, expression) for expression in _STREETS),
     Rule("IP", Start.NUMBER, r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?", keep_ip),
     Rule("IP", Start.HEXADECIMAL, r"(?:[0-9A-Fa-f]{1,4}:{1,2}){2,7}[0-9A-Fa-f]{1,4}", keep_ip),
     Rule("IBAN", Start.IBAN, r"[A-Za-z]{2}\d\d[A-Za-z0-9]{11,30}", keep_iban),
@@ -239,10 +244,19 @@ class PatternPolicy:
         for rule, pattern, announced in self._rules:
             if not (found := starts.get(rule.start)):
                 continue
-            for span in _matches(rule, pattern, announced, text=blanked, starts=found):
-                blanked = blanked[: span.start] + _BLANK * (span.end - span.start) + blanked[span.end :]
-                spans.append(span)
+            if matches := _matches(rule, pattern, announced, text=blanked, starts=found):
+                blanked = _without(blanked, matches)
+                spans += matches
         return tuple(sorted(spans))
+
+
+def _without(text: str, spans: Sequence[Span]) -> str:
+    """The text with these spans blanked, which are in order."""
+    pieces, end = [], 0
+    for span in spans:
+        pieces += [text[end : span.start], _BLANK * (span.end - span.start)]
+        end = span.end
+    return "".join((*pieces, text[end:]))
 
 
 @cache
@@ -259,6 +273,8 @@ def _starts(text: str) -> dict[Start, Sequence[int]]:
         starts[Start.IBAN] = _behind_letters(text, digits)
         starts[Start.MONTH] = _places(Start.MONTH, text)
         starts[Start.CODE] = _codes(text, digits)
+        begins = _compiled(Start.STREET.value)
+        starts[Start.STREET] = [place for place in address_starts(text, digits) if begins.match(text, place)]
         if _compiled(":[0-9A-Fa-f]{0,4}:").search(text):
             starts[Start.HEXADECIMAL] = _near(Start.HEXADECIMAL, text, ":")
     if announced := _places_of_tracking(text):

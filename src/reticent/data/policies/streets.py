@@ -1,0 +1,111 @@
+"""Streets with a house number, flats, boxes and postcodes of many countries, as expressions of all that they need.
+
+"Villacher Straße 89", "Rua do Arenque 1634", "12, rue de la Paix", "24 Clarke Avenue, Apt. 805", "P.O. Box 12",
+"SW1A 1AA". Towns that follow are the business of whoever knows towns; a postcode between them and a street is taken
+with the street. Every shape holds a number, and is looked for there: `address_starts` says where one may begin.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+GAP: Final = "[ \u00a0]"
+_CAPITAL = "[A-ZÀ-ÖØ-ÞĂĄĆČĎĐĘĚĞİŁŃŇŐŘŚŞŠŤŮŰŹŻŽΆ-ΏΑ-ΩА-Я]"
+_NAME = rf"{_CAPITAL}[\w'’-]{{0,30}}"
+_FIRST = rf"(?:{_NAME}|(?:St|Dr|Prof)\.)"
+_SMALL = "(?:af|al|av|d[aeio]|das|de[lnr]|dell[ao]|des|dos|du|e|el|l[ae]|los|of|the|van|vo[mn]|y|zu[mr]?)"
+
+# Ends of words that are streets, each with a house number behind it.
+_ENDS: Final = (
+    *("strasse", "straße", "str", "gasse", "weg", "platz", "allee", "damm", "graben"),
+    *("straat", "laan", "plein", "gracht", "singel", "dijk"),
+    *("gade", "vej", "vænget", "stræde", "sgata", "gatan", "vägen", "vegen", "vegur", "veien", "gränd", "braut"),
+    *("katu", "ntie", "kuja", "polku"),
+    *("utca", "útja", "körút"),
+)
+_ENDING = rf"{_NAME}(?<![Bb]ri)(?<![Rr]ene)(?:{'|'.join((*_ENDS, *(end.upper() for end in _ENDS)))})\.?"
+_APART = r"(?:[Ss]tra(?:ss|ß)e|[Ss]tr\.|[Ww]eg|[Pp]latz|[Aa]llee|utca|u\.|út|tér|körút)"  # words of their own
+_BEFORE = (
+    r"(?:Rue|Rua|Travessa|Estrada|Praça|Via|Viale|Vicolo|Piazza|Piazzale|Calle|Avenida|Avda\.|Paseo|ul\.|ulica)"
+)
+_FLAT = r"(?:Apt|apt|Apartment|apartment|Suite|suite|Ste|Flat)\.?"
+_BOX = rf"P\.?{GAP}?O\.?{GAP}?Box"
+_NUMBER = r"\d{1,5}[A-Za-z]?"
+_HOUSE = rf"(?:(?!(?:19|20)\d\d{GAP})\d{{1,6}}[A-Za-z]?(?:{GAP}\d{{1,5}})?{GAP})"  # years come before streets, too
+
+_ROADS = r"(?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Boulevard|Blvd|Crescent|Terrace|Parkway|Pkwy|Highway|Hwy)"
+_RUES = r"(?:[Rr]ue|[Aa]venue|[Bb]oulevard|[Cc]hemin|[Ii]mpasse|[Qq]uai|[Aa]llée)"
+
+_LINE = rf"(?:{GAP}|\r?\n[ \t>]{{0,8}})"
+_TAIL = (
+    rf"(?:,?{_LINE}{_FLAT}{GAP}#?{_NUMBER}){{0,2}}"
+    rf"(?:,?{_LINE}(?:[A-Z]{{1,2}}-)?\d{{4,6}}{GAP}{_NAME}(?:{GAP}{_NAME})?)?"
+)
+
+# Whatever the name of the street, a flat behind its number tells.
+_WITH_FLAT = rf"{_HOUSE}?(?:{_FIRST}{GAP}){{0,2}}{_NAME}{GAP}{_NUMBER},?{_LINE}{_FLAT}"
+
+EXPRESSIONS: Final = (
+    rf"{_HOUSE}?(?:{_FIRST}{GAP})?(?:{_ENDING}|{_NAME}{GAP}{_APART}){GAP}{_NUMBER}{_TAIL}",
+    rf"{_HOUSE}?{_BEFORE}(?:{GAP}{_SMALL}){{0,2}}(?:{GAP}(?:{_NAME}|{_SMALL})){{0,3}}{GAP}{_NAME},?{GAP}{_NUMBER}{_TAIL}",
+    rf"{_HOUSE}(?:{_FIRST}{GAP}){{1,3}}{_ROADS}\b\.?{_TAIL}",
+    rf"\d{{1,4}}(?:{GAP}?(?:bis|ter))?,?{GAP}{_RUES}(?:{GAP}{_SMALL}|{GAP}[LlDd]['’]){{0,2}}{GAP}?{_NAME}{_TAIL}",
+    rf"{_WITH_FLAT}{GAP}#?{_NUMBER}",
+    rf"{_FLAT}{GAP}#?{_NUMBER}",
+    rf"{_BOX}{GAP}{_NUMBER}",
+    r"[A-Z]{1,2}\d[A-Z\d]? \d(?!ST|ND|RD|TH)[A-Z]{2}",
+    r"[ABCEGHJ-NPRSTVXY]\d[A-Z] ?\d[A-Z]\d",
+)
+
+_JOINING = frozenset(" \u00a0#")  # to a house number
+_BEHIND = 200  # characters before a house number in which its street begins
+_STREET = re.compile(
+    rf"(?<!\w)(?:{_HOUSE}?(?:(?:{_FIRST}{GAP})?(?:{_ENDING}|{_NAME}{GAP}{_APART})"
+    rf"|{_BEFORE}(?:{GAP}(?:{_NAME}|{_SMALL})){{1,6}},?)|{_WITH_FLAT}|{_FLAT}|{_BOX}){GAP}#?\Z"
+)
+# Letters before a house number, less a dot and a gap: one look at them spares nearly every search.
+_LAST = frozenset(
+    each[-3:]
+    for end in (*_ENDS, "tér", "Apt", "apt", "ment", "ite", "Ste", "lat", "Box")
+    for each in (end, end.upper())
+)
+_NAMED_BEFORE = (
+    *("Rue", "Rua", "Travessa", "Estrada", "Praça", "Via", "Vicolo", "Piazza", "Calle", "Avenida", "Avda."),
+    *("Paseo", "ul.", "ulica"),
+)
+_NUMBER_FIRST = (
+    *("St", "Ave", "Road", "Rd", "Lane", "Ln", "Drive", "Boulevard", "Blvd", "Crescent", "Terrace"),
+    *("Parkway", "Pkwy", "Highway", "Hwy"),
+    *("rue", "Rue", "avenue", "boulevard", "hemin", "mpasse", "uai", "llée"),
+)
+_WORDS = re.compile(r"(?<!\w)\w")
+_AHEAD = re.compile(rf"\d{{1,6}}(?:[A-Za-z]|{GAP}?bis|{GAP}?ter)?(?:{GAP}\d{{1,5}})?,?{GAP}(?:{_CAPITAL}|{_RUES})")
+_CODED = re.compile(rf"(?<!\w)[A-Z]{{1,2}}\d[A-Z\d]?{GAP}?\d[A-Z\d]{{2}}(?!\w)")
+
+
+def address_starts(text: str, digits: Sequence[int]) -> list[int]:
+    """Every place where an expression may begin, and others, in order. `digits` are runs of digits."""
+    has_street_before = any(word in text for word in _NAMED_BEFORE)
+    has_number_first = any(word in text for word in _NUMBER_FIRST)
+    found = set()
+    for place in digits:
+        if has_number_first and _AHEAD.match(text, place):
+            found.add(place)
+        before = text[place - 1 : place]
+        if before in _JOINING:
+            if has_street_before or _tells(text, place - 2 if before == "#" else place - 1):
+                first = max(0, place - _BEHIND)
+                match = _STREET.search(text[first:place])
+                if match is not None:
+                    words = _WORDS.finditer(text, first + match.start(), place)
+                    found.update(word.start() for word in words)
+        elif before.isupper():
+            found.update(first for first in (place - 2, place - 1) if first >= 0 and _CODED.match(text, first))
+    return sorted(found)
+
+
+def _tells(text: str, end: int) -> bool:
+    """Whether the word that ends here may be that of a street, a flat or a box."""
+    if text[end - 1 : end] == ".":
+        end -= 1
+    return text[end - 3 : end] in _LAST or text[end - 2 : end] == "út" or text[end - 1 : end] == "u"
