@@ -21,7 +21,6 @@ from reticent.core.corpus import Span
 from reticent.data.kinds import NOT_PERSONAL, canonical
 from reticent.data.policies.word_edges import whole_words
 
-
 _TAG = re.compile(r"^[BIESLU][-_]")
 _BATCH = 16
 _OVERLAP = 32  # tokens that two windows share
