@@ -49,7 +49,7 @@ from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
 from reticent.prediction.predictor import Predictor  # noqa: E402
 from reticent.training.starting_model import Start, starting_model  # noqa: E402
 
-PARTS = 8
+PARTS, MANY = 8, 64
 RANK = 8
 PROMPT = 64  # tokens read before the first step
 STEPS = 5  # a round
@@ -68,10 +68,10 @@ class Result:
     limit: float | None
 
 
-def save_adapters(source: str, folder: Path, count: int, *, layers: int) -> list[Path]:
+def save_adapters(source: str, folder: Path, count: int, *, layers: int, rank: int = RANK) -> list[Path]:
     """Adapters of random weights, as training would write them."""
-    model = starting_model(Start(source=source, lora_rank=RANK, lora_layers=layers, device="cpu"), seed=0)
-    paths = [folder / f"{layers}-{index}" for index in range(count)]
+    model = starting_model(Start(source=source, lora_rank=rank, lora_layers=layers, device="cpu"), seed=0)
+    paths = [folder / f"{layers}-{rank}-{index}" for index in range(count)]
     for path in paths:
         for name, parameter in model.module.named_parameters():
             if "lora_" in name:
@@ -83,9 +83,8 @@ def save_adapters(source: str, folder: Path, count: int, *, layers: int) -> list
 def new_ensemble(source: str, paths: Sequence[Path], *, halves: bool) -> AdapterEnsemble:
     """The adapters as parts, one or two each."""
     members = [Member(index // 2 if halves else index, path) for index, path in enumerate(paths)]
-    return AdapterEnsemble(
-        load_model(source, device="cpu", dtype="float32"), members, parts=[f"part-{i}" for i in range(PARTS)]
-    )
+    parts = [f"part-{index}" for index in range(members[-1].part + 1)]
+    return AdapterEnsemble(load_model(source, device="cpu", dtype="float32"), members, parts=parts)
 
 
 def one_model(module: Any, prompt: Sequence[int], *, rows: int = 1, names: Sequence[str] | None = None) -> Step:
@@ -146,6 +145,7 @@ def contenders(source: Path, folder: Path) -> dict[tuple[str, int, float | None]
     whole, upper = (save_adapters(name, folder, 2 * PARTS, layers=layers) for layers in (0, top))
     halves, single = new_ensemble(name, whole, halves=True), new_ensemble(name, whole[:PARTS], halves=False)
     top_halves, top_single = new_ensemble(name, upper, halves=True), new_ensemble(name, upper[:PARTS], halves=False)
+    many = new_ensemble(name, save_adapters(name, folder, MANY, layers=1, rank=1), halves=False)
     alone = load_model(source, device="cpu", dtype="float32")
     weights = read_decoder(alone.module)
     row = AdapterStreams(BatchedDecoder(weights, [None] * depth), alone, remembered=0)
@@ -159,13 +159,19 @@ def contenders(source: Path, folder: Path) -> dict[tuple[str, int, float | None]
         (f"{rows} separate models", rows, None): lambda: [step() for step in separate],
         ("peft's mixed batch", rows, None): one_model(peft, prompt, rows=rows, names=names),
         ("SubMix, look-up", rows, None): looked_up(halves.streams(), prompt),
-        ("SubMix, in all", rows, 4.0): answered(halves, MechanismName.SUBMIX, folder / "a.db", prompt),
+        ("SubMix, in all", rows, 2.2): answered(halves, MechanismName.SUBMIX, folder / "a.db", prompt),
         ("SubMix-F, look-up", PARTS + 1, None): looked_up(single.streams(), prompt),
-        ("SubMix-F, in all", PARTS + 1, 3.0): answered(single, MechanismName.SUBMIX_F, folder / "b.db", prompt),
+        ("SubMix-F, in all", PARTS + 1, 1.5): answered(single, MechanismName.SUBMIX_F, folder / "b.db", prompt),
         (f"SubMix, top {top} of {depth}, look-up", rows, None): looked_up(top_halves.streams(), prompt),
         (f"SubMix-F, top {top} of {depth}, look-up", PARTS + 1, None): looked_up(top_single.streams(), prompt),
-        (f"SubMix-F, top {top} of {depth}, in all", PARTS + 1, 2.2): answered(
+        (f"SubMix-F, top {top} of {depth}, in all", PARTS + 1, 1.2): answered(
             top_single, MechanismName.SUBMIX_F, folder / "c.db", prompt
+        ),
+        (f"SubMix-F, {MANY} parts of rank 1 in one layer, look-up", MANY + 1, None): looked_up(
+            many.streams(), prompt
+        ),
+        (f"SubMix-F, {MANY} parts of rank 1 in one layer, in all", MANY + 1, None): answered(
+            many, MechanismName.SUBMIX_F, folder / "d.db", prompt
         ),
     }
 

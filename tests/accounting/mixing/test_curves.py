@@ -87,6 +87,28 @@ def test_excesses_equal_arbitrary_precision_near_and_far(rows, log_scale, order)
     assert found == pytest.approx(expected, abs=1e-6) or (found == math.inf and expected > 300 and order <= 16)
 
 
+@given(rows_of_chances, st.floats(-20.0, 0.0), st.integers(2, power_loops.GREATEST_WHOLE))
+@settings(max_examples=200, deadline=None)
+def test_halves_at_whole_orders_equal_powers_and_arbitrary_precision(rows, log_scale, order):
+    """Rows as above. Where a sum leaves float64 the excess is infinite: a search then goes to smaller weights."""
+    public, shift = (np.array(row) for row in rows)
+    pair = np.exp(log_normalise(np.stack([public, public + math.exp(log_scale) * shift])))
+    of_whole, slopes = Halves(pair[1:], pair[:1], pair[0], float(order)).both(np.array([1.0]))
+    powers, other_slopes = power_loops.pair_sums(pair[1:], pair[:1], pair[0], np.array([1.0]), float(order))
+    for log, log_by_powers, exact in zip(
+        of_whole[:, 0], powers[:, 0], exact_excesses(*pair[::-1], order), strict=True
+    ):
+        with mp.workdps(60):
+            expected = float(mp.log(exact)) if exact else -math.inf
+        if expected < -60.0:  # one unit in the last place of a chance decides
+            assert log < -59.0
+            continue
+        assert log == pytest.approx(expected, abs=1e-9) or (log == math.inf and expected > 300)
+        assert log == pytest.approx(log_by_powers, abs=1e-9) or log == math.inf
+    seen = np.isfinite(of_whole) & (of_whole > -40.0)
+    assert slopes[seen] == pytest.approx(other_slopes[seen], rel=1e-6)
+
+
 def test_plain_powers_without_the_series_lose_what_it_keeps():
     # Twin: (1+m)^a − 1 − a m as it stands. Its sum is noise where a part nearly agrees with the public model.
     public = np.full(4, 0.25)
@@ -106,6 +128,7 @@ def test_compiled_loops_are_not_kept_on_disk():
         vocabulary_loops._reverse_at(4, np.float64, has_falls=True),
         power_loops._part_sums,
         power_loops._pair_sums,
+        power_loops._whole_pair_sums,
         power_loops._token_weights,
     ]
     assert [loop.stats.cache_path for loop in loops] == [None] * len(loops)
@@ -137,6 +160,10 @@ def test_no_token_is_sent_to_a_library_that_branches_on_its_value():
     # e^−shift, twice a part, is outside the loop over tokens.
     assert len(found) <= 4
     assert not any("pow" in line or "log" in line for line in found)
+    Halves(rows[1:], rows[1:], rows[0], 3.0).both(np.full(2, 0.1))
+    assert not [
+        line for line in calls(power_loops._whole_pair_sums) if "exp" in line or "log" in line or "pow" in line
+    ]
 
 
 @pytest.mark.parametrize("order", [2.0, 5.0, 2.5, math.inf])

@@ -19,7 +19,14 @@ import math
 import numpy as np
 
 from reticent.accounting.mixing.loops import PartRows, central_moments, reverse_sums
-from reticent.accounting.mixing.power_loops import pair_sums, part_ranges, part_sums, token_weights
+from reticent.accounting.mixing.power_loops import (
+    GREATEST_WHOLE,
+    pair_sums,
+    part_ranges,
+    part_sums,
+    token_weights,
+    whole_pair_sums,
+)
 from reticent.core.arrays import Floats
 
 Curve = tuple[Floats, Floats]  # log E at some weights, and d log E/d log λ there: [k], or [2, k] in both directions
@@ -158,6 +165,8 @@ class Halves:
 
     def both(self, weights: Floats) -> Curve:
         """log(I_a(P‖Q) − 1) and log(I_a(Q‖P) − 1) at weights λ [k], with their slopes, as [2, k]."""
+        if self.order <= GREATEST_WHOLE and float(self.order).is_integer():
+            return whole_pair_sums(*self._rows, weights, int(self.order))
         return pair_sums(*self._rows, weights, self.order)
 
 

@@ -34,6 +34,7 @@ _ROUND_BITS = 0x4338000000000000  # bits of _ROUND
 _ONE_BITS = 0x3FF0000000000000
 _INFINITY_BITS = 0x7FF0000000000000
 _LEAST_NORMAL = 2.0**-1022
+GREATEST_WHOLE = 9  # order of `whole_pair_sums`, whose polynomials have the terms of a series
 
 
 @compiled(reorders=False)
@@ -321,3 +322,66 @@ def pair_sums(
         logs, slopes = np.log(sums) + shifts, 1.0 + moved / sums
     is_apart = ~((found[6] >= _LEAST_NORMAL) & (found[7] < np.inf))  # chances that only one of them has
     return np.where(is_apart, np.inf, logs), slopes
+
+
+@compiled()
+def _whole_pair_sums(
+    first: Floats,
+    second: Floats,
+    public: Floats,
+    weights: Floats,
+    order: int,
+    series: tuple[Series, Series, Series],
+    found: Floats,
+) -> None:
+    count, size = second.shape
+    there, lean, back = series
+    less = order - 1
+    one_by, two_by, four_by, eight_by = (less & 1) != 0, (less & 2) != 0, (less & 4) != 0, (less & 8) != 0
+    for row in range(count):
+        p, q, own = first[row], second[row], weights[row]
+        rest = 1.0 - own
+        low, high = _INFINITY_BITS, 0
+        one = two = three = four = 0.0
+        for x in range(size):
+            top, bottom = rest * public[x] + own * p[x], rest * public[x] + own * q[x]
+            is_nothing = top + bottom == 0.0
+            under = 1.0 / (1.0 if is_nothing else bottom)
+            m, g = own * (p[x] - q[x]) * under, (1.0 if is_nothing else top) * under
+            ratio = bits_of(g)
+            low = ratio if ratio < low else low
+            high = ratio if ratio > high else high
+            by = 1.0 / g
+            squared = by * by
+            fourth = squared * squared
+            power = (by if one_by else 1.0) * (squared if two_by else 1.0)  # g^(1−a)
+            power *= (fourth if four_by else 1.0) * (fourth * fourth if eight_by else 1.0)
+            square = m * m
+            up, down = square * _series(there, m), square * _series(back, m) * power
+            one += bottom * up
+            two += public[x] * (square * _series(lean, m) - up)
+            three += bottom * down
+            four += public[x] * (less * m * (order * m - down) * by - down)
+        found[0, row], found[1, row] = one, two
+        found[2, row], found[3, row] = three, four
+        found[4, row], found[5, row] = from_bits(low), from_bits(high)
+
+
+def whole_pair_sums(
+    first: Floats, second: Floats, public: Floats, weights: Floats, order: int
+) -> tuple[Floats, Floats]:
+    """What `pair_sums` gives, of an order of 2 to 9, in a quarter of its time: +inf also where a sum overflows.
+
+    φ_a(m) = Σ C(a, k) m^k is a polynomial then, and so is the numerator of φ_{1−a}(m), whose coefficients are not
+    negative: with n = a − 1 it is m² Σ_j (n C(n, j+1) − C(n, j+2)) m^j over (1+m)^n.
+    """
+    n = order - 1
+    lean = tuple(k * each for k, each in enumerate(_coefficients(order), start=2))
+    back = tuple(float(n * math.comb(n, j + 1) - math.comb(n, j + 2)) for j in range(len(lean)))
+    found = np.empty((6, len(second)))
+    _whole_pair_sums(first, second, public, weights, order, (_coefficients(order), lean, back), found)  # type: ignore[arg-type]
+    sums, moved = found[0:4:2], found[1:4:2]  # [2, m] each
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs, slopes = np.log(sums), 1.0 + moved / sums
+    is_apart = ~((found[4] >= _LEAST_NORMAL) & (found[5] < np.inf))  # chances that only one of them has
+    return np.where(is_apart | ~np.isfinite(sums), np.inf, logs), slopes
