@@ -113,6 +113,7 @@ def test_each_shape_is_found_whole_and_with_its_kind(kind, value, frame):
         "may 12 people",
         "17/3 and 24/7",
         "In 2010 Wall Street fell, 3 places in 4 streets, and the PS4 2ND",
+        "Auf Platz 3, vom Tabellenplatz 12 und Listenplatz 4",
         "Katie 5, Brigade 7, Spring 12, Box 3, Detroit 3, the true 4 boulevards and via 5 servers",
         "",
         "nothing here",
@@ -142,6 +143,11 @@ def test_words_announce_a_code(text, expected):
 
 def test_card_after_four_other_digits_is_found():
     assert found("9999 4111 1111 1111 1111")[0] == ("CARD", "4111 1111 1111 1111")
+
+
+def test_no_street_takes_the_first_digits_of_a_card():
+    assert found("Am Weg 4111 1111 1111 1111") == [("CARD", "4111 1111 1111 1111")]
+    assert found("Apt. 460-89-9847") == [("SSN", "460-89-9847")]
 
 
 def test_kinds_can_be_chosen():
@@ -220,6 +226,9 @@ def moved_by_masking(find, text: str) -> list[str]:
 @example("number is 4411-ID: 12345")
 @example("foo@bar.com(602)272-9781")
 @example("9999 4111 1111 1111 1111 780 6326")
+@example("+46 (0)157 548 89-4111 1111 1111 1111 123")
+@example("+1 903-140-4508. 968-172-8164")
+@example("63 Avenue du Golf-tracking number MBUQBNGDNM")
 def test_masking_one_finding_leaves_the_others(text):
     assert moved_by_masking(lambda t: POLICY.find([t])[0], text) == []
     plain = PatternPolicy(context=False)

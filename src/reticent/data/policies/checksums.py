@@ -118,8 +118,18 @@ def keep_phone(text: str) -> int:
 
 
 def keep_international(text: str) -> int:
-    """All of a number with a country code and 7 to 15 digits (ITU-T E.164)."""
-    return len(text) if 7 <= len(_DIGITS.findall(re.split(r"[xXeE]", text)[0])) <= 15 else 0
+    """All of a number with a country code and 7 to 15 digits (ITU-T E.164); of more, what so many begin with.
+
+    What stands behind it may be found by itself: were all refused for that, masking it would bring all back.
+    """
+    kept = digits = 0
+    for piece in re.finditer(r"[^ \u00a0]*\d(?![^ \u00a0]*\d)", re.split(r"[xXeE]", text)[0]):  # to its last digit
+        digits += len(_DIGITS.findall(piece.group()))
+        if digits > 15:
+            return kept
+        if digits >= 7 and text[piece.end() : piece.end() + 1] != ")":
+            kept = piece.end()
+    return len(text) if kept else 0
 
 
 def keep_spaced_phone(text: str) -> int:

@@ -140,7 +140,6 @@ _HOUSE = (
 _RULES = (
     Rule("EMAIL", Start.ADDRESS, r"\w[\w.+%'-]{0,63}@(?:\w[\w-]{0,62}\.)+[A-Za-z]{2,24}"),
     Rule("ADDRESS", Start.HOUSE, _HOUSE),
-    *(Rule("ADDRESS", Start.STREET, expression) for expression in _STREETS),
     Rule("IP", Start.NUMBER, r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?", keep_ip),
     Rule("IP", Start.HEXADECIMAL, r"(?:[0-9A-Fa-f]{1,4}:{1,2}){2,7}[0-9A-Fa-f]{1,4}", keep_ip),
     Rule("IBAN", Start.IBAN, r"[A-Za-z]{2}\d\d[A-Za-z0-9]{11,30}", keep_iban),
@@ -156,6 +155,9 @@ _RULES = (
     Rule("DATE", Start.NUMBER, rf"{_DAY_OR_MONTH}(?P<gap>[/.-]){_DAY_OR_MONTH}(?P=gap)(?:{_YEAR}|\d\d)"),
     Rule("DATE", Start.NUMBER, rf"{_DAYS}{_GAP}(?:of{_GAP})?{_MONTH}(?:,?{_GAP}{_YEAR})?"),
     Rule("DATE", Start.MONTH, rf"{_MONTH}{_GAP}(?:{_DAYS}(?:,?{_GAP}{_YEAR})?|{_YEAR})"),
+    # After cards and the like, whose first digits could be those of a house. Before runs of spaced digits, which
+    # these cut, and codes, whose announcement may be part of a street's name.
+    *(Rule("ADDRESS", Start.STREET, expression) for expression in _STREETS),
     Rule("TRACKING", Start.CODE, "[A-Z0-9]{8,34}", announced=_announcement(r"tracking (?:number|code|id|no\.?)")),
     Rule("TRACKING", Start.CODE, "[A-Z0-9]{10,34}", keep_mixed_code),
     Rule(

@@ -23,14 +23,17 @@ _ENDS: Final = (
     *("katu", "ntie", "kuja", "polku"),
     *("utca", "útja", "körút"),
 )
-_ENDING = rf"{_NAME}(?<![Bb]ri)(?<![Rr]ene)(?:{'|'.join((*_ENDS, *(end.upper() for end in _ENDS)))})\.?"
-_APART = r"(?:[Ss]tra(?:ss|ß)e|[Ss]tr\.|[Ww]eg|[Pp]latz|[Aa]llee|utca|u\.|út|tér|körút)"  # words of their own
+_NO_STREET = (
+    "(?<![Bb]ri)(?<![Rr]ene)(?<!isten)(?<!bellen)(?<!tart)"  # brigade, renegade; ranks in lists, tables, races
+)
+_ENDING = rf"{_NAME}{_NO_STREET}(?:{'|'.join((*_ENDS, *(end.upper() for end in _ENDS)))})\.?"
+_APART = r"(?:[Ss]tra(?:ss|ß)e|[Ss]tr\.|[Ww]eg|[Aa]llee|utca|u\.|út|tér|körút)"  # words of their own
 _BEFORE = (
     r"(?:Rue|Rua|Travessa|Estrada|Praça|Via|Viale|Vicolo|Piazza|Piazzale|Calle|Avenida|Avda\.|Paseo|ul\.|ulica)"
 )
 _FLAT = r"(?:Apt|apt|Apartment|apartment|Suite|suite|Ste|Flat)\.?"
 _BOX = rf"P\.?{GAP}?O\.?{GAP}?Box"
-_NUMBER = r"\d{1,5}[A-Za-z]?"
+_NUMBER = r"[1-9]\d{0,4}[A-Za-z]?"
 _HOUSE = rf"(?:(?!(?:19|20)\d\d{GAP})\d{{1,6}}[A-Za-z]?(?:{GAP}\d{{1,5}})?{GAP})"  # years come before streets, too
 
 _ROADS = r"(?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Boulevard|Blvd|Crescent|Terrace|Parkway|Pkwy|Highway|Hwy)"
@@ -66,7 +69,7 @@ _STREET = re.compile(
 # Letters before a house number, less a dot and a gap: one look at them spares nearly every search.
 _LAST = frozenset(
     each[-3:]
-    for end in (*_ENDS, "tér", "Apt", "apt", "ment", "ite", "Ste", "lat", "Box")
+    for end in (*_ENDS, "Str", "Weg", "tér", "Apt", "apt", "ment", "ite", "Ste", "lat", "Box")
     for each in (end, end.upper())
 )
 _NAMED_BEFORE = (
