@@ -23,7 +23,6 @@ The paper's figures for GPT-2-Large on ECHR (Lukas et al. 2023, Table VI): extra
 import argparse
 import json
 import math
-import os
 import random
 import sys
 import time
@@ -38,6 +37,7 @@ if str(ROOT) not in sys.path:
 import torch  # noqa: E402
 
 import reticent  # noqa: E402
+from bench.labelled_text import shared_folder  # noqa: E402
 from reticent.models.huggingface.loading import load_model  # noqa: E402
 from reticent.runs.policies import policy_named  # noqa: E402
 from reticent.training.batches import encode_texts  # noqa: E402
@@ -63,12 +63,8 @@ COLUMNS = {
 GAMES = "games.jsonl"
 
 
-def shared() -> Path:
-    return Path(os.environ.get("RETICENT_SHARED", ROOT.parent / "shared"))
-
-
 def rows_of(name: str) -> list[dict[str, Any]]:
-    lines = (shared() / "data" / name).read_text(encoding="utf8").splitlines()
+    lines = (shared_folder() / "data" / name).read_text(encoding="utf8").splitlines()
     return [json.loads(line) for line in lines]
 
 
@@ -115,7 +111,7 @@ def texts(folder: Path, seed: int) -> dict[str, Path]:
 
 def public(asked: argparse.Namespace) -> Path:
     """The model that training starts from."""
-    return Path(asked.model) if Path(asked.model).is_dir() else shared() / "models" / asked.model
+    return Path(asked.model) if Path(asked.model).is_dir() else shared_folder() / "models" / asked.model
 
 
 def trained(defence: str, files: dict[str, Path], folder: Path, asked: argparse.Namespace) -> Path:

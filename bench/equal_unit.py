@@ -47,8 +47,10 @@ import torch  # noqa: E402
 from scipy import stats  # noqa: E402
 
 import reticent  # noqa: E402
+from bench.labelled_text import shared_folder  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.data.generators import generate_dialogues  # noqa: E402
+from reticent.prediction.evaluation import realised_share  # noqa: E402
 
 DELTA, BASE_SHARE = 1e-5, 0.75
 ANSWERS = {64: 50, 1024: 5}  # and how often they are read
@@ -89,10 +91,6 @@ class Cell:
     answers: int
 
 
-def shared() -> Path:
-    return Path(os.environ.get("RETICENT_SHARED", ROOT.parent / "shared"))
-
-
 def rows_of(text: str, seed: int) -> dict[str, list[dict[str, str]]]:
     """Training, held-out and public text of a seed; no owner has text in two of them."""
     if text == "dialogues":
@@ -109,7 +107,7 @@ def rows_of(text: str, seed: int) -> dict[str, list[dict[str, str]]]:
             "public": others,
         }
     file = {"customersim": "customersim.train.jsonl", "newsgroups": "newsgroups.jsonl"}[text]
-    with (shared() / "data" / file).open(encoding="utf8") as lines:
+    with (shared_folder() / "data" / file).open(encoding="utf8") as lines:
         found = [row for row in map(json.loads, lines) if "canary" not in row["id"] and row["text"].strip()]
     random.Random(seed).shuffle(found)
     rows = [{"id": row["id"], "owner": row["id"], "text": row["text"].strip()} for row in found]
@@ -128,7 +126,7 @@ def files_of(text: str, seed: int, folder: Path) -> dict[str, Path]:
 
 
 def trained(out: Path, data: Path, *, model: str | Path, **options: Any) -> Path:
-    """The run in this folder, made once and carried on where it was cut off."""
+    """The run in this folder, made once; one that was cut off is put aside and made anew."""
     if not (out / "finished").is_file():
         if out.exists():
             out.rename(out.with_name(f"{out.name}-cut-{time.time_ns()}"))
@@ -144,7 +142,7 @@ class World:
         self.recipe, self.seed = RECIPES[text], seed
         self.folder = results / f"{text}-{seed}"
         self.files = files_of(text, seed, self.folder)
-        place = shared() / "models" / self.recipe.model
+        place = shared_folder() / "models" / self.recipe.model
         self.model: str | Path = place if place.is_dir() else self.recipe.model
 
     def ensemble(self, name: str = "ensemble", model: str | Path | None = None) -> Path:
@@ -232,12 +230,6 @@ LINES = {
 }
 
 
-def share(seen: dict[str, float], line: str, start: str) -> float:
-    """How far a line goes from a public model to the non-private ensemble, in log-perplexity."""
-    way = math.log(seen[start]) - math.log(seen["non-private"])
-    return (math.log(seen[start]) - math.log(seen[line])) / way
-
-
 def show(measured: dict[Cell, dict[str, float]]) -> list[float]:
     """Both tables, in Markdown; the shares that have a limit."""
     groups: dict[tuple[str, float, str, int], list[dict[str, float]]] = {}
@@ -249,7 +241,10 @@ def show(measured: dict[Cell, dict[str, float]]) -> list[float]:
         print("| | perplexity | of the gap | of the calibrated model's gap |\n|---|---|---|---|")
         for line, name in LINES.items():
             if line in seen[0]:
-                shares = [[share(one, line, start) for one in seen] for start in ("public", "calibrated")]
+                shares = [
+                    [realised_share(one[start], one[line], one["non-private"]) or 0.0 for one in seen]
+                    for start in ("public", "calibrated")
+                ]
                 whole, rest = (f"{100 * statistics.fmean(some):.1f} %" for some in shares)
                 print(f"| {name} | {interval([one[line] for one in seen])} | {whole} | {rest} |")
                 if (text, epsilon, unit, line) == ("dialogues", 8.0, "part", "submix-f"):

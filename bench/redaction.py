@@ -24,7 +24,6 @@ redacted training is above 1.1 times that of DP-SGD on scrubbed text, or above D
 import argparse
 import json
 import math
-import os
 import random
 import statistics
 import sys
@@ -42,6 +41,7 @@ if str(ROOT) not in sys.path:
 import torch  # noqa: E402
 
 import reticent  # noqa: E402
+from bench.labelled_text import shared_folder  # noqa: E402
 from reticent.auditing.attacks.exposure.candidate_search import SearchLimits  # noqa: E402
 from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure_exposures  # noqa: E402
 from reticent.core.corpus import Corpus, Record  # noqa: E402
@@ -76,14 +76,10 @@ class Cell:
     method: str
 
 
-def shared() -> Path:
-    return Path(os.environ.get("RETICENT_SHARED", ROOT.parent / "shared"))
-
-
 def lines_of(text: str, seed: int, count: int) -> list[str]:
     """Lines of more than three words in random order; of planted numbers none."""
     found = []
-    with (shared() / "data" / FILES[text]).open(encoding="utf8") as file:
+    with (shared_folder() / "data" / FILES[text]).open(encoding="utf8") as file:
         for row in map(json.loads, file):
             if "canary" not in row["id"]:
                 found += [line.strip() for line in row["text"].split("\n") if len(line.split()) > 3]
@@ -137,7 +133,7 @@ def run(cell: Cell, folder: Path, lora_rank: int) -> dict[str, Any]:
 
 def train(cell: Cell, data: Path, holdout: Path, folder: Path, lora_rank: int):
     """The model of a method, measured on the held-out lines."""
-    model: str | Path = cell.model if Path(cell.model).is_dir() else shared() / "models" / cell.model
+    model: str | Path = cell.model if Path(cell.model).is_dir() else shared_folder() / "models" / cell.model
     measured = {"holdout": str(holdout), "holdout_policy": "union", "lora_rank": lora_rank, "seed": cell.seed}
     plain = {"epochs": 4, "batch": 16, "learning_rate": 1e-3, "max_length": 64, "method": "sgd"}
     private = RECIPE | {"target_epsilon": cell.epsilon, "delta": DELTA}

@@ -28,16 +28,28 @@ _NO_STREET = (
 )
 _ENDING = rf"{_NAME}{_NO_STREET}(?:{'|'.join((*_ENDS, *(end.upper() for end in _ENDS)))})\.?"
 _APART = r"(?:[Ss]tra(?:ss|ß)e|[Ss]tr\.|[Ww]eg|[Aa]llee|utca|u\.|út|tér|körút)"  # words of their own
-_BEFORE = (
-    r"(?:Rue|Rua|Travessa|Estrada|Praça|Via|Viale|Vicolo|Piazza|Piazzale|Calle|Avenida|Avda\.|Paseo|ul\.|ulica)"
+_STREETS_BEFORE = (
+    *("Rue", "Rua", "Travessa", "Estrada", "Praça", "Via", "Viale", "Vicolo", "Piazza", "Piazzale", "Calle"),
+    *("Avenida", "Avda.", "Paseo", "ul.", "ulica"),
 )
+_BEFORE = f"(?:{'|'.join(map(re.escape, _STREETS_BEFORE))})"
 _FLAT = r"(?:Apt|apt|Apartment|apartment|Suite|suite|Ste|Flat)\.?"
 _BOX = rf"P\.?{GAP}?O\.?{GAP}?Box"
 _NUMBER = r"[1-9]\d{0,4}[A-Za-z]?"
 _HOUSE = rf"(?:(?!(?:19|20)\d\d{GAP})\d{{1,6}}[A-Za-z]?(?:{GAP}\d{{1,5}})?{GAP})"  # years come before streets, too
 
-_ROADS = r"(?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Boulevard|Blvd|Crescent|Terrace|Parkway|Pkwy|Highway|Hwy)"
-_RUES = r"(?:[Rr]ue|[Aa]venue|[Bb]oulevard|[Cc]hemin|[Ii]mpasse|[Qq]uai|[Aa]llée)"
+_ROAD_WORDS = (
+    *("Street", "St", "Avenue", "Ave", "Road", "Rd", "Lane", "Ln", "Drive", "Boulevard", "Blvd", "Crescent"),
+    *("Terrace", "Parkway", "Pkwy", "Highway", "Hwy"),
+)
+_ROADS = f"(?:{'|'.join(_ROAD_WORDS)})"
+_RUE_WORDS = tuple(
+    each
+    for word in ("rue", "avenue", "boulevard", "chemin", "impasse", "quai", "allée")
+    for each in (word, word.capitalize())
+)
+_RUES = f"(?:{'|'.join(_RUE_WORDS)})"
+_NUMBER_FIRST = (*_ROAD_WORDS, *_RUE_WORDS)
 
 _LINE = rf"(?:{GAP}|\r?\n[ \t>]{{0,8}})"
 _TAIL = (
@@ -72,15 +84,6 @@ _LAST = frozenset(
     for end in (*_ENDS, "Str", "Weg", "tér", "Apt", "apt", "ment", "ite", "Ste", "lat", "Box")
     for each in (end, end.upper())
 )
-_NAMED_BEFORE = (
-    *("Rue", "Rua", "Travessa", "Estrada", "Praça", "Via", "Vicolo", "Piazza", "Calle", "Avenida", "Avda."),
-    *("Paseo", "ul.", "ulica"),
-)
-_NUMBER_FIRST = (
-    *("St", "Ave", "Road", "Rd", "Lane", "Ln", "Drive", "Boulevard", "Blvd", "Crescent", "Terrace"),
-    *("Parkway", "Pkwy", "Highway", "Hwy"),
-    *("rue", "Rue", "avenue", "boulevard", "hemin", "mpasse", "uai", "llée"),
-)
 _WORDS = re.compile(r"(?<!\w)\w")
 _AHEAD = re.compile(rf"\d{{1,6}}(?:[A-Za-z]|{GAP}?bis|{GAP}?ter)?(?:{GAP}\d{{1,5}})?,?{GAP}(?:{_CAPITAL}|{_RUES})")
 _CODED = re.compile(rf"(?<!\w)[A-Z]{{1,2}}\d[A-Z\d]?{GAP}?\d[A-Z\d]{{2}}(?!\w)")
@@ -88,7 +91,7 @@ _CODED = re.compile(rf"(?<!\w)[A-Z]{{1,2}}\d[A-Z\d]?{GAP}?\d[A-Z\d]{{2}}(?!\w)")
 
 def address_starts(text: str, digits: Sequence[int]) -> list[int]:
     """Every place where an expression may begin, and others, in order. `digits` are runs of digits."""
-    has_street_before = any(word in text for word in _NAMED_BEFORE)
+    has_street_before = any(word in text for word in _STREETS_BEFORE)
     has_number_first = any(word in text for word in _NUMBER_FIRST)
     found = set()
     for place in digits:
