@@ -25,8 +25,9 @@ import json
 import math
 import random
 import sys
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ if str(ROOT) not in sys.path:
 import torch  # noqa: E402
 
 import reticent  # noqa: E402
+from bench.kept import Kept  # noqa: E402
 from bench.labelled_text import shared_folder  # noqa: E402
 from reticent.models.huggingface.loading import load_model  # noqa: E402
 from reticent.runs.policies import policy_named  # noqa: E402
@@ -61,6 +63,25 @@ COLUMNS = {
     "inference": "inference_accuracy",
 }
 GAMES = "games.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """One model, and how it is attacked."""
+
+    defence: str
+    candidates: int
+    seed: int
+    model: str
+    epochs: int
+    targets: int
+    texts: int
+    draws: int
+
+    @property
+    def start(self) -> Path:
+        """The model that training starts from."""
+        return Path(self.model) if Path(self.model).is_dir() else shared_folder() / "models" / self.model
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
@@ -109,47 +130,41 @@ def texts(folder: Path, seed: int) -> dict[str, Path]:
     }
 
 
-def public(asked: argparse.Namespace) -> Path:
-    """The model that training starts from."""
-    return Path(asked.model) if Path(asked.model).is_dir() else shared_folder() / "models" / asked.model
-
-
-def trained(defence: str, files: dict[str, Path], folder: Path, asked: argparse.Namespace) -> Path:
+def trained(game: Game, files: dict[str, Path], folder: Path) -> Path:
     """The model of a defence; made once."""
-    model = public(asked)
-    out = folder / defence.replace(" ", "-")
-    if defence == PUBLIC:
-        return model
+    out = folder / game.defence.replace(" ", "-")
+    if game.defence == PUBLIC:
+        return game.start
     if not (out / "model" / "config.json").is_file():
         data = files["train"]
-        if defence in (SCRUBBED, BOTH):
+        if game.defence in (SCRUBBED, BOTH):
             data = folder / "clean.jsonl"
             if not data.exists():
                 reticent.scrub(files["train"], out=data, policy=POLICY)
-        recipe = RECIPES[defence in (DP, BOTH)]
-        reticent.train(data, model=model, out=out, epochs=asked.epochs, seed=asked.seed, **recipe)
+        recipe = RECIPES[game.defence in (DP, BOTH)]
+        reticent.train(data, model=game.start, out=out, epochs=game.epochs, seed=game.seed, **recipe)
     return out
 
 
-def play(defence: str, candidates: int, folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
+def play(game: Game, results: Path) -> dict[str, Any]:
     """One audit of one model, and its perplexities on held-out text as it is and masked."""
-    files = texts(folder, asked.seed)
-    model = trained(defence, files, folder, asked)
-    holdout = files["held out" if candidates <= 100 else "more"]
-    began = time.process_time()
+    folder = results / f"{Path(game.model).name}-{game.epochs}-seed-{game.seed}"
+    files = texts(folder, game.seed)
+    model = trained(game, files, folder)
+    holdout = files["held out" if game.candidates <= 100 else "more"]
     audit = reticent.audit(
         model,
         train=files["train"],
         holdout=holdout,
-        out=folder / f"audit-{defence.replace(' ', '-')}-{candidates}",
-        **({} if defence == PUBLIC else {"base": public(asked)}),
+        out=folder / f"audit-{game.defence.replace(' ', '-')}-{game.candidates}",
+        **({} if game.defence == PUBLIC else {"base": game.start}),
         attacks="pii",
         policy=POLICY,
-        records=asked.targets,
-        candidates=candidates,
-        texts=asked.texts,
-        draws=asked.draws,
-        seed=asked.seed,
+        records=game.targets,
+        candidates=game.candidates,
+        texts=game.texts,
+        draws=game.draws,
+        seed=game.seed,
         no_cache=True,
     )
     whole, outside = perplexities(model, files["held out"])
@@ -158,12 +173,7 @@ def play(defence: str, candidates: int, folder: Path, asked: argparse.Namespace)
         for one in audit.findings
         if one.metric in COLUMNS.values()
     }
-    return {
-        "findings": found,
-        "perplexity": whole,
-        "outside": outside,
-        "seconds": round(time.process_time() - began),
-    }
+    return {"findings": found, "perplexity": whole, "outside": outside}
 
 
 def perplexities(model: Path, holdout: Path) -> tuple[float, float]:
@@ -191,31 +201,20 @@ def main(arguments: list[str] | None = None) -> bool:
     parser.add_argument("--draws", type=int, default=16)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    file = asked.results / GAMES
-    played = {}
-    if file.exists():
-        lines = map(json.loads, file.read_text(encoding="utf8").splitlines())
-        played = {(row["defence"], row["candidates"]): row["seen"] for row in lines if row["seed"] == asked.seed}
-    wanted = [(defence, size) for size in asked.candidates for defence in asked.defences]
-    end = time.monotonic() + 60 * asked.minutes
-    for defence, size in wanted:
-        if (defence, size) in played or time.monotonic() > end:
-            continue
-        seen = play(defence, size, asked.results / f"seed-{asked.seed}", asked)
-        played[defence, size] = seen
-        row = {"defence": defence, "candidates": size, "seed": asked.seed, "seen": seen}
-        with file.open("a", encoding="utf8") as lines:
-            lines.write(json.dumps(row) + "\n")
-    show({key: played[key] for key in wanted if key in played})
-    missing = [key for key in wanted if key not in played]
-    print(f"{len(missing)} of {len(wanted)} games are missing." if missing else "All games were played.")
-    return bool(missing)
+    kept: Kept[Game, dict[str, Any]] = Kept(asked.results / GAMES, asked.minutes, Game)
+    how = (asked.seed, asked.model, asked.epochs, asked.targets, asked.texts, asked.draws)
+    wanted = [Game(defence, size, *how) for size in asked.candidates for defence in asked.defences]
+    for game in wanted:
+        kept.ensure(game, partial(play, game, asked.results))
+    played = kept.of(wanted)
+    show(played)
+    return len(played) < len(wanted)
 
 
-def show(played: dict[tuple[str, int], dict[str, Any]]) -> None:
+def show(played: dict[Game, dict[str, Any]]) -> None:
     """A table: shares with their 95 % intervals, and the chance of a guess beside inference."""
     print(f"{'|C|':>4} {'defence':<16}{'ppl':>8}{'outside':>9}" + "".join(f"  {name:<32}" for name in COLUMNS))
-    for (defence, size), seen in played.items():
+    for game, seen in played.items():
         cells = ""
         for metric in COLUMNS.values():
             one = seen["findings"].get(metric)
@@ -223,7 +222,7 @@ def show(played: dict[tuple[str, int], dict[str, Any]]) -> None:
             if one is not None:
                 shown = f"{one['value']:.3f} [{one['low']:.3f} … {one['high']:.3f}] n={one['n']}"
             cells += f"  {shown:<32}"
-        print(f"{size:>4} {defence:<16}{seen['perplexity']:>8.2f}{seen['outside']:>9.2f}{cells}")
+        print(f"{game.candidates:>4} {game.defence:<16}{seen['perplexity']:>8.2f}{seen['outside']:>9.2f}{cells}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m bench.equal_unit --results FOLDER [--minutes N] [--text NAME ...] [--epsilon E ...] [--seeds N]
 
 Texts: `dialogues`, 2,000 generated ones of some 700 owners, the embedded model; `customersim` and `newsgroups`,
-1,000 texts of 64 tokens, each an owner of its own, stories15m with LoRA. All is done by `reticent.train` and
+400 texts of 48 tokens, each an owner of its own, stories15m with LoRA. All is done by `reticent.train` and
 `reticent.evaluate`. δ = 1e-5 in all. Lines of the table:
 
 - the public model, as it is and calibrated on other public text of the same kind;
@@ -16,8 +16,8 @@ Texts: `dialogues`, 2,000 generated ones of some 700 owners, the embedded model;
 A second table has SubMix-F for one part in place of one owner, and how far it goes from the public model to the
 non-private ensemble in log-perplexity: from the public model as it is, and calibrated.
 
-A seed draws the texts, the split and the training; noise comes from the system. 64 answers are read 50 times from
-other texts, 1,024 answers five times. Means over seeds are geometric, intervals Student's over seeds.
+A seed draws the texts, the split and the training; noise comes from the system. 64 answers are read 48 times from
+other texts, 1,024 answers three times. Means over seeds are geometric, intervals Student's over seeds.
 
 Each measurement is a line of FOLDER/measured.jsonl; models are kept beside it. What is there is not made again, and
 nothing begins after so many minutes: call it until nothing is missing. Texts are looked for in `data/` of
@@ -34,7 +34,8 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,14 @@ import torch  # noqa: E402
 from scipy import stats  # noqa: E402
 
 import reticent  # noqa: E402
+from bench.kept import Kept  # noqa: E402
 from bench.labelled_text import shared_folder  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.data.generators import generate_dialogues  # noqa: E402
 from reticent.prediction.evaluation import realised_share  # noqa: E402
 
 DELTA, BASE_SHARE = 1e-5, 0.75
-ANSWERS = {64: 50, 1024: 5}  # and how often they are read
+ANSWERS = {64: 48, 1024: 3}  # and how often they are read
 LEAST_SHARE = 0.6
 BEFORE = {"order": 4.0, "weight_limit": 0.5}
 RIVALS = "pmixed,clipped-differences,submix-f"
@@ -72,11 +74,12 @@ class Recipe:
 
 
 SMALL = {"lora_rank": 8, "epochs": 3.0, "batch": 4, "learning_rate": 3e-3}
-LORA = {"lora_rank": 8, "merge": True, "epochs": 4.0, "batch": 128, "learning_rate": 3e-3}
+FULL = {"epochs": 12.0, "batch": 177, "learning_rate": 3e-3}
+LORA = {"lora_rank": 8, "merge": True, "epochs": 4.0, "batch": 80, "learning_rate": 3e-3}
 RECIPES = {
-    "dialogues": Recipe(model="embedded", parts=32, max_length=96, member=SMALL | {"batch": 8}, private={}),
-    "customersim": Recipe(model="stories15m", parts=16, max_length=64, member=SMALL, private=LORA),
-    "newsgroups": Recipe(model="stories15m", parts=16, max_length=64, member=SMALL, private=LORA),
+    "dialogues": Recipe(model="embedded", parts=32, max_length=96, member=SMALL | {"batch": 8}, private=FULL),
+    "customersim": Recipe(model="stories15m", parts=16, max_length=48, member=SMALL, private=LORA),
+    "newsgroups": Recipe(model="stories15m", parts=16, max_length=48, member=SMALL, private=LORA),
 }
 
 
@@ -111,7 +114,7 @@ def rows_of(text: str, seed: int) -> dict[str, list[dict[str, str]]]:
         found = [row for row in map(json.loads, lines) if "canary" not in row["id"] and row["text"].strip()]
     random.Random(seed).shuffle(found)
     rows = [{"id": row["id"], "owner": row["id"], "text": row["text"].strip()} for row in found]
-    return {"train": rows[:1_000], "held-out": rows[1_000:1_400], "public": rows[1_400:1_425]}
+    return {"train": rows[:400], "held-out": rows[400:600], "public": rows[600:625]}
 
 
 def files_of(text: str, seed: int, folder: Path) -> dict[str, Path]:
@@ -198,6 +201,10 @@ class World:
         return found
 
 
+def measure(cell: Cell, results: Path) -> dict[str, float]:
+    return World(cell.text, cell.seed, results).measure(cell)
+
+
 def cells(asked: argparse.Namespace) -> Iterator[Cell]:
     for seed in range(1, asked.seeds + 1):
         for text in asked.text:
@@ -262,24 +269,13 @@ def main(arguments: list[str] | None = None) -> bool:
     parser.add_argument("--seeds", type=int, default=3)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    asked.results.mkdir(parents=True, exist_ok=True)
-    file = asked.results / MEASURED
-    measured: dict[Cell, dict[str, float]] = {}
-    if file.exists():
-        rows = map(json.loads, file.read_text(encoding="utf8").splitlines())
-        measured = {Cell(**row["cell"]): row["seen"] for row in rows}
+    kept: Kept[Cell, dict[str, float]] = Kept(asked.results / MEASURED, asked.minutes, Cell)
     wanted = list(cells(asked))
-    end = time.monotonic() + 60 * asked.minutes
     for cell in wanted:
-        if cell in measured or time.monotonic() > end:
-            continue
-        measured[cell] = World(cell.text, cell.seed, asked.results).measure(cell)
-        with file.open("a", encoding="utf8") as lines:
-            lines.write(json.dumps({"cell": asdict(cell), "seen": measured[cell]}) + "\n")
-    limited = show({cell: measured[cell] for cell in wanted if cell in measured})
-    missing = [cell for cell in wanted if cell not in measured]
-    print(f"\n{len(missing)} of {len(wanted)} measurements are missing." if missing else "\nNothing is missing.")
-    return bool(missing) or not limited or min(limited) < LEAST_SHARE
+        kept.ensure(cell, partial(measure, cell, asked.results))
+    measured = kept.of(wanted)
+    limited = show(measured)
+    return len(measured) < len(wanted) or not limited or min(limited) < LEAST_SHARE
 
 
 if __name__ == "__main__":

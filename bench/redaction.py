@@ -29,7 +29,8 @@ import statistics
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ if str(ROOT) not in sys.path:
 import torch  # noqa: E402
 
 import reticent  # noqa: E402
+from bench.kept import Kept  # noqa: E402
 from bench.labelled_text import shared_folder  # noqa: E402
 from reticent.auditing.attacks.exposure.candidate_search import SearchLimits  # noqa: E402
 from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure_exposures  # noqa: E402
@@ -153,15 +155,6 @@ def train(cell: Cell, data: Path, holdout: Path, folder: Path, lora_rank: int):
     )
 
 
-def kept(folder: Path | None) -> dict[Cell, dict[str, Any]]:
-    """The runs that are there."""
-    file = None if folder is None else folder / RUNS
-    if file is None or not file.exists():
-        return {}
-    rows = [json.loads(line) for line in file.read_text(encoding="utf8").splitlines()]
-    return {Cell(**row["cell"]): row["seen"] for row in rows}
-
-
 def main(arguments: list[str] | None = None) -> bool:
     """Make what is missing, then print a line for each text, ε and method, and the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -182,20 +175,13 @@ def main(arguments: list[str] | None = None) -> bool:
         Cell(asked.model, text, asked.records, seed, None if method == PLAIN else epsilon, method)
         for seed, epsilon, text, method in product(seeds, asked.epsilon, asked.text, asked.methods)
     ]
-    seen = kept(asked.results)
-    end = time.monotonic() + 60 * asked.minutes
-    for cell in dict.fromkeys(cells):
-        if cell in seen or time.monotonic() > end:
-            continue
+    file = None if asked.results is None else asked.results / RUNS
+    runs: Kept[Cell, dict[str, Any]] = Kept(file, asked.minutes, Cell)
+    for cell in cells:
         with tempfile.TemporaryDirectory() as folder:
-            seen[cell] = run(cell, Path(folder), asked.lora_rank)
-        if asked.results is not None:
-            asked.results.mkdir(parents=True, exist_ok=True)
-            with (asked.results / RUNS).open("a", encoding="utf8") as file:
-                file.write(json.dumps({"cell": asdict(cell), "seen": seen[cell]}) + "\n")
-    missing = sum(cell not in seen for cell in set(cells))
-    print(f"{missing} of {len(set(cells))} runs are missing." if missing else "All runs are there.")
-    return summary({cell: seen[cell] for cell in cells if cell in seen}) or bool(missing)
+            runs.ensure(cell, partial(run, cell, Path(folder), asked.lora_rank))
+    seen = runs.of(cells)
+    return summary(seen) or len(seen) < len(set(cells))
 
 
 def summary(seen: dict[Cell, dict[str, Any]]) -> bool:

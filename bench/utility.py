@@ -29,8 +29,7 @@ import os
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +40,7 @@ if str(ROOT) not in sys.path:
 
 import torch  # noqa: E402
 
+from bench.kept import Kept  # noqa: E402
 from reticent.core.corpus import Corpus, Record  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.data.generators import generate_dialogues  # noqa: E402
@@ -216,34 +216,6 @@ def interval(values: Sequence[float]) -> str:
     return f"{mean:.0%} ± {half:.0%}"
 
 
-class Results:
-    """The losses that were measured, by their cell, in a file that grows by a line for each."""
-
-    def __init__(self, path: Path, minutes: float) -> None:
-        self._path = path
-        self._end = time.monotonic() + 60.0 * minutes
-        self._found: dict[str, float] = {}
-        if path.is_file():
-            for line in path.read_text(encoding="utf8").splitlines():
-                document = json.loads(line)
-                self._found[document["cell"]] = document["loss"]
-
-    def get(self, cell: str) -> float | None:
-        """What was measured."""
-        return self._found.get(cell)
-
-    def ensure(self, cell: str, measure: Callable[[], float]) -> None:
-        """Measure a cell that is not there, while there is time."""
-        if cell in self._found or time.monotonic() > self._end:
-            return
-        start = time.process_time()
-        self._found[cell] = measure()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        line = {"cell": cell, "loss": self._found[cell], "seconds": round(time.process_time() - start, 1)}
-        with self._path.open("a", encoding="utf8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """The rows of one text and one model."""
@@ -251,7 +223,7 @@ class Table:
     text: str
     model: str
     asked: argparse.Namespace
-    results: Results
+    results: Kept[str, float]
 
     def fill(self) -> None:
         """Measure what is missing."""
@@ -345,7 +317,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--minutes", type=float, default=math.inf)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    results = Results(asked.results, asked.minutes)
+    results: Kept[str, float] = Kept(asked.results, asked.minutes, str)
     tables = [Table(text, model, asked, results) for model in asked.model for text in asked.text]
     for table in tables:
         table.fill()
