@@ -64,7 +64,7 @@ def test_a_risk_target_is_kept_and_met():
 @pytest.mark.slow
 def test_other_tools_are_named_where_they_fit():
     said = " ".join(plan(PlanSettings.of(**SMALL, answers_only=True, secrets_known=True, max_epochs=1.0)).reasons)
-    assert "SubMix-F" in said
+    assert "--method submix" in said
     assert "--method crt" in said
 
 

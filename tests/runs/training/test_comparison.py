@@ -10,7 +10,7 @@ from reticent.core.guarantee import Neighbours
 from reticent.runs.tracking import untracked
 from reticent.runs.training.comparison import SCRUBBED, Compared, PublicText, _Bench, advice_on, compare_on
 from reticent.runs.training.settings import Method, ModelSection
-from reticent.training.plans.choice import Choice
+from reticent.training.plans.choice import Choice, choose
 from reticent.training.plans.plan import DpSgd
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
@@ -49,16 +49,16 @@ def test_a_run_on_public_text_has_the_steps_and_the_noise_on_a_gradient_of_the_p
     assert made.steps == plan.steps
     # Redacted training: noise for replacing one of the private records, on the mean of all records of a step.
     _, redacted = bench.redacted(0.5)
-    private = DpSgd.for_target(
-        epsilon=plan.guarantee().epsilon,
-        delta=1e-4,
-        units=100,
-        batch=batch // 2,
-        epochs=1.0,
-        neighbours=Neighbours.REPLACE,
+    whole = choose(200, is_redacted=True).batch
+    common = {"epsilon": plan.guarantee().epsilon, "delta": 1e-4, "units": 100, "batch": round(whole / 2)}
+    private, twin = (
+        DpSgd.for_target(**common, epochs=CHOICE.epochs, neighbours=neighbours)
+        for neighbours in (Neighbours.REPLACE, Neighbours.ADD_REMOVE)
     )
-    assert redacted.noise_multiplier / redacted.batch == pytest.approx(private.noise_multiplier / batch)
-    assert redacted.noise_multiplier > section.noise_multiplier  # the twin would price adding a record
+    noise = redacted.noise_multiplier / redacted.batch
+    assert noise == pytest.approx(private.noise_multiplier / whole)
+    assert noise > 1.1 * twin.noise_multiplier / whole  # the twin would price adding a record
+    assert redacted.epochs * records / redacted.batch == pytest.approx(private.steps)
 
 
 def test_the_three_methods_are_compared_and_the_best_one_leads(folder):

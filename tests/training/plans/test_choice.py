@@ -1,14 +1,16 @@
 """Batch, epochs, rate and averaging of private training: from public facts, where they were not given."""
 
 import json
+import math
 
 import pytest
 
 from reticent.core.randomness import Randomness
-from reticent.models.huggingface.location import find_local, stored_parameters
-from reticent.runs.training.settings import TrainSettings
+from reticent.models.huggingface.location import find_local, stored_shapes
+from reticent.runs.training.settings import ModelSection, TrainSettings
 from reticent.training.plans.choice import choose
 
+SMALL = 10**6
 ASKED = {"data": "x.jsonl", "model": "embedded", "delta": 1e-4}
 
 
@@ -20,6 +22,37 @@ def settings(**options):
 def test_the_batch_never_passes_the_units_and_grows_more_slowly_than_they_do(units):
     assert 1 <= choose(units).batch <= units
     assert choose(units).batch < choose(10_000 * units).batch < 10_000 * choose(units).batch
+
+
+@pytest.mark.parametrize("epochs", [4.0, 12.0, 30.0, 300.0])
+@pytest.mark.parametrize("units", [300, 708, 3_000, 10**6])
+def test_there_are_144_steps_or_more_where_the_batch_would_grow_too_large(units, epochs):
+    steps = epochs * units / choose(units, parameters=SMALL, epochs=epochs).batch
+    assert steps == pytest.approx(max(144, epochs * math.sqrt(units) / 6), rel=0.1)
+
+
+def test_larger_corpora_get_fewer_passes():
+    passes = [choose(units, parameters=SMALL).epochs for units in (100, 2_000, 5_000, 20_000, 10**6)]
+    assert passes == [12.0, 12.0, 8.0, 4.0, 4.0]
+
+
+def test_large_models_take_few_steps_of_large_batches():
+    small, large, unknown = (choose(300, parameters=size) for size in (SMALL, 10**8, None))
+    assert large == unknown
+    assert large.batch > small.batch
+    assert large.epochs < small.epochs
+
+
+def test_the_batch_follows_the_epochs_that_were_asked_for():
+    few, many = (settings(epochs=passes).with_choices(records=3_000, owners=1)[0].training for passes in (2.0, 8.0))
+    assert many.batch == pytest.approx(4 * few.batch, rel=0.1)
+
+
+def test_adapters_are_trained_at_the_rate_of_small_models():
+    folder = find_local("embedded")
+    parameters = {rank: ModelSection(source=str(folder), lora_rank=rank).trained_parameters() for rank in (0, 1, 8)}
+    assert parameters[8] == 8 * parameters[1] < parameters[0]
+    assert parameters[0] == sum(math.prod(shape) for shape in stored_shapes(folder))
 
 
 def test_a_model_of_unknown_or_great_size_gets_the_careful_rate():
@@ -47,11 +80,13 @@ def test_owners_are_counted_where_owners_are_protected():
     assert found.training.batch <= 50
 
 
-def test_redacted_training_with_a_target_has_the_choices_of_dp_sgd_but_no_average():
+def test_redacted_training_with_a_target_takes_larger_batches_fewer_passes_and_no_average():
     redacted = {"method": "crt", "policy": "patterns", "target_epsilon": 8.0}
     chosen = TrainSettings.of(**ASKED, **redacted).with_choices(records=300, owners=300)[1]
     like = settings().with_choices(records=300, owners=300)[1]
-    assert chosen == {key: value for key, value in like.items() if key != "average_tail"}
+    assert chosen.keys() == like.keys() - {"average_tail"}
+    assert chosen["batch"] > like["batch"]
+    assert chosen["epochs"] < like["epochs"]
 
 
 def test_nothing_is_chosen_where_more_steps_would_cost_more_epsilon():
@@ -75,21 +110,15 @@ def test_the_choice_is_announced_and_recorded_before_the_run(tmp_path):
     assert {key: recorded[key] for key in heard[0]} == heard[0]
 
 
-def test_the_size_of_a_model_is_read_from_its_header_and_a_damaged_one_says_nothing(tmp_path):
+def test_the_shapes_of_a_model_are_read_from_its_header_and_a_damaged_one_says_nothing(tmp_path):
     from safetensors import safe_open
 
     folder = find_local("embedded")
     with safe_open(folder / "model.safetensors", framework="np") as file:
         slices = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-    expected = 0
-    for shape in slices:
-        size = 1
-        for side in shape:
-            size *= side
-        expected += size
-    assert stored_parameters(folder) == expected
+    assert sorted(stored_shapes(folder)) == sorted(map(tuple, slices))
     deep = b"[" * 100_000 + b"]" * 100_000
     for damaged in (b"\xff" * 64, len(deep).to_bytes(8, "little") + deep):
         (tmp_path / "model.safetensors").write_bytes(damaged)
-        assert stored_parameters(tmp_path) is None
-    assert stored_parameters(tmp_path / "nowhere") is None
+        assert stored_shapes(tmp_path) is None
+    assert stored_shapes(tmp_path / "nowhere") is None

@@ -6,7 +6,6 @@ the header, JSON with the shape of every tensor (https://huggingface.co/docs/saf
 """
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Final
@@ -61,19 +60,19 @@ def _download(hub_id: str) -> Path:
         ) from None
 
 
-def stored_parameters(folder: Path) -> int | None:
-    """The number of weights in a model's folder; None where there is no safetensors file that can be read."""
+def stored_shapes(folder: Path) -> tuple[tuple[int, ...], ...] | None:
+    """The shapes of all weights in a model's folder; None where there is no safetensors file that can be read."""
     files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
     try:
-        return sum(_weights_in(file) for file in files) if files else None
+        return tuple(shape for file in files for shape in _shapes_in(file)) or None
     except (OSError, *MALFORMED):
         return None  # a damaged file is for whoever loads the model to complain about
 
 
-def _weights_in(path: Path) -> int:
+def _shapes_in(path: Path) -> list[tuple[int, ...]]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > _MOST_HEADER:
             raise ValueError(path.name)
         header = json.loads(file.read(length))
-    return sum(math.prod(about["shape"]) for name, about in header.items() if name != "__metadata__")
+    return [tuple(map(int, about["shape"])) for name, about in header.items() if name != "__metadata__"]

@@ -114,10 +114,11 @@ class Recipes:
         return self._config(self._section(Method.SGD, batch=self.scale.batch))
 
     def dp_sgd(self) -> TrainSettings:
-        """Customers are protected, whatever they say. Batch, epochs, rate and averaging are those of `plan`."""
+        """Customers are protected, whatever they say. Batch, rate and averaging are those of `plan`."""
         section = TrainingSection(
             method=Method.DP_SGD,
             target_epsilon=EPSILON,
+            epochs=4.0,  # `plan` would take more of them, and the story would wait
             delta=DELTA,
             unit=Unit.OWNER,
             audit=self.scale.gradient_canaries,

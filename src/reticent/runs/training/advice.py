@@ -1,9 +1,9 @@
 """`reticent plan`: how to train privately, chosen from counts and a target; no private text is read.
 
     batch, epochs, rate, average   the rules of `training.plans.choice`, within the compute that may be spent
-    sampler, bands                 of Poisson samples, random allocation and noise correlated over 4, 8 or 16 steps
-                                   the one that leaves the least noise in the sum of all gradients; correlated noise
-                                   must gain a tenth, since it takes memory and is larger on a single gradient
+    sampler                        Poisson samples or random allocation, whichever leaves less noise in the sum of
+                                   all gradients. Correlated noise would leave less still, but is larger in each
+                                   step, and Adam divides a step by its size: it was worse wherever it was measured
     noise                          the least that meets the target over the whole run
     method                         DP-SGD; when redacted training or private prediction may fit better, it says so,
                                    and with --public-text it compares on public text (`comparison`)
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 1
 MORE_PEOPLE: Final = 10
 _FEW_UNITS: Final = 200
-_BANDS: Final = (4, 8, 16)
-_BANDS_COST: Final = 1.1  # correlated noise takes memory and is larger on a single gradient: it must gain a tenth
+_SAMPLING: Final = {SamplerName.POISSON: "Poisson sampling", SamplerName.ALLOCATION: "random allocation"}
 _TEXTS_PER_OWNER: Final = 4
 _CEILINGS: Final = (TPR_AT_FPR.at(0.01), AUC.name, ADVANTAGE.name)
 _HEAD: Final = """\
@@ -175,22 +174,21 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     if settings.out is not None and settings.out.exists():
         raise ConfigError(f"{settings.out}: already exists", hint="choose another --out, or remove it")
     model = ModelSection(source=settings.source, lora_rank=settings.lora_rank)
-    choice = choose(settings.units, parameters=model.trained_parameters())
-    epochs = _affordable_epochs(settings, choice.epochs)
+    parameters = model.trained_parameters()
+    epochs = _affordable_epochs(settings, choose(settings.units, parameters=parameters).epochs)
+    choice = choose(settings.units, parameters=parameters, epochs=epochs)
     delta = _delta(settings)
+    samplers = [SamplerName.POISSON, SamplerName.ALLOCATION]
     plans = [
-        _plan(settings, choice, units=settings.units, epochs=epochs, delta=delta, drawing=each)
-        for each in _drawings(settings, choice, epochs)
+        _plan(settings, choice, units=settings.units, delta=delta, sampler=each)
+        for each in (samplers if epochs == round(epochs) else samplers[:1])  # allocation takes whole epochs
     ]
-    chosen = min(
-        plans, key=lambda each: each.summed_noise * (1.0 if Drawing.of(each).bands is None else _BANDS_COST)
-    )
-    drawing = Drawing.of(chosen)
+    chosen = min(plans, key=lambda each: each.summed_noise)
     units = MORE_PEOPLE * settings.units
-    larger_choice = choose(units, parameters=model.trained_parameters())
+    larger_choice = choose(units, parameters=parameters, epochs=epochs)
     less = delta / MORE_PEOPLE  # a δ that promises as little as before to each of more people
-    larger = _plan(settings, larger_choice, units=units, epochs=epochs, delta=less, drawing=drawing)
-    values = _values(settings, choice, epochs=epochs, delta=delta, drawing=drawing)
+    larger = _plan(settings, larger_choice, units=units, delta=less, sampler=chosen.sampler.name)
+    values = _values(settings, choice, delta=delta, sampler=chosen.sampler.name)
     guarantee = chosen.guarantee()
     reasons = _reasons(settings, plans, chosen, larger)
     compared: tuple[Compared, ...] = ()
@@ -238,33 +236,7 @@ def _delta(settings: PlanSettings) -> float:
     return float(f"1e{min(exponent, -5)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """How units are drawn for a step, and over how many steps noise is correlated."""
-
-    sampler: SamplerName
-    bands: int | None = None
-
-    @classmethod
-    def of(cls, plan: "DpSgd") -> "Drawing":
-        """That of a plan."""
-        return cls(plan.sampler.name, plan.sampler.bands)
-
-
-def _drawings(settings: PlanSettings, choice: "Choice", epochs: float) -> list[Drawing]:
-    """Those that are worth comparing: allocation takes whole epochs, and a cycle needs units for all its steps."""
-    whole = [Drawing(SamplerName.ALLOCATION)] if epochs == round(epochs) else []
-    most = min(settings.units // choice.batch, math.ceil(epochs * settings.units / choice.batch))
-    return [
-        Drawing(SamplerName.POISSON),
-        *whole,
-        *(Drawing(SamplerName.BANDED, bands) for bands in _BANDS if bands <= most),
-    ]
-
-
-def _plan(
-    settings: PlanSettings, choice: "Choice", *, units: int, epochs: float, delta: float, drawing: Drawing
-) -> "DpSgd":
+def _plan(settings: PlanSettings, choice: "Choice", *, units: int, delta: float, sampler: SamplerName) -> "DpSgd":
     from reticent.training.plans.plan import DpSgd
 
     return DpSgd.for_target(
@@ -273,18 +245,15 @@ def _plan(
         delta=delta,
         units=units,
         batch=choice.batch,
-        epochs=epochs,
-        sampler=drawing.sampler,
-        bands=drawing.bands,
+        epochs=choice.epochs,
+        sampler=sampler,
         unit=settings.unit,
         neighbours=settings.neighbours,
         texts_per_unit=_TEXTS_PER_OWNER if settings.unit is Unit.OWNER else 1,
     )
 
 
-def _values(
-    settings: PlanSettings, choice: "Choice", *, epochs: float, delta: float, drawing: Drawing
-) -> dict[str, Any]:
+def _values(settings: PlanSettings, choice: "Choice", *, delta: float, sampler: SamplerName) -> dict[str, Any]:
     """The settings of `reticent train`, by key."""
     targets = {
         name: getattr(settings, name)
@@ -298,11 +267,10 @@ def _values(
         "source": settings.source,
         "lora_rank": settings.lora_rank,
         "batch": choice.batch,
-        "epochs": epochs,
+        "epochs": choice.epochs,
         "learning_rate": choice.learning_rate,
         "average_tail": choice.average_tail,
-        "sampler": drawing.sampler.value,
-        **({} if drawing.bands is None else {"bands": drawing.bands}),
+        "sampler": sampler.value,
         "clip_norm": 1.0,
         "delta": delta,
         "unit": settings.unit.value,
@@ -324,19 +292,19 @@ def _reasons(settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larg
     """Why, in sentences."""
     unit, units = settings.unit.value, settings.units
     said = [
-        f"Batch {chosen.sampler.batch:,}: a larger batch means less noise on a gradient but fewer steps; this one "
-        f"leaves {chosen.steps:,}.",
+        f"Batch {chosen.sampler.batch:,}, {chosen.steps:,} steps: a larger batch means less noise on a gradient "
+        "but fewer steps. Small models and adapters learn more from many noisy steps, large models from few.",
         "The weights of the last half of the steps are averaged, which removes noise and costs no ε.",
     ]
-    independent = plans[0].summed_noise
-    compared = [f"{_named(each)} {each.summed_noise / independent:.0%}" for each in plans[1:]]
-    if compared:
+    poisson, *others = plans
+    for allocation in others:
+        share = allocation.summed_noise / poisson.summed_noise
         said.append(
-            f"Noise in the sum of all gradients, relative to Poisson sampling: {', '.join(compared)}. "
-            f"Chosen: {_named(chosen)}; correlated noise needs memory, so it has to gain at least 10%."
+            f"Random allocation leaves {share:.0%} of the noise that Poisson sampling leaves in the sum of all "
+            f"gradients. Chosen: {_SAMPLING[chosen.sampler.name]}."
         )
-    else:
-        said.append("Poisson sampling: the compute allows no whole epoch, and the corpus no cycle.")
+    if not others:
+        said.append("Poisson sampling: the compute allows no whole epoch.")
     share = larger.gradient_noise / chosen.gradient_noise
     said.append(
         f"With ten times as many {unit}s ({MORE_PEOPLE * units:,}) the noise on a gradient would be {share:.0%} of "
@@ -348,17 +316,6 @@ def _reasons(settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larg
             "record: use --unit owner to protect people."
         )
     return said + _other_methods(settings)
-
-
-def _named(plan: "DpSgd") -> str:
-    drawing = Drawing.of(plan)
-    match drawing.sampler:
-        case SamplerName.BANDED:
-            return f"noise correlated over {drawing.bands} steps"
-        case SamplerName.ALLOCATION:
-            return "random allocation"
-        case SamplerName.POISSON:
-            return "Poisson sampling"
 
 
 def _other_methods(settings: PlanSettings) -> list[str]:

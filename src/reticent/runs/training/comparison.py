@@ -31,7 +31,7 @@ from reticent.runs.training.settings import (
     TrainSettings,
 )
 from reticent.training.methods.redaction import redact_and_route
-from reticent.training.plans.choice import Choice
+from reticent.training.plans.choice import Choice, choose
 from reticent.training.plans.plan import DpSgd
 
 SCRUBBED: Final = "dp-sgd on scrubbed text"
@@ -130,18 +130,19 @@ class _Bench:
 
     def dp_sgd(self, file: str) -> tuple[str, TrainingSection]:
         """DP-SGD on a file, at the noise of the plan."""
-        steps = self._steps(self.plan.noise_multiplier) | {"average_tail": self.choice.average_tail}
+        steps = self._steps(self.plan) | {"average_tail": self.choice.average_tail}
         return file, TrainingSection(method=Method.DP_SGD, **steps)
 
     def redacted(self, share: float) -> tuple[str, TrainingSection]:
         """Redacted training, at the noise that this share of the corpus would have."""
-        sampler = self.plan.sampler
+        units = self.plan.sampler.units
+        choice = choose(units, is_redacted=True)
         private = DpSgd.for_target(
             epsilon=self.plan.guarantee().epsilon,
             delta=self.plan.delta,
-            units=max(1, round(share * sampler.units)),
-            batch=max(1, round(share * sampler.batch)),
-            epochs=self.plan.steps * sampler.expected_batch / sampler.units,
+            units=max(1, round(share * units)),
+            batch=max(1, round(share * choice.batch)),
+            epochs=min(choice.epochs, self.choice.epochs),
             clip_norm=self.plan.clip_norm,
             neighbours=Neighbours.REPLACE,
         )
@@ -151,18 +152,20 @@ class _Bench:
             "conservative_miss_rate": 0.0,  # whatever it is: nothing is promised of public text
             "fill_masks": Fill.KIND,
         }
-        steps = self._steps(private.noise_multiplier)
+        steps = self._steps(private, whole=choice.batch)
         return "all.jsonl", TrainingSection(method=Method.CRT, **steps, **policies)
 
-    def _steps(self, noise: float) -> dict[str, Any]:
-        batch = min(self.plan.sampler.batch, self.records)
+    def _steps(self, plan: DpSgd, *, whole: int | None = None) -> dict[str, Any]:
+        """A plan's steps on fewer records; `whole` is the batch of all records if the plan is for some of them."""
+        planned = plan.sampler.batch if whole is None else whole
+        batch = min(planned, self.records)
         return {
             "batch": batch,
-            "epochs": self.plan.steps * batch / self.records,
+            "epochs": plan.steps * batch / self.records,
             "learning_rate": self.choice.learning_rate,
-            "clip_norm": self.plan.clip_norm,
-            "delta": self.plan.delta,
-            "noise_multiplier": noise * batch / self.plan.sampler.batch,
+            "clip_norm": plan.clip_norm,
+            "delta": plan.delta,
+            "noise_multiplier": plan.noise_multiplier * batch / planned,
         }
 
     def measure(self, name: str, file: str, section: TrainingSection) -> Compared:

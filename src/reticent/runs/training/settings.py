@@ -4,6 +4,7 @@ Privacy asked for in any way that the method cannot honour is an error, never si
 option with `sgd`, `dp-sgd` without noise or target, a δ that promises nothing.
 """
 
+import math
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -164,13 +165,16 @@ class ModelSection(Settings):
     device: str = option("Device: auto, cpu, cuda or mps.", default="auto", panel=_MODEL)
 
     def trained_parameters(self) -> int | None:
-        """Weights that are trained, from the headers of the model's files; None where these do not say."""
-        from reticent.models.huggingface.location import find_local, stored_parameters
+        """Weights that are trained (at most, for LoRA), from the headers of the model's files; None if unknown."""
+        from reticent.models.huggingface.location import find_local, stored_shapes
 
-        if self.lora_rank or self.source.startswith("lstm:"):
+        folder = None if self.source.startswith("lstm:") else find_local(self.source)
+        shapes = None if folder is None else stored_shapes(folder)
+        if shapes is None:
             return None
-        folder = find_local(self.source)
-        return None if folder is None else stored_parameters(folder)
+        if self.lora_rank:  # two thin matrices for each [m, n]
+            return sum(self.lora_rank * sum(shape) for shape in shapes if len(shape) == 2)
+        return sum(math.prod(shape) for shape in shapes)
 
     def start(self) -> "Start":
         """The model that a run starts from."""
@@ -499,9 +503,13 @@ class TrainingSection(Settings):
             return {}
         # Redacted training has few noisy steps and starts them from weights that public text taught: no average.
         given = self.model_fields_set | ({"average_tail"} if self.ema or self.method is Method.CRT else set())
-        return {
-            key: value for key, value in asdict(choose(units, parameters=parameters)).items() if key not in given
-        }
+        choice = choose(
+            units,
+            parameters=parameters,
+            epochs=self.epochs if "epochs" in given else None,
+            is_redacted=self.method is Method.CRT,
+        )
+        return {key: value for key, value in asdict(choice).items() if key not in given}
 
     def optimiser_settings(self, *, gradient_noise: float = 0.0) -> "OptimiserSettings":
         """The optimiser's settings for gradients whose entries have noise of this standard deviation."""
