@@ -1,5 +1,10 @@
 """Engines: the same results however many workers, each landing once; failures tried again; sums of progress."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from reticent.core.errors import ConfigError, InternalError, MissingExtra, UsageError
@@ -175,3 +180,21 @@ def test_without_ray_the_install_command_is_said(monkeypatch):
     with pytest.raises(MissingExtra) as caught, open_engine(EngineSettings(name=EngineName.RAY)):
         pass
     assert "reticent[ray]" in caught.value.hint
+
+
+def test_a_script_without_a_guard_runs_once_however_many_workers_it_starts(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from reticent.engine.work import EngineSettings, gather, open_engine\n"
+        "from tests.engine import work\n"
+        f"with Path({str(tmp_path / 'runs')!r}).open('a') as runs:\n"
+        "    runs.write('x')\n"
+        "with open_engine(EngineSettings(workers=2)) as engine:\n"
+        "    print(len(gather(work.pieces(3), work.digest, engine=engine)))\n"
+    )
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("3\n", "")
+    assert (tmp_path / "runs").read_text() == "x"

@@ -5,12 +5,15 @@ worker. Workers stay for the next call, so that what they loaded is loaded once.
 """
 
 import os
+import sys
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, Final
 
 from reticent.engine.work import IDLE, Advanced, Began, EngineSettings, Event, Failed, Landed, Piece, Work
@@ -145,7 +148,8 @@ class LocalEngine:
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        process.start()
+        with _without_the_script():
+            process.start()
         theirs.close()  # so that its death is the end of the pipe
         worker = _Worker(process, ours)
         self._workers.append(worker)
@@ -162,6 +166,16 @@ class LocalEngine:
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
+
+
+@contextmanager
+def _without_the_script() -> Iterator[None]:
+    """Processes that start meanwhile do not import the script that leads: one without a guard would run in each."""
+    script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def _serve(pipe: "Connection[Any, Any]") -> None:
