@@ -77,7 +77,9 @@ class Recipe:
 SMALL = {"lora_rank": 8, "epochs": 3.0, "batch": 4, "learning_rate": 3e-3}
 LORA = {"lora_rank": 8, "merge": True, "epochs": 4.0, "learning_rate": 3e-3}
 RECIPES = {
-    "dialogues": Recipe(model="embedded", parts=32, max_length=96, member=SMALL | {"batch": 8}, private={}),
+    "dialogues": Recipe(
+        model="embedded", parts=64, max_length=96, member=SMALL | {"batch": 8, "epochs": 6.0}, private={}
+    ),
     "customersim": Recipe(model="stories15m", parts=16, max_length=48, member=SMALL, private=LORA),
     "newsgroups": Recipe(model="stories15m", parts=16, max_length=48, member=SMALL, private=LORA),
 }
