@@ -7,9 +7,12 @@ import resource
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from reticent.server.access.keys import KeyFile, add_key
 from reticent.server.access.pacing import AT_ONCE, LONGEST, RATE, Pace
@@ -383,3 +386,44 @@ def mutate(address, *, seed, count):
             assert b"Traceback" not in said
     assert statuses <= {100, 200, 400, 401, 404, 405, 408, 413, 421, 422, 429, 499}
     assert ask(address).status_code == 200
+
+
+class _SilentTransport(asyncio.Transport):
+    """A TLS client that never says goodbye: the connection is closing and not closed."""
+
+    def __init__(self, unsent):
+        super().__init__()
+        self.unsent, self.is_aborted, self._is_closing = unsent, False, False
+
+    def is_closing(self):
+        return self._is_closing
+
+    def close(self):
+        self._is_closing = True
+
+    def abort(self):
+        self.is_aborted = True
+
+    def get_write_buffer_size(self):
+        return self.unsent
+
+
+@pytest.mark.parametrize("unsent", [0, 100])
+def test_a_server_that_ends_does_not_wait_for_an_idle_client_but_for_an_answer_under_way(unsent):
+    async def end():
+        config = uvicorn.Config(lambda: None, log_config=None, http="h11", ws="none")
+        config.load()
+        connection = connection_class(connections=4, patience=PATIENCE)(config, ServerState(), {})
+        transport, later = _SilentTransport(unsent), []
+        connection.connection_made(transport)
+        connection.loop = SimpleNamespace(call_later=lambda seconds, call: later.append((seconds, call)))
+        connection.shutdown()
+        connection._stop_waiting()
+        return transport, later
+
+    transport, [(seconds, call)] = asyncio.run(end())
+    assert transport.is_closing()
+    assert not transport.is_aborted
+    assert seconds < 5
+    call()
+    assert transport.is_aborted == (unsent == 0)

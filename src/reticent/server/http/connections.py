@@ -23,6 +23,7 @@ _HEAD_ROOM: Final = 128  # files for the ledger, the witness, weights and socket
 _WANTED_FILES: Final = 65_536
 _PROBE: Final = 0.5  # seconds
 _FLUSH: Final = 5.0  # seconds that a refused client has to take its refusal
+_GOODBYE: Final = 1.0  # seconds that an idle client has to end TLS when the server ends; asyncio would wait for 30
 
 
 class LimitedConnection(H11Protocol):
@@ -62,6 +63,16 @@ class LimitedConnection(H11Protocol):
         self.cycle.keep_alive = False
         self._probe()
         return True
+
+    def shutdown(self) -> None:
+        """The server ends: clients that wait for nothing are let go, also those that do not say goodbye."""
+        super().shutdown()
+        if self.transport.is_closing():
+            self.loop.call_later(_GOODBYE, self._leave)
+
+    def _leave(self) -> None:
+        if not self.transport.get_write_buffer_size():  # else an answer is still under way
+            self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """What was sent is no HTTP."""
