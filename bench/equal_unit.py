@@ -5,7 +5,7 @@
 Texts: `dialogues`, 2,000 generated ones of some 700 owners, the embedded model; `customersim` and `newsgroups`,
 400 texts of 48 tokens, each an owner of its own, stories15m with LoRA. All is done by `reticent.train` and
 `reticent.evaluate`, DP-SGD with the settings that `reticent plan` chooses (on the two latter texts 4 of its 12
-epochs, and the rate of small models). δ = 1e-5 in all. Lines of the table:
+epochs). δ = 1e-5 in all. Lines of the table:
 
 - the public model, as it is and calibrated on other public text of the same kind;
 - PMixED, clipped differences and SubMix-F over the calibrated model, for 64 and for 1,024 answers;
@@ -75,7 +75,7 @@ class Recipe:
 
 
 SMALL = {"lora_rank": 8, "epochs": 3.0, "batch": 4, "learning_rate": 3e-3}
-LORA = {"lora_rank": 8, "merge": True, "epochs": 4.0, "learning_rate": 3e-3}
+LORA = {"lora_rank": 8, "merge": True, "epochs": 4.0}
 RECIPES = {
     "dialogues": Recipe(
         model="embedded", parts=64, max_length=96, member=SMALL | {"batch": 8, "epochs": 6.0}, private={}

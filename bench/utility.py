@@ -25,7 +25,6 @@ on these texts with seeds 10 and 11; the table has others.
 import argparse
 import json
 import math
-import os
 import statistics
 import sys
 import tempfile
@@ -41,6 +40,7 @@ if str(ROOT) not in sys.path:
 import torch  # noqa: E402
 
 from bench.kept import Kept  # noqa: E402
+from bench.labelled_text import shared_folder  # noqa: E402
 from reticent.core.corpus import Corpus, Record  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.data.generators import generate_dialogues  # noqa: E402
@@ -133,7 +133,7 @@ def start_of(model: str) -> Start:
     """What training starts from."""
     if model == "embedded":
         return Start(source="embedded", device="cpu")
-    stories = Path(os.environ.get("RETICENT_SHARED", ROOT.parent / "shared")) / "models" / "stories15m"
+    stories = shared_folder() / "models" / "stories15m"
     return Start(source=str(stories), lora_rank=8 if model == "lora" else 0, device="cpu")
 
 
@@ -143,11 +143,10 @@ def corpora(name: str, count: int) -> tuple[list[str], list[str]]:
         made = generate_dialogues(count + HELD_OUT, randomness=Randomness.seeded(4))
         texts = [record.text for record in made]
         return texts[:count], texts[count:]
-    shared = Path(os.environ.get("RETICENT_SHARED", ROOT.parent / "shared")) / "data"
     files = ("customersim.train", "customersim.valid") if name == "customersim" else ("newsgroups", "newsgroups")
     both = []
     for file in files:
-        path = shared / f"{file}.jsonl"
+        path = shared_folder() / "data" / f"{file}.jsonl"
         if not path.is_file():
             raise SystemExit(f"there is no {path}: set RETICENT_SHARED, or use --text generated")
         rows = [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]

@@ -2,8 +2,8 @@
 
     batch, epochs, rate, average   the rules of `training.plans.choice`, within the compute that may be spent
     sampler                        Poisson samples or random allocation, whichever leaves less noise in the sum of
-                                   all gradients. Correlated noise would leave less still, but is larger in each
-                                   step, and Adam divides a step by its size: it was worse wherever it was measured
+                                   all gradients. Correlated noise can leave less still, but is larger in each
+                                   step, and Adam divides a step by its size: models were worse with it
     noise                          the least that meets the target over the whole run
     method                         DP-SGD; when redacted training or private prediction may fit better, it says so,
                                    and with --public-text it compares on public text (`comparison`)
@@ -296,15 +296,14 @@ def _reasons(settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larg
         "but fewer steps. Small models and adapters learn more from many noisy steps, large models from few.",
         "The weights of the last half of the steps are averaged, which removes noise and costs no ε.",
     ]
-    poisson, *others = plans
-    for allocation in others:
-        share = allocation.summed_noise / poisson.summed_noise
-        said.append(
-            f"Random allocation leaves {share:.0%} of the noise that Poisson sampling leaves in the sum of all "
-            f"gradients. Chosen: {_SAMPLING[chosen.sampler.name]}."
-        )
-    if not others:
+    if len(plans) == 1:
         said.append("Poisson sampling: the compute allows no whole epoch.")
+    else:
+        poisson, allocation = (each.summed_noise for each in plans)
+        said.append(
+            f"Random allocation leaves {allocation / poisson:.0%} of the noise that Poisson sampling leaves in the "
+            f"sum of all gradients. Chosen: {_SAMPLING[chosen.sampler.name]}."
+        )
     share = larger.gradient_noise / chosen.gradient_noise
     said.append(
         f"With ten times as many {unit}s ({MORE_PEOPLE * units:,}) the noise on a gradient would be {share:.0%} of "
