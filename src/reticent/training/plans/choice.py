@@ -11,7 +11,7 @@
 The batch is at least 8, or all units. Noise is calibrated to the whole run, so another pass costs little extra
 noise, and a smaller batch has more noise in each of more steps, which averages out over them. With equal passes
 about 144 steps were better than 12, 36 and 72 for the embedded model (100 to 1,500 texts of 24 tokens, ε = 2 and
-8), and 300 in one of three cases; for LoRA on stories15m 80 were better than 20 and 40, and 110 than 12. For
+8), and 300 were better still in one of three cases; for LoRA on stories15m 80 beat 20 and 40, and 110 beat 12. For
 all 15 million weights of stories15m 110 were worse than 12, since the noise of a step grows with the weights; for
 redacted training, whose noisy steps go on from weights that public steps taught, batches of 42 were worse than of
 128. Averaging is post-processing and reduces the noise in the weights. The constants are rules of thumb that no
