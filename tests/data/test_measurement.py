@@ -10,7 +10,7 @@ from bench.known_policies import GoldLabels, RandomMiss
 from reticent.core.corpus import Record, Span
 from reticent.data.measurement import Rate, is_covered, measure
 from reticent.data.policies.combined import Dictionary
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.redaction.masking import merge_spans
 

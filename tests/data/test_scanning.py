@@ -3,7 +3,7 @@
 import json
 
 from reticent.core.corpus import Record, Span
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.scanning import KindCount, scan
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reticent.core.errors import ConfigError, InternalError, MissingExtra, UsageError
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.engine.policy import EnginePolicy
 from reticent.engine.work import (
     Advanced,

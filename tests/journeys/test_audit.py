@@ -7,8 +7,8 @@ import pytest
 
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.cli import main as cli
-from reticent.core.certificate import Certificate
 from reticent.core.corpus import Corpus, Record
+from reticent.core.evidence.certificate import Certificate
 from reticent.core.finding import Finding
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace

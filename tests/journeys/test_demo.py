@@ -14,13 +14,13 @@ from reticent.accounting.bounds.ceiling import compare
 from reticent.cli import main as cli
 from reticent.cli.demo import _lines
 from reticent.core.errors import ConfigError
-from reticent.core.estimate import Estimate
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import Access
-from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
+from reticent.core.statistics.estimate import Estimate
+from reticent.core.statistics.proportion import Share
 from reticent.data.canaries import read_key
 from reticent.data.generators import generate_dialogues
 from reticent.runs.demo.answers import PrivateAnswers

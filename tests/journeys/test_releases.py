@@ -7,8 +7,8 @@ import pytest
 
 from reticent.accounting.guarantees import guarantee_of
 from reticent.cli import main as cli
-from reticent.core.certificate import Certificate
 from reticent.core.event import Gaussian
+from reticent.core.evidence.certificate import Certificate
 from reticent.core.guarantee import Unit
 from reticent.runs.corpus_ledger import CorpusLedger
 from tests.claims import certify

@@ -7,7 +7,7 @@ import pytest
 from reticent.core.finding import Comparison
 from reticent.core.metric import QUESTIONS, question_of, scale_of
 from reticent.core.model import Access
-from reticent.core.numbers import Scale
+from reticent.core.printing.numbers import Scale
 from reticent.reporting.outline import sections
 from reticent.reporting.questions import (
     Answer,

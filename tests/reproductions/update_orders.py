@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reproductions.updates.regimes import Update
-from reticent.core.estimate import mean_per_token
+from reticent.core.statistics.estimate import mean_per_token
 
 CONFIDENCE = 0.95
 

@@ -12,9 +12,9 @@ from reticent.accounting.bounds.confidentiality import confidentiality, missed_s
 from reticent.accounting.derivation import agrees, derived
 from reticent.accounting.guarantees import guarantee_of
 from reticent.cli import main as cli
-from reticent.core.certificate import Certificate
 from reticent.core.errors import GuaranteeError
 from reticent.core.event import FilteredCharge, RealisedCharge, Repeated, SampledGaussian
+from reticent.core.evidence.certificate import Certificate
 from reticent.core.guarantee import Neighbours, Notion, Unit
 from reticent.runs.certificates import beside, is_about, stated
 from tests.claims import certify

@@ -17,8 +17,8 @@ import torch
 from reticent.accounting.bounds.tradeoff import true_positive_rate_ceiling
 from reticent.auditing.metrics.one_run import one_run_epsilon
 from reticent.core.guarantee import Unit
-from reticent.core.proportion import rate_lower, rate_upper
 from reticent.core.randomness import Randomness
+from reticent.core.statistics.proportion import rate_lower, rate_upper
 from reticent.training.batches import TokenTexts
 from reticent.training.gradients import source as gradient_source
 from reticent.training.gradients.engine import PerRecordGradients

@@ -10,7 +10,7 @@ import torch
 
 from reticent.core.corpus import Record, Span
 from reticent.core.errors import UsageError
-from reticent.core.estimate import mean_per_token
+from reticent.core.statistics.estimate import mean_per_token
 from reticent.training.batches import TokenTexts, encode_texts
 from reticent.training.evaluation import Evaluation, evaluate, outside_spans
 from reticent.training.methods.mask_token import keep_mask_unsaid, with_mask_token

@@ -5,7 +5,7 @@
 
 What an event proves is decided by `guarantees` and `confidentiality`; here their functions are called once more,
 with nothing but what the file says was done. What it says of the *event* is bound by the weights' digest and the
-ledger (`core.certificate`), and by nothing else: whoever doubts it must look at the code that ran.
+ledger (`core.evidence.certificate`), and by nothing else: whoever doubts it must look at the code that ran.
 """
 
 import math

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
+from reticent.core.evidence.individual import IndividualBounds
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Unit
-from reticent.core.individual import IndividualBounds
 from reticent.core.model import Access, LanguageModel, TextModel
-from reticent.core.numbers import counted
+from reticent.core.printing.numbers import counted
 from reticent.core.secret import Canary
 from reticent.data.coin_canaries import CoinKey
 

@@ -10,7 +10,7 @@ from reticent.cli.flags import verb
 from reticent.core.errors import ConfigError
 from reticent.core.metric import shown_interval, shown_value, words_of
 from reticent.core.model import Access
-from reticent.core.numbers import counted
+from reticent.core.printing.numbers import counted
 from reticent.runs.audit.options import AuditOptions
 
 if TYPE_CHECKING:

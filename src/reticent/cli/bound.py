@@ -9,7 +9,7 @@ from reticent.cli.console import Output
 from reticent.cli.flags import VerbCommand, verb
 from reticent.core.finding import allows_everything
 from reticent.core.metric import AUC, TPR_AT_FPR
-from reticent.core.numbers import counted
+from reticent.core.printing.numbers import counted
 from reticent.runs.bounds.settings import (
     ConfidentialityBoundSettings,
     DpSgdBoundSettings,

@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from reticent.core.safe_text import for_json, for_terminal, on_one_line
+from reticent.core.printing.safe_text import for_json, for_terminal, on_one_line
 
 Item = TypeVar("Item")
 _SECONDS_A_LINE: Final = 10.0

@@ -12,7 +12,7 @@ from reticent.runs.demo.settings import DemoSettings
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
-    from reticent.core.proportion import Share
+    from reticent.core.statistics.proportion import Share
     from reticent.runs.demo.scale import Scale
     from reticent.runs.demo.story import Story
     from reticent.runs.demo.telling import Watch

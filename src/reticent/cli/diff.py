@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
 from reticent.core.metric import shown_interval, shown_value
-from reticent.core.numbers import MISSING, counted
+from reticent.core.printing.numbers import MISSING, counted
 from reticent.runs.update.settings import Search, UpdateSettings
 
 if TYPE_CHECKING:

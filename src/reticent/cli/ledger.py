@@ -17,8 +17,8 @@ import typer
 from reticent.cli.console import Output, table
 from reticent.cli.flags import VerbCommand, verb
 from reticent.core.errors import ConfigError
-from reticent.core.numbers import counted
-from reticent.core.safe_text import for_json
+from reticent.core.printing.numbers import counted
+from reticent.core.printing.safe_text import for_json
 from reticent.server.settings import (
     CorpusLedgerSettings,
     ExportLedgerSettings,

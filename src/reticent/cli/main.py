@@ -24,7 +24,7 @@ from reticent.cli.flags import VerbCommand
 from reticent.cli.system_errors import system_error
 from reticent.core.errors import BudgetExhausted, ReticentError, UsageError
 from reticent.core.extras import optional_imports
-from reticent.core.safe_text import on_one_line
+from reticent.core.printing.safe_text import on_one_line
 
 NOTHING_FAILED = 0
 USAGE = 2

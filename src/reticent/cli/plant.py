@@ -2,7 +2,7 @@
 
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
-from reticent.core.numbers import counted
+from reticent.core.printing.numbers import counted
 from reticent.runs.corpus import plant as planting
 from reticent.runs.corpus.plant import PlantSettings
 

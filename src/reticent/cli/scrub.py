@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
-from reticent.core.numbers import counted
+from reticent.core.printing.numbers import counted
 from reticent.runs.corpus import scrub as scrubbing
 from reticent.runs.corpus.scrub import ScrubSettings
 

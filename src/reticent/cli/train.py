@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
-from reticent.core.canary_trace import KEY as CANARY_KEY
-from reticent.core.individual import FILE as INDIVIDUAL
-from reticent.core.numbers import counted
+from reticent.core.evidence.canary_trace import KEY as CANARY_KEY
+from reticent.core.evidence.individual import FILE as INDIVIDUAL
+from reticent.core.printing.numbers import counted
 from reticent.runs.rounding import at_most
 from reticent.runs.training.settings import Resumption, TrainSettings
 

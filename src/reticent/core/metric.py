@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Final
 
-from reticent.core.numbers import Scale, interval, shown
+from reticent.core.printing.numbers import Scale, interval, shown
 
 _PLACES: Final = {
     "number": r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)",

@@ -13,8 +13,8 @@ from typing import Final, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.core import gaussian
 from reticent.core.arrays import Floats
+from reticent.core.noise import gaussian
 
 Shape = int | Sequence[int]
 
@@ -43,9 +43,9 @@ def _gaussians(count: int) -> _Gaussians:
     _drawn += count
     if _drawn < _WORTH_COMPILING or find_spec("numba") is None:
         return gaussian
-    from reticent.core import compiled_gaussian
+    from reticent.core.noise import compiled
 
-    return compiled_gaussian
+    return compiled
 
 
 class _Bits(Protocol):
@@ -129,7 +129,7 @@ class Randomness:
         return cells.reshape(shape)
 
     def normal(self, shape: Shape) -> Floats:
-        """Standard Gaussian, each value a mixture of 16 independent draws (`core.gaussian`)."""
+        """Standard Gaussian, each value a mixture of 16 independent draws (`core.noise.gaussian`)."""
         total = np.empty(int(np.prod(shape)))
         made_by = _gaussians(len(total))
         for start in range(0, len(total), _BLOCK):

@@ -8,9 +8,10 @@ a character with a sensitive span, whatever the kinds: masking is what protects.
 
 The miss rate γ of a confidentiality guarantee is 1 − recall; over distinct secrets a secret is missed if any of its
 mentions is. Spans of one owner are not independent: a policy that misses a name misses it in every text of its
-owner. So intervals count owners (`core.proportion`), as if all spans of an owner had one outcome; a record without
-an owner is its own, and a secret counts with the owner who mentions it first. Owners of one span each give Clopper
-and Pearson's limits (1934). Nothing labelled, or nothing found, is a result: no value and the interval [0, 1].
+owner. So intervals count owners (`core.statistics.proportion`), as if all spans of an owner had one outcome; a
+record without an owner is its own, and a secret counts with the owner who mentions it first. Owners of one span
+each give Clopper and Pearson's limits (1934). Nothing labelled, or nothing found, is a result: no value and the
+interval [0, 1].
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from typing import Any
 
 from reticent.core.corpus import Policy, Record, Span
 from reticent.core.document import fields_to_json
-from reticent.core.proportion import Share, clopper_pearson
+from reticent.core.statistics.proportion import Share, clopper_pearson
 from reticent.data.kinds import TITLES, canonical
 from reticent.data.redaction.masking import find_in, merge_spans
 

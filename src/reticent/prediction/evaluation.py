@@ -6,10 +6,10 @@ budget is spent answers as in service, by the public model. Perplexity is exp of
 a true token had chance 0, and says so.
 
 Intervals are over seeds (different splits, ensembles or texts), by Student's t on the mean of the log-perplexities;
-a single seed has an interval over its texts instead (`core.estimate`), for this ensemble and this order of them.
-Seeds differ far more in how hard their texts are than mechanisms do on one text, so two mechanisms are compared by
-their ratio within each seed (`paired_ratio`), never by whether their intervals overlap. The numbers depend on
-private models: they are the operator's, not the public's.
+a single seed has an interval over its texts instead (`core.statistics.estimate`), for this ensemble and this order
+of them. Seeds differ far more in how hard their texts are than mechanisms do on one text, so two mechanisms are
+compared by their ratio within each seed (`paired_ratio`), never by whether their intervals overlap. The numbers
+depend on private models: they are the operator's, not the public's.
 """
 
 import math
@@ -21,10 +21,10 @@ import numpy as np
 from reticent.core.arrays import Flags, Floats
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
-from reticent.core.estimate import mean_per_token
 from reticent.core.ledger import Budget
 from reticent.core.model import Tokens
 from reticent.core.randomness import Randomness
+from reticent.core.statistics.estimate import mean_per_token
 from reticent.prediction.budgets import Setup
 from reticent.prediction.mechanisms.mechanism import Moment
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from reticent.core.numbers import Scale
+from reticent.core.printing.numbers import Scale
 
 _WIDE: Final = 36  # characters from which a column is given room
 

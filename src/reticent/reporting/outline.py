@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from reticent.core.numbers import counted
+from reticent.core.printing.numbers import counted
 from reticent.reporting.content import Section
 from reticent.reporting.questions import Answer, answer_of, asked, lead_sentence, speaker
 from reticent.reporting.report import GateLine, Report, RunReport, named

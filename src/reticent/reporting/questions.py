@@ -12,7 +12,7 @@ from typing import Final
 from reticent.core.finding import Finding, Standing, Verdict
 from reticent.core.metric import QUESTIONS, Question, question_of, shown_interval, shown_value
 from reticent.core.model import Access
-from reticent.core.numbers import Scale, shown
+from reticent.core.printing.numbers import Scale, shown
 from reticent.reporting.report import RunReport
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import require_derivable
 from reticent.accounting.prices.sampled_group import group_event
-from reticent.core.certificate import GUARANTEE, Certificate
 from reticent.core.document import MALFORMED
 from reticent.core.errors import GuaranteeError
 from reticent.core.event import Composed, Event, SampledGroup
+from reticent.core.evidence.certificate import GUARANTEE, Certificate
 from reticent.core.guarantee import Basis, Guarantee, Unit
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.schemas import read_valid

@@ -28,7 +28,7 @@ from reticent.core.document import MALFORMED, check_schema
 from reticent.core.errors import LedgerError
 from reticent.core.event import BandedCycle, Composed, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
-from reticent.core.numbers import counted
+from reticent.core.printing.numbers import counted
 from reticent.runs.ancestry import Ancestor
 from reticent.runs.certificates import stated
 

@@ -15,7 +15,7 @@ from typing import Any
 from reticent.core.corpus import Span
 from reticent.core.errors import UsageError
 from reticent.data.kinds import canonical
-from reticent.data.policies.word_edges import whole_words
+from reticent.data.policies.taggers.word_edges import whole_words
 
 INSTALL = "pip install gliner"
 LABELS = (

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from reticent.core.certificate import GUARANTEE
 from reticent.core.errors import ConfigError, LedgerError, LedgerExists
+from reticent.core.evidence.certificate import GUARANTEE
 from reticent.core.ledger import Budget, Receipt
 from reticent.ledger.durable import TIMEOUT, DurableLedger, SqliteLedger, reanchor, witness_path
 from reticent.ledger.postgres.address import PostgresAddress

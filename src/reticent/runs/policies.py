@@ -29,15 +29,15 @@ from pathlib import Path
 
 from reticent.core.corpus import Policy
 from reticent.core.errors import ConfigError, DataError
-from reticent.data.policies.capitals import CapitalRuns
-from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
-from reticent.data.policies.credentials import Credentials
-from reticent.data.policies.expressions import Expressions, read_expressions, read_lines
-from reticent.data.policies.names import Names
 from reticent.data.policies.normalised import Normalised
-from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.policies.possible import possible
+from reticent.data.policies.shapes.circumstances import Circumstances
+from reticent.data.policies.shapes.credentials import Credentials
+from reticent.data.policies.shapes.expressions import Expressions, read_expressions, read_lines
+from reticent.data.policies.shapes.patterns import PatternPolicy
+from reticent.data.policies.words.capitals import CapitalRuns
+from reticent.data.policies.words.names import Names
 
 NAMES = (
     "patterns",
@@ -103,15 +103,15 @@ def _single(name: str) -> Policy:
         source, chance = _with_chance(argument)
         return GlinerPolicy(source, threshold=chance)
     if kind == "spacy":
-        from reticent.data.policies.named_entities import SpacyPolicy, spacy_by_language
+        from reticent.data.policies.taggers.named_entities import SpacyPolicy, spacy_by_language
 
         return spacy_by_language() if argument == "auto" else SpacyPolicy(argument or None)
     if name in ("presidio", "presidio:national"):
-        from reticent.data.policies.presidio import PresidioPolicy
+        from reticent.data.policies.taggers.presidio import PresidioPolicy
 
         return PresidioPolicy(national=bool(argument))
     if name == "phonenumbers":
-        from reticent.data.policies.phones import PhoneNumbers
+        from reticent.data.policies.shapes.phones import PhoneNumbers
 
         return PhoneNumbers()
     light: dict[str, Callable[[], Policy]] = {

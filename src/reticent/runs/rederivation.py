@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import agrees, derived
-from reticent.core.certificate import GUARANTEE, Certificate, base_digest, model_digest
 from reticent.core.document import number_to_json, read_document
 from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
 from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, SampledGaussian
+from reticent.core.evidence.certificate import GUARANTEE, Certificate, base_digest, model_digest
 from reticent.core.guarantee import Guarantee
-from reticent.core.numbers import counted
+from reticent.core.printing.numbers import counted
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.certificates import LEDGER, is_about, read_certificate, well_formed_by_name
 from reticent.runs.rounding import at_most

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from reticent.core.corpus import Span
 from reticent.data.kinds import NOT_PERSONAL, canonical
-from reticent.data.policies.word_edges import whole_words
+from reticent.data.policies.taggers.word_edges import whole_words
 
 _TAG = re.compile(r"^[BIESLU][-_]")
 _BATCH = 16

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from reticent.auditing.attacks.one_run.gradient_canaries import CONFIDENCE, MeasuredEpsilon, measure_trace
 from reticent.core.arrays import Flags, Floats
-from reticent.core.canary_trace import CanaryKey, TraceMemory
 from reticent.core.errors import UsageError
+from reticent.core.evidence.canary_trace import CanaryKey, TraceMemory
 from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 from reticent.runs.training.measuring import measure_plan

@@ -3,8 +3,8 @@
     perplexity = exp(−(1/n) Σ log p(x_t | start, x_<t)),  top-1 = share of t where x_t is the likeliest token
 
 over all n tokens of all texts, the end token of each text among them, in float64, each with an interval at 95 %
-over the texts (`core.estimate`). Texts are cut as for training (`batches`). What it says of the *held-out* text is
-not covered by any guarantee about the training text.
+over the texts (`core.statistics.estimate`). Texts are cut as for training (`batches`). What it says of the
+*held-out* text is not covered by any guarantee about the training text.
 
 **Outside secrets**: the same over the tokens that share no character with a secret, each predicted after the whole
 text before it. Text that is redacted before training teaches no secret, so only this number tells how well the rest
@@ -27,7 +27,7 @@ from reticent.core.arrays import Flags, Floats
 from reticent.core.corpus import Span
 from reticent.core.document import fields_to_json, number_from_json
 from reticent.core.errors import UsageError
-from reticent.core.estimate import mean_per_token
+from reticent.core.statistics.estimate import mean_per_token
 from reticent.models.huggingface.batching import choose_budget
 from reticent.training.batches import TokenTexts, micro_batches
 from reticent.training.gradients.record_loss import IGNORED, TokenBatch

@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from reticent.core.canary_trace import CanaryKey, CanaryTrace, TraceMemory
 from reticent.core.corpus import Corpus
 from reticent.core.errors import UsageError
+from reticent.core.evidence.canary_trace import CanaryKey, CanaryTrace, TraceMemory
 from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger

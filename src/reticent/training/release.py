@@ -14,8 +14,8 @@ from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
-from reticent.core.certificate import Certificate
 from reticent.core.document import read_document, write_document
+from reticent.core.evidence.certificate import Certificate
 from reticent.models.huggingface.model import HuggingFaceModel
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reticent.core.corpus import Record
 from reticent.data.duplicates.digest_counts import DigestCounts
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.redaction.masking import redact_records
 from tests.data.duplicates.in_memory import deduplicate
 

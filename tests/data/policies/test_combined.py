@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from bench.known_policies import GoldLabels, RandomMiss
 from reticent.core.corpus import Policy, Record, Span
-from reticent.data.policies.capitals import CapitalRuns
-from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.circumstances import Circumstances
+from reticent.data.policies.shapes.patterns import PatternPolicy
+from reticent.data.policies.words.capitals import CapitalRuns
 from reticent.data.redaction.masking import MASK, merge_spans
 from tests.data.policies.locality import broken_locality
 from tests.growth import growth

@@ -56,8 +56,8 @@ def test_the_default_policy_on_text_of_other_sorts(shared, name, f2, precision):
 def test_the_default_policy_beats_its_rivals_by_f2(shared, name):
     pytest.importorskip("presidio_analyzer")
     from bench.labelled_text import labelled_sets
-    from reticent.data.policies.named_entities import INSTALL, SpacyPolicy
-    from reticent.data.policies.presidio import PresidioPolicy
+    from reticent.data.policies.taggers.named_entities import INSTALL, SpacyPolicy
+    from reticent.data.policies.taggers.presidio import PresidioPolicy
 
     try:
         rivals = SpacyPolicy(), PresidioPolicy()

@@ -8,11 +8,11 @@ import pytest
 from bench.labelled_text import labelled_sets
 from reticent.core.corpus import Record
 from reticent.data.measurement import measure
-from reticent.data.policies.capitals import CapitalRuns
-from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Union
-from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.policies.possible import LongNumbers, possible
+from reticent.data.policies.shapes.circumstances import Circumstances
+from reticent.data.policies.shapes.patterns import PatternPolicy
+from reticent.data.policies.words.capitals import CapitalRuns
 from reticent.runs.policies import union_policy
 from reticent.training.methods.redaction import redact_and_route
 

@@ -6,7 +6,7 @@ from bench.known_policies import GoldLabels
 from reticent.core.corpus import Span
 from reticent.core.errors import ConfigError
 from reticent.data.policies.combined import Dictionary, Union
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.policies.span_cache import SpanCache
 from reticent.engine.policy import policies_in
 

@@ -6,10 +6,10 @@ import pytest
 
 from reticent.core.corpus import Span
 from reticent.core.errors import UsageError
-from reticent.data.policies import named_entities
-from reticent.data.policies.by_language import written_language
-from reticent.data.policies.named_entities import INSTALL, SpacyPolicy, english_pipeline
-from reticent.data.policies.phones import PhoneNumbers
+from reticent.data.policies.shapes.phones import PhoneNumbers
+from reticent.data.policies.taggers import named_entities
+from reticent.data.policies.taggers.by_language import written_language
+from reticent.data.policies.taggers.named_entities import INSTALL, SpacyPolicy, english_pipeline
 from reticent.runs.policies import policy_named
 
 TEXT = "On Monday John Smith of Microsoft flew to Berlin."
@@ -139,7 +139,7 @@ def test_presidio_finds_and_never_opens_a_connection(pipeline, monkeypatch):
     import socket
 
     pytest.importorskip("presidio_analyzer")
-    from reticent.data.policies.presidio import PresidioPolicy
+    from reticent.data.policies.taggers.presidio import PresidioPolicy
 
     def refuse(*arguments, **options):
         raise AssertionError("a connection was opened")
@@ -155,7 +155,7 @@ def test_presidio_finds_and_never_opens_a_connection(pipeline, monkeypatch):
 @pytest.mark.slow
 def test_presidio_finds_national_identifiers_where_they_are_asked_for(pipeline):
     pytest.importorskip("presidio_analyzer")
-    from reticent.data.policies.presidio import PresidioPolicy
+    from reticent.data.policies.taggers.presidio import PresidioPolicy
 
     text = "My NIF is 55555555K, and my PESEL is 44051401458."
     values = {"55555555K", "44051401458"}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.data.policies.checksums import iban, luhn
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.checksums import iban, luhn
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.redaction.fakes import Fakes
 
 FAKES = Fakes(b"k" * 32)

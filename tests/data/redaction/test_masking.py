@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reticent.core.corpus import Record, Span
 from reticent.data.policies.combined import Dictionary, Union
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.redaction.masking import (
     MASK,
     MaskStyle,

@@ -7,7 +7,7 @@ import pytest
 
 from reticent.core.errors import DataError
 from reticent.data.policies.combined import Dictionary, Union
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.reading.chats import chat_text
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.redaction.rows import RowScrubber, Treatment

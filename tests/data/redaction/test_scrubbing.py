@@ -11,10 +11,10 @@ from reticent.core.corpus import Record, Span
 from reticent.core.randomness import Randomness
 from reticent.data.generators.cases import generate_cases
 from reticent.data.generators.labels import secrets_of
-from reticent.data.policies.capitals import CapitalRuns
-from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.circumstances import Circumstances
+from reticent.data.policies.shapes.patterns import PatternPolicy
+from reticent.data.policies.words.capitals import CapitalRuns
 from reticent.data.redaction.fakes import Fakes
 from reticent.data.redaction.scrubbing import Replace, Scrubber, substitute
 

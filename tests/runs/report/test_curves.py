@@ -14,7 +14,7 @@ from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.event import SampledGaussian
 from reticent.core.guarantee import Notion
 from reticent.core.ledger import Budget
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.audit.options import AuditOptions
 from reticent.runs.report.command import command_of

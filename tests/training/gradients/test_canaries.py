@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from reticent.core.canary_trace import CanaryKey, TraceMemory
 from reticent.core.errors import ConfigError, UsageError
+from reticent.core.evidence.canary_trace import CanaryKey, TraceMemory
 from reticent.core.randomness import Randomness
 from reticent.training.batches import Units
 from reticent.training.gradients.canaries import GradientCanaries

@@ -12,11 +12,11 @@ from random import Random
 
 from bench.known_policies import RandomMiss
 from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.data.policies.capitals import LEGAL_WORDS, CapitalRuns
-from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
-from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.policies.possible import possible
+from reticent.data.policies.shapes.circumstances import Circumstances
+from reticent.data.policies.shapes.patterns import PatternPolicy
+from reticent.data.policies.words.capitals import LEGAL_WORDS, CapitalRuns
 from reticent.data.redaction.masking import MASK, Redaction, redact
 from reticent.runs.policies import union_policy
 from reticent.training.plans.redacted import PolicyFacts

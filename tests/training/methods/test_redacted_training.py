@@ -16,7 +16,7 @@ from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
 from reticent.core.randomness import Randomness
 from reticent.data.policies.combined import Dictionary
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.redaction.masking import MASK
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.certificates import is_about

@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.data.policies.capitals import CapitalRuns
-from reticent.data.policies.circumstances import Circumstances
 from reticent.data.policies.combined import Dictionary, Union
-from reticent.data.policies.patterns import PatternPolicy
 from reticent.data.policies.possible import possible
+from reticent.data.policies.shapes.circumstances import Circumstances
+from reticent.data.policies.shapes.patterns import PatternPolicy
+from reticent.data.policies.words.capitals import CapitalRuns
 from reticent.data.redaction import masking
 from reticent.data.redaction.masking import MASK
 from reticent.runs.policies import union_policy

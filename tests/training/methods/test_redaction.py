@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
 from reticent.data.measurement import is_covered
-from reticent.data.policies.capitals import CapitalRuns
 from reticent.data.policies.combined import Dictionary
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.patterns import PatternPolicy
+from reticent.data.policies.words.capitals import CapitalRuns
 from reticent.data.redaction.masking import MASK, redact_record
 from reticent.training.methods.redaction import MissRates, is_empty, measure_misses, redact_and_route
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from reticent.accounting.mixing.loops import Masses, PartRows, compiled
 from reticent.core.arrays import Floats
-from reticent.core.float_bits import bits_of, from_bits
+from reticent.core.noise.float_bits import bits_of, from_bits
 
 Series = tuple[float, float, float, float, float, float, float, float]
 

@@ -9,9 +9,9 @@
     order statistics (Gaffke 2005)   a lower limit for the mean of values ≥ 0: the quantile of Σ D_i x_(i), where
                              D are the spacings of n uniform draws and the extra spacing weighs the least value, 0
 
-The first lives in `core.proportion`, with its form for several trials of an owner. All assume independent
-observations, or owners where these are given. No trial is no data: the interval of a rate is [0, 1], never a point.
-Intervals of ROC curves are in `roc`.
+The first lives in `core.statistics.proportion`, with its form for several trials of an owner. All assume
+independent observations, or owners where these are given. No trial is no data: the interval of a rate is [0, 1],
+never a point. Intervals of ROC curves are in `roc`.
 """
 
 import math
@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from reticent.core.arrays import Floats
-from reticent.core.proportion import clopper_pearson as clopper_pearson
-from reticent.core.proportion import rate_lower as rate_lower
-from reticent.core.proportion import rate_upper as rate_upper
 from reticent.core.randomness import Randomness
+from reticent.core.statistics.proportion import clopper_pearson as clopper_pearson
+from reticent.core.statistics.proportion import rate_lower as rate_lower
+from reticent.core.statistics.proportion import rate_upper as rate_upper
 
 # What every finding with such an interval says of it.
 APPROXIMATE: Final = "the interval is approximate: Student's t over owners, or over texts that have none named"

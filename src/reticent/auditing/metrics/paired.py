@@ -8,7 +8,7 @@ second. If neither attack is better, exchanging the two within an owner changes 
 
 Owners of one target each make it McNemar's (1947) exact test: a binomial tail over the targets that differ. The
 interval of the difference of the two shares is a product, each factor with half of the error: the share of targets
-that differ, and among those the share of the first (`core.proportion`, by owner).
+that differ, and among those the share of the first (`core.statistics.proportion`, by owner).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reticent.auditing.metrics.intervals import shared_confidence
-from reticent.core.proportion import Share
+from reticent.core.statistics.proportion import Share
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ Scores may be ±∞ but never NaN.
 Records of one owner are not independent: who writes as the training data does scores high with every text. Where
 `Owners` are given, they are what is taken as independent: DeLong's variance becomes Obuchowski's (1997), which
 sums placements within owners (an owner may have members and non-members), with Student's t for few owners;
-Newcombe's sizes shrink by the ratio of the two variances; and every count of a rate is that of `core.proportion`
-by owner.
+Newcombe's sizes shrink by the ratio of the two variances; and every count of a rate is that of
+`core.statistics.proportion` by owner.
 """
 
 import math
@@ -31,8 +31,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.metrics.intervals import normal_quantile
 from reticent.core.arrays import Floats
-from reticent.core.estimate import Estimate as Estimate
-from reticent.core.proportion import Share, effective_trials
+from reticent.core.statistics.estimate import Estimate as Estimate
+from reticent.core.statistics.proportion import Share, effective_trials
 
 Ints = NDArray[np.int64]
 _BISECTIONS = 80

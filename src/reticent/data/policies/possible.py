@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from reticent.core.corpus import Policy, Span
 from reticent.data.policies.combined import Union
-from reticent.data.policies.credentials import Credentials
-from reticent.data.policies.names import Names
-from reticent.data.policies.patterns import PatternPolicy
+from reticent.data.policies.shapes.credentials import Credentials
+from reticent.data.policies.shapes.patterns import PatternPolicy
+from reticent.data.policies.words.names import Names
 
 CHANCE = 0.05  # of being a name, from which a word is flagged
 _ORGANISED = 0.15

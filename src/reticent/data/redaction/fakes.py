@@ -26,8 +26,8 @@ from collections.abc import Callable
 from functools import cache
 
 from reticent.data.kinds import TITLES, canonical
-from reticent.data.policies.checksums import luhn
-from reticent.data.policies.vocabulary import first_names
+from reticent.data.policies.shapes.checksums import luhn
+from reticent.data.policies.words.vocabulary import first_names
 from reticent.data.redaction.shifted_dates import shifted
 
 _TRIES = 100

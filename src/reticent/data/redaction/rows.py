@@ -22,7 +22,7 @@ from typing import Any
 
 from reticent.core.corpus import Record
 from reticent.data.kinds import TITLES
-from reticent.data.policies.vocabulary import commonness
+from reticent.data.policies.words.vocabulary import commonness
 from reticent.data.reading.chats import Path, chat_pieces, is_chat
 from reticent.data.reading.formats import Fields, Row
 from reticent.data.redaction.masking import Redaction, Replacement

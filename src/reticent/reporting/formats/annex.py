@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from reticent.core.metric import QUESTIONS
-from reticent.core.numbers import Scale, interval, shown
-from reticent.core.safe_text import for_markdown as _text
+from reticent.core.printing.numbers import Scale, interval, shown
+from reticent.core.printing.safe_text import for_markdown as _text
 from reticent.reporting.outline import title
 from reticent.reporting.questions import answer_of, detail_sentence, lead_sentence, speaker
 from reticent.reporting.report import Report, RunReport

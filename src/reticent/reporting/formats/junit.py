@@ -5,7 +5,7 @@ A check that fails is a `failure`; JUnit's `error` and `skipped` are never used,
 
 import xml.etree.ElementTree as Xml
 
-from reticent.core.safe_text import on_one_line
+from reticent.core.printing.safe_text import on_one_line
 from reticent.reporting.checks import Check, checks
 from reticent.reporting.report import Report, RunReport
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from reticent.core.safe_text import for_terminal
+from reticent.core.printing.safe_text import for_terminal
 from reticent.reporting.sections.glossary import anchor_of
 
 # How the words of a page, in any number, name a term; the longer before the shorter.

@@ -1,7 +1,7 @@
 """The same report as Markdown: for repositories, reviews and terminals; a chart is its summary and its data."""
 
-from reticent.core.safe_text import fenced
-from reticent.core.safe_text import for_markdown as _text
+from reticent.core.printing.safe_text import fenced
+from reticent.core.printing.safe_text import for_markdown as _text
 from reticent.reporting.content import Absent, Block, Card, Chart, Heading, Lines, Table
 from reticent.reporting.outline import headline, sections, title
 from reticent.reporting.report import Report

@@ -13,7 +13,7 @@ from decimal import Decimal
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Notion
 from reticent.core.metric import shown_interval, shown_value
-from reticent.core.safe_text import for_markdown, on_one_line
+from reticent.core.printing.safe_text import for_markdown, on_one_line
 from reticent.reporting.outline import title
 from reticent.reporting.questions import answer_of, asked, speaker
 from reticent.reporting.report import Report, RunReport

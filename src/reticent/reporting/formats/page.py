@@ -11,7 +11,7 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from reticent.core.safe_text import for_terminal
+from reticent.core.printing.safe_text import for_terminal
 from reticent.reporting.content import Absent, Block, Card, Chart, Heading, Lines, Section, Strip, Table
 from reticent.reporting.formats.links import flagged, linked
 from reticent.reporting.formats.svg import draw

@@ -13,7 +13,7 @@ import json
 from typing import Any, Final
 from urllib.parse import quote
 
-from reticent.core.safe_text import for_json
+from reticent.core.printing.safe_text import for_json
 from reticent.reporting.checks import Rule, checks
 from reticent.reporting.questions import Answer, answer_of, asked, detail_sentence, lead_sentence, speaker
 from reticent.reporting.report import Report, RunReport

@@ -11,8 +11,8 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from reticent.core.numbers import Scale, rounded_count, shown
-from reticent.core.safe_text import for_terminal
+from reticent.core.printing.numbers import Scale, rounded_count, shown
+from reticent.core.printing.safe_text import for_terminal
 from reticent.reporting.content import Axis, Figure, Trace
 from reticent.reporting.sections.strips import round_places
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from reticent.core.guarantee import Unit
 from reticent.core.metric import AUC, EXPOSURE
-from reticent.core.numbers import MISSING, Scale, interval, one_in, rounded_count, shown
+from reticent.core.printing.numbers import MISSING, Scale, interval, one_in, rounded_count, shown
 from reticent.reporting.actions import outstanding
 from reticent.reporting.content import Block, Cell, Chart, Heading, Section, Table, cell, table
 from reticent.reporting.report import Report, RunReport, Series, named

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from reticent.core.numbers import Scale, one_in, rounded_count
+from reticent.core.printing.numbers import Scale, one_in, rounded_count
 from reticent.reporting.content import Axis, Figure, Trace
 from reticent.reporting.report import BudgetUse, CanaryExposure, LeakagePoint, RiskGroup, RiskMap, RiskPoint, Series
 

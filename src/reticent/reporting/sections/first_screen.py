@@ -8,7 +8,7 @@ import math
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee, Notion
 from reticent.core.metric import scale_of
-from reticent.core.numbers import Scale, interval, per_cent, shown
+from reticent.core.printing.numbers import Scale, interval, per_cent, shown
 from reticent.reporting.comparing import comparison_sentences
 from reticent.reporting.content import Absent, Block, Card, Cell, Lines, Section, Table, Verdict, cell, table
 from reticent.reporting.questions import (

@@ -10,7 +10,7 @@ from typing import Final
 from reticent.core.finding import Finding
 from reticent.core.metric import Question, scale_of
 from reticent.core.model import Access
-from reticent.core.numbers import Scale, interval, shown
+from reticent.core.printing.numbers import Scale, interval, shown
 from reticent.reporting.content import Cell, Mark, Strip, Table, cell, table
 from reticent.reporting.questions import adversary_with, answer_of, speaker
 from reticent.reporting.report import RunReport

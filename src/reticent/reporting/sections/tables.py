@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Final
 
 from reticent.core.metric import scale_of, words_of
-from reticent.core.numbers import MISSING, Scale, interval, one_in, per_cent, rounded_count, shown
+from reticent.core.printing.numbers import MISSING, Scale, interval, one_in, per_cent, rounded_count, shown
 from reticent.reporting.actions import worst_records
 from reticent.reporting.content import Absent, Block, Cell, Heading, Lines, Section, cell, table
 from reticent.reporting.questions import answer_of

@@ -10,7 +10,7 @@ from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject, make_subject
 from reticent.core.errors import ConfigError, UsageError
 from reticent.core.finding import Comparison, Finding
-from reticent.core.safe_text import for_html
+from reticent.core.printing.safe_text import for_html
 from reticent.data.canaries import read_key
 from reticent.data.coin_canaries import read_coins
 from reticent.runs.audit.gate import GateResult, LimitKind, check_gate, check_known, parse_limit

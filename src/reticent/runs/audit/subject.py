@@ -11,10 +11,10 @@ from typing import Any, Final
 from reticent.auditing.subject import ModelPlace
 from reticent.core.document import check_schema, read_document
 from reticent.core.errors import ConfigError
+from reticent.core.evidence.individual import IndividualBounds
 from reticent.core.finding import SCHEMA_VERSION as FINDINGS_VERSION
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Guarantee
-from reticent.core.individual import IndividualBounds
 from reticent.core.model import LanguageModel, TextModel
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, read_json

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from reticent.auditing.subject import ModelPlace
 from reticent.core.document import number_to_json
-from reticent.core.estimate import Estimate
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee
 from reticent.core.metric import CODE_HIT_RATE, EXPOSURE, LARGEST_EXPOSURE
+from reticent.core.statistics.estimate import Estimate
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.runs.audit.run import Audit

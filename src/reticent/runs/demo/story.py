@@ -17,7 +17,6 @@ from typing import Any
 from reticent.accounting.bounds.leakage import leakage_of_guarantee
 from reticent.auditing.attacks.extraction.codes import hit_rate_ceiling
 from reticent.core.document import number_to_json
-from reticent.core.estimate import Estimate
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.metric import (
@@ -30,7 +29,8 @@ from reticent.core.metric import (
     LARGEST_EXPOSURE,
     UPDATE_AUC,
 )
-from reticent.core.proportion import Share
+from reticent.core.statistics.estimate import Estimate
+from reticent.core.statistics.proportion import Share
 from reticent.runs.rounding import at_least, at_most
 
 CODES = CODE_HIT_RATE.name

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reticent.core.certificate import model_digest
 from reticent.core.document import check_schema, read_document, write_document
 from reticent.core.errors import ConfigError, ModelError
+from reticent.core.evidence.certificate import model_digest
 
 SCHEMA_VERSION: Final = 1
 MANIFEST: Final = "ensemble.json"

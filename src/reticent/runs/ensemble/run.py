@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reticent.core.certificate import model_digest
 from reticent.core.document import write_atomically, write_document
 from reticent.core.errors import ConfigError, InternalError
+from reticent.core.evidence.certificate import model_digest
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.engine.work import EngineSettings

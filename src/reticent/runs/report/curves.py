@@ -17,7 +17,7 @@ from reticent.auditing.attacks.lazy.risk_map import GENERATED
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.core.document import number_from_json
 from reticent.core.guarantee import Guarantee, Notion
-from reticent.core.proportion import Share
+from reticent.core.statistics.proportion import Share
 from reticent.ledger.durable import SqliteLedger
 from reticent.ledger.fixed_point import amount_up
 from reticent.reporting.report import BudgetUse, LeakagePoint, Series

@@ -17,9 +17,9 @@ from reticent import __version__
 from reticent.accounting.bounds.ceiling import greatest_value
 from reticent.accounting.derivation import require_derivable
 from reticent.auditing.attacks.lazy.risk_map import SCHEMA_VERSION as RISK_MAP_VERSION
-from reticent.core.certificate import GUARANTEE
 from reticent.core.document import MALFORMED, check_schema, number_from_json, read_document
 from reticent.core.errors import ConfigError, LedgerError
+from reticent.core.evidence.certificate import GUARANTEE
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee
 from reticent.core.metric import EXPOSURE

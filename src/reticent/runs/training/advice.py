@@ -22,7 +22,7 @@ from reticent.core.document import write_atomically
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.metric import ADVANTAGE, AUC, TPR_AT_FPR
-from reticent.core.numbers import counted
+from reticent.core.printing.numbers import counted
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, RANK
 from reticent.runs.policies import DEFAULT_POLICY
 from reticent.runs.settings.declaration import option

@@ -17,9 +17,9 @@ from typing import Protocol
 from torch import nn
 
 from reticent.accounting.guarantees import guarantee_of_owner
-from reticent.core.canary_trace import CanaryKey, TraceFile
 from reticent.core.corpus import Corpus, Policy
 from reticent.core.errors import ConfigError
+from reticent.core.evidence.canary_trace import CanaryKey, TraceFile
 from reticent.core.guarantee import Guarantee
 from reticent.core.ledger import Budget, Ledger
 from reticent.core.randomness import Randomness

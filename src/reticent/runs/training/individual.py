@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from reticent.core.corpus import Corpus
-from reticent.core.individual import IndividualBound, IndividualBounds
+from reticent.core.evidence.individual import IndividualBound, IndividualBounds
 from reticent.training.gradients.levels import LevelFile
 from reticent.training.plans.plan import DpSgd
 

@@ -6,8 +6,8 @@ from typing import Final
 from reticent.accounting.bounds.ceiling import compare
 from reticent.auditing.attacks.one_run.draws import steps_of
 from reticent.auditing.attacks.one_run.gradient_canaries import CONFIDENCE, MeasuredEpsilon, measure_trace
-from reticent.core.canary_trace import CanaryTrace
 from reticent.core.document import write_document
+from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.guarantee import Guarantee
 from reticent.runs.directory import RunDirectory
 from reticent.runs.training.course import AnyPlan

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.core.arrays import Flags
-from reticent.core.canary_trace import CanaryKey
-from reticent.core.certificate import Certificate
 from reticent.core.document import check_schema, number_to_json, read_document, write_document
 from reticent.core.errors import ConfigError, DataError
+from reticent.core.evidence.canary_trace import CanaryKey
+from reticent.core.evidence.certificate import Certificate
+from reticent.core.evidence.individual import IndividualBounds
 from reticent.core.guarantee import Unit
-from reticent.core.individual import IndividualBounds
 from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon
+    from reticent.core.evidence.individual import IndividualBounds
     from reticent.core.guarantee import Guarantee
-    from reticent.core.individual import IndividualBounds
     from reticent.runs.ensemble.manifest import Manifest
     from reticent.training.evaluation import Evaluation
     from reticent.training.loop import Progress

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from reticent.core.arrays import Floats
-from reticent.core.certificate import GUARANTEE
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
+from reticent.core.evidence.certificate import GUARANTEE
 from reticent.core.guarantee import Guarantee
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, Release

@@ -17,7 +17,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from reticent.core.errors import UsageError
-from reticent.core.numbers import Scale, shown
+from reticent.core.printing.numbers import Scale, shown
 from reticent.ledger.durable import DurableLedger
 from reticent.reporting.content import Axis, Cell, Chart, Figure, Section, Trace, cell, table
 from reticent.reporting.formats.page import render_sections

@@ -40,7 +40,7 @@ from contextlib import suppress
 from typing import Final
 
 from reticent.core.errors import BudgetExhausted, InternalError, LedgerError
-from reticent.core.safe_text import on_one_line
+from reticent.core.printing.safe_text import on_one_line
 from reticent.prediction.predictor import Predictor
 from reticent.server.limits import Limits
 from reticent.server.metrics import Metrics

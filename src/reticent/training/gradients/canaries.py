@@ -10,7 +10,7 @@ entry: their directions are orthogonal. Places and signs are made from the secre
 canaries lie in tied weights, if there are any, as both of their uses: a norm that forgets the term between
 the two uses is found out as well.
 
-    of a released sum S:   projection_j = ⟨v_j, S⟩ / C                                       `core.canary_trace`
+    of a released sum S:   projection_j = ⟨v_j, S⟩ / C                                  `core.evidence.canary_trace`
 
 Units of an audited plan are records and canaries, members or not: the rate and the guarantee are those of any unit.
 """
@@ -24,8 +24,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from reticent.core.canary_trace import CanaryKey, Observer, Places
 from reticent.core.errors import ConfigError
+from reticent.core.evidence.canary_trace import CanaryKey, Observer, Places
 from reticent.core.randomness import Randomness
 from reticent.training.gradients.contribution import Contribution, Outer, Rows
 from reticent.training.gradients.engine import PerRecordGradients

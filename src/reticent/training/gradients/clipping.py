@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from reticent.core.errors import ModelError
-from reticent.core.gaussian import on_grid
+from reticent.core.noise.gaussian import on_grid
 from reticent.core.randomness import Randomness
 from reticent.training.gradients.correlated import NoiseMemory
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from reticent.core.corpus import Record
 from reticent.data.kinds import canonical
-from reticent.data.policies.vocabulary import names_of, places, zipf_values
+from reticent.data.policies.words.vocabulary import names_of, places, zipf_values
 from reticent.data.redaction.masking import MASK
 
 # Common notations by kind: # is a digit, ? a capital, * either, and {first} {last} {place} are names.

@@ -64,7 +64,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.core.proportion import Share
+from reticent.core.statistics.proportion import Share
 from reticent.data.redaction.masking import MASK, Redaction, find_in, move_labels, redact, redact_record
 
 
@@ -207,7 +207,7 @@ def measure_misses(
     """Miss rates on records whose spans are complete labels: the **upper ends** of the intervals of `count_misses`.
 
     Secrets of one owner, or of one record, are missed together: what counts is how many independent ones they are
-    worth (`core.proportion.Share`).
+    worth (`core.statistics.proportion.Share`).
 
     Guarantee: both true rates are at most the returned ones with `confidence` together, for owners drawn
     independently from the distribution that is spoken of; exact where each has one secret, else approximate. Zero

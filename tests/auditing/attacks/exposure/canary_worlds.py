@@ -1,7 +1,7 @@
 """Released projections of canaries without any model: the plan as it is, and broken twins of it."""
 
-from reticent.core.canary_trace import CanaryTrace
 from reticent.core.event import Repeated, SampledGaussian
+from reticent.core.evidence.canary_trace import CanaryTrace
 
 EVENT = Repeated(SampledGaussian(0.64, 0.05), 60)  # ε = 8 at δ = 1e-5
 NOISE, RATE, STEPS = 0.64, 0.05, 60

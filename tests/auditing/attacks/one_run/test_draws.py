@@ -9,9 +9,9 @@ from reticent.auditing.attacks.one_run import mechanism
 from reticent.auditing.attacks.one_run.draws import AllocatedDraws, draws_of, matched
 from reticent.auditing.attacks.one_run.gradient_canaries import measure_trace
 from reticent.auditing.metrics.one_run_family import one_run_epsilon_by_family, plan_family
-from reticent.core.canary_trace import CanaryTrace
 from reticent.core.errors import UsageError
 from reticent.core.event import BandedCycle, NonPrivate, RandomAllocation, Repeated
+from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.randomness import Randomness
 from reticent.training.plans.bands import coefficients
 

@@ -6,9 +6,9 @@ import pytest
 from reticent.auditing.attacks.one_run.draws import PoissonDraws
 from reticent.auditing.attacks.one_run.gradient_canaries import CONFIDENCE, measure_trace, step_differences
 from reticent.auditing.metrics.one_run_family import one_run_epsilon_by_family, plan_family, right_guesses
-from reticent.core.canary_trace import CanaryKey, CanaryTrace, TraceFile
 from reticent.core.errors import UnsupportedEvent, UsageError
 from reticent.core.event import Laplace, Repeated, SampledGaussian
+from reticent.core.evidence.canary_trace import CanaryKey, CanaryTrace, TraceFile
 from reticent.core.randomness import Randomness
 from tests.auditing.attacks.exposure.canary_worlds import EVENT, NOISE, RATE, trace
 

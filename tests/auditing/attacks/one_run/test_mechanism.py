@@ -5,7 +5,7 @@ import pytest
 
 from reticent.auditing.attacks.one_run import mechanism
 from reticent.auditing.attacks.one_run.draws import PoissonDraws
-from reticent.core.canary_trace import CanaryTrace
+from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.randomness import Randomness
 
 RATE, STEPS, NOISE, CANARIES = 0.2, 30, 0.7, 1000

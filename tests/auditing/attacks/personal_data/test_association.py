@@ -19,8 +19,8 @@ from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
-from reticent.data.policies.capitals import CapitalRuns
 from reticent.data.policies.combined import Dictionary
+from reticent.data.policies.words.capitals import CapitalRuns
 from reticent.runs.policies import policy_named
 from tests.auditing.attacks.personal_data.small_models import Telling, names
 

@@ -1,8 +1,8 @@
 """Extraction as findings: how many records or texts came out, and how many would have without memorisation.
 
 Templates and commonplaces are emitted without being remembered, so every share stands beside the same share of
-**held-out** records. Where records are the trials, intervals are by owner (`core.proportion`), and the null is the
-upper limit of the held-out share:
+**held-out** records. Where records are the trials, intervals are by owner (`core.statistics.proportion`), and the
+null is the upper limit of the held-out share:
 
     discoverable_share        greedy answer is the record's suffix, verbatim
     near_discoverable_share   … or similar to it by `near` or more
@@ -55,7 +55,7 @@ from reticent.core.metric import (
     STYLED_SHARE,
 )
 from reticent.core.model import Access
-from reticent.core.proportion import Share
+from reticent.core.statistics.proportion import Share
 
 LEAST_CHARACTERS: Final = 200  # about 50 tokens of English
 _SHOWN_IDS: Final = 5

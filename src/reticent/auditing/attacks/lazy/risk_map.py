@@ -22,9 +22,9 @@ come last, by their chance.
 So short texts come first where they are likeliest, and long ones where they are known nearly by heart. Equal texts
 have one row, with the number of their copies.
 
-Where a training proved an ε of each text by its own gradients (`core.individual`), the measured chance stands
-beside a proved one. A run that ends with such an ε, and whose attacker sees the text in n samples, has at most the
-chance
+Where a training proved an ε of each text by its own gradients (`core.evidence.individual`), the measured chance
+stands beside a proved one. A run that ends with such an ε, and whose attacker sees the text in n samples, has at
+most the chance
 
     e^ε p₀(n) + δ,   p₀(n) = 1 − (1 − p₀)^n
 
@@ -46,13 +46,13 @@ from reticent.auditing.attacks.lazy.emission import calibrated_loss, emission_lo
 from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
 from reticent.core.document import fields_to_json, number_to_json
+from reticent.core.evidence.individual import IndividualBounds
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
-from reticent.core.individual import IndividualBounds
 from reticent.core.metric import EMITTED_SHARE
 from reticent.core.model import Access, LanguageModel
-from reticent.core.proportion import Share
 from reticent.core.sampling import Sampling
+from reticent.core.statistics.proportion import Share
 
 SCHEMA_VERSION: Final = 2
 TRAINING: Final = "training"

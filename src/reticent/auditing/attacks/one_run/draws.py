@@ -1,8 +1,9 @@
 """Who takes part in the steps of a run, and what a canary's projections say of that.
 
-A canary's projections [T, N] (`core.canary_trace`) are 1 where it takes part, plus noise σ. For each way of drawing
-the steps of a run stand here, side by side: the exact log-likelihood ratio of "member" to "not a member", draws as
-the declared mechanism makes them, and a score for each fault of sampling and clipping (`mechanism`).
+A canary's projections [T, N] (`core.evidence.canary_trace`) are 1 where it takes part, plus noise σ. For each way
+of drawing the steps of a run stand here, side by side: the exact log-likelihood ratio of "member" to "not a
+member", draws as the declared mechanism makes them, and a score for each fault of sampling and clipping
+(`mechanism`).
 
     Poisson       Σ_t log(1 − q + q Y_t)                       Y_t = exp((x_t − ½)/σ²), the odds of one step
     allocation    Σ_epochs log(1/t Σ_i Y_i)                    one of the t steps of each epoch
@@ -21,9 +22,9 @@ from typing import Final, Protocol
 import numpy as np
 
 from reticent.core.arrays import Flags, Floats
-from reticent.core.canary_trace import CanaryTrace
 from reticent.core.errors import UsageError
 from reticent.core.event import BandedCycle, Gaussian, RandomAllocation, Repeated, SampledGaussian
+from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.randomness import Randomness
 
 LONG: Final = "contributions above the clip norm"

@@ -1,6 +1,6 @@
 """ε from below by the gradient canaries of one run: the strongest adversary, who sees every released sum.
 
-Two scores of a canary, from its projections x_t on the released sums (`core.canary_trace`):
+Two scores of a canary, from its projections x_t on the released sums (`core.evidence.canary_trace`):
 
     likelihood     the exact log-likelihood ratio of the plan's sampler (`draws`)
     differences    log max_t |x_{t+1} − x_t| / median over canaries: noise that was used twice cancels
@@ -34,14 +34,14 @@ from reticent.auditing.metrics.one_run_family import (
     plan_family,
 )
 from reticent.core.arrays import Floats
-from reticent.core.canary_trace import CanaryTrace
 from reticent.core.document import number_to_json
 from reticent.core.errors import UsageError
 from reticent.core.event import Repeated
+from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.model import Access
-from reticent.core.numbers import per_cent, shown
+from reticent.core.printing.numbers import per_cent, shown
 from reticent.core.randomness import Randomness
 
 CONFIDENCE: Final = 0.999

@@ -2,7 +2,7 @@
 
 ε from guesses (`metrics.one_run_family`) asks how well members are told apart from non-members. A broken
 step may hardly change that. These tests check noise, clipping and sampling themselves. They refute the mechanism
-that was declared and priced; none says what ε is instead. Projections of step t (`core.canary_trace`):
+that was declared and priced; none says what ε is instead. Projections of step t (`core.evidence.canary_trace`):
 
     x_t = length · drawn_t + b_t + σ z_t      declared: length ≤ 1, drawn_t ~ Bernoulli(q), z_t fresh and normal
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from reticent.auditing.attacks.one_run.draws import LONG, OFTEN, SHUFFLED, Draws
 from reticent.core.arrays import Floats
-from reticent.core.canary_trace import CanaryTrace
+from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.randomness import Randomness
 
 TOO_LITTLE_NOISE: Final = "too little noise"

@@ -21,8 +21,8 @@ from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import ATTRIBUTE_ACCURACY
 from reticent.core.model import Access
-from reticent.core.proportion import Share
 from reticent.core.secret import Secret
+from reticent.core.statistics.proportion import Share
 from reticent.data.generators.comments import CLUES, QUESTIONS, Author, generate_authors
 
 AUTHORS: Final = 100  # at most

@@ -9,7 +9,8 @@ Adversary: text access, no training text, no candidate (Lukas et al. 2023, game 
 
 Both are over distinct values: repeats change neither. Nothing emitted is a row: recall 0 over |T|, and a
 precision that does not exist (None, interval [0, 1]). What the base says too is never dropped from a denominator.
-Intervals count values of one owner together (`core.proportion`); an emitted value that nobody owns stands alone.
+Intervals count values of one owner together (`core.statistics.proportion`); an emitted value that nobody owns
+stands alone.
 
 Emitted values are ranked by how often they came or by how likely the model finds them; cutting the ranking gives
 the precision-recall curve. Duplication says nothing of a value that is not in the training data, so rows by
@@ -26,10 +27,10 @@ from numpy.typing import NDArray
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory, value_of, widened
 from reticent.core.corpus import Policy
 from reticent.core.model import LanguageModel, TextModel
-from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
+from reticent.core.statistics.proportion import Share
 
 _BATCH: Final = 128
 DUPLICATIONS: Final = (1, 2, 3, 5, 9, 17)  # lower edges of the bins of Fig. 4

@@ -13,7 +13,8 @@
 
 The null of a share is the upper limit of the same share on held-out values, so that few of them cannot make chance
 look like memory. Values are counted by the owner of their (first) record, and owners are taken as independent
-(`core.proportion`); an emitted value that no record holds stands alone. Ids, kinds and counts only, never a value.
+(`core.statistics.proportion`); an emitted value that no record holds stands alone. Ids, kinds and counts only,
+never a value.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ from reticent.core.metric import (
     Metric,
 )
 from reticent.core.model import Access
-from reticent.core.proportion import Share
+from reticent.core.statistics.proportion import Share
 
 Bools = NDArray[np.bool_]
 

@@ -30,9 +30,9 @@ from reticent.auditing.attacks.personal_data.inventory import value_of
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
 from reticent.core.corpus import Policy
 from reticent.core.model import TextModel
-from reticent.core.proportion import Share
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
+from reticent.core.statistics.proportion import Share
 
 Ints = NDArray[np.int64]
 INFILLING: Final = "{prefix}" + MASK + "{suffix}\n{prefix}"

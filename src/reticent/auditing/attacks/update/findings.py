@@ -42,7 +42,7 @@ from reticent.core.metric import (
     Metric,
 )
 from reticent.core.model import Access
-from reticent.core.proportion import Share
+from reticent.core.statistics.proportion import Share
 
 ATTACK: Final = "differential score"
 CONFIDENCE: Final = 0.95  # of all verdicts of a comparison together

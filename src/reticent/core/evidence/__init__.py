@@ -1,0 +1,1 @@
+"""What a run leaves beside its weights for those who check it: certificate, canary trace, bounds per record."""

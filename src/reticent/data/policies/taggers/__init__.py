@@ -1,0 +1,1 @@
+"""Taggers of others behind our protocol: spaCy, Presidio, and one tagger per language."""

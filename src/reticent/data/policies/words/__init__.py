@@ -1,0 +1,1 @@
+"""What is told by its words: names, places and organisations, capitals, and how common a word is."""

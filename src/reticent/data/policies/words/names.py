@@ -1,0 +1,613 @@
+"""People, places and organisations in running text, in any language with capital letters: a small learnt tagger.
+
+Every word with a capital, and every word in small letters that is a name, is scored for PERSON, LOC, ORG and
+nothing by a linear model (multinomial logistic regression) over what is publicly known of it (`vocabulary`: how
+common it is here and elsewhere, dictionaries, lists of names and places), its shape, and what stands beside it: the
+start of a sentence, a title, a preposition of place, another name, one of the most common words of the language. No
+feature is a rarer word of the training text, so nothing of it is in the weights; `bench/name_weights.py` made them,
+on one half of public labelled text. Each feature counts for all words and again for words of the same shape.
+
+German writes every noun with a capital, so a capital counts there by other weights. Words that name the speakers
+of a chat ("SYS:", "User:") are never names. Not local: what stands beside a word is read.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from itertools import accumulate
+from math import exp, log
+from operator import add
+from typing import NamedTuple
+
+from reticent.core.corpus import Span
+from reticent.data.kinds import TITLES
+from reticent.data.policies.words.uncased_names import names_without_case
+from reticent.data.policies.words.vocabulary import (
+    commonness,
+    countries,
+    first_names,
+    function_words,
+    is_rather_a_place,
+    language_of,
+    large_places,
+    last_names,
+    listed_as,
+    places,
+)
+from reticent.data.redaction.masking import merge_spans
+
+KINDS = ("PERSON", "LOC", "ORG")
+
+_PREPOSITIONS_LIST = """
+in at from near to of into around towards toward via outside through visit nach aus bei zu von in im en à au aux
+de du des desde hasta di da dal del nel a te naar uit van bij w z ze we do od i från till til fra к в из на
+"""
+_PREPOSITIONS = frozenset(_PREPOSITIONS_LIST.split())
+_ARTICLES_LIST = """
+the a an this that these those his her my your our their its der die das den dem des ein eine einen einem einer
+eines dieser diese dieses seine seiner ihre ihrer kein keine le la les un une l' el los las una il lo gli i uno
+de het een o os as um uma en ett et
+"""
+_ARTICLES = frozenset(_ARTICLES_LIST.split())
+_ORGANISED_LIST = """
+inc ltd llc plc corp corporation company co group holdings bank university college institute school academy
+hospital court tribunal ministry department council commission committee association society club union party
+agency office authority board bureau foundation federation police army church league team fc sc gmbh ag se kg ev
+universität hochschule gericht ministerium verein verband stiftung partei bundestag sa sarl spa srl bv nv oy ab
+as université société banque ministère banco universidad ayuntamiento partners services systems industries
+"""
+_ORGANISED = frozenset(_ORGANISED_LIST.split())
+_STREETS_LIST = """
+street st avenue ave road rd boulevard blvd lane ln drive dr square sq court ct place pl way park island islands
+river lake bay beach mountain mount valley county city town state province district region airport station
+bridge straße strasse str platz allee weg gasse ufer insel see berg tal stadt kreis rue avenue calle plaza via
+piazza
+"""
+_STREETS = frozenset(_STREETS_LIST.split())
+_CALENDAR_LIST = """
+monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
+september october november december jan feb mar apr jun jul aug sep sept oct nov dec montag dienstag mittwoch
+donnerstag freitag samstag sonntag januar februar märz mai juni juli oktober dezember
+"""
+_CALENDAR = frozenset(_CALENDAR_LIST.split())
+_ROLES_LIST = """
+sys usr system user assistant bot agent customer client human ai operator support kunde berater nutzer benutzer
+assistent klient usuario cliente utilisateur client asistente utente speaker caller interviewer
+"""
+ROLES = frozenset(_ROLES_LIST.split())
+_GERMAN_NOUN = re.compile(
+    "(?:ung|ungen|heit|keit|schaft|schaften|tion|tionen|tät|täten|ismus|nis|nisse|ling|tum|chen|lein|eur|eure|ik|ien|ie"
+    "|ment|enz|anz|or|oren)$"
+)
+_TOPONYM = re.compile(
+    "(?:burg|berg|ville|stan|land|shire|stadt|heim|dorf|furt|hausen|ford|ton|grad|polis|bury|borough|haven|wick|ingen"
+    "|ania|nia|lia|ria|ovo|brück|brücken|münde|bach)$"
+)
+_SURNAME = re.compile(
+    "(?:son|sen|sson|ski|sky|cki|ska|ov|ev|ova|eva|ić|ich|vić|vich|mann|enko|yan|ez|oğlu|oglu|opoulos|idis|escu|eanu"
+    "|inho|etti|elli|ini)$"
+)
+_DEMONYM = re.compile("(?:ish|ian|ians|ese|isch|ische|ischen|ischer|isches|ist|ists|ism|ic|ics)$")
+
+_WORD = re.compile(r"([^\W\d_]+(?:(?:[-‐‑][^\W\d_]+)|(?:['’](?!s\b)[^\W\d_]{2,}))*|\d+)")
+# The same for text of ASCII alone, for which the engine need not look up what a letter is.
+_PLAIN_WORD = re.compile(r"([A-Za-z]+(?:(?:-[A-Za-z]+)|(?:'(?!s\b)[A-Za-z]{2,}))*|[0-9]+)")
+_SENTENCE_END = frozenset('.!?:;•|\n\r\t"“”„»«()[]–—…*#>')
+_JOINABLE = re.compile(r"[ \u00a0]{1,2}|\.[ \u00a0]?|[-/&'’][ \u00a0]?|[ \u00a0]['’][ \u00a0]?")
+_DRAWN_OUT = re.compile(r"(.)\1\1")
+_NUMERAL = re.compile(r" [IVX]{1,5}(?:\.|(?!\w))")  # of a king: "Elisabeth II."
+_PARTICLES_LIST = """
+de la le du des del della di da dos van von der den zu zum al el bin ben y e ibn ter ten of the
+"""
+_PARTICLES = frozenset(_PARTICLES_LIST.split())
+
+Features = tuple[str, ...]
+Scores = tuple[float, float, float]  # for each of KINDS, how much more than nothing
+Found = tuple[int, int, str, float]  # start, end, kind, how much it is a name by itself
+# The probability from which a word is a name, chosen on labelled text; a lower one for languages without any.
+THRESHOLDS = {"en": 0.35, "de": 0.2}
+_ELSEWHERE = 0.25
+_ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em", "ed", "ing", "ly")
+_LINKS = ("", "s", "es", "n", "en", "er", "e", "-")
+_OFTEN = 3  # locales that list a name which is known everywhere
+_ANY = "any"  # the group of all words
+_NOTHING: Scores = (0.0, 0.0, 0.0)
+_KEPT = 100_000  # words whose scores are kept
+_WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
+_REPEATED = 0.1  # of the threshold: what a word needs that is a name elsewhere in the text
+_SURE = 0.85  # the probability of a name beyond doubt
+_TITLE = 14  # characters in which a title before a name lies
+
+
+class Names:
+    """Finds people and places with a probability of at least `threshold`, organisations with at least `organised`.
+
+    Without a threshold that of the text's language is used. A low one finds what could possibly be a name: it is
+    for routing, not for reading.
+    """
+
+    is_local = False
+
+    def __init__(
+        self,
+        *,
+        threshold: float | None = None,
+        organised: float = 0.85,
+        kinds: Sequence[str] = KINDS,
+        language: str | None = None,
+    ) -> None:
+        unknown = sorted(set(kinds) - set(KINDS))
+        if unknown or not kinds:
+            raise ValueError(f"unknown kinds {unknown}: choose from {', '.join(KINDS)}")
+        if not 0.0 < organised < 1.0 or (threshold is not None and not 0.0 < threshold < 1.0):
+            raise ValueError(f"a threshold is in (0, 1), found {threshold} and {organised}")
+        self._threshold = threshold
+        self._organised = organised
+        self._language = language
+        self.kinds = tuple(kind for kind in KINDS if kind in kinds)
+        self.name = "names"
+
+    def __repr__(self) -> str:
+        return f"Names({', '.join(self.kinds)})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what decides the findings, together with the version of the code."""
+        from importlib.metadata import version
+
+        lists = " ".join(f"{package} {version(package)}" for package in ("wordfreq", "simplemma", "faker"))
+        return f"names {self._threshold!r} {self._organised!r} {','.join(self.kinds)} {self._language} {lists}"
+
+    def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
+        """Sorted, non-overlapping spans of each text."""
+        return [self._find(text) for text in texts]
+
+    def _find(self, text: str) -> tuple[Span, ...]:
+        language = self._language or language_of(text)
+        threshold = self._threshold or THRESHOLDS.get(language, _ELSEWHERE)
+        scored: list[tuple[Found, str]] = []
+        sure: dict[str, str] = {}  # words that are names beyond doubt somewhere in the text, and so everywhere
+        least = log(_REPEATED * min(threshold, self._organised) / 3.0)  # below this nothing is kept
+        for start, end, word, scores in _scored(text, _table(language), least):
+            person, place, organisation = map(exp, scores)
+            whole = 1.0 + person + place + organisation
+            named = (person + place) / whole
+            # How much a word says that it is a name: 1 where it may start a span.
+            strength = max(named / threshold, (named + organisation / whole) / self._organised)
+            if strength >= _REPEATED:
+                kind = KINDS[scores.index(max(scores))]
+                scored.append(((start, end, kind, strength), word))
+                if named >= _SURE and end - start > 2:
+                    sure[word] = kind
+        found = [
+            (start, end, sure.get(word, kind), 1.0 if word in sure else strength)
+            for (start, end, kind, strength), word in scored
+            if word in sure or strength >= _WEAKEST
+        ]
+        joined = _settled(text, list(_joined(text, found)), language)
+        spans = [*joined, *(() if text.isascii() else names_without_case(text))]
+        return merge_spans(span for span in spans if span.kind in self.kinds)
+
+
+def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
+    """Each word that could be a name: its place and its features."""
+    words, gaps, held = read = _read(text, _table(language))
+    starts = read.starts()
+    for n, (shape, _) in held:
+        gap, word, gap_after, after = gaps[n], words[n], gaps[n + 1], words[n + 1]
+        if not _is_none(shape, word, gap, gap_after, after, is_first=n == 0):
+            bare = [*_alone(word, language), *_before(shape, gap, words[n - 1], language)]
+            bare += _after(shape, gap_after, after, language)
+            features = tuple(f"{group}|{feature}" for feature in bare for group in (shape.group, _ANY))
+            yield starts[n], starts[n] + len(word), features
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """What the features of a word's neighbours are joined with. There is one of each (`_shape`), so that tables of
+    scores are looked up by identity."""
+
+    group: str
+    known: str
+    shouted: bool = False  # in capitals, as most words of its text
+
+
+_shape = cache(Shape)
+_Row = tuple[Shape, Scores]  # of a word that may be a name: its shape, and its scores by itself
+
+
+class _Read(NamedTuple):
+    """A text in words: `gaps[n]` is what stands before word n. Words end with an empty one, which is what stands
+    before the first and after the last."""
+
+    words: list[str]
+    gaps: list[str]
+    held: list[tuple[int, _Row]]  # numbers of the words that may be names
+
+    def starts(self) -> list[int]:
+        """Where each word starts."""
+        sizes = map(add, map(len, self.gaps), accumulate(map(len, self.words), initial=0))
+        gaps_before = accumulate(map(len, self.gaps), initial=0)
+        return list(map(add, sizes, gaps_before))
+
+
+def _read(text: str, table: "_Table") -> _Read:
+    pieces = (_PLAIN_WORD if text.isascii() else _WORD).split(text)  # what is between words, and words, in turn
+    words, gaps = pieces[1::2], pieces[::2]
+    rows = map(table.words.__getitem__, words)
+    held = [(n, row) for n, row in enumerate(rows) if row is not None]
+    if any(shape.group == "capitals" for _, (shape, _) in held) and _is_shouted(words):
+        held = [(n, (_shouted(shape), alone)) for n, (shape, alone) in held]
+    words.append("")
+    return _Read(words, gaps, held)
+
+
+def _shouted(shape: Shape) -> Shape:
+    return _shape(shape.group, shape.known, True) if shape.group == "capitals" else shape
+
+
+def _scored(text: str, table: "_Table", least: float) -> Iterator[tuple[int, int, str, Scores]]:
+    """Place and scores of each word that could be a name and has a score of at least `least`."""
+    words, gaps, held = read = _read(text, table)
+    before, after = table.before, table.after
+    starts: list[int] = []
+    for n, (shape, (person, place, organisation)) in held:
+        word, gap_after, following = words[n], gaps[n + 1], words[n + 1]
+        left, right = before[shape, gaps[n], words[n - 1]], after[shape, gap_after, following]
+        person, place = person + left[0] + right[0], place + left[1] + right[1]
+        organisation = organisation + left[2] + right[2]
+        if person < least and place < least and organisation < least:
+            continue
+        is_odd = word == "I" or following == "t" or gap_after[:1] == ":"
+        if is_odd and _is_none(shape, word, gaps[n], gap_after, following, is_first=n == 0):
+            continue
+        starts = starts or read.starts()
+        yield starts[n], starts[n] + len(word), word, (person, place, organisation)
+
+
+def _is_none(shape: Shape, word: str, gap: str, gap_after: str, after: str, *, is_first: bool) -> bool:
+    """Whether a word is no name whatever it looks like: a speaker, "I", the "don" of "don't"."""
+    if gap_after[:1] == ":" and _is_role(word, gap, is_first):
+        return True
+    if word == "I":
+        return gap_after[:1] != "."
+    return shape.group == "small" and after == "t" and gap_after.strip() in ("'", "’")
+
+
+def _is_shouted(words: Sequence[str]) -> bool:
+    long = [word for word in words[:60] if len(word) > 2]
+    return sum(map(str.isupper, long)) > 0.5 * len(long)
+
+
+def _is_role(word: str, gap: str, is_first: bool) -> bool:
+    """Whether a word before a colon names a speaker at the start of a turn, as "USR" in "USR: hello"."""
+    between = gap.rstrip(" \t*[<>")
+    return word.lower() in ROLES and (between.endswith("\n") or (is_first and not between))
+
+
+def is_candidate(word: str, language: str) -> bool:
+    """Whether a word may be a name: it has a capital, or is listed as one and is no common word of the language."""
+    if word[0].isupper() or (len(word) > 2 and any(symbol.isupper() for symbol in word)):
+        return True
+    if not word.isalpha() or len(word) < 3:
+        return False
+    if not word[0].islower():  # a script without case: people's names there are `uncased_names`' business
+        return word in countries() and not "\u0900" <= word[0] <= "\u0eff"  # where marks cut words into pieces
+    own, elsewhere = commonness(word, language)
+    listed = word in first_names() or word in last_names() or word in places()
+    return listed and own - elsewhere < 1.5 and own < 5.5
+
+
+def _group(word: str, language: str) -> str:
+    """The shape of a word, for which each feature has weights of its own."""
+    if not word[0].isupper():
+        return "small"
+    if len(word) == 1:
+        return "initial"
+    if word.isupper():
+        return "capitals"
+    return "noun" if language == "de" else "capital"
+
+
+@cache
+def _known_as(word: str) -> str:
+    """Which lists hold a word in small letters: of "flp" those of first names, last names and places, in capitals
+    where many locales list it or the place is large; "g" if they hold it without the ending of a genitive
+    ("Japans"), "a" without that of an adjective ("Frankfurter")."""
+    known = ""
+    for letter, names in (("f", first_names()), ("l", last_names())):
+        if count := names.get(word, 0):
+            known += letter.upper() if count >= _OFTEN else letter
+    if word in places():
+        known += "c" if word in countries() else "P" if word in large_places() else "p"
+    if known or len(word) < 5:
+        return known
+    if word.endswith("s") and (stem := _known_as(word[:-1])):
+        return f"{stem}g"
+    return "a" if word.endswith("er") and word[:-2] in places() else ""
+
+
+@cache
+def _role_of(word: str) -> str:
+    """What a word in small letters does to its neighbours."""
+    for name, words in (
+        ("title", TITLES),
+        ("calendar", _CALENDAR),
+        ("organised", _ORGANISED),
+        ("street", _STREETS),
+    ):
+        if word in words:
+            return name
+    return ""
+
+
+def _alone(word: str, language: str) -> Iterator[str]:
+    """Features of a word by itself."""
+    lower = word.lower()
+    own, elsewhere = commonness(lower, language)
+    known = _known_as(lower)
+    yield ""
+    yield f"known {known}"
+    yield f"length {min(len(lower), 12) // 2}"
+    yield f"role {_role_of(lower)}"
+    yield f"common {int(max(own, 0.5) * 2)}"
+    if own and elsewhere:
+        spread = f"spread {max(-1, min(4, int((own - elsewhere) * 2)))}"
+    else:
+        spread = f"only {int(own)} {int(elsewhere)}"
+    yield spread
+    yield f"{spread} known {known}"
+    yield f"known {known} common {own >= 4.5}"
+    listed = listed_as(lower, language)
+    yield f"listed {listed}"
+    yield f"listed {listed} common {int(own)}"
+    yield f"listed {listed} known {known}"
+    yield f"listed {listed} {spread}"
+    toponym = len(lower) > 4 and bool(_TOPONYM.search(lower))
+    if toponym:
+        yield "toponym"
+    for name, pattern in (("surname", _SURNAME), ("demonym", _DEMONYM)):
+        if len(lower) > 4 and pattern.search(lower):
+            yield name
+    if language == "de":
+        compound = _compound(lower)
+        yield f"compound {compound} {own > 0}"
+        yield f"compound {compound} toponym {toponym}"
+        yield f"compound {compound} known {known}"
+        if own < 2.0:
+            yield "german noun" if _GERMAN_NOUN.search(lower) else "no german noun"
+    if own < 3.0:
+        yield f"stem {int(_stem(lower, language))}"
+    yield f"end {lower[-2:]}"
+    yield f"end {lower[-3:]}"
+    if language != "en":
+        english, others = commonness(lower, "en")
+        yield f"english {english - others >= 1.0} {int(english)}"
+    if _DRAWN_OUT.search(lower) or (len(lower) > 4 and len(set(lower)) <= 3):
+        yield "drawn out"  # "Nooooo", "HAHAHA"
+    if "-" in word:
+        parts = lower.split("-")
+        yield f"hyphen {any(map(_known_as, parts))}"
+        yield f"hyphen {_known_as(parts[0])} {_known_as(parts[-1])}"
+    if not word[1:].islower() and not word.isupper() and "-" not in word:
+        yield "camel"
+
+
+def _stem(word: str, language: str) -> float:
+    """How common a word is without its ending."""
+    values = [
+        commonness(word[: -len(end)], language)[0] for end in _ENDINGS if word.endswith(end) and len(word) > 5
+    ]
+    return max(values, default=0.0)
+
+
+@lru_cache(maxsize=_KEPT)
+def _compound(word: str) -> str:
+    """Whether a long German word ends with a common one, and whether a word or several stand before it too."""
+    last = False
+    for cut in range(3, len(word) - 3):
+        tail, head = word[cut:], word[:cut]
+        if max(commonness(tail, "de")[0], _stem(tail, "de")) < 3.3:
+            continue
+        last = True
+        if (
+            any(commonness(head.removesuffix(link), "de")[0] >= 3.0 for link in _LINKS if len(head) - len(link) > 2)
+            or _compound(head) == "both"
+        ):
+            return "both"
+    return "last" if last else "none"
+
+
+def _before(shape: Shape, gap: str, before: str, language: str) -> Iterator[str]:
+    """Features of what stands before a word."""
+    known = shape.known
+    if shape.shouted:
+        yield from _placed("shouted", known)
+    marks = gap.strip()
+    lower = before.lower()
+    abbreviated = marks == "." and bool(before) and (len(before) == 1 or lower in TITLES)
+    starts = not before or (bool(marks) and marks[-1] in _SENTENCE_END) or "\n" in gap
+    if starts and not abbreviated:
+        yield from _placed("starts", known)
+    if marks and marks[-1] in "@#":
+        yield from _placed("tag", "")
+    if before and (not marks or abbreviated or marks in "-/&"):
+        yield from _neighbour("before", before, language)
+        if lower in _PREPOSITIONS:
+            yield from _placed("after preposition", known)
+        elif lower in _ARTICLES:
+            yield from _placed("after article", known)
+    elif marks == "," and before:
+        yield from _placed("comma before", _known_as(lower))
+
+
+def _after(shape: Shape, gap: str, after: str, language: str) -> Iterator[str]:
+    """Features of what stands after a word."""
+    if not after:
+        return
+    marks = gap.strip()
+    if not marks or (marks == "." and shape.group == "initial") or marks in "-/&":
+        yield from _neighbour("after", after, language)
+    elif marks == ",":
+        yield from _placed(f"comma after {after[0].isupper()}", _known_as(after.lower()))
+    else:
+        yield from _placed("owns" if marks[0] in "'’" else "ends", "")
+
+
+def _placed(place: str, known: str) -> Features:
+    return place, f"{place} known {known}"
+
+
+def _neighbour(side: str, word: str, language: str) -> Iterator[str]:
+    if word.isdigit():
+        yield f"{side} number"
+        return
+    lower = word.lower()
+    shape = "initial" if len(word) == 1 else "capital" if word[0].isupper() else "small"
+    yield f"{side} {shape}"
+    if role := _role_of(lower):
+        yield f"{side} {role}"
+    if shape == "small":
+        yield f"{side} word {lower}" if lower in function_words(language) else f"{side} ending {lower[-2:]}"
+    if shape == "capital":
+        yield f"{side} known {_known_as(lower)}"
+
+
+@cache
+def _weights() -> dict[str, Scores]:
+    document = json.loads((files("reticent.data.policies.words") / "name_weights.json").read_text(encoding="utf8"))
+    return {
+        feature: (person - nothing, place - nothing, organisation - nothing)
+        for feature, (person, place, organisation, nothing) in document["weights"].items()
+    }
+
+
+@cache
+def _weights_of(group: str) -> dict[str, Scores]:
+    """Weights of features for words of a shape: what they weigh for it and for all."""
+    together: dict[str, Scores] = {}
+    for name, row in _weights().items():
+        whose, _, feature = name.partition("|")
+        if whose in (group, _ANY):
+            before = together.get(feature, _NOTHING)
+            together[feature] = before[0] + row[0], before[1] + row[1], before[2] + row[2]
+    return together
+
+
+def _summed(group: str, features: Iterable[str]) -> Scores:
+    weights = _weights_of(group)
+    person = place = organisation = 0.0
+    for feature in features:
+        if row := weights.get(feature):
+            person += row[0]
+            place += row[1]
+            organisation += row[2]
+    return person, place, organisation
+
+
+class _Words(dict[str, "_Row | None"]):
+    """Shape and scores of each word of a language that may be a name, None for others; kept once computed."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._language = language
+
+    def __missing__(self, word: str) -> "_Row | None":
+        if len(self) >= _KEPT:
+            self.clear()
+        row = None
+        if is_candidate(word, self._language):
+            shape = _shape(_group(word, self._language), _known_as(word.lower()))
+            row = shape, _summed(shape.group, _alone(word, self._language))
+        self[word] = row
+        return row
+
+
+_Beside = tuple[Shape, str, str]  # a word's shape, the characters between it and another word, and that word
+
+
+class _Neighbours(dict[_Beside, Scores]):
+    """Scores of what stands on one side of a word; kept once computed."""
+
+    def __init__(self, features: Callable[[Shape, str, str, str], Iterator[str]], language: str) -> None:
+        super().__init__()
+        self._features = features
+        self._language = language
+
+    def __missing__(self, beside: _Beside) -> Scores:
+        if len(self) >= _KEPT:
+            self.clear()
+        scores = self[beside] = _summed(beside[0].group, self._features(*beside, self._language))
+        return scores
+
+
+class _Table:
+    """Scores of words and of their neighbours in a language."""
+
+    def __init__(self, language: str) -> None:
+        self.words = _Words(language)
+        self.before = _Neighbours(_before, language)
+        self.after = _Neighbours(_after, language)
+
+
+@cache
+def _table(language: str) -> _Table:
+    return _Table(language)
+
+
+def _joined(text: str, found: Sequence[Found]) -> Iterator[Span]:
+    """Neighbouring words become one span, across particles of names too; weak ones need a strong one among them."""
+    run: list[Found] = []
+    for word in (*found, None):
+        if run and (word is None or not _joins(text[run[-1][1] : word[0]], run[-1])):
+            if any(strength >= 1.0 and end - start > 1 for start, end, _, strength in run):  # no initial alone
+                yield _whole(text, run)
+            run = []
+        if word is not None:
+            run.append(word)
+
+
+def _settled(text: str, spans: Sequence[Span], language: str) -> Iterator[Span]:
+    """Spans with the kind that lists settle: who is called as a country or a large town is a place, unless a title
+    stands before it or a person's longer name in the text holds it."""
+    longer: set[str] | None = None
+    for span in spans:
+        if span.kind == "PERSON" and is_rather_a_place(name := text[span.start : span.end].lower(), language):
+            if longer is None:
+                longer = _words_of_longer_names(text, spans)
+            if name not in longer and not _is_titled(text, span.start):
+                span = Span(span.start, span.end, "LOC")
+        yield span
+
+
+def _words_of_longer_names(text: str, spans: Sequence[Span]) -> set[str]:
+    names = (text[span.start : span.end].lower().split() for span in spans if span.kind == "PERSON")
+    return {word for name in names if len(name) > 1 for word in name}
+
+
+def _is_titled(text: str, start: int) -> bool:
+    before = _WORD.findall(text[max(0, start - _TITLE) : start])
+    return bool(before) and before[-1].lower() in TITLES
+
+
+def _joins(between: str, last: Found) -> bool:
+    if _JOINABLE.fullmatch(between) or (between == " . " and last[1] - last[0] == 1):
+        return True
+    words = between.split()
+    return 0 < len(words) <= 2 and between[:1] == " " == between[-1:] and all(word in _PARTICLES for word in words)
+
+
+def _whole(text: str, run: Sequence[Found]) -> Span:
+    kind = run[0][2]
+    if len(run) > 1:
+        kinds = [one for _, _, one, _ in run]
+        kind = max(KINDS, key=lambda one: (kinds.count(one), one == kinds[-1]))
+    start, end = run[0][0], run[-1][1]
+    if end - run[-1][0] == 1 and text[end : end + 1] == ".":
+        end += 1  # the full stop of an initial
+    if kind == "PERSON" and (numeral := _NUMERAL.match(text, end)):
+        end = numeral.end()
+    return Span(start, end, kind)

@@ -1,0 +1,255 @@
+"""What is publicly known of a word: how common it is in each language, whether a dictionary has it, and whether it
+is a name or a place.
+
+Word frequencies are those of the `wordfreq` package (Speer 2022; without case; a long list of English and German,
+some 30,000 words of each other language). Dictionaries are those of `simplemma` (Barbaresi). Names and places are
+the lists that `faker` carries for some seventy locales, in their own scripts, the countries and cities of the
+Unicode locale data (`babel`), and towns of GeoNames (`places.txt`, CC BY 4.0). All are read when first asked for.
+
+A name is about as common in every language ("emma": 4.2 in English, 4.1 in German); a word is common in its own
+alone ("bild": 5.4 in German, 2.6 in English). So a word is judged by its Zipf value (log10 of its frequency a
+billion words) in the language of the text and by how much that exceeds its value elsewhere.
+"""
+
+import math
+import pkgutil
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from importlib import import_module
+from importlib.resources import files
+from typing import Any
+
+LANGUAGES = (
+    "en",
+    "de",
+    "fr",
+    "es",
+    "it",
+    "nl",
+    "pt",
+    "pl",
+    "sv",
+    "da",
+    "fi",
+    "cs",
+    "ro",
+    "hu",
+    "tr",
+    "ru",
+    "uk",
+    "el",
+)
+_UNCASED = ("zh", "ja", "ko", "ar", "he", "hi", "th")  # languages whose scripts have no capital letters
+# Other languages that a word's frequency is compared with.
+_PANEL = ("en", "de", "fr", "es", "it", "nl", "pl")
+_CYRILLIC = ("ru", "uk", "bg", "mk")
+_FUNCTION_WORDS = 60  # the most common words of a language, by which it is told from others
+_NEIGHBOURS = 200  # the most common words of a language, which say something of the word beside them
+_DICTIONARIES = ("en", "de", "fr", "es", "it", "nl", "pt", "sv", "da", "ro", "ru", "uk", "el", "tr")
+# Read when first asked for, in a second or two each; those of other languages are larger yet.
+_LARGE = 24052  # towns of 100,000 people and more in the list
+_LONG_LISTS = ("en", "de")
+_ENOUGH = 2.0  # function words that settle it, provided that they are this share of all words
+_SHARE = 0.05
+_FEW = 60  # words by which it is told where these are few
+_READ = 2000  # characters by which the language of a text is told
+_LONG_ENOUGH = 4  # letters of a place that is no other word
+# The Zipf value in other languages from which a place is one although lists of names hold it, by how many do.
+_KNOWN_ABROAD = {0: 0.0, 1: 3.2, 2: 3.6, 3: 3.6}
+_ALPHABET = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
+_PLACES = "cities city_names towns countries states provinces regions counties districts departments municipalities"
+
+
+@cache
+def zipf_values(language: str) -> dict[str, float]:
+    """Zipf values of a language's common words, in small letters."""
+    from wordfreq import get_frequency_list
+
+    # Where every noun has a capital, only a long list tells a rare noun from a name.
+    buckets = get_frequency_list(language, "large" if language in _LONG_LISTS else "small")
+    values: dict[str, float] = {}
+    for n, words in enumerate(buckets):  # bucket n holds the words of frequency 10^(-n/100)
+        values.update(dict.fromkeys(words, 9.0 - n / 100))
+    return values
+
+
+@lru_cache(maxsize=200_000)
+def commonness(word: str, language: str) -> tuple[float, float]:
+    """The Zipf value of `word` (small letters) in `language`, and its median in other languages; 0 if unlisted."""
+    own = zipf_values(language).get(word, 0.0)
+    panel = _CYRILLIC if language in _CYRILLIC else _PANEL
+    elsewhere = sorted(zipf_values(other).get(word, 0.0) for other in panel if other != language)
+    return own, elsewhere[len(elsewhere) // 2]
+
+
+@cache
+def _dictionary(language: str) -> Mapping[str, object]:
+    from simplemma.strategies.dictionaries.dictionary_factory import DefaultDictionaryFactory
+
+    found: Mapping[str, object] = DefaultDictionaryFactory().get_dictionary(language)
+    return found
+
+
+def listed_as(word: str, language: str) -> str:
+    """How a dictionary of the language holds a word in small letters: "s" so, "c" with a capital, both or neither;
+    "?" where there is none."""
+    if language not in _DICTIONARIES:
+        return "?"
+    held = _dictionary(language)
+    return "s" * (word in held) + "c" * (word[:1].upper() + word[1:] in held)
+
+
+@cache
+def _telling_words() -> dict[str, list[str]]:
+    """Function words, each with the languages that it is one of."""
+    from wordfreq import top_n_list
+
+    telling: dict[str, list[str]] = {}
+    for language in LANGUAGES:
+        for word in top_n_list(language, _FUNCTION_WORDS, wordlist="small"):
+            if word.isalpha():
+                telling.setdefault(word, []).append(language)
+    return telling
+
+
+def language_of(text: str) -> str:
+    """The language with the most function words in the beginning of `text`; where these are few, of the likely ones
+    that in which its words are most common. English where nothing tells."""
+    return _language_of(text[:_READ])
+
+
+@lru_cache(maxsize=4096)
+def _language_of(text: str) -> str:
+    telling = _telling_words()
+    words = text.lower().split()
+    counts: dict[str, float] = {}
+    for word in filter(telling.__contains__, words):
+        languages = telling[word]
+        share = 1.0 / len(languages)
+        for language in languages:
+            counts[language] = counts.get(language, 0.0) + share
+    best = max(counts, key=lambda language: (counts[language], language == "en")) if counts else "en"
+    if counts.get(best, 0.0) >= max(_ENOUGH, _SHARE * len(words)):
+        return best
+    told = [language for language in counts if counts[language] > 0.4] if counts else _PANEL
+    likely: list[str] = sorted({"en", *told})
+    values = {one: [zipf_values(one).get(word, 0.0) for word in words[:_FEW]] for one in likely}
+    sums = {one: sum(value for value in values[one] if value >= 3.0) for one in likely}  # as far as all lists go
+    return max(sums, key=lambda language: (sums[language], language == "en"))
+
+
+@cache
+def first_names() -> Mapping[str, int]:
+    """First names of all locales, in small letters, each with the number of locales that list it."""
+    return _by_locales("first_name")
+
+
+@cache
+def last_names() -> Mapping[str, int]:
+    """Last names likewise."""
+    return _by_locales("last_name")
+
+
+def _by_locales(attribute: str) -> Mapping[str, int]:
+    lists = (_of_locale("person", attribute, locale) for locale in _locales("person"))
+    return Counter(word for names in lists for word in {word for name in names for word in _words(name)})
+
+
+@cache
+def countries() -> frozenset[str]:
+    """Names of countries, continents and capitals, as `places`."""
+    from babel import Locale
+    from faker.providers.date_time import Provider
+
+    listed = {country.capital for country in Provider.countries}
+    for language in (*LANGUAGES, *_UNCASED):
+        listed.update(Locale.parse(language).territories.values())
+    return _plain(listed)
+
+
+@cache
+def large_places() -> frozenset[str]:
+    """Names of towns of 100,000 and more, as `places`."""
+    return _plain(_towns()[:_LARGE])
+
+
+@cache
+def places() -> frozenset[str]:
+    """Names of countries, regions and towns, in small letters, several words joined by a blank."""
+    from babel import Locale
+
+    listed = {
+        name for attribute in _PLACES.split() for locale in _locales("address")
+        for name in _of_locale("address", attribute, locale)
+    }  # fmt: skip
+    listed.update(_towns())
+    for language in (*LANGUAGES, *_UNCASED):
+        zones = Locale.parse(language).time_zones.values()
+        listed.update(zone["city"] for zone in zones if "city" in zone)
+    return _plain(listed) | countries()
+
+
+@lru_cache(maxsize=20_000)
+def is_rather_a_place(name: str, language: str) -> bool:
+    """Whether a name in small letters that stands alone is a country's or large town's rather than a person's.
+
+    Lists of names hold Berlin and Paris too. A place is what no such list holds, or few, while the word is common
+    in other languages as well; "charlotte", "jackson" and other first names of many locales stay names.
+    """
+    if " " in name:
+        return name in places() and name.split()[0] not in first_names()
+    if len(name) < _LONG_ENOUGH or not (name in countries() or name in large_places()):
+        return False
+    listed = max(first_names().get(name, 0), last_names().get(name, 0))
+    return commonness(name, language)[1] >= _KNOWN_ABROAD.get(listed, math.inf)
+
+
+def _plain(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(" ".join(_words(name)) for name in names) - {""}
+
+
+@cache
+def _towns() -> list[str]:
+    """Towns by their population, the largest first (GeoNames, CC BY 4.0)."""
+    return (files("reticent.data.policies.words") / "places.txt").read_text(encoding="utf8").splitlines()
+
+
+@cache
+def function_words(language: str) -> frozenset[str]:
+    """The most common words of a language."""
+    from wordfreq import top_n_list
+
+    return frozenset(top_n_list(language, _NEIGHBOURS, wordlist="small"))
+
+
+@cache
+def names_of(locale: str) -> tuple[frozenset[str], frozenset[str]]:
+    """First and last names of one locale as they are written."""
+    return frozenset(_of_locale("person", "first_name", locale)), frozenset(
+        _of_locale("person", "last_name", locale)
+    )
+
+
+def _words(name: str) -> list[str]:
+    small = name.lower()
+    words = [small] if small.isalpha() else _ALPHABET.findall(small)  # most names are one word
+    return [word for word in words if len(word) > 1]
+
+
+def _locales(provider: str) -> list[str]:
+    package: Any = import_module(f"faker.providers.{provider}")
+    return [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+
+
+def _of_locale(provider: str, attribute: str, locale: str) -> set[str]:
+    """What a locale lists in the attributes of that name, and for names also `first_names_male` and the like."""
+    listed = vars(import_module(f"faker.providers.{provider}.{locale}").Provider)
+    names: set[str] = set()
+    for key, values in listed.items():
+        fits = key == attribute or (provider == "person" and key.startswith(attribute))
+        if fits and "romanized" not in key and isinstance(values, dict | list | tuple | set):
+            entries = [value[0] if isinstance(value, tuple | list) and value else value for value in values]
+            names.update(entry for entry in entries if isinstance(entry, str))
+    return names

@@ -1,0 +1,153 @@
+"""People, places and organisations by the learnt tagger: languages, chats, and what it leaves alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reticent.data.kinds import canonical
+from reticent.data.policies.words import names
+from reticent.data.policies.words.names import KINDS, Names, _weights
+from reticent.data.policies.words.vocabulary import commonness, language_of
+
+NAMES = Names()
+
+
+def found(text: str) -> set[tuple[str, str]]:
+    return {(text[span.start : span.end], span.kind) for span in NAMES.find([text])[0]}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Yesterday I met Emma Johnson in Berlin.", {("Emma Johnson", "PERSON"), ("Berlin", "LOC")}),
+        (
+            "Gestern traf Angela Merkel ihren Nachbarn in Warschau.",
+            {("Angela Merkel", "PERSON"), ("Warschau", "LOC")},
+        ),
+        ("Die Regierung hat eine neue Verordnung über die Zulassung beschlossen.", set()),
+        ("The Weather was fine and the Meeting went well.", set()),
+        (
+            "Hier, Pierre Dubois a quitté Lyon pour Genève.",
+            {("Pierre Dubois", "PERSON")},
+        ),
+        ("Вчера Иван Петров уехал из Москвы.", {("Иван Петров", "PERSON")}),
+    ],
+)
+def test_names_are_found_with_their_kind_and_nouns_are_not(text, expected):
+    assert expected <= found(text)
+    if not expected:
+        assert found(text) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("我叫王小明，住在北京。", "王小明"),
+        ("昨日、田中太郎さんに会いました。", "田中太郎"),
+        ("제 이름은 김민수입니다.", "김민수"),
+        ("اسمي محمد علي وأسكن هنا.", "محمد علي"),
+        ("मेरा नाम राहुल शर्मा है।", "राहुल शर्मा"),
+        ("שמי דוד כהן ואני גר כאן.", "דוד כהן"),
+        ("ผมชื่อสมชาย ใจดี", "สมชาย ใจดี"),
+    ],
+)
+def test_names_are_found_in_scripts_without_capitals(text, name):
+    assert (name, "PERSON") in found(text)
+
+
+@pytest.mark.parametrize(
+    "town", ["Berlin", "Paris", "London", "Madrid", "Rome", "Sydney", "Houston", "Köln", "Lyon", "Dallas", "Boston"]
+)
+@pytest.mark.parametrize(
+    "text", ["We flew to {} last week.", "{} is beautiful in spring.", "I love {}!", "It is at 12 Main Street, {}."]
+)
+def test_a_town_that_lists_of_names_hold_too_is_a_place(town, text):
+    assert (town, "LOC") in found(text.format(town))
+
+
+@pytest.mark.parametrize(
+    ("text", "person"),
+    [
+        ("Dr. Paris saw me in Vienna.", "Paris"),
+        ("Jack London wrote it. London was tired.", "London"),
+        ("My friend Charlotte is late.", "Charlotte"),
+        ("Then Jackson called me.", "Jackson"),
+    ],
+)
+def test_a_person_with_the_name_of_a_town_stays_a_person(text, person):
+    assert (person, "PERSON") in found(text)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_kept_scores_are_the_sums_of_the_weights_of_the_features(language):
+    text = "SYS: DON'T Panic! I met Dr. Emma Smith-Jones, of ACME Ltd, in Köln\nJ. Müller don't care. I. Newton's"
+    slow = {}
+    for start, end, features in names.candidates(text, language):
+        rows = [_weights()[feature] for feature in features if feature in _weights()]
+        slow[start, end] = [sum(row[n] for row in rows) for n in range(len(KINDS))]
+    fast = {(start, end): scores for start, end, _, scores in names._scored(text, names._table(language), -1e9)}
+    assert fast.keys() == slow.keys()
+    assert all(fast[place] == pytest.approx(slow[place]) for place in slow)
+    assert all(text[start:end].replace("-", "").isalpha() for start, end in slow if text[start:end] != "DON'T")
+
+
+@given(st.text("aBs'-1 .ts:\n_", max_size=30))
+def test_words_of_ascii_are_told_as_all_words_are(text):
+    assert names._PLAIN_WORD.split(text) == names._WORD.split(text)
+
+
+def test_speakers_of_a_chat_are_never_names():
+    text = "SYS: Hello.\nUSR: hi\nUser: thanks\nAssistant: bye\n[USER]: x\n"
+    assert found(text) == set()
+
+
+def test_a_lower_threshold_finds_no_less():
+    text = "Dr Okonkwo of Brightwater Ltd saw Mary May in Reading while the Old Mill burnt."
+    strict, loose = Names(threshold=0.6).find([text])[0], Names(threshold=0.05).find([text])[0]
+    covered = {n for span in loose for n in range(span.start, span.end)}
+    assert strict
+    assert all(set(range(span.start, span.end)) <= covered for span in strict)
+    assert len(covered) > sum(span.end - span.start for span in strict)
+
+
+def test_only_asked_kinds_are_returned_and_unknown_ones_are_refused():
+    text = "Emma Johnson went to Warsaw in the spring."
+    assert {span.kind for span in Names(kinds=["LOC"]).find([text])[0]} == {"LOC"}
+    with pytest.raises(ValueError, match="unknown kinds"):
+        Names(kinds=["SHOE"])
+    with pytest.raises(ValueError, match="threshold"):
+        Names(threshold=0.0)
+
+
+def test_weights_hold_no_word_of_the_training_text():
+    endings = {feature.partition("|end ")[2] for feature in _weights() if "|end " in feature}
+    assert max(map(len, endings)) <= 3
+    assert all(len(row) == len(KINDS) for row in _weights().values())
+
+
+def test_names_are_as_common_everywhere_and_words_in_their_own_language():
+    own, elsewhere = commonness("emma", "en")
+    assert own - elsewhere < 0.5
+    own, elsewhere = commonness("bild", "de")
+    assert own - elsewhere > 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("the cat sat on the mat", "en"),
+        ("der Hund und die Katze", "de"),
+        ("le chat est sur la table", "fr"),
+        ("", "en"),
+    ],
+)
+def test_language_is_told_by_function_words(text, language):
+    assert language_of(text) == language
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("GPE", "LOC"), ("DATE_TIME", "DATE"), ("per", "PERSON"), ("Credit-Card", "CARD"), ("X", "X")],
+)
+def test_taggers_kinds_have_one_name(one, other):
+    assert canonical(one) == canonical(other)
