@@ -98,7 +98,7 @@ def main() -> int:
         ensemble = new_ensemble(source, save_adapters(source, folder, PARTS, layers=0), halves=False)
         directory = RunDirectory.create(folder / "run")
         directory.start("bench", config={}, seed=None, corpora={})
-        settings = PredictionSettings(mechanism=MechanismName.SUBMIX_F, epsilon=8.0, delta=1e-5, horizon=1_000_000)
+        settings = PredictionSettings(mechanism=MechanismName.SUBMIX_F, epsilon=8.0, delta=1e-5, queries=1_000_000)
         backend = stack.enter_context(open_ensemble(directory.path, settings, name="bench", ensemble=ensemble))
         names = ("calm", "flood")
         keys = dict(zip(names, (add_key(folder / "keys.json", name) for name in names), strict=True))

@@ -45,7 +45,7 @@ VOCABULARY = 50_257
 PARTS = 8
 ROUNDS = 7
 HALVINGS = 40  # of the naive bisection: λ to 1e-12
-TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=1024)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, queries=1024)
 WEIGHT_LIMIT = 0.5
 NOISES = (1.0, 0.5)  # caps that bind, caps that do not
 MOST_SHARE = 0.1  # what the fast way may take of the naive time
@@ -95,7 +95,7 @@ def naive_submix_f(rows: Floats, mechanism: SubMixF, remaining: float) -> Floats
             setting = {"order": order, "parts": PARTS, "weight_limit": WEIGHT_LIMIT}
             return float(slow_filtered_charges(row, rows[0], weight, **setting))  # type: ignore[arg-type]
 
-        weights[part] = bisect(charge, HASTE * remaining / TARGET.answers, WEIGHT_LIMIT)
+        weights[part] = bisect(charge, HASTE * remaining / TARGET.queries, WEIGHT_LIMIT)
         charge(weights[part])
     return np.exp(fixed_mixture(rows[1:], rows[0], weights))
 
@@ -117,7 +117,7 @@ def naive_submix(rows: Floats, mechanism: SubMix) -> Floats:
 
 def fast_way(mechanism: Mechanism, rows: Floats, limit: float) -> Callable[[], Floats]:
     """One token as it is served: from what a softmax gives, checked and normalised."""
-    moment = Moment(remaining=np.full(PARTS, limit), left=TARGET.answers)
+    moment = Moment(remaining=np.full(PARTS, limit), left=TARGET.queries)
     assert isinstance(mechanism, TogetherMechanism)
     masses = Masses(np.exp(rows)[None])
     return lambda: mechanism.release_together(masses, [mechanism.shaping], moment)[0].pmf
@@ -160,7 +160,7 @@ def ledger_seconds(charges: int = 50) -> float:
     accounts = [f"part {index}" for index in range(PARTS)]
     release = setup.mechanism.release(
         rows_of(PARTS, 1.0)[:, :1000],
-        Moment(remaining=np.full(PARTS, setup.budget.limit), left=TARGET.answers),
+        Moment(remaining=np.full(PARTS, setup.budget.limit), left=TARGET.queries),
         randomness=Randomness.system(),
     )
     costs = dict(zip(accounts, release.costs.tolist(), strict=True))
@@ -184,7 +184,7 @@ def seconds_a_text(texts: int) -> float:
     assert isinstance(setup.mechanism, SubMixF)
     mechanism, shapings = setup.mechanism, [setup.mechanism.shaping] * texts
     rows = Masses(np.repeat(np.exp(rows_of(PARTS, 1.0)[None, :, :SMALL]), texts, axis=0))
-    moment = Moment(remaining=np.full(PARTS, setup.budget.limit), left=TARGET.answers)
+    moment = Moment(remaining=np.full(PARTS, setup.budget.limit), left=TARGET.queries)
     turn = partial(mechanism.release_together, rows, shapings, moment)
     return timed(lambda: turn()[-1].pmf, 5 * ROUNDS)[0] / texts
 
@@ -213,7 +213,7 @@ def look_seconds(order: int = 4) -> tuple[float, float]:
 
 def run() -> list[Result]:
     """The default order of the target, order 2 (with the ε that it needs), and Algorithm 2."""
-    wide = PredictionTarget(epsilon=14.0, delta=1e-5, answers=1024)
+    wide = PredictionTarget(epsilon=14.0, delta=1e-5, queries=1024)
     settings = [
         (MechanismName.SUBMIX_F, 4.0, TARGET),
         (MechanismName.SUBMIX_F, 2.0, wide),

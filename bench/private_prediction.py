@@ -79,7 +79,7 @@ from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
 from reticent.prediction.mechanisms.unprotected import NGramIndex  # noqa: E402
 from reticent.training.methods.ensemble import split_key, split_owners  # noqa: E402
 
-TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=1024, unit=Unit.PART)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, queries=1024, unit=Unit.PART)
 KINDS = (
     MechanismName.PUBLIC,
     MechanismName.AGGREGATE,
@@ -114,21 +114,21 @@ def utility(parts: int, seed: int, *, dialogues: int, is_plain: bool) -> Scores:
             plain = assemble(train_members(shares, settings, Path(name), randomness=randomness), settings)
         ensemble = plain if is_plain else CalibratedEnsemble(plain, calibration_of(plain, seed))
         if not halves:
-            read = read_passages(plain, held_out, answers=TARGET.answers)
+            read = read_passages(plain, held_out, answers=TARGET.queries)
             public = [set_up(MechanismName.PUBLIC, TARGET, Layout(plain.rows))]
-            as_it_was = evaluate(public, read, parts=parts, horizon=TARGET.answers, randomness=randomness)[0]
+            as_it_was = evaluate(public, read, parts=parts, queries=TARGET.queries, randomness=randomness)[0]
             found[UNCALIBRATED] = replace(as_it_was, mechanism=UNCALIBRATED)
         setups = setups_of(ensemble, training, halves=halves)
         scores = evaluate(
             list(setups.values()),
-            read_passages(ensemble, held_out, answers=TARGET.answers),
+            read_passages(ensemble, held_out, answers=TARGET.queries),
             parts=parts,
-            horizon=TARGET.answers,
+            queries=TARGET.queries,
             randomness=randomness.child(f"draws, halves {halves}"),
         )
         found |= dict(zip(setups, scores, strict=True))
     recipe = PrivateRecipe(epsilon=TARGET.epsilon, delta=TARGET.delta)
-    losses = private_losses(settings, recipe, randomness=randomness)[: TARGET.answers]
+    losses = private_losses(settings, recipe, randomness=randomness)[: TARGET.queries]
     found[MechanismName.DP_SGD.value] = Score(
         MechanismName.DP_SGD.value, len(losses), float(losses.mean()), 0.0, 0.0
     )

@@ -63,7 +63,7 @@ from reticent.training.methods.ensemble import (  # noqa: E402
     split_owners,
 )
 
-TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=1024, unit=Unit.PART)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, queries=1024, unit=Unit.PART)
 CODES = 16
 CODE_LENGTHS = (2, 3, 4, 5)
 LEAST_UNDEFENDED = 0.9
@@ -76,7 +76,7 @@ def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits
     values = [record.text.split(": ")[1] for record in corpus]
     space = CodeSpace(length)
     planted = PlantedCodes(TEMPLATE, space, tuple(Secret(value, "CODE") for value in values))
-    generations = TARGET.answers // (length + 2)
+    generations = TARGET.queries // (length + 2)
     with tempfile.TemporaryDirectory(prefix="reticent-bench-") as name:
         folder = Path(name)
         whole = train_unprotected(corpus, BASE, steps=150, folder=folder / "undefended", randomness=randomness)
@@ -93,7 +93,7 @@ def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits
         ensemble,
         setup.mechanism,
         ledger=Tally(setup.budget, ensemble.parts),
-        horizon=TARGET.answers,
+        queries=TARGET.queries,
         randomness=randomness.child("answers"),
     )
 

@@ -9,7 +9,7 @@ once by the public model alone, from the same look-ups of the same rows, without
 What mixing and ledger take is the time that a turn spends in them, with the check of the chances and the wait for
 the disk, over the time of a private token. How much slower private tokens are than the second server's is shown
 beside it, pair by pair, the median of twenty-five: it has the noise of two look-ups. Rounds take turns, as the
-machine may be busy. The horizon is far: near its end texts of one turn are mixed with one more look at the
+machine may be busy. The query budget is large: near its end texts of one turn are mixed with one more look at the
 vocabulary.
 
 Mixing costs the vocabulary times the parts, whatever the model; a look-up costs its weights times the parts, and a
@@ -183,7 +183,7 @@ def run(source: Path, load: Load) -> Rounds:
         def opened(kind: MechanismName) -> Backend:
             directory = RunDirectory.create(folder / kind.value)
             directory.start("bench", config={}, seed=None, corpora={})
-            settings = PredictionSettings(mechanism=kind, epsilon=8.0, delta=1e-5, horizon=10_000)
+            settings = PredictionSettings(mechanism=kind, epsilon=8.0, delta=1e-5, queries=10_000)
             return stack.enter_context(open_ensemble(directory.path, settings, name="bench", ensemble=ensemble))
 
         private = opened(MechanismName.SUBMIX_F)

@@ -42,7 +42,7 @@ from tests.server.letters import ASKED, NAME, LetterEnsemble, make_run, serving
 
 FAULTS = ("kill worker", "kill database", "stop database", "clock jump", "disk full")
 REST = 6.0  # seconds between two faults
-LONG = {"horizon": 10_000_000}
+LONG = {"queries": 10_000_000}
 
 
 def work(run: Path, place: LedgerPlace) -> None:

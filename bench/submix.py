@@ -53,7 +53,7 @@ PARTS, MANY = 8, 64
 RANK = 8
 PROMPT = 64  # tokens read before the first step
 STEPS = 5  # a round
-TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=1024)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, queries=1024)
 Step = Callable[[], object]
 
 
@@ -118,7 +118,7 @@ def answered(ensemble: AdapterEnsemble, kind: MechanismName, ledger: Path, promp
     setup = set_up(kind, TARGET, Layout(ensemble.rows))
     assert setup.budget is not None
     opened = SqliteLedger.create(ledger, setup.budget, accounts=ensemble.parts)
-    predictor = Predictor(ensemble, setup.mechanism, ledger=opened, horizon=TARGET.answers)
+    predictor = Predictor(ensemble, setup.mechanism, ledger=opened, queries=TARGET.queries)
     handle = predictor.open(list(prompt[1:]))
     predictor.step([handle])
     return lambda: predictor.step([handle])

@@ -169,12 +169,12 @@ def _private_answers(
 
     tokens = planted.space.length + _TOKENS
     converted = epsilon_from_renyi(ORDER, epsilon, delta=DELTA)
-    target = PredictionTarget(epsilon=converted, delta=DELTA, answers=generations * tokens)
+    target = PredictionTarget(epsilon=converted, delta=DELTA, queries=generations * tokens)
     setup = set_up(MechanismName.SUBMIX, target, Layout(ensemble.rows), options=Options(order=ORDER))
     assert setup.budget is not None
     tally = Tally(setup.budget, ensemble.parts)
     predictor = Predictor(
-        ensemble, setup.mechanism, ledger=tally, horizon=generations * tokens, randomness=randomness
+        ensemble, setup.mechanism, ledger=tally, queries=generations * tokens, randomness=randomness
     )
 
     def answer(prompt: str, count: int) -> list[str]:

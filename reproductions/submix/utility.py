@@ -66,14 +66,14 @@ def _measure(parameters: Values, randomness: Randomness) -> Values:
         setups = []
         for kind, order, epsilon in cases:
             converted = epsilon_from_renyi(order, epsilon, delta=DELTA)
-            target = PredictionTarget(epsilon=converted, delta=DELTA, answers=answers)
+            target = PredictionTarget(epsilon=converted, delta=DELTA, queries=answers)
             in_order = order if kind.startswith("submix") else None
             setups.append(set_up(MechanismName(kind), target, layout, options=Options(order=in_order)))
         scores = evaluate(
             setups,
             first_answers(texts, answers),
             parts=settings.parts,
-            horizon=answers,
+            queries=answers,
             randomness=randomness.child(f"answers {answers}"),
         )
         for case, score in zip(cases, scores, strict=True):

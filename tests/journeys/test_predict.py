@@ -122,6 +122,8 @@ def test_first_use_fixes_the_budget_and_every_token_is_charged(run, capsys):
         assert stat.S_IMODE((run / name).stat().st_mode) == 0o600
     code, _, complaint = ask(capsys, *first, "--epsilon", 9)
     assert (code, "already fixed" in complaint) == (2, True)
+    for other in (("--queries", 5), ("--weight-limit", 0.4)):  # options are called as the command line calls them
+        assert f"{other[0]} {other[1]}" in ask(capsys, *first, *other)[2]
 
 
 def spent(run) -> tuple[int, float]:
@@ -230,7 +232,7 @@ def test_a_removed_settings_file_does_not_open_a_second_budget(run):
         pass
 
 
-@pytest.mark.parametrize("change", [{"epsilon": 200.0}, {"mechanism": "gnmax"}, {"horizon": 5}])
+@pytest.mark.parametrize("change", [{"epsilon": 200.0}, {"mechanism": "gnmax"}, {"queries": 5}])
 def test_settings_that_were_changed_by_hand_do_not_spend_the_old_ledger(run, change):
     """What is paid by the answer has one limit at every ε: the ledger knows the settings themselves."""
     with answering(run, settings_of(run, ASKED | {"mechanism": MechanismName.PMIXED, "epsilon": 1.0})):
@@ -248,7 +250,7 @@ def test_owners_are_not_promised_where_the_records_named_none(run):
         settings_of(run, ASKED | {"unit": Unit.OWNER})
 
 
-def test_spent_horizon_answers_by_the_public_model_or_refuses(run, capsys):
+def test_spent_query_budget_answers_by_the_public_model_or_refuses(run, capsys):
     base = ("predict", run, "--prompt", "order 1", "--epsilon", 8, "--delta", 1e-5, "--queries", 3)
     codes = [ask(capsys, *base, "--max-tokens", 2, "--refuse")[0] for _ in range(4)]
     assert codes[0] == 0
@@ -402,7 +404,7 @@ def test_halves_allow_algorithm_2(corpus, tmp_path):
     ensemble = load_ensemble(train(corpus, tmp_path / "run", "--halves"))
     assert MechanismName.SUBMIX in mechanisms_for("all", ensemble, has_index=False)
     assert MechanismName.MEMFREE not in mechanisms_for("all", ensemble, has_index=False)
-    settings = Comparison(mechanisms=(MechanismName.SUBMIX,), epsilons=(8.0,), delta=1e-5, answers=20, repeats=1)
+    settings = Comparison(mechanisms=(MechanismName.SUBMIX,), epsilons=(8.0,), delta=1e-5, queries=20, repeats=1)
     texts = ensemble.public.encode(["order 503 is late.", "order 504 is late."])
     lines = compare_mechanisms(ensemble, texts, settings, randomness=Randomness.seeded(0))
     assert [line.mechanism for line in lines] == [

@@ -24,7 +24,7 @@ NEIGHBOURS = {Unit.PART: Neighbours.ADD_REMOVE, Unit.OWNER: Neighbours.REPLACE}
 
 
 def target(unit=Unit.PART, **more):
-    return PredictionTarget(**{"epsilon": 8.0, "delta": 1e-5, "answers": 64, "unit": unit, **more})
+    return PredictionTarget(**{"epsilon": 8.0, "delta": 1e-5, "queries": 64, "unit": unit, **more})
 
 
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
@@ -53,7 +53,7 @@ RESTS_ON = (
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
 @pytest.mark.parametrize("kind", [*PROVED, MechanismName.AGGREGATE, MechanismName.SUBMIX])
 def test_every_promise_of_answers_lists_what_it_rests_on(kind, unit):
-    promise = set_up(kind, target(unit, answers=8), LAYOUT).budget.guarantee
+    promise = set_up(kind, target(unit, queries=8), LAYOUT).budget.guarantee
     listed = "; ".join(promise.assumes)
     assert [line for line in RESTS_ON if line not in listed] == []
     by_owner = "each owner's text stands in one part"
@@ -65,7 +65,7 @@ def test_every_promise_of_answers_lists_what_it_rests_on(kind, unit):
 
 
 def test_noise_on_a_mean_is_calibrated_with_its_whole_sensitivity():
-    setup = set_up(MechanismName.AGGREGATE, target(answers=8), LAYOUT)
+    setup = set_up(MechanismName.AGGREGATE, target(queries=8), LAYOUT)
     assert 0.8 * 8.0 < setup.budget.guarantee.epsilon <= 8.0
 
 
@@ -134,7 +134,7 @@ def test_free_answers_have_no_budget_and_memfree_needs_its_index():
 
 
 def test_a_target_is_checked():
-    for wrong in ({"epsilon": 0.0}, {"delta": 1.0}, {"answers": 0}, {"unit": Unit.RECORD}):
+    for wrong in ({"epsilon": 0.0}, {"delta": 1.0}, {"queries": 0}, {"unit": Unit.RECORD}):
         with pytest.raises(ConfigError):
             dataclasses.replace(target(), **wrong)
     with pytest.raises(ConfigError):
@@ -148,7 +148,7 @@ def test_a_target_is_checked():
 def test_gnmax_pays_for_a_part_that_goes_over_to_the_public_models_vote(order):
     """The vote of a removed part moves: two counts change. As one count less, D_2 was 0.078 against 0.061."""
     layout = Layout.single(8)
-    mechanism = set_up(MechanismName.GNMAX, PredictionTarget(epsilon=1.0, delta=1e-5, answers=1), layout).mechanism
+    mechanism = set_up(MechanismName.GNMAX, PredictionTarget(epsilon=1.0, delta=1e-5, queries=1), layout).mechanism
     one, other = np.log([0.6, 0.4]), np.log([0.4, 0.6])
     rows = np.vstack([one, *[one] * 3, *[other] * 5])
     without = rows.copy()
@@ -162,7 +162,7 @@ def test_gnmax_pays_for_a_part_that_goes_over_to_the_public_models_vote(order):
 
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
 def test_gnmax_at_its_actual_votes_promises_the_actual_data_and_is_not_served(unit):
-    asked, layout = target(unit, answers=1000), Layout.single(50)
+    asked, layout = target(unit, queries=1000), Layout.single(50)
     worst = set_up(MechanismName.GNMAX, asked, layout)
     counted = set_up(MechanismName.GNMAX_COUNTED, asked, layout)
     assert counted.mechanism.counted
@@ -171,7 +171,7 @@ def test_gnmax_at_its_actual_votes_promises_the_actual_data_and_is_not_served(un
     assert (promise.notion, promise.data_dependent) == (Notion.OPERATIONAL_PRIVACY, True)
     assert (promise.unit, promise.order) == (Unit.PART, counted.mechanism.order)
     assert counted.mechanism.neighbours is Neighbours.REPLACE  # a part that leaves votes as the public model does
-    assert promise.epsilon == counted.budget.limit == renyi_limit(target(answers=1000), promise.order)
+    assert promise.epsilon == counted.budget.limit == renyi_limit(target(queries=1000), promise.order)
     assert any("fixed ahead" in each for each in promise.assumes)
     with pytest.raises(ConfigError, match="questions that are fixed ahead"):
         PredictionSettings(mechanism=MechanismName.GNMAX_COUNTED, epsilon=8.0, delta=1e-5)

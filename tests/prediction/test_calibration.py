@@ -9,7 +9,15 @@ from reticent.core.divergence import log_normalise
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up
-from reticent.prediction.calibration import CalibratedEnsemble, Calibration, fit, recent_pmf, repeated_pmf
+from reticent.prediction.calibration import (
+    TEMPERATURES,
+    CalibratedEnsemble,
+    Calibration,
+    _tempered,
+    fit,
+    recent_pmf,
+    repeated_pmf,
+)
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.predictor import Predictor
 from reticent.prediction.tally import Tally
@@ -56,6 +64,17 @@ def test_a_cache_without_anything_to_say_leaves_its_weight_to_the_model():
     assert CALIBRATION.pmf(row, ()) == pytest.approx(tempered)
     expected = 0.9 * tempered + 0.1 * np.array([0.0, 1.0, 0.0])
     assert CALIBRATION.pmf(row, (1,)) == pytest.approx(expected)
+
+
+def test_chances_at_all_temperatures_equal_the_softmax_row_by_row():
+    rng = np.random.default_rng(3)
+    rows = log_normalise(rng.normal(size=(21, 300), scale=4.0))
+    rows[:, 7] = -np.inf  # a token that the model rules out
+    tokens = (*(int(token) for token in rng.integers(300, size=20)), 7)
+    found = _tempered(rows, tokens)
+    for place, token in enumerate(tokens):
+        expected = [np.exp(log_normalise(rows[place] / temperature))[token] for temperature in TEMPERATURES]
+        assert found[place] == pytest.approx(expected, rel=1e-5)
 
 
 def over_confident(temperature):
@@ -139,10 +158,10 @@ def test_a_ledger_is_bound_to_the_calibration():
 def test_spent_parts_answer_as_the_calibrated_public_model(kind):
     table = RandomTable(3, rows=2, vocabulary=4)
     ensemble = CalibratedEnsemble(kind(table, LAYOUT), CALIBRATION)
-    target = PredictionTarget(epsilon=1e-3, delta=0.0, answers=1)  # next to nothing may be spent
+    target = PredictionTarget(epsilon=1e-3, delta=0.0, queries=1)  # next to nothing may be spent
     setup = set_up(MechanismName.SUBMIX_F, target, LAYOUT)
     tally = Tally(setup.budget, ensemble.parts)
-    made = Predictor(ensemble, setup.mechanism, ledger=tally, horizon=1, randomness=Randomness.seeded(0))
+    made = Predictor(ensemble, setup.mechanism, ledger=tally, queries=1, randomness=Randomness.seeded(0))
     context, counts = (0, 2, 0), np.zeros(4)
     for _ in range(2000):
         counts[made.generate(context, 1)[0]] += 1

@@ -25,7 +25,7 @@ from reticent.prediction.planner import likely_orders, plan
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 
 LAYOUT = Layout.halves(2)
-TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=12)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, queries=12)
 SEED = Randomness.seeded(1)
 TEXTS = [(0, 1, 2, 3, 1, 2), (2, 2, 0, 1, 3, 3, 3, 1)]
 
@@ -50,7 +50,7 @@ def test_passages_are_cut_at_the_number_of_answers():
 
 def test_perplexity_equals_a_written_out_loop_for_every_mechanism():
     sample = list(passages(models(), TEXTS, answers=12))
-    scores = evaluate(setups(), sample, parts=2, horizon=12, randomness=SEED)
+    scores = evaluate(setups(), sample, parts=2, queries=12, randomness=SEED)
     assert [score.mechanism for score in scores] == [setup.mechanism.name for setup in setups()]
     for index, (setup, score) in enumerate(zip(setups(), scores, strict=True)):
         randomness = SEED.child(f"{index} {setup.mechanism.name}")
@@ -72,15 +72,15 @@ def test_perplexity_equals_a_written_out_loop_for_every_mechanism():
 def test_a_token_without_a_chance_makes_perplexity_infinite_and_no_text_is_refused():
     sample = [Passage((0, 1, 2), np.log(np.full((3, 5, 4), 0.25)))]
     memfree = next(setup for setup in setups() if setup.mechanism.name == "memfree")
-    assert evaluate([memfree], sample, parts=2, horizon=3, randomness=SEED)[0].perplexity == math.inf
+    assert evaluate([memfree], sample, parts=2, queries=3, randomness=SEED)[0].perplexity == math.inf
     with pytest.raises(ConfigError, match="no held-out"):
-        evaluate([memfree], [], parts=2, horizon=3, randomness=SEED)
+        evaluate([memfree], [], parts=2, queries=3, randomness=SEED)
 
 
 def test_outside_secrets_the_same_answers_are_scored_without_the_tokens_of_secrets():
     sample = list(passages(models(), TEXTS, answers=9))
     flags = [np.array(row, dtype=bool) for row in ((1, 0, 0, 1, 1, 1), (0, 1, 1, 1, 0, 1, 1, 1))]
-    for score in evaluate(setups(), sample, parts=2, horizon=12, randomness=SEED):
+    for score in evaluate(setups(), sample, parts=2, queries=12, randomness=SEED):
         first, second = score.losses
         kept = [first[0], *first[3:], *second[1:]]  # the second text was cut after three tokens
         found = outside_of(score, flags)
@@ -99,8 +99,8 @@ def test_more_budget_helps_and_less_reaches_the_public_model():
     sample = list(passages(ensemble, [(1,) * 40], answers=40))
     losses = []
     for epsilon in (0.1, 2.0, 8.0, 30.0):
-        setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=epsilon, delta=1e-5, answers=40), LAYOUT)
-        losses.append(evaluate([setup], sample, parts=2, horizon=40, randomness=SEED)[0].mean_loss)
+        setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=epsilon, delta=1e-5, queries=40), LAYOUT)
+        losses.append(evaluate([setup], sample, parts=2, queries=40, randomness=SEED)[0].mean_loss)
     assert losses == sorted(losses, reverse=True)
     assert losses[0] == pytest.approx(math.log(4), abs=0.05)
     assert losses[-1] < losses[0] - 0.3
@@ -149,7 +149,7 @@ def test_mechanisms_are_compared_within_each_seed():
 
 
 def test_the_plan_is_the_best_of_what_the_mechanism_does_on_the_sample():
-    target = PredictionTarget(epsilon=8.0, delta=1e-5, answers=100)
+    target = PredictionTarget(epsilon=8.0, delta=1e-5, queries=100)
     rng = np.random.default_rng(0)
     public = np.log(rng.dirichlet(np.ones(6), size=20))
     tokens = rng.integers(0, 6, size=20)
@@ -164,7 +164,7 @@ def test_the_plan_is_the_best_of_what_the_mechanism_does_on_the_sample():
     assert 0.0 < best.realised < 1.0
     options = Options(order=best.order, weight_limit=best.weight_limit)
     setup = set_up(MechanismName.SUBMIX_F, target, Layout.single(4), options=options)
-    again = evaluate([setup], sample, parts=4, horizon=100, randomness=SEED)[0]
+    again = evaluate([setup], sample, parts=4, queries=100, randomness=SEED)[0]
     assert again.perplexity == pytest.approx(best.perplexity)
 
 
@@ -175,6 +175,6 @@ def test_a_plan_without_text_is_refused():
 
 def test_likely_orders_prove_something():
     assert likely_orders(TARGET)[0] == 3.0
-    assert likely_orders(PredictionTarget(epsilon=1.0, delta=0.0, answers=1)) == [math.inf]
-    assert likely_orders(PredictionTarget(epsilon=1e-4, delta=1e-12, answers=1)) == [math.inf]
+    assert likely_orders(PredictionTarget(epsilon=1.0, delta=0.0, queries=1)) == [math.inf]
+    assert likely_orders(PredictionTarget(epsilon=1e-4, delta=1e-12, queries=1)) == [math.inf]
     assert all(isinstance(Setup(setup.mechanism, None), Setup) for setup in setups())

@@ -29,19 +29,19 @@ def after(days: float) -> datetime:
     return START + timedelta(days=days)
 
 
-def test_who_is_used_as_planned_has_what_the_horizon_leaves():
+def test_who_is_used_as_planned_has_what_the_query_budget_leaves():
     for day in (0, 10, 50, 90, 99):
         assert DAYS.left(1000, 10 * day, after(day)) == 1000 - 10 * day
 
 
 def test_half_of_the_use_by_half_of_the_time_by_hand():
-    # (250 + 100) / (0.5 + 0.1) · 0.5 = 291.67, where the horizon alone leaves 750.
+    # (250 + 100) / (0.5 + 0.1) · 0.5 = 291.67, where the query budget alone leaves 750.
     assert DAYS.left(1000, 250, after(50)) == 292
     # Nothing asked for until the last day but one: 100 / (0.99 + 0.1) · 0.01 = 0.92.
     assert DAYS.left(1000, 0, after(99)) == 1
 
 
-def test_never_more_than_the_horizon_leaves_nor_less_than_one():
+def test_never_more_than_the_query_budget_leaves_nor_less_than_one():
     assert DAYS.left(1000, 900, after(10)) == 100
     assert DAYS.left(1000, 5000, after(10)) == 1
     assert DAYS.left(1000, 10, after(500)) == 1
@@ -49,9 +49,9 @@ def test_never_more_than_the_horizon_leaves_nor_less_than_one():
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6), st.floats(-10.0, 200.0))
-def test_less_use_is_never_planned_with_more_answers(horizon, answered, day):
-    found = DAYS.left(horizon, answered, after(day))
-    assert 1 <= found <= max(1, horizon - answered)
+def test_less_use_is_never_planned_with_more_answers(queries, answered, day):
+    found = DAYS.left(queries, answered, after(day))
+    assert 1 <= found <= max(1, queries - answered)
 
 
 def test_minutes_do_not_count():
@@ -74,16 +74,16 @@ class Clock(datetime):
 
 
 def spent_by(lifetime, *, day, monkeypatch):
-    """What a part has spent after twenty answers of a horizon of a thousand, all given on one day."""
+    """What a part has spent after twenty answers of a query budget of a thousand, all given on one day."""
     monkeypatch.setattr(predicting, "datetime", Clock)
     Clock.day = day
-    target = PredictionTarget(epsilon=8.0, delta=1e-5, answers=1000, unit=Unit.PART)
+    target = PredictionTarget(epsilon=8.0, delta=1e-5, queries=1000, unit=Unit.PART)
     mechanism = SubMixF(Layout.single(2), 2.0, 0.8)
     ensemble = TableEnsemble(RandomTable(3, rows=2, vocabulary=5, scale=3.0), mechanism.layout)
     ledger = Tally(Budget(str(mechanism.measure), 1.0, filter_guarantee(target, 2.0, 1.0)), ensemble.parts)
     randomness = Randomness.seeded(1)
     predictor = Predictor(
-        ensemble, mechanism, ledger=ledger, horizon=1000, lifetime=lifetime, randomness=randomness
+        ensemble, mechanism, ledger=ledger, queries=1000, lifetime=lifetime, randomness=randomness
     )
     predictor.generate([], 20)
     return min(ledger.spent().values())
@@ -126,12 +126,12 @@ def test_any_pace_that_is_public_keeps_the_budget_over_every_transcript(order):
     for seed in range(2):
         table = RandomTable(seed, rows=2, vocabulary=2, scale=3.0)
         mechanism = PacedByTheTranscript(Layout.single(2), order, 0.8)
-        assert worst_ratio(mechanism, table, budget=0.4 + seed, horizon=5, order=order) <= 1.0 + 1e-9
+        assert worst_ratio(mechanism, table, budget=0.4 + seed, queries=5, order=order) <= 1.0 + 1e-9
 
 
 def test_a_pace_that_follows_a_parts_text_is_caught():
     """Without the first part the three others fall nearly silent too: it gives away what all four know."""
     table = FixedTable([[0.5, 0.5], *[[0.98, 0.02]] * 4])
-    setting = {"budget": 0.02, "horizon": 4, "order": 2.0}
+    setting = {"budget": 0.02, "queries": 4, "order": 2.0}
     assert worst_ratio(SubMixF(Layout.single(4), 2.0, 0.9), table, **setting) <= 1.0
     assert worst_ratio(PacedByOthers(Layout.single(4), 2.0, 0.9), table, **setting) > 2.0

@@ -22,7 +22,7 @@ from reticent.prediction.tally import Tally
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 
 LAYOUT = Layout.single(3)
-TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=20)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, queries=20)
 
 
 def ensemble(seed=0, vocabulary=6):
@@ -33,7 +33,7 @@ def predictor(kind=MechanismName.SUBMIX_F, *, models=None, ledger=None, target=T
     models = models or ensemble()
     setup = set_up(kind, target, LAYOUT)
     ledger = ledger or Tally(setup.budget, models.parts)
-    return Predictor(models, setup.mechanism, ledger=ledger, horizon=target.answers, **more), models, ledger
+    return Predictor(models, setup.mechanism, ledger=ledger, queries=target.queries, **more), models, ledger
 
 
 class Recorder:
@@ -78,7 +78,7 @@ def test_tokens_are_drawn_by_the_system_from_the_very_array_that_was_charged(mon
     mechanism = Recorder(setup.mechanism)
     recording_choice(monkeypatch, models.calls)
     made = Predictor(
-        models, mechanism, ledger=LoudLedger(setup.budget, models.parts, models.calls), horizon=TARGET.answers
+        models, mechanism, ledger=LoudLedger(setup.budget, models.parts, models.calls), queries=TARGET.queries
     )
     handles = [made.open([1]), made.open([2])]
     made.step(handles)
@@ -106,7 +106,7 @@ def test_nothing_is_drawn_when_the_charge_does_not_reach_the_disk(monkeypatch, k
     setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     recording_choice(monkeypatch, models.calls)
     ledger = LoudLedger(setup.budget, models.parts, models.calls, broken=True)
-    made = kind(models, setup.mechanism, ledger=ledger, horizon=TARGET.answers)
+    made = kind(models, setup.mechanism, ledger=ledger, queries=TARGET.queries)
     handle = made.open([1])
     with pytest.raises(LedgerError):
         made.step([handle])
@@ -132,7 +132,7 @@ def test_a_durable_ledger_holds_every_charge(tmp_path):
     setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     path = tmp_path / "ledger.db"
     with SqliteLedger.create(path, setup.budget, accounts=models.parts, identity=models.fingerprint) as ledger:
-        made = Predictor(models, setup.mechanism, ledger=ledger, horizon=20)
+        made = Predictor(models, setup.mechanism, ledger=ledger, queries=20)
         assert len(made.generate([1, 2], 5)) == 5
         spent = ledger.spent()
     with SqliteLedger.open(path, identity=models.fingerprint) as again:
@@ -144,7 +144,7 @@ def test_a_durable_ledger_holds_every_charge(tmp_path):
 def test_the_budget_is_never_passed_and_the_public_model_remains():
     table = FixedTable([[0.5, 0.5], [0.999, 0.001], [0.5, 0.5], [0.5, 0.5]])
     models = TableEnsemble(table, LAYOUT)
-    made, _, ledger = predictor(models=models, target=PredictionTarget(epsilon=8.0, delta=1e-5, answers=5))
+    made, _, ledger = predictor(models=models, target=PredictionTarget(epsilon=8.0, delta=1e-5, queries=5))
     handle = made.open([])
     for _ in range(200):  # at λmax 0.3 each costs a hundredth of the budget at most
         made.step([handle])
@@ -191,7 +191,7 @@ def test_a_rehearsal_charges_and_releases_nothing(kind):
 def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path):
     """Two processes on one file: each mixes from exactly what its own charge is taken from, and none is refused."""
     models = ensemble()
-    target = PredictionTarget(epsilon=8.0, delta=1e-5, answers=24)
+    target = PredictionTarget(epsilon=8.0, delta=1e-5, queries=24)
     setup = set_up(MechanismName.SUBMIX_F, target, LAYOUT)
     SqliteLedger.create(tmp_path / "ledger.db", setup.budget, accounts=models.parts).close()
     seen: dict[int, dict[str, float]] = {}
@@ -211,7 +211,7 @@ def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path
 
     def work():
         with Watched.open(tmp_path / "ledger.db") as ledger:
-            made = Predictor(ensemble(), setup.mechanism, ledger=ledger, horizon=24)
+            made = Predictor(ensemble(), setup.mechanism, ledger=ledger, queries=24)
             handle = made.open([])
             for _ in range(12):
                 made.step([handle])
@@ -252,7 +252,7 @@ def test_a_cost_decided_before_the_others_charged_would_be_caught(tmp_path):
 
     mechanism = Recorder(setup.mechanism)
     ledger = LooksFirst(setup.budget, models.parts)
-    made = Predictor(models, mechanism, ledger=ledger, horizon=20)
+    made = Predictor(models, mechanism, ledger=ledger, queries=20)
     made.step([made.open([])])
     assert ledger.looks == 2  # what part 0 had spent decided that everybody was mixed twice
 
@@ -265,7 +265,7 @@ def test_a_mechanism_that_passes_its_budget_is_refused_not_repeated():
 
     models = ensemble()
     setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
-    made = Predictor(models, Spender(setup.mechanism), ledger=Tally(setup.budget, models.parts), horizon=9)
+    made = Predictor(models, Spender(setup.mechanism), ledger=Tally(setup.budget, models.parts), queries=9)
     with pytest.raises(BudgetExhausted):
         made.step([made.open([])])
     assert made.answered == 0
@@ -274,7 +274,7 @@ def test_a_mechanism_that_passes_its_budget_is_refused_not_repeated():
 @pytest.mark.parametrize("kind", [MechanismName.SUBMIX_F, MechanismName.CLIPPED_DIFFERENCES])
 def test_refusal_comes_by_public_counts_alone(kind):
     made, _, ledger = predictor(
-        kind, exhausted=Exhausted.REFUSE, target=PredictionTarget(epsilon=8.0, delta=1e-5, answers=3)
+        kind, exhausted=Exhausted.REFUSE, target=PredictionTarget(epsilon=8.0, delta=1e-5, queries=3)
     )
     handle = made.open([])
     for _ in range(3):
@@ -292,10 +292,10 @@ def test_refusal_comes_by_public_counts_alone(kind):
 def test_submix_stops_for_good_once_a_charge_would_not_fit():
     layout = Layout.halves(2)
     models = TableEnsemble(FixedTable([[0.5, 0.5], *[[0.97, 0.03]] * 2, *[[0.03, 0.97]] * 2]), layout)
-    target = PredictionTarget(epsilon=12.0, delta=1e-5, answers=4)
+    target = PredictionTarget(epsilon=12.0, delta=1e-5, queries=4)
     setup = set_up(MechanismName.SUBMIX, target, layout, options=Options(order=2.0))
     ledger = Tally(setup.budget, models.parts)
-    made = Predictor(models, setup.mechanism, ledger=ledger, horizon=4)
+    made = Predictor(models, setup.mechanism, ledger=ledger, queries=4)
     handle = made.open([])
     spent = []
     for _ in range(6):
@@ -304,7 +304,7 @@ def test_submix_stops_for_good_once_a_charge_would_not_fit():
     assert made._stopped
     assert spent[-1] == spent[-2]
     assert max(ledger.remaining().values()) == 0.0  # that it stopped stands in the ledger
-    later = Predictor(models, setup.mechanism, ledger=ledger, horizon=4)  # another process, or the next start
+    later = Predictor(models, setup.mechanism, ledger=ledger, queries=4)  # another process, or the next start
     mechanism = Recorder(setup.mechanism)
     later._mechanism = mechanism
     later.step([later.open([])])
@@ -318,19 +318,19 @@ def test_combinations_without_a_guarantee_are_refused(tmp_path):
     other = set_up(MechanismName.PMIXED, TARGET, LAYOUT)
     tally = Tally(setup.budget, models.parts)
     with pytest.raises(ConfigError, match="charged"):
-        Predictor(models, setup.mechanism, ledger=None, horizon=1)
+        Predictor(models, setup.mechanism, ledger=None, queries=1)
     with pytest.raises(ConfigError, match="meter"):
-        Predictor(models, other.mechanism, ledger=tally, horizon=1)
+        Predictor(models, other.mechanism, ledger=tally, queries=1)
     with pytest.raises(ConfigError, match="meter"):  # another order
-        Predictor(models, SubMixF(LAYOUT, 7.0), ledger=tally, horizon=1)
+        Predictor(models, SubMixF(LAYOUT, 7.0), ledger=tally, queries=1)
     with pytest.raises(ConfigError, match="parts"):
-        Predictor(models, setup.mechanism, ledger=Tally(setup.budget, ["a"]), horizon=1)
+        Predictor(models, setup.mechanism, ledger=Tally(setup.budget, ["a"]), queries=1)
     with (
         SqliteLedger.create(tmp_path / "l.db", setup.budget, accounts=models.parts) as ledger,
         pytest.raises(ConfigError, match="seed"),
     ):
-        Predictor(models, setup.mechanism, ledger=ledger, horizon=1, randomness=Randomness.seeded(1))
-    free = Predictor(models, PublicModel(LAYOUT), ledger=None, horizon=1)
+        Predictor(models, setup.mechanism, ledger=ledger, queries=1, randomness=Randomness.seeded(1))
+    free = Predictor(models, PublicModel(LAYOUT), ledger=None, queries=1)
     assert 0 <= free.step([free.open([])])[0] < 6
     with pytest.raises(ConfigError, match="handles"):
         free.step([99])
@@ -340,7 +340,7 @@ def test_tokens_follow_the_accounted_distribution():
     # χ² with 2 degrees of freedom on 4,000 seeded draws; the bound 18.4 has a false-alarm rate of 1e-4.
     table = FixedTable([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
     models = TableEnsemble(table, LAYOUT)
-    made = Predictor(models, PublicModel(LAYOUT), ledger=None, horizon=1, randomness=Randomness.seeded(3))
+    made = Predictor(models, PublicModel(LAYOUT), ledger=None, queries=1, randomness=Randomness.seeded(3))
     handles = [made.open([]) for _ in range(4000)]
     counts = np.bincount(made.step(handles), minlength=3)
     expected = 4000 * np.array([0.5, 0.3, 0.2])
@@ -363,7 +363,7 @@ def test_a_tally_charges_all_accounts_or_none():
 
 def test_a_batch_may_take_the_last_answers_exactly():
     made, _, ledger = predictor(
-        MechanismName.CLIPPED_DIFFERENCES, target=PredictionTarget(epsilon=8.0, delta=1e-5, answers=3)
+        MechanismName.CLIPPED_DIFFERENCES, target=PredictionTarget(epsilon=8.0, delta=1e-5, queries=3)
     )
     made.step([made.open([token]) for token in range(5)])  # three private answers, two of the public model
     assert set(ledger.spent().values()) == {3.0}
@@ -371,8 +371,8 @@ def test_a_batch_may_take_the_last_answers_exactly():
 
 def test_pure_differential_privacy_is_charged_durably_as_well(tmp_path):
     models = ensemble()
-    setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=2.0, delta=0.0, answers=4), LAYOUT)
+    setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=2.0, delta=0.0, queries=4), LAYOUT)
     with SqliteLedger.create(tmp_path / "ledger.db", setup.budget, accounts=models.parts) as ledger:
-        made = Predictor(models, setup.mechanism, ledger=ledger, horizon=4)
+        made = Predictor(models, setup.mechanism, ledger=ledger, queries=4)
         made.step([made.open([1]), made.open([2])])
         assert 0 < max(ledger.spent().values()) <= 2.0

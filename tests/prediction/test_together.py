@@ -72,7 +72,7 @@ def test_a_turn_of_submix_f_is_its_texts_one_by_one(order, parts):
     assert free > 50
 
 
-def test_while_the_horizon_is_far_a_text_gets_at_most_a_twentieth_less_than_one_by_one():
+def test_while_the_end_of_the_query_budget_is_far_a_text_gets_at_most_a_twentieth_less_than_one_by_one():
     shorter = 0
     for rows, moment in turns(6, 40):
         far = dataclasses.replace(moment, left=400)
@@ -188,7 +188,7 @@ class MassTableEnsemble(TableEnsemble):
 
 
 def test_masses_are_asked_for_where_both_sides_know_them():
-    layout, target = Layout.single(3), PredictionTarget(epsilon=8.0, delta=1e-5, answers=20)
+    layout, target = Layout.single(3), PredictionTarget(epsilon=8.0, delta=1e-5, queries=20)
     assert isinstance(MassTableStreams(None, []), MassStreams)
     assert not isinstance(TableStreams(None, []), MassStreams)
     spent = []
@@ -197,20 +197,20 @@ def test_masses_are_asked_for_where_both_sides_know_them():
         setup = set_up(MechanismName.SUBMIX_F, target, layout)
         assert isinstance(setup.mechanism, TogetherMechanism)
         tally = Tally(setup.budget, models.parts)
-        made = Predictor(models, setup.mechanism, ledger=tally, horizon=20)
+        made = Predictor(models, setup.mechanism, ledger=tally, queries=20)
         warm = dataclasses.replace(setup.mechanism, shaping=Shaping(1.3))
         made.step([made.open([1]), made.open([2], mechanism=warm)])
         assert (("masses", 2) in models.calls) is (kind is MassTableEnsemble)
         spent.append(list(tally.spent().values()))
     assert spent[0] == pytest.approx(spent[1], rel=1e-4)
-    public = Predictor(models, PublicModel(layout), ledger=None, horizon=20)
+    public = Predictor(models, PublicModel(layout), ledger=None, queries=20)
     assert len(public.step([public.open([1])])) == 1
 
 
 def test_tokens_of_a_turn_are_drawn_from_the_very_arrays_that_were_charged(monkeypatch):
     layout, drawn, released = Layout.single(3), [], []
     models = TableEnsemble(RandomTable(0, rows=3, vocabulary=6), layout)
-    setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=8.0, delta=1e-5, answers=20), layout)
+    setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=8.0, delta=1e-5, queries=20), layout)
     choice, release_together = Randomness.choice, SubMixF.release_together
 
     def choosing(self, pmf):
@@ -223,7 +223,7 @@ def test_tokens_of_a_turn_are_drawn_from_the_very_arrays_that_were_charged(monke
 
     monkeypatch.setattr(Randomness, "choice", choosing)
     monkeypatch.setattr(SubMixF, "release_together", releasing)
-    made = Predictor(models, setup.mechanism, ledger=Tally(setup.budget, models.parts), horizon=20)
+    made = Predictor(models, setup.mechanism, ledger=Tally(setup.budget, models.parts), queries=20)
     made.step([made.open([token]) for token in range(3)])
     assert drawn == [id(each.pmf) for each in released]
     assert all(each.pmf.dtype == np.float64 for each in released)

@@ -26,17 +26,17 @@ from tests.prediction.tables import CalibratedTable, FixedTable, RandomTable
 SEED = Randomness.seeded(0)
 
 
-def transcripts(mechanism, table, *, budget, horizon, removed=None):
-    """Log-probability of every transcript [V^horizon], the mechanism run as the predictor runs it."""
+def transcripts(mechanism, table, *, budget, queries, removed=None):
+    """Log-probability of every transcript [V^queries], the mechanism run as the predictor runs it."""
     parts = mechanism.layout.parts
     level = [((), 0.0, np.full(parts, budget), False)]
-    for place in range(horizon):
+    for place in range(queries):
         grown = []
         for text, log_p, remaining, stopped in level:
             rows = table(text).copy()
             if removed is not None:
                 rows[1 + removed] = rows[0]
-            moment = Moment(remaining=remaining, left=horizon - place, context=text, stopped=stopped)
+            moment = Moment(remaining=remaining, left=queries - place, context=text, stopped=stopped)
             release = mechanism.release(rows, moment, randomness=SEED)
             after, stop = remaining - release.costs, stopped or release.stops
             log_pmf = release.log_pmf
@@ -45,9 +45,9 @@ def transcripts(mechanism, table, *, budget, horizon, removed=None):
     return np.array([log_p for _, log_p, _, _ in level])
 
 
-def worst_ratio(mechanism, table, *, budget, horizon, order):
+def worst_ratio(mechanism, table, *, budget, queries, order):
     """D/ε over every part removed, in the worse direction."""
-    setting = {"budget": budget, "horizon": horizon}
+    setting = {"budget": budget, "queries": queries}
     everyone = transcripts(mechanism, table, **setting)
     found = []
     for part in range(mechanism.layout.parts):
@@ -60,7 +60,7 @@ def worst_ratio(mechanism, table, *, budget, horizon, order):
     "shaping", [Shaping(), Shaping(0.6), Shaping(1.4, top_k=2)], ids=["plain", "cold", "top-2"]
 )
 @pytest.mark.parametrize(
-    ("parts", "vocabulary", "horizon", "order", "limit"),
+    ("parts", "vocabulary", "queries", "order", "limit"),
     [
         (2, 2, 5, 2.0, 0.8),
         (3, 2, 4, 4.0, 0.8),
@@ -75,11 +75,11 @@ def worst_ratio(mechanism, table, *, budget, horizon, order):
         (3, 3, 3, 2.0, 0.3),
     ],
 )
-def test_submix_f_never_passes_its_budget(parts, vocabulary, horizon, order, limit, shaping):
+def test_submix_f_never_passes_its_budget(parts, vocabulary, queries, order, limit, shaping):
     for seed in range(2):
         table = RandomTable(seed, rows=parts, vocabulary=vocabulary, scale=3.0)
         mechanism = SubMixF(Layout.single(parts), order, limit, shaping)
-        ratio = worst_ratio(mechanism, table, budget=0.4 + seed, horizon=horizon, order=order)
+        ratio = worst_ratio(mechanism, table, budget=0.4 + seed, queries=queries, order=order)
         assert ratio <= 1.0 + 1e-9
 
 
@@ -92,27 +92,27 @@ def test_random_ensembles_never_pass_their_budget(order):
     """Sixty ensembles: sizes, budgets, weights, sharpness of the parts and shaping are drawn."""
     rng, largest = np.random.default_rng(int(order * 100) if order < math.inf else 0), 0.0
     for seed in range(60):
-        parts, (vocabulary, horizon) = int(rng.integers(1, 5)), [(2, 5), (3, 4), (4, 3)][int(rng.integers(3))]
+        parts, (vocabulary, queries) = int(rng.integers(1, 5)), [(2, 5), (3, 4), (4, 3)][int(rng.integers(3))]
         table = RandomTable(seed, rows=parts, vocabulary=vocabulary, scale=float(rng.choice([0.3, 1.0, 3.0, 8.0])))
         shaping = [Shaping(), Shaping(0.6), Shaping(1.4, top_k=2)][int(rng.integers(3))]
         mechanism = SubMixF(Layout.single(parts), order, float(rng.uniform(0.1, 0.95)), shaping)
         budget = float(10.0 ** rng.uniform(-2.0, 1.0))
-        largest = max(largest, worst_ratio(mechanism, table, budget=budget, horizon=horizon, order=order))
+        largest = max(largest, worst_ratio(mechanism, table, budget=budget, queries=queries, order=order))
     print(f"order {order:g}: {largest:.10f} of the budget at most")
     assert 0.3 < largest <= 1.0 + 1e-9
 
 
 @pytest.mark.parametrize("shaping", [Shaping(), Shaping(0.6), Shaping(1.4, top_k=2)], ids=str)
 @pytest.mark.parametrize(
-    ("parts", "vocabulary", "horizon", "order"), [(2, 2, 5, 2.0), (3, 3, 3, 4.0), (2, 3, 4, 2.5)]
+    ("parts", "vocabulary", "queries", "order"), [(2, 2, 5, 2.0), (3, 3, 3, 4.0), (2, 3, 4, 2.5)]
 )
-def test_a_calibrated_public_model_never_passes_the_budget(parts, vocabulary, horizon, order, shaping):
+def test_a_calibrated_public_model_never_passes_the_budget(parts, vocabulary, queries, order, shaping):
     calibration = Calibration(temperature=1.7, recent=0.1, repeated=0.2)
     for seed in range(2):
         plain = RandomTable(seed, rows=parts, vocabulary=vocabulary, scale=3.0)
         mechanism = SubMixF(Layout.single(parts), order, 0.8, shaping)
         table = CalibratedTable(plain, calibration)
-        ratio = worst_ratio(mechanism, table, budget=0.4 + seed, horizon=horizon, order=order)
+        ratio = worst_ratio(mechanism, table, budget=0.4 + seed, queries=queries, order=order)
         assert ratio <= 1.0 + 1e-9
 
 
@@ -130,7 +130,7 @@ class CalibratesOnPrivateText(SubMixF):
 
 def test_a_calibration_that_follows_the_private_parts_is_caught():
     table = FixedTable([[0.7, 0.3], [0.95, 0.05]])
-    setting = {"budget": 0.3, "horizon": 5, "order": 2.0}
+    setting = {"budget": 0.3, "queries": 5, "order": 2.0}
     assert worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9), table, **setting) <= 1.0
     assert worst_ratio(CalibratesOnPrivateText(Layout.single(1), 2.0, 0.9), table, **setting) > 1.5
 
@@ -138,7 +138,7 @@ def test_a_calibration_that_follows_the_private_parts_is_caught():
 @pytest.mark.parametrize("order", [2.0, 16.0, 17.0, 2.5, 20.5, 64.0])
 def test_submix_f_comes_near_its_budget(order):
     alone = FixedTable([[0.5, 0.4, 0.1], [0.05, 0.05, 0.9]])
-    ratio = worst_ratio(SubMixF(Layout.single(1), order, 0.9), alone, budget=0.4, horizon=5, order=order)
+    ratio = worst_ratio(SubMixF(Layout.single(1), order, 0.9), alone, budget=0.4, queries=5, order=order)
     assert 0.9 < ratio <= 1.0 + 1e-9
 
 
@@ -190,21 +190,21 @@ class TemperatureAfterAccounting(Twin):
 
 def test_vocabulary_size_in_place_of_the_number_of_parts_is_caught():
     table = FixedTable([[0.5, 0.4, 0.1], [0.05, 0.05, 0.9]])
-    setting = {"budget": 0.2, "horizon": 5, "order": 2.0}
+    setting = {"budget": 0.2, "queries": 5, "order": 2.0}
     assert worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9), table, **setting) <= 1.0
     assert worst_ratio(VocabularyForParts(Layout.single(1), 2.0, 0.3), table, **setting) > 1.5
 
 
 def test_charging_after_the_release_is_caught():
     table = FixedTable([[0.5, 0.5], [0.95, 0.05]])
-    setting = {"budget": 0.3, "horizon": 5, "order": 2.0}
+    setting = {"budget": 0.3, "queries": 5, "order": 2.0}
     assert worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9), table, **setting) <= 1.0
     assert worst_ratio(ChargeAfterRelease(Layout.single(1), 2.0, 0.9), table, **setting) > 1.0
 
 
 def test_temperature_after_accounting_is_caught():
     table = FixedTable([[0.5, 0.5], [0.95, 0.05]])
-    setting = {"budget": 0.3, "horizon": 5, "order": 2.0}
+    setting = {"budget": 0.3, "queries": 5, "order": 2.0}
     assert worst_ratio(SubMixF(Layout.single(1), 2.0, 0.9, Shaping(0.2)), table, **setting) <= 1.0
     assert worst_ratio(TemperatureAfterAccounting(Layout.single(1), 2.0, 0.9), table, **setting) > 1.5
 
@@ -219,7 +219,7 @@ def one_sided(self, theta):
 def test_one_sided_charges_are_caught(monkeypatch, order):
     # The part never says what the public model says half the time: r against G is far greater than G against r.
     table = FixedTable([[0.5, 0.5], [1 - 1e-9, 1e-9]])
-    setting = {"budget": 3.0, "horizon": 6, "order": order}
+    setting = {"budget": 3.0, "queries": 6, "order": order}
     mechanism = SubMixF(Layout.single(1), order, 0.95)
     assert worst_ratio(mechanism, table, **setting) <= 1.0 + 1e-9
     if order == 4.5:
@@ -241,11 +241,11 @@ def without_part(table, part):
 
 def test_algorithm_two_passes_its_budget_and_says_that_it_is_instance_level():
     # As many tokens as can be enumerated; spec 2 has 33.7 for 16.
-    budget, horizon = 2.0, 6
-    full = transcripts(SubMix(Layout.halves(3), 0.1), LOUD, budget=budget, horizon=horizon)
-    rest = transcripts(SubMix(Layout.halves(2), 0.1), without_part(LOUD, 2), budget=budget, horizon=horizon)
+    budget, queries = 2.0, 6
+    full = transcripts(SubMix(Layout.halves(3), 0.1), LOUD, budget=budget, queries=queries)
+    rest = transcripts(SubMix(Layout.halves(2), 0.1), without_part(LOUD, 2), budget=budget, queries=queries)
     assert float(symmetric_renyi_divergence(full, rest, 2.0)) > 4.0 * budget
-    target = PredictionTarget(epsilon=20.0, delta=1e-5, answers=horizon)
+    target = PredictionTarget(epsilon=20.0, delta=1e-5, queries=queries)
     promise = set_up(MechanismName.SUBMIX, target, Layout.halves(3), options=Options(order=2.0)).budget.guarantee
     assert promise.data_dependent
     assert promise.notion is Notion.OPERATIONAL_PRIVACY
@@ -255,7 +255,7 @@ def test_algorithm_two_passes_its_budget_and_says_that_it_is_instance_level():
 def test_algorithm_two_keeps_its_budget_up_to_the_stopping_time_of_the_actual_partition():
     # Here the full ensemble stops after one token; over that token nobody's removal shows more than the budget.
     budget = 2.0
-    full = transcripts(SubMix(Layout.halves(3), 0.1), LOUD, budget=budget, horizon=1)
+    full = transcripts(SubMix(Layout.halves(3), 0.1), LOUD, budget=budget, queries=1)
     for part in range(3):
-        rest = transcripts(SubMix(Layout.halves(2), 0.1), without_part(LOUD, part), budget=budget, horizon=1)
+        rest = transcripts(SubMix(Layout.halves(2), 0.1), without_part(LOUD, part), budget=budget, queries=1)
         assert float(symmetric_renyi_divergence(full, rest, 2.0)) <= budget

@@ -20,7 +20,7 @@ from tests.patience import PATIENCE
 from tests.prediction.tables import RandomTable, TableEnsemble, TablePublic
 
 LETTERS = "\0abcdefghijklmnopqrstuvwxyz "
-ASKED = {"epsilon": 8.0, "delta": 1e-5, "horizon": 2000}
+ASKED = {"epsilon": 8.0, "delta": 1e-5, "queries": 2000}
 NAME = "letters"
 
 

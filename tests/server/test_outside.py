@@ -159,7 +159,7 @@ def told_apart(folder, tokens, *, level, runs_needed):
     three runs alarm falsely with chance level³. At level 0.05 with 500 tokens each a run misses, with chance below
     0.03, that 15 % of the tokens come a grain of the scheduler later.
     """
-    asked = ASKED | {"horizon": 20_000}  # far more than all runs: what is fresh stays so
+    asked = ASKED | {"queries": 20_000}  # far more than all runs: what is fresh stays so
     with (
         opened(make_run(folder / "spent"), asked=asked) as other,
         serving(make_run(folder / "fresh"), asked=asked) as address,

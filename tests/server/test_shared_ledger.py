@@ -22,7 +22,7 @@ from tests.patience import PATIENCE
 from tests.server.letters import ASKED, NAME, LetterEnsemble, make_run, opened, serving
 from tests.server.test_faults import BODY, Killed
 
-SMALL = ASKED | {"horizon": 200}  # far fewer than are asked for: the budget is used up under load
+SMALL = ASKED | {"queries": 200}  # far fewer than are asked for: the budget is used up under load
 CLIENTS = 3  # a server
 
 

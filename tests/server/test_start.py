@@ -97,7 +97,7 @@ def test_flags_override_the_file_and_unknown_keys_are_refused(tmp_path):
 
 def test_a_temperature_that_nobody_asked_for_before_costs_no_calibration_and_no_more_privacy(monkeypatch):
     ensemble = LetterEnsemble()
-    settings = PredictionSettings(mechanism=MechanismName.CLIPPED_DIFFERENCES, epsilon=8.0, delta=1e-5, horizon=100)
+    settings = PredictionSettings(mechanism=MechanismName.CLIPPED_DIFFERENCES, epsilon=8.0, delta=1e-5, queries=100)
     plain = settings.set_up(ensemble).mechanism
     calibrated = settings.set_up(ensemble, Shaping(0.7)).mechanism
     shaped = reshaping(settings, ensemble)

@@ -41,7 +41,7 @@ from reticent.core.event import (
 )
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Notion, Unit
 from reticent.core.ledger import Budget
-from reticent.core.ranges import ANSWERS, EPSILON, ORDER
+from reticent.core.ranges import EPSILON, ORDER, QUERIES
 from reticent.prediction.mechanisms.aggregation import GNMax, SubsampleAndAggregate
 from reticent.prediction.mechanisms.clipped_differences import ClippedDifferences
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism
@@ -87,14 +87,14 @@ class PredictionTarget:
 
     epsilon: float
     delta: float
-    answers: int
+    queries: int
     unit: Unit = Unit.PART
 
     def __post_init__(self) -> None:
         EPSILON.require("the target epsilon", self.epsilon)
         if not 0.0 <= self.delta < 1.0:
             raise ConfigError("the target delta must be in [0, 1)", found=self.delta)
-        ANSWERS.require("the number of answers", self.answers)
+        QUERIES.require("the query budget", self.queries)
         if self.unit not in (Unit.PART, Unit.OWNER):
             raise ConfigError(
                 "prediction protects parts or owners", found=self.unit.value, expected="part or owner"
@@ -225,7 +225,7 @@ def _submix_f(target: PredictionTarget, layout: Layout, options: Options) -> Set
 
 def _submix(target: PredictionTarget, layout: Layout, options: Options, *, common: bool) -> Setup:
     order, limit = _order_and_limit(target, options.order)
-    mechanism = SubMix(layout, limit / target.answers, order, common, options.shaping)
+    mechanism = SubMix(layout, limit / target.queries, order, common, options.shaping)
     promise = guarantee_of(
         RealisedCharge(order, limit),
         delta=0.0,
@@ -259,7 +259,7 @@ def _pmixed_beta(target: PredictionTarget, layout: Layout, order: float, rate: f
     """The greatest β whose price at the highest order it is known at stays within the target, 0 if none."""
     reach = _pmixed_reach(target, order)
     # The replace price already speaks of the owner: convert at its own order, as for a part.
-    limit = renyi_limit(replace(target, unit=Unit.PART), reach) / target.answers
+    limit = renyi_limit(replace(target, unit=Unit.PART), reach) / target.queries
     if not limit > 0.0:
         return 0.0
 
@@ -298,7 +298,7 @@ def _gnmax_counted(target: PredictionTarget, layout: Layout, options: Options) -
     """GNMax at the price of its actual votes: for questions that are fixed ahead, and for the actual data alone."""
     moved = Neighbours.REPLACE  # a part that is removed votes as the public model does: its vote moves
     order, limit = _order_and_limit(replace(target, unit=Unit.PART), options.order)
-    few = replace(target, answers=max(1, target.answers // _COUNTED_GAIN))
+    few = replace(target, queries=max(1, target.queries // _COUNTED_GAIN))
     inverse = _least_noise(lambda s: _within(NoisyVote(1.0 / s), few, moved), 1e-9, 1e3)
     mechanism = GNMax(layout, 1.0 / inverse, counted=True, order=order, neighbours=moved, shaping=options.shaping)
     promise = guarantee_of(
@@ -313,7 +313,7 @@ def _gnmax_counted(target: PredictionTarget, layout: Layout, options: Options) -
 
 def _within(event: Event, target: PredictionTarget, neighbours: Neighbours | None = None) -> bool:
     """Whether all answers together stay within the target, by Rényi accounting."""
-    curve = RenyiCurve(Repeated(event, target.answers), neighbours or target.neighbours)
+    curve = RenyiCurve(Repeated(event, target.queries), neighbours or target.neighbours)
     return rdp_epsilon(curve, delta=target.delta).value <= target.epsilon
 
 
@@ -322,7 +322,7 @@ def _metered(
 ) -> Setup:
     """A budget of so many answers, and what all of them together prove."""
     promise = guarantee_of(
-        Repeated(event, target.answers),
+        Repeated(event, target.queries),
         delta=target.delta,
         unit=target.unit,
         neighbours=neighbours or target.neighbours,
@@ -333,7 +333,7 @@ def _metered(
             *((ONE_PART,) if target.unit is Unit.OWNER else ()),
         ),
     )
-    return Setup(mechanism, Budget(str(mechanism.measure), float(target.answers), promise))
+    return Setup(mechanism, Budget(str(mechanism.measure), float(target.queries), promise))
 
 
 def _unprotected(mechanism: Mechanism, target: PredictionTarget) -> Setup:
@@ -346,7 +346,7 @@ def _unprotected(mechanism: Mechanism, target: PredictionTarget) -> Setup:
         delta=1.0,
         covers="nothing: no guarantee",
     )
-    return Setup(mechanism, Budget(str(mechanism.measure), float(target.answers), promise))
+    return Setup(mechanism, Budget(str(mechanism.measure), float(target.queries), promise))
 
 
 def _least_noise(fits: Callable[[float], bool], low: float, high: float) -> float:

@@ -92,13 +92,13 @@ def passages(ensemble: Ensemble, texts: Iterable[Tokens], *, answers: int) -> It
 
 
 class Meter:
-    """One mechanism running through held-out text: its remaining budget, horizon and losses."""
+    """One mechanism running through held-out text: its remaining budget, queries and losses."""
 
-    def __init__(self, setup: Setup, *, parts: int, horizon: int, randomness: Randomness) -> None:
+    def __init__(self, setup: Setup, *, parts: int, queries: int, randomness: Randomness) -> None:
         self._setup = setup
         self._limit = _limit(setup.budget)
         self._remaining = np.full(parts, self._limit)
-        self._horizon = horizon
+        self._queries = queries
         self._randomness = randomness
         self._losses: list[list[float]] = []  # of each passage
         self._answered = 0
@@ -112,7 +112,7 @@ class Meter:
         for place, token in enumerate(passage.tokens):
             moment = Moment(
                 remaining=self._remaining,
-                left=max(1, self._horizon - self._answered),
+                left=max(1, self._queries - self._answered),
                 context=passage.tokens[:place],
                 stopped=self._stopped,
             )
@@ -161,11 +161,11 @@ def outside_of(score: Score, flags: Sequence[Flags]) -> Score | None:
 
 
 def evaluate(
-    setups: Sequence[Setup], texts: Iterable[Passage], *, parts: int, horizon: int, randomness: Randomness
+    setups: Sequence[Setup], texts: Iterable[Passage], *, parts: int, queries: int, randomness: Randomness
 ) -> list[Score]:
-    """Every mechanism on the same passages, each with its own budget spread over `horizon` answers."""
+    """Every mechanism on the same passages, each with its own budget spread over `queries` answers."""
     meters = [
-        Meter(setup, parts=parts, horizon=horizon, randomness=randomness.child(f"{index} {setup.mechanism.name}"))
+        Meter(setup, parts=parts, queries=queries, randomness=randomness.child(f"{index} {setup.mechanism.name}"))
         for index, setup in enumerate(setups)
     ]
     for passage in texts:

@@ -1,13 +1,13 @@
 """How many answers are still to come, by how much an ensemble was used so far.
 
-A budget is spread over a horizon, the most answers that it is meant for. Where fewer come, some of it is left over
-on the day that the ensemble is retired. With a lifetime, the answers that are still to come are estimated anew for
-every answer, from the share f of the lifetime that is over and the number n of answers so far:
+A budget is spread over so many queries, the most answers that it is meant for. Where fewer come, some of it is left
+over on the day that the ensemble is retired. With a lifetime, the answers that are still to come are estimated anew
+for every answer, from the share f of the lifetime that is over and the number n of answers so far:
 
-    left = min(horizon − n, (n + w·horizon) / (f + w) · (1 − f))       w = 0.1: the plan counts as a tenth of use
+    left = min(queries − n, (n + w·queries) / (f + w) · (1 − f))       w = 0.1: the plan counts as a tenth of use
 
-An ensemble that is used as planned has left = horizon − n, as without a lifetime; one that is used half as much
-soon spends nearly twice as much on each answer. More answers than the horizon are never planned for.
+An ensemble that is used as planned has left = queries − n, as without a lifetime; one that is used half as much
+soon spends nearly twice as much on each answer. More answers than the query budget are never planned for.
 
 Guarantee: what is left is a function of public counts and of the clock, by whole hours, and of nothing private. So
 it only paces: a part's filter holds its budget whatever the pace. To plan by what parts have spent would let one
@@ -38,11 +38,11 @@ class Lifetime:
                 expected="a later day",
             )
 
-    def left(self, horizon: int, answered: int, now: datetime) -> int:
-        """How many answers of the horizon are still to come, this one included; at least 1."""
+    def left(self, queries: int, answered: int, now: datetime) -> int:
+        """How many answers of the query budget are still to come, this one included; at least 1."""
         begin = datetime.combine(self.since, time(), UTC)
         whole = datetime.combine(self.until, time(), UTC) + timedelta(days=1) - begin
         gone = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - begin
         over = min(max(gone / whole, 0.0), 1.0)
-        expected = (answered + _PRIOR * horizon) / (over + _PRIOR) * (1.0 - over)
-        return max(1, min(horizon - answered, round(expected)))
+        expected = (answered + _PRIOR * queries) / (over + _PRIOR) * (1.0 - over)
+        return max(1, min(queries - answered, round(expected)))

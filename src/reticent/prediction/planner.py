@@ -60,7 +60,7 @@ def plan(
 ) -> list[Plan]:
     """Settings of SubMix-F by perplexity on a public sample, the best first.
 
-    The sample is the beginning of `target.answers` answers: n tokens of it may spend n/answers of the caps.
+    The sample is the beginning of `target.queries` answers: n tokens of it may spend n/answers of the caps.
     """
     settings = [(order, limit) for order in orders or likely_orders(target) for limit in limits]
     setups = [Setup(set_up(kind, target, layout, options=Options()).mechanism, None) for kind in _ENDS]
@@ -68,7 +68,7 @@ def plan(
         options = Options(order=order, weight_limit=limit)
         setups.append(set_up(MechanismName.SUBMIX_F, target, layout, options=options))
     scores = evaluate(
-        setups, sample, parts=layout.parts, horizon=target.answers, randomness=Randomness.seeded(0)
+        setups, sample, parts=layout.parts, queries=target.queries, randomness=Randomness.seeded(0)
     )  # no draw: SubMix-F, the public model and the mean are functions of the rows
     public, best = (score.perplexity for score in scores[: len(_ENDS)])
     plans = [

@@ -6,9 +6,9 @@ mechanism can, the arithmetic of all texts is done together. The token is drawn 
 charged, and nothing else leaves: no probabilities, no costs, no weights.
 
 A spent budget is never visible where it depends on data: parts fall silent one by one and the public model remains.
-`Exhausted.REFUSE` looks at public counts alone: answers given against the horizon, or against the paid-for number
-of answers. Spent and healthy predictors compute the same rows and the same arithmetic and commit a charge either
-way.
+`Exhausted.REFUSE` looks at public counts alone: answers given against the query budget, or against the paid-for
+number of answers. Spent and healthy predictors compute the same rows and the same arithmetic and commit a charge
+either way.
 
 What is left is read, the batch mixed and the charge written while all other processes are held off: to mix first
 and again when another was faster would let what one part has spent decide how the others are mixed. A mechanism
@@ -48,7 +48,7 @@ class Exhausted(StrEnum):
 class Predictor:
     """Context in, one token out, within a budget.
 
-    `horizon` is the public number of answers that the budget is spread over and `answered` how many of them were
+    `queries` is the public number of answers that the budget is spread over and `answered` how many of them were
     given before this predictor was made. With a `lifetime` fewer are expected where fewer come.
 
     Guarantee: nothing is released before its charge is durable in the ledger, and what is released is a draw, by
@@ -61,18 +61,18 @@ class Predictor:
         mechanism: Mechanism,
         *,
         ledger: DecidingLedger | None,
-        horizon: int,
+        queries: int,
         exhausted: Exhausted = Exhausted.PUBLIC,
         answered: int = 0,
         lifetime: Lifetime | None = None,
         randomness: Randomness | None = None,
     ) -> None:
         self._randomness = randomness or Randomness.system()
-        _check(ensemble, mechanism, ledger, horizon=horizon, protects=self._randomness.protects)
+        _check(ensemble, mechanism, ledger, queries=queries, protects=self._randomness.protects)
         self._ensemble = ensemble
         self._mechanism = mechanism
         self._ledger = ledger
-        self._horizon = horizon
+        self._queries = queries
         self._exhausted = exhausted
         self._answered = answered
         self._lifetime = lifetime
@@ -89,9 +89,9 @@ class Predictor:
         return self._answered
 
     @property
-    def horizon(self) -> int:
+    def queries(self) -> int:
         """How many answers the budget is spread over: public."""
-        return self._horizon
+        return self._queries
 
     @property
     def ensemble(self) -> Ensemble:
@@ -146,7 +146,7 @@ class Predictor:
         Nothing is charged or released.
         """
         masses = np.full((1, 1 + len(self._ensemble.rows), 2), 0.5, dtype=np.float32)  # of two tokens
-        moment = Moment(remaining=np.zeros(len(self._ensemble.parts)), left=self._horizon)
+        moment = Moment(remaining=np.zeros(len(self._ensemble.parts)), left=self._queries)
         mechanism = self._mechanism
         mechanism.release(np.log(masses[0], dtype=np.float64), moment, randomness=Randomness.seeded(0))
         if isinstance(mechanism, TogetherMechanism) and isinstance(self._streams, MassStreams):
@@ -265,8 +265,8 @@ class Predictor:
     def _left(self, answered: int) -> int:
         """How many answers are still to come after so many: by public counts and the clock alone."""
         if self._lifetime is None:
-            return max(1, self._horizon - answered)
-        return self._lifetime.left(self._horizon, answered, datetime.now(UTC))
+            return max(1, self._queries - answered)
+        return self._lifetime.left(self._queries, answered, datetime.now(UTC))
 
     def _require_open(self, handles: Sequence[int]) -> None:
         if len(set(handles)) != len(handles) or not set(handles) <= set(self._texts):
@@ -280,7 +280,7 @@ class Predictor:
         if price and self._ledger is not None:
             is_spent = min(self._ledger.remaining().values()) < price * answers
         else:
-            is_spent = self._answered + answers > self._horizon
+            is_spent = self._answered + answers > self._queries
         if is_spent:
             raise BudgetExhausted("the answers that this ensemble may give privately are used up")
 
@@ -291,11 +291,11 @@ def _event(releases: Sequence[Release]) -> Event:
 
 
 def _check(
-    ensemble: Ensemble, mechanism: Mechanism, ledger: DecidingLedger | None, *, horizon: int, protects: bool
+    ensemble: Ensemble, mechanism: Mechanism, ledger: DecidingLedger | None, *, queries: int, protects: bool
 ) -> None:
     """Refuse a combination whose tokens would not have the ledger's guarantee."""
-    if horizon < 1:
-        raise ConfigError("the horizon must be at least one answer", found=horizon)
+    if queries < 1:
+        raise ConfigError("the query budget must be at least one answer", found=queries)
     if ledger is None:
         if mechanism.measure is not None:
             raise ConfigError(f"{mechanism.name} must be charged", hint="give the predictor a ledger")

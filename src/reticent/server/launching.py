@@ -333,7 +333,7 @@ def promised(serving: Serving) -> tuple[Guarantee | None, list[str]]:
     manifest = Manifest.read(serving.run)
     layout = Layout.halves(manifest.parts) if manifest.halves else Layout.single(manifest.parts)
     target = PredictionTarget(
-        epsilon=settings.epsilon, delta=settings.delta, answers=settings.horizon, unit=settings.unit
+        epsilon=settings.epsilon, delta=settings.delta, queries=settings.queries, unit=settings.unit
     )
     options = Options(order=settings.order, weight_limit=settings.weight_limit)
     budget = with_base(serving.run, set_up(settings.mechanism, target, layout, options=options)).budget

@@ -20,7 +20,7 @@ from reticent.server.scheduling.jobs import Continuation, Job
 from reticent.server.scheduling.scheduler import Scheduler
 from tests.server.letters import LetterEnsemble
 
-TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, answers=500)
+TARGET = PredictionTarget(epsilon=8.0, delta=1e-5, queries=500)
 
 
 class Bench:
@@ -33,7 +33,7 @@ class Bench:
         self.ledger = (
             ledger(self.budget, self.ensemble.parts) if ledger else Tally(self.budget, self.ensemble.parts)
         )
-        self.predictor = Predictor(self.ensemble, self.mechanism, ledger=self.ledger, horizon=500)
+        self.predictor = Predictor(self.ensemble, self.mechanism, ledger=self.ledger, queries=500)
         self.delivered = []
         self.scheduler = Scheduler(
             self.predictor, self.delivered.extend, limits=Limits(batch=batch, capacity=capacity), metrics=Metrics()

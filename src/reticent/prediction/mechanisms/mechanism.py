@@ -35,7 +35,7 @@ def renyi_measure(order: float) -> str:
 class Moment:
     """What a mechanism may know beside the rows.
 
-    `remaining` [k] is what each account may still spend; `left` how many answers of the horizon remain, this one
+    `remaining` [k] is what each account may still spend; `left` how many queries of the budget remain, this one
     included, at least 1; `stopped` whether an earlier release of this predictor said `stops`.
     """
 

@@ -1,7 +1,7 @@
 """SubMix (Ginart et al. 2022, Algorithm 2) and SubMix-F, the default: mixtures of parts with the public model.
 
 **SubMix-F**: p_i = λ_i h_i + (1−λ_i) r, λ_i ≤ λmax < 1 public, answer (1/k) Σ p_i. Each part takes the largest λ_i
-whose charge stays under a rolling cap, three times its remaining budget over the remaining horizon. A part whose
+whose charge stays under a rolling cap, three times its remaining budget over the remaining queries. A part whose
 budget does not allow anything useful answers as the public model, for this token or for good; nobody can see it.
 
 **SubMix**: λ_i is the largest weight at which the two halves of part i differ by at most β; the answer mixes with
@@ -12,11 +12,11 @@ promise is instance-level; the stopping time, charges and weights are private.
 Several texts of one turn are mixed by SubMix-F together where the vocabulary is small, since there most of the time
 goes into calls and not into numbers. They mean what they mean one by one: a text may spend what those before it
 leave. As a charge only grows with its weight, a text costs its cap at most, or what λmax costs where that is less;
-so one look at λmax gives everybody's cap ahead, and one search all weights. While the horizon is far that look is
-spared: all before a text are taken to spend their caps, which gives it at most a twentieth less. Either way a text
-gets no more than if those mixed with it came one by one, and what they leave of their caps waits for the texts
-after them. What is really charged is held against what is really left, text by text, in whole units of the ledger:
-a charge never passes what remains, whatever the search did.
+so one look at λmax gives everybody's cap ahead, and one search all weights. Far from the end of the query budget
+that look is spared: all before a text are taken to spend their caps, which gives it at most a twentieth less.
+Either way a text gets no more than if those mixed with it came one by one, and what they leave of their caps waits
+for the texts after them. What is really charged is held against what is really left, text by text, in whole units
+of the ledger: a charge never passes what remains, whatever the search did.
 
 Spent and healthy parts take the same arithmetic. Does not charge or draw: see `reticent.prediction.predictor`.
 """
@@ -50,7 +50,7 @@ from reticent.prediction.mechanisms.shaping import Rows, Shaped, Shaping, shape_
 HASTE = 3.0  # how much faster than evenly a part may spend what remains: most tokens cost less than their cap
 _LEAST_CAP = 2.0**-40  # the ledger's unit: a smaller charge cannot be paid exactly
 _MARGIN = 1.0 - 1e-9  # aim below the cap by more than the solver's rounding
-_NEGLIGIBLE = 0.05  # of what remains: what the texts of a turn may spend while the horizon is far
+_NEGLIGIBLE = 0.05  # of what remains: what the texts of a turn may spend while the end of the query budget is far
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,14 +97,14 @@ def private_answers(
 ) -> Iterator[tuple[PrivateAnswers, Guarantee]]:
     """SubMix-F at (ε, δ) a part over as many tokens as the attack asks for, with a durable ledger in `run`."""
     settings = PredictionSettings(
-        mechanism=MechanismName.SUBMIX_F, epsilon=epsilon, delta=DELTA, horizon=scale.asked * _TOKENS
+        mechanism=MechanismName.SUBMIX_F, epsilon=epsilon, delta=DELTA, queries=scale.asked * _TOKENS
     )
     setup = settings.set_up(ensemble)
     assert setup.budget is not None
     run.start("predict", config=settings.to_json(), seed=None, corpora={})
     SqliteLedger.create(run.ledger, setup.budget, accounts=ensemble.parts, identity=ensemble.fingerprint).close()
     with SqliteLedger.open(run.ledger, identity=ensemble.fingerprint) as opened:
-        predictor = Predictor(ensemble, setup.mechanism, ledger=opened, horizon=settings.horizon)
+        predictor = Predictor(ensemble, setup.mechanism, ledger=opened, queries=settings.queries)
         yield PrivateAnswers(predictor, f"SubMix-F, ε = {epsilon:g}"), setup.budget.guarantee
 
 
@@ -119,8 +119,8 @@ def perplexities(
         mechanisms=(MechanismName.SUBMIX_F,),
         epsilons=epsilons,
         delta=DELTA,
-        answers=sum(len(text) for text in texts),
+        queries=sum(len(text) for text in texts),
         repeats=1,
     )
     lines = compare_mechanisms(ensemble, texts, settings, randomness=Randomness.seeded(seed))
-    return {line.epsilon: line for line in lines if line.epsilon is not None}, settings.answers
+    return {line.epsilon: line for line in lines if line.epsilon is not None}, settings.queries

@@ -42,7 +42,7 @@ class Comparison:
     mechanisms: tuple[MechanismName, ...]
     epsilons: tuple[float, ...]
     delta: float
-    answers: int
+    queries: int
     repeats: int = 3
     unit: Unit = Unit.PART
     options: Options = field(default_factory=Options)
@@ -148,12 +148,12 @@ def compare_mechanisms(
         source = randomness.child(f"repeat {repeat}")
         order = [int(index) for index in source.permutation(len(texts))]
         ordered = [texts[index] for index in order]
-        chosen = passages(ensemble, ordered, answers=settings.answers)
+        chosen = passages(ensemble, ordered, answers=settings.queries)
         scores = evaluate(
-            setups, chosen, parts=len(ensemble.parts), horizon=settings.answers, randomness=source.child("draws")
+            setups, chosen, parts=len(ensemble.parts), queries=settings.queries, randomness=source.child("draws")
         )
         if rival is not None:
-            scores.append(rival.score(list(first_tokens(ordered, answers=settings.answers))))
+            scores.append(rival.score(list(first_tokens(ordered, answers=settings.queries))))
         repeats.append(scores)
         flags = None if outside is None else [outside[index] for index in order if len(texts[index])]
         rests.append([None if flags is None else outside_of(score, flags) for score in scores])
@@ -181,9 +181,9 @@ def compare_settings(ensemble: Ensemble, texts: Sequence[Tokens], settings: Comp
     found = []
     for epsilon in settings.epsilons:
         target = PredictionTarget(
-            epsilon=epsilon, delta=settings.delta, answers=settings.answers, unit=settings.unit
+            epsilon=epsilon, delta=settings.delta, queries=settings.queries, unit=settings.unit
         )
-        sample = passages(ensemble, texts, answers=settings.answers)
+        sample = passages(ensemble, texts, answers=settings.queries)
         found += [(epsilon, each) for each in plan(sample, target, layout=Layout(ensemble.rows))]
     return found
 
@@ -204,7 +204,7 @@ def set_up_case(kind: MechanismName, epsilon: float | None, settings: Comparison
     target = PredictionTarget(
         epsilon=settings.epsilons[0] if epsilon is None else epsilon,
         delta=settings.delta,
-        answers=settings.answers,
+        queries=settings.queries,
         unit=settings.unit,
     )
     return set_up(kind, target, Layout(ensemble.rows), options=settings.options)

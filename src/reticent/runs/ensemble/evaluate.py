@@ -89,11 +89,11 @@ def _calibration(settings: EvaluateSettings) -> Calibration | None:
 
 def _perplexity(ensemble: Ensemble, texts: Sequence[Tokens], *, answers: int) -> float:
     """Of the public model alone, on the first `answers` tokens of the texts."""
-    target = PredictionTarget(epsilon=1.0, delta=0.0, answers=answers)  # it has none
+    target = PredictionTarget(epsilon=1.0, delta=0.0, queries=answers)  # it has none
     setup = set_up(MechanismName.PUBLIC, target, Layout(ensemble.rows))
     read = passages(ensemble, texts, answers=answers)
     parts, source = len(ensemble.parts), Randomness.seeded(0)  # nothing is drawn
-    return evaluate([setup], read, parts=parts, horizon=answers, randomness=source)[0].perplexity
+    return evaluate([setup], read, parts=parts, queries=answers, randomness=source)[0].perplexity
 
 
 def _rival(source: Path, texts: Sequence[str], encoded: Sequence[Tokens]) -> Rival:
@@ -157,7 +157,7 @@ def evaluate_ensemble(
         mechanisms=mechanisms_for(settings.mechanisms, ensemble, has_index=index is not None),
         epsilons=epsilons,
         delta=settings.delta,
-        answers=settings.queries,
+        queries=settings.queries,
         repeats=settings.repeats,
         unit=settings.unit,
         options=Options(

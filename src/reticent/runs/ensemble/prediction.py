@@ -1,9 +1,9 @@
 """A finished ensemble ready to answer: its predictor, and the one ledger that all of its answers are charged to.
 
-The first use fixes mechanism, (ε, δ), what is protected and the horizon in `prediction.json` and makes the ledger
-(`runs.ledger_place`), bound to the ensemble's fingerprint. Every later use must ask for the same, or for nothing:
-the budget is global to the ensemble, and a second one beside it would spend twice. Temperature and truncation may
-differ from call to call, since they are inside the accounting.
+The first use fixes mechanism, (ε, δ), what is protected and the query budget in `prediction.json` and makes the
+ledger (`runs.ledger_place`), bound to the ensemble's fingerprint. Every later use must ask for the same, or for
+nothing: the budget is global to the ensemble, and a second one beside it would spend twice. Temperature and
+truncation may differ from call to call, since they are inside the accounting.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ from reticent.runs.ledger_place import LedgerPlace
 
 SCHEMA_VERSION: Final = 1
 SETTINGS: Final = "prediction.json"
-HORIZON: Final = 1024
+QUERIES: Final = 1024
 # What may serve answers: the rest is for experiments, since it protects nothing, is no ensemble or, as the price of
 # actual votes, holds for questions that no earlier answer had a part in.
 SERVED: Final = tuple(
@@ -72,7 +72,7 @@ class PredictionSettings:
     mechanism: MechanismName
     epsilon: float
     delta: float
-    horizon: int = HORIZON
+    queries: int = QUERIES
     unit: Unit = Unit.PART
     order: float | None = None
     weight_limit: float | None = None
@@ -110,7 +110,7 @@ class PredictionSettings:
 
     def set_up(self, ensemble: Ensemble, shaping: Shaping | None = None) -> Setup:
         """The mechanism and its budget."""
-        target = PredictionTarget(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
+        target = PredictionTarget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, unit=self.unit)
         # Older versions settled no order: theirs is found again by their rule, as the ledger is bound to it.
         order = best_order(target, growth=1.0) if self.order is None and self.mechanism in ONE_ORDER else self.order
         options = Options(shaping=shaping or Shaping(), order=order, weight_limit=self.weight_limit)
@@ -125,7 +125,7 @@ class PredictionSettings:
         """The same with the defaults of this version written out, so that another version answers alike."""
         if self.mechanism not in ONE_ORDER:
             return self
-        target = PredictionTarget(epsilon=self.epsilon, delta=self.delta, answers=self.horizon, unit=self.unit)
+        target = PredictionTarget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, unit=self.unit)
         order, limit = self.order, self.weight_limit
         if limit is None and self.mechanism is MechanismName.SUBMIX_F:
             limit = DEFAULT_WEIGHT_LIMIT
@@ -139,6 +139,7 @@ class PredictionSettings:
         """A JSON document with a schema version."""
         values = asdict(self) | {"mechanism": self.mechanism.value, "unit": self.unit.value}
         values["order"] = number_to_json(self.order)
+        values["horizon"] = values.pop("queries")  # its name in the file, which ledgers are bound to
         for name in ("calibration", "since", "until"):
             if values[name] is None:
                 del values[name]  # as before there were any, so that older ledgers are found again
@@ -149,6 +150,7 @@ class PredictionSettings:
         """The settings that `to_json` wrote."""
         check_schema(document, SCHEMA_VERSION, kind="prediction settings")
         values = {name: value for name, value in document.items() if name != "schema_version"}
+        values["queries"] = values.pop("horizon")
         order = None if values["order"] is None else number_from_json(values["order"])
         kinds = {"mechanism": MechanismName(values["mechanism"]), "unit": Unit(values["unit"]), "order": order}
         calibration = Calibration(**values["calibration"]) if "calibration" in values else None
@@ -167,7 +169,7 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
         if other:
             raise ConfigError(
                 f"{run}: the settings of this ensemble are already fixed",
-                found=f"--{other[0]} {given[other[0]]}",
+                found=f"--{other[0].replace('_', '-')} {given[other[0]]}",
                 expected=f"{getattr(stored, other[0])}",
                 hint="one budget covers all answers; leave the option out",
             )
@@ -249,7 +251,7 @@ def answering(
     alone = settings.set_up(loaded, shaping)
     setup = with_base(run, alone)
     if setup.budget is None:
-        yield Answering(Predictor(loaded, setup.mechanism, ledger=None, horizon=settings.horizon), settings, None)
+        yield Answering(Predictor(loaded, setup.mechanism, ledger=None, queries=settings.queries), settings, None)
         return
     is_joined = place is not None and place.joins  # whoever made that ledger has entered it
     if alone.budget is not None and not is_joined and not (run / SETTINGS).is_file():
@@ -259,7 +261,7 @@ def answering(
             loaded,
             setup.mechanism,
             ledger=ledger,
-            horizon=settings.horizon,
+            queries=settings.queries,
             exhausted=exhausted,
             answered=answers_given(ledger),
             lifetime=settings.lifetime,

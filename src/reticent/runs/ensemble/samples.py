@@ -72,7 +72,7 @@ def sample_answers(
         setup = set_up_case(kind, epsilon, comparison, ensemble)
         for text, prompt in prompts.items():
             source = randomness.child(f"{kind} {epsilon} {text}")
-            made = _generate(ensemble, setup, prompt, settings, horizon=comparison.answers, randomness=source)
+            made = _generate(ensemble, setup, prompt, settings, queries=comparison.queries, randomness=source)
             found.append(Sample(text, kind, epsilon, tuple(public.decode(made))))
     if rival is not None:
         sampling = Sampling(max_tokens=settings.max_tokens, temperature=settings.temperature)
@@ -89,11 +89,11 @@ def _generate(
     prompt: Tokens,
     settings: EvaluateSettings,
     *,
-    horizon: int,
+    queries: int,
     randomness: Randomness,
 ) -> list[list[int]]:
     ledger = None if setup.budget is None else Tally(setup.budget, ensemble.parts)
-    predictor = Predictor(ensemble, setup.mechanism, ledger=ledger, horizon=horizon, randomness=randomness)
+    predictor = Predictor(ensemble, setup.mechanism, ledger=ledger, queries=queries, randomness=randomness)
     return [predictor.generate(prompt, settings.max_tokens) for _ in range(settings.samples)]
 
 

@@ -1,7 +1,6 @@
 """Options of private prediction: the budget of an ensemble, `predict` and `evaluate`.
 
-**Query budget** (`--queries`): the number of tokens that one (ε, δ) is spread over. It is `horizon` in the file of
-a server and in the record of an ensemble.
+**Query budget** (`--queries`): the number of tokens that one (ε, δ) is spread over.
 """
 
 import re
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
-from reticent.core.ranges import ANSWERS, EPSILON, Range
+from reticent.core.ranges import EPSILON, QUERIES, Range
 from reticent.runs.settings.declaration import Settings, option
 from reticent.runs.settings.shared import CorpusOptions, Seeded, Shown
 
@@ -29,10 +28,9 @@ class PredictionOptions(Settings):
     )
     epsilon: float | None = option("ε of all answers together.", default=None, panel=PRIVACY)
     delta: float | None = option("δ of all answers together.", default=None, panel=PRIVACY)
-    horizon: int | None = option(
+    queries: int | None = option(
         "Query budget: the number of tokens that ε is spread over.",
         default=None,
-        flag="--queries",
         panel=PRIVACY,
         metavar="N",
         shown="1024",
@@ -123,7 +121,7 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
     epsilon: str = option("ε, or several, comma-separated.", default="8", metavar="LIST")
     delta: float = option("δ of every mechanism that has one.", default=1e-5)
     queries: int = option(
-        "Query budget: the number of tokens that ε is spread over.", default=1024, within=ANSWERS, metavar="N"
+        "Query budget: the number of tokens that ε is spread over.", default=1024, within=QUERIES, metavar="N"
     )
     repeats: int = option(
         "Number of random orders of the held-out text; intervals are over them.",

@@ -82,7 +82,7 @@ def open_weights(
 
     yield Backend(
         name=name,
-        predictor=Predictor(models, mechanism(Shaping()), ledger=None, horizon=1),
+        predictor=Predictor(models, mechanism(Shaping()), ledger=None, queries=1),
         mechanism=mechanism,
         chat=ChatFormat(getattr(models.public, "tokenizer", None)),
         guarantee=guarantee if index is None else None,
