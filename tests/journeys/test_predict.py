@@ -232,7 +232,7 @@ def test_a_removed_settings_file_does_not_open_a_second_budget(run):
         pass
 
 
-@pytest.mark.parametrize("change", [{"epsilon": 200.0}, {"mechanism": "gnmax"}, {"queries": 5}])
+@pytest.mark.parametrize("change", [{"epsilon": 200.0}, {"mechanism": "gnmax"}, {"horizon": 5}])
 def test_settings_that_were_changed_by_hand_do_not_spend_the_old_ledger(run, change):
     """What is paid by the answer has one limit at every ε: the ledger knows the settings themselves."""
     with answering(run, settings_of(run, ASKED | {"mechanism": MechanismName.PMIXED, "epsilon": 1.0})):
@@ -241,6 +241,16 @@ def test_settings_that_were_changed_by_hand_do_not_spend_the_old_ledger(run, cha
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(LedgerError), answering(run, settings_of(run, {})):
         pass
+
+
+@pytest.mark.parametrize("unknown", [{"queries": 5}, {"colour": "red"}])
+def test_settings_with_a_field_that_nobody_wrote_are_refused(run, capsys, unknown):
+    with answering(run, settings_of(run, ASKED)):
+        pass
+    file = run / "prediction.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | unknown))
+    code, _, complaint = ask(capsys, "predict", run, "--prompt", "order ")
+    assert (code, "prediction.json" in complaint) == (2, True)
 
 
 def test_owners_are_not_promised_where_the_records_named_none(run):

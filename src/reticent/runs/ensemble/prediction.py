@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.core.document import (
+    MALFORMED,
     check_schema,
     number_from_json,
     number_to_json,
@@ -149,6 +150,8 @@ class PredictionSettings:
     def from_json(cls, document: dict[str, Any]) -> "PredictionSettings":
         """The settings that `to_json` wrote."""
         check_schema(document, SCHEMA_VERSION, kind="prediction settings")
+        if "queries" in document:
+            raise TypeError("a stored query budget is called horizon")  # as any other field that nobody wrote
         values = {name: value for name, value in document.items() if name != "schema_version"}
         values["queries"] = values.pop("horizon")
         order = None if values["order"] is None else number_from_json(values["order"])
@@ -162,7 +165,7 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
     given = {name: value for name, value in asked.items() if value is not None}
     public: Path | None = given.pop("public", None)
     if (run / SETTINGS).is_file():
-        stored = PredictionSettings.from_json(read_document(run / SETTINGS))
+        stored = _stored(run / SETTINGS)
         if public is not None:
             require_same_text(stored.calibration, public)
         other = [name for name, value in given.items() if getattr(stored, name) != value]
@@ -181,6 +184,17 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
         given["since"] = datetime.now(UTC).date().isoformat()
     first = _for_this_corpus(run, PredictionSettings(**{"mechanism": MechanismName.SUBMIX_F} | given).settled())
     return first if public is None else replace(first, calibration=calibrate(run, public))
+
+
+def _stored(file: Path) -> PredictionSettings:
+    """The settings of the first use, as they were written."""
+    try:
+        return PredictionSettings.from_json(read_document(file))
+    except MALFORMED as error:
+        hint = "the first use of an ensemble wrote it; put it back as it was"
+        raise ConfigError(
+            f"{file}: not the settings of an ensemble", found=type(error).__name__, hint=hint
+        ) from None
 
 
 def _day(text: str) -> date:
