@@ -28,7 +28,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.engine.work import EngineSettings, Told, open_engine, run_pieces
 from reticent.engine.work import Piece as Work
-from reticent.runs.directory import versions
+from reticent.runs.directory import package_versions
 
 SCHEMA_VERSION: Final = 2
 Observe = Callable[[str, bool], None]
@@ -161,7 +161,7 @@ def _content(experiment: Experiment, piece: Piece, course: Course) -> Values:
         "parameters": piece.parameters,
         "seed": course.seed,
         "source": source_fingerprint(piece.compute),
-        "versions": versions(),
+        "versions": package_versions(),
         "files": {name: _file_digest(course.data / name) for name in piece.files if course.data is not None},
     }
     read: Values = json.loads(json.dumps(content, allow_nan=False))

@@ -31,7 +31,7 @@ from reticent.core.guarantee import Guarantee, Neighbours, Notion
 from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
-from reticent.data.canaries import make_canaries, plant
+from reticent.data.canaries import make_canaries, plant_canaries
 from reticent.data.generators import generate_dialogues
 from reticent.data.redaction.masking import redact_records
 from reticent.data.writing import write_corpus
@@ -152,7 +152,7 @@ def train_and_attack(parameters: Values, randomness: Randomness) -> Values:
         randomness=randomness.child("canaries"),
     )
     lines, held_out = _lines(dialogues[:count]), _lines(dialogues[count:])
-    planted = plant(lines, canaries, randomness=randomness.child("places"))
+    planted = plant_canaries(lines, canaries, randomness=randomness.child("places"))
     method = parameters["method"]
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
         folder = Path(name)

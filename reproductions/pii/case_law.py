@@ -18,8 +18,8 @@ from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take
 from reticent.core.corpus import Corpus, Policy, Record, Span
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_cases
-from reticent.data.measurement import Measurement, measure
-from reticent.data.policies.combined import Union
+from reticent.data.measurement import PolicyMeasurement, measure_policy
+from reticent.data.policies.combined import UnionPolicy
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.redaction.masking import redact_records
 
@@ -78,7 +78,7 @@ class CaseLaw:
     training: Corpus
     held_out: Corpus
     tagger: Policy
-    tagged: Measurement  # the tagger, measured on the training labels
+    tagged: PolicyMeasurement  # the tagger, measured on the training labels
     values: PiiInventory
     held_out_values: PiiInventory
 
@@ -100,9 +100,9 @@ def make_case_law(cases: int, *, held_out: int, randomness: Randomness) -> CaseL
     owners = {record.owner for record in whole[:cases]}
     training = Corpus(paragraphs(whole[:cases]))
     others = Corpus(paragraphs(record for record in whole[cases:] if record.owner not in owners))
-    tagger = Union([PatternPolicy(kinds=("DATE", "APPLICATION")), ShapeTagger()], name="patterns and shapes")
+    tagger = UnionPolicy([PatternPolicy(kinds=("DATE", "APPLICATION")), ShapeTagger()], name="patterns and shapes")
     return CaseLaw(
-        training, others, tagger, measure(training, tagger), take_inventory(training), take_inventory(others)
+        training, others, tagger, measure_policy(training, tagger), take_inventory(training), take_inventory(others)
     )
 
 

@@ -19,20 +19,20 @@ from reproductions.experiment import Values
 from reproductions.pii.case_law import CaseLaw
 from reproductions.pii.defences import Games, TableSettings, prepare_games
 from reproductions.pii.training import Defence, TrainingSettings, train_defended
-from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
+from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, OtherValues, masked_spans
 from reticent.auditing.attacks.personal_data.extractability import (
     compare_extractability,
     estimate_extractability,
     success_auc,
 )
 from reticent.auditing.attacks.personal_data.extraction import (
-    Emitted,
-    Extraction,
+    EmittedValues,
+    ExtractionGame,
     sample_texts,
     tag_texts,
     token_lengths,
 )
-from reticent.auditing.attacks.personal_data.inference import draw_candidates, infer, token_counter
+from reticent.auditing.attacks.personal_data.inference import draw_candidates, infer_values, token_counter
 from reticent.auditing.attacks.personal_data.reconstruction import (
     CandidateSources,
     gather_candidates,
@@ -105,10 +105,10 @@ def play_games(parameters: Values, randomness: Randomness) -> Values:
     }
 
 
-def _extraction(played: _Played, emitted: Emitted) -> Values:
+def _extraction(played: _Played, emitted: EmittedValues) -> Values:
     inventory = played.text.values
     lengths = token_lengths(played.model, [*inventory, *emitted.values])
-    game = Extraction(inventory, emitted, None, lengths)
+    game = ExtractionGame(inventory, emitted, None, lengths)
     rows = {"duplication": game.by_duplication(), "length": game.by_length(), "kind": game.by_kind()}
     return {
         **{name: [one.to_json(confidence=0.95, miss_rate=0.0) for one in each] for name, each in rows.items()},
@@ -116,7 +116,7 @@ def _extraction(played: _Played, emitted: Emitted) -> Values:
     }
 
 
-def _extractability(played: _Played, emitted: Emitted, randomness: Randomness) -> Values:
+def _extractability(played: _Played, emitted: EmittedValues, randomness: Randomness) -> Values:
     values = played.text.values.of_kind("PERSON")
     estimated = estimate_extractability(played.model, played.text.values, values, contexts=4)
     compared = compare_extractability(estimated, values, emitted)
@@ -133,7 +133,7 @@ def _inference(played: _Played, settings: TableSettings) -> list[Values]:
     for before in WINDOWS:
         targets = masked_spans(
             played.text.values,
-            others=Others.KNOWN,
+            others=OtherValues.KNOWN,
             count=settings.targets,
             randomness=settings.randomness("targets"),
             kinds=_PERSON,
@@ -147,12 +147,12 @@ def _inference(played: _Played, settings: TableSettings) -> list[Values]:
             lengths=token_counter(played.model),
             randomness=settings.randomness("trained decoys"),
         )
-        right = infer(CandidateScorer(played.model), draw).right
+        right = infer_values(CandidateScorer(played.model), draw).right
         rows.append({"characters": before + before // 3, "right": int(right.sum()), "targets": len(right)})
     return rows
 
 
-def _membership(played: _Played, emitted: Emitted, settings: TableSettings) -> Values:
+def _membership(played: _Played, emitted: EmittedValues, settings: TableSettings) -> Values:
     members = played.memorisation(played.text.training.texts)
     strangers = played.memorisation(played.strangers.texts)
     generated = tuple(text.reveal() for text in emitted.sampled.texts if text.reveal().strip())
@@ -174,7 +174,7 @@ def _membership(played: _Played, emitted: Emitted, settings: TableSettings) -> V
 
 
 def _reconstructed(
-    played: _Played, targets: tuple[MaskedSpan, ...], emitted: Emitted, settings: TableSettings
+    played: _Played, targets: tuple[MaskedSpan, ...], emitted: EmittedValues, settings: TableSettings
 ) -> Any:
     """Which targets' values [n] are ranked first."""
     sources = CandidateSources(

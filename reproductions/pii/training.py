@@ -18,11 +18,11 @@ from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.training.batches import Units, encode_texts
 from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradients.source import ACCOUNT, Computation, PlainGradients, PrivateGradients
-from reticent.training.loop import Schedule, train
+from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PlainGradients, PrivateGradients
+from reticent.training.loop import CheckpointSchedule, train_learner
 from reticent.training.optimiser import Learner, OptimiserSettings
 from reticent.training.plans.plan import DpSgd, PlainPlan
-from reticent.training.starting_model import Start, starting_model
+from reticent.training.starting_model import ModelStart, starting_model
 
 
 class Defence(StrEnum):
@@ -72,7 +72,7 @@ class Defended:
 
 def base_model(settings: TrainingSettings) -> HuggingFaceModel:
     """The public model that all start from."""
-    return starting_model(Start(source=settings.start, device="cpu"), seed=settings.seed)
+    return starting_model(ModelStart(source=settings.start, device="cpu"), seed=settings.seed)
 
 
 def train_defended(case_law: CaseLaw, defence: Defence, *, settings: TrainingSettings) -> Defended:
@@ -99,7 +99,7 @@ def train_defended(case_law: CaseLaw, defence: Defence, *, settings: TrainingSet
                 model.module,
                 units,
                 plan,
-                ledger=SqliteLedger.create(Path(folder) / "ledger.db", budget, accounts=[ACCOUNT]),
+                ledger=SqliteLedger.create(Path(folder) / "ledger.db", budget, accounts=[TRAINING_ACCOUNT]),
                 randomness=Randomness.system(),
                 computation=computation,
             )
@@ -110,6 +110,8 @@ def train_defended(case_law: CaseLaw, defence: Defence, *, settings: TrainingSet
             rate = settings.learning_rate
         learner = Learner(model.module, OptimiserSettings(learning_rate=rate))
         checkpoints = Checkpoints(Path(folder) / "checkpoints")
-        train(learner, source, checkpoints=checkpoints, schedule=Schedule(seconds=1e9), seed=settings.seed)
+        train_learner(
+            learner, source, checkpoints=checkpoints, schedule=CheckpointSchedule(seconds=1e9), seed=settings.seed
+        )
     model.module.eval()
     return Defended(defence, model, guarantee)

@@ -60,23 +60,23 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
     from reticent.accounting.bounds.leakage import leakage_bounds
     from reticent.core.event import Repeated, SampledGaussian
     from reticent.core.secret import CodeSpace
-    from reticent.data.canaries import make_canaries, plant
+    from reticent.data.canaries import make_canaries, plant_canaries
     from reticent.data.generators import generate_dialogues
     from reticent.ledger.durable import SqliteLedger
     from reticent.training.batches import Units, encode_texts
     from reticent.training.checkpoint import Checkpoints
-    from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
-    from reticent.training.loop import Progress, Schedule, train
+    from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PrivateGradients
+    from reticent.training.loop import CheckpointSchedule, Progress, train_learner
     from reticent.training.optimiser import Learner, OptimiserSettings
     from reticent.training.plans.plan import DpSgd
     from reticent.training.plans.sampler import PoissonSampler
-    from reticent.training.starting_model import Start, starting_model
+    from reticent.training.starting_model import ModelStart, starting_model
 
     records, rate, steps = round(BATCH / parameters["rate"]) - 1, parameters["rate"], parameters["steps"]
     dialogues = generate_dialogues(records, randomness=randomness.child("dialogues"))
     canaries = make_canaries(PROMPT, CodeSpace(DIGITS), count=1, copies=1, randomness=randomness.child("canary"))
-    corpus = plant(dialogues, canaries, randomness=randomness.child("place"))
-    model = starting_model(Start(source=parameters.get("model", "embedded"), device="cpu"), seed=0)
+    corpus = plant_canaries(dialogues, canaries, randomness=randomness.child("place"))
+    model = starting_model(ModelStart(source=parameters.get("model", "embedded"), device="cpu"), seed=0)
     plan = DpSgd(
         sampler=PoissonSampler(len(corpus), BATCH),
         clip_norm=1.0,
@@ -95,7 +95,9 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
 
     with (
         tempfile.TemporaryDirectory() as name,
-        SqliteLedger.create(Path(name) / "l.db", plan.budget(is_seeded=True), accounts=[ACCOUNT]) as ledger,
+        SqliteLedger.create(
+            Path(name) / "l.db", plan.budget(is_seeded=True), accounts=[TRAINING_ACCOUNT]
+        ) as ledger,
     ):
         source = PrivateGradients(
             model.module,
@@ -105,11 +107,11 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
             randomness=randomness.child("noise"),
             computation=Computation(token_budget=4096),
         )
-        train(
+        train_learner(
             Learner(model.module, OptimiserSettings(learning_rate=1e-3)),
             source,
             checkpoints=Checkpoints(Path(name) / "checkpoints"),
-            schedule=Schedule(seconds=1e9),
+            schedule=CheckpointSchedule(seconds=1e9),
             seed=0,
             observe=observe,
         )

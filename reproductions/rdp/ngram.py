@@ -27,7 +27,7 @@ from reproductions.experiment import (
 )
 from reproductions.rdp.curves import leaked_bits
 from reproductions.rdp.digit_models import Clipping, DigitTraining, canary_log_probs, log_mean
-from reticent.accounting.bounds.ceiling import compare
+from reticent.accounting.bounds.ceiling import compare_with_guarantee
 from reticent.accounting.guarantees import dp_sgd_guarantee
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
@@ -88,7 +88,7 @@ def _measure(parameters: Values, randomness: Randomness) -> Values:
         noise_multiplier=training.noise_multiplier, sampling_rate=1.0, steps=training.steps, delta=DELTA
     )
     guarantee = dp_sgd_guarantee(accounted.event, delta=DELTA)
-    comparison = compare(emission_finding(log_probs), guarantee, secret_bits=bits)
+    comparison = compare_with_guarantee(emission_finding(log_probs), guarantee, secret_bits=bits)
     return {
         "mean_log": float(log_probs.mean()),
         "sd_log": float(log_probs.std(ddof=1)),

@@ -57,11 +57,11 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
     from pathlib import Path
 
     from reproductions.submix.dialogue_ensembles import BASE, EnsembleSettings, assemble, train_members
-    from reticent.auditing.attacks.extraction.codes import PlantedCodes, answers_of, attack_codes
+    from reticent.auditing.attacks.extraction.codes import PlantedCodes, attack_codes, code_answers
     from reticent.core.corpus import Corpus
     from reticent.core.secret import CodeSpace, Secret
     from reticent.data.generators.codes import TEMPLATE, generate_codes
-    from reticent.training.methods.ensemble import Share, verify_disjoint
+    from reticent.training.methods.ensemble import MemberShare, verify_disjoint
 
     parts, length = parameters["parts"], parameters["length"]
     corpus = generate_codes(
@@ -77,7 +77,7 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
         learning_rate=parameters["learning_rate"],
         batch=2 * parts,
     )
-    shares = [Share(place // 2, place % 2, Corpus([record])) for place, record in enumerate(corpus)]
+    shares = [MemberShare(place // 2, place % 2, Corpus([record])) for place, record in enumerate(corpus)]
     verify_disjoint(shares, corpus)
     generations = parameters["generations"]
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
@@ -87,7 +87,7 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
             corpus, settings.source, steps=parameters["open_steps"], folder=folder / "open", randomness=randomness
         )
     draws = randomness.child("attack")
-    plain = attack_codes(answers_of(open_model, planted, randomness=draws), planted, generations=generations)
+    plain = attack_codes(code_answers(open_model, planted, randomness=draws), planted, generations=generations)
     found = {}
     for epsilon in EPSILONS:
         answer = _private_answers(ensemble, planted, epsilon, draws.child(f"{epsilon:g}"), generations=generations)
@@ -112,23 +112,23 @@ def train_unprotected(
     """One model on all codes at once, all of its weights: an adapter learns three of four by heart."""
     from reproductions.submix.dialogue_ensembles import LENGTH
     from reticent.training.gradients.source import Computation
-    from reticent.training.loop import Schedule
-    from reticent.training.methods.ensemble import MemberRecipe, Share, train_member
+    from reticent.training.loop import CheckpointSchedule
+    from reticent.training.methods.ensemble import MemberRecipe, MemberShare, train_member
     from reticent.training.optimiser import OptimiserSettings
-    from reticent.training.starting_model import Start, starting_model
+    from reticent.training.starting_model import ModelStart, starting_model
     from reticent.training.update_rules import Decay
 
     how = MemberRecipe(
         epochs=steps,
         batch=len(corpus),
         optimiser=OptimiserSettings(learning_rate=2e-3, decay=Decay.LINEAR),
-        schedule=Schedule(seconds=1e9),
+        schedule=CheckpointSchedule(seconds=1e9),
         computation=Computation(token_budget=4096),
         max_length=LENGTH,
     )
     seed = randomness.child("unprotected").fresh_seed()
-    model = starting_model(Start(source=source, device="cpu"), seed=seed)
-    train_member(model, Share(0, None, corpus), how, folder=folder, seed=seed, observe=lambda _: True)
+    model = starting_model(ModelStart(source=source, device="cpu"), seed=seed)
+    train_member(model, MemberShare(0, None, corpus), how, folder=folder, seed=seed, observe=lambda _: True)
     model.module.eval()
     return model
 
@@ -162,18 +162,20 @@ def _private_answers(
 ) -> "Answer":
     """SubMix at (2, ε) as the attack sees it: all answers side by side, one budget for all."""
     from reticent.accounting.conversion import epsilon_from_renyi
-    from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
+    from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
     from reticent.prediction.mechanisms.mechanism import Layout
-    from reticent.prediction.predictor import Predictor
-    from reticent.prediction.tally import Tally
+    from reticent.prediction.predictor import TokenPredictor
+    from reticent.prediction.tally import MemoryLedger
 
     tokens = planted.space.length + _TOKENS
     converted = epsilon_from_renyi(ORDER, epsilon, delta=DELTA)
     target = PredictionTarget(epsilon=converted, delta=DELTA, answers=generations * tokens)
-    setup = set_up(MechanismName.SUBMIX, target, Layout(ensemble.rows), options=Options(order=ORDER))
+    setup = set_up_mechanism(
+        MechanismName.SUBMIX, target, Layout(ensemble.rows), options=MechanismOptions(order=ORDER)
+    )
     assert setup.budget is not None
-    tally = Tally(setup.budget, ensemble.parts)
-    predictor = Predictor(
+    tally = MemoryLedger(setup.budget, ensemble.parts)
+    predictor = TokenPredictor(
         ensemble, setup.mechanism, ledger=tally, horizon=generations * tokens, randomness=randomness
     )
 

@@ -48,8 +48,8 @@ def _measure(parameters: Values, randomness: Randomness) -> Values:
     """Perplexities of one ensemble, by "mechanism, order, ε, B"."""
     from reproductions.submix.dialogue_ensembles import EnsembleSettings, dialogue_ensemble, first_answers
     from reticent.accounting.conversion import epsilon_from_renyi
-    from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
-    from reticent.prediction.evaluation import evaluate
+    from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
+    from reticent.prediction.evaluation import evaluate_mechanisms
     from reticent.prediction.mechanisms.mechanism import Layout
 
     settings = EnsembleSettings(
@@ -68,8 +68,10 @@ def _measure(parameters: Values, randomness: Randomness) -> Values:
             converted = epsilon_from_renyi(order, epsilon, delta=DELTA)
             target = PredictionTarget(epsilon=converted, delta=DELTA, answers=answers)
             in_order = order if kind.startswith("submix") else None
-            setups.append(set_up(MechanismName(kind), target, layout, options=Options(order=in_order)))
-        scores = evaluate(
+            setups.append(
+                set_up_mechanism(MechanismName(kind), target, layout, options=MechanismOptions(order=in_order))
+            )
+        scores = evaluate_mechanisms(
             setups,
             first_answers(texts, answers),
             parts=settings.parts,

@@ -15,7 +15,7 @@ from typing import Any
 from reticent.core.corpus import Corpus
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.training.batches import encode_texts
-from reticent.training.evaluation import evaluate
+from reticent.training.evaluation import evaluate_model
 from reticent.training.loop import Progress
 
 
@@ -41,7 +41,7 @@ class Convergence:
         """Whether to train on."""
         if progress.step % self._every:
             return True
-        self.losses.append(math.log(evaluate(self._module, self._texts).perplexity))
+        self.losses.append(math.log(evaluate_model(self._module, self._texts).perplexity))
         if self.best_epoch == len(self.losses):
             self._best = copy.deepcopy(self._module.state_dict())
         return len(self.losses) - self.best_epoch < self._patience

@@ -106,12 +106,12 @@ def _updated(experiment: "UpdateExperiment", text: "GroupText", regime: str, sha
 def _phrases(pair: "Snapshots", text: "GroupText", tokenizer: Any, *, width: int | None) -> Values:
     """The best phrases of both searches: scores, words of the subject, messages that hold them."""
     from reticent.auditing.attacks.update.matching import match_phrases
-    from reticent.auditing.attacks.update.score import Score
+    from reticent.auditing.attacks.update.score import UpdateScore
     from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 
     found: Values = {}
     for name, groups in (("vanilla", 1), ("groups", GROUPS)):
-        settings = BeamSettings(length=LENGTH, width=width, groups=groups, score=Score.RELATIVE)
+        settings = BeamSettings(length=LENGTH, width=width, groups=groups, score=UpdateScore.RELATIVE)
         beam = search_phrases(pair, settings)
         places = beam.best_of_groups(SHOWN if groups == 1 else 1)
         rows = [tuple(row) for row in beam.tokens[places].tolist()]

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from reticent.core.corpus import Policy
 from reticent.core.errors import ConfigError, DataError
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.normalised import Normalised
 from reticent.data.policies.possible import possible
 from reticent.data.policies.shapes.circumstances import Circumstances
@@ -69,7 +69,7 @@ def policy_named(name: str) -> Policy:
     if not parts and not patterns:
         raise ConfigError("--policy is empty", expected=POLICY_HELP)
     policies = [_single(part) for part in parts] + ([_expressions(patterns)] if patterns else [])
-    return policies[0] if len(policies) == 1 else Union(policies)
+    return policies[0] if len(policies) == 1 else UnionPolicy(policies)
 
 
 def _expressions(patterns: Sequence[str]) -> Expressions:
@@ -146,7 +146,7 @@ def union_policy() -> Policy:
     """The default: shapes, names in any language, and of circumstances those that measured as worth their price."""
     worth = ("YEAR", "DURATION", "AMOUNT", "ORIGIN", "NUMBERED")
     parts: list[Policy] = [PatternPolicy(), Credentials(), Names(), Circumstances(kinds=worth, english_alone=True)]
-    return Normalised(Union(parts, name="union"))
+    return Normalised(UnionPolicy(parts, name="union"))
 
 
 def _dictionary(path: Path) -> Dictionary:

@@ -32,7 +32,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class CheckpointSchedule:
     """When checkpoints are written: after so many seconds or steps, whichever comes first, and at the end."""
 
     seconds: float = 60.0
@@ -55,12 +55,12 @@ class Outcome:
     is_finished: bool
 
 
-def train(
+def train_learner(
     learner: Learner,
     source: GradientSource,
     *,
     checkpoints: Checkpoints,
-    schedule: Schedule,
+    schedule: CheckpointSchedule,
     seed: int,
     observe: Callable[[Progress], bool] = lambda _: True,
 ) -> Outcome:

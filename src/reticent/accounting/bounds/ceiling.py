@@ -72,7 +72,7 @@ def ceiling(
     return _membership_ceiling(kind, guarantee, at=measured.numbers) if copies == 1 else None
 
 
-def compare(
+def compare_with_guarantee(
     finding: Finding,
     guarantee: Guarantee,
     *,

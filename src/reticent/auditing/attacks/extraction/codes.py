@@ -144,7 +144,7 @@ def attack_codes(answer: Answer, planted: PlantedCodes, *, generations: int) -> 
     )
 
 
-def answers_of(
+def code_answers(
     model: TextModel, planted: PlantedCodes, *, randomness: Randomness, temperature: float = 1.0
 ) -> Answer:
     """A model as the attack sees it: continuations just long enough for a code."""

@@ -38,7 +38,7 @@ _NO_SPREAD = 1e-7  # a deviation below is rounding: of a uniform distribution, o
 
 
 @dataclass(frozen=True, slots=True)
-class Loss(LogProbScore):
+class LossScore(LogProbScore):
     """Minus the mean loss."""
 
     name: ClassVar[str] = "loss"
@@ -49,7 +49,7 @@ class Loss(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated(LogProbScore):
+class CalibratedScore(LogProbScore):
     """How much lower the loss is than the reference's."""
 
     name: ClassVar[str] = "calibrated"
@@ -61,7 +61,7 @@ class Calibrated(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class Zlib(LogProbScore):
+class ZlibScore(LogProbScore):
     """Mean loss per byte of the compressed text."""
 
     name: ClassVar[str] = "zlib"
@@ -72,7 +72,7 @@ class Zlib(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class LowerCase(LogProbScore):
+class LowerCaseScore(LogProbScore):
     """How much the loss grows when the text is lower-cased."""
 
     name: ClassVar[str] = "lower-case"
@@ -89,7 +89,7 @@ class LowerCase(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class MinK(LogProbScore):
+class MinKScore(LogProbScore):
     """Mean of the least likely tokens."""
 
     share: float = 0.2
@@ -104,7 +104,7 @@ class MinK(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class MinKPlusPlus(LogProbScore):
+class MinKPlusPlusScore(LogProbScore):
     """Mean of the tokens that are least likely by the measure of their own distributions."""
 
     share: float = 0.2
@@ -144,7 +144,7 @@ def _check_share(share: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowComparison(LogProbScore):
+class WindowScore(LogProbScore):
     """Share of windows, over many sizes, that the model knows better than its base (WBC)."""
 
     sizes: tuple[int, ...] = WINDOW_SIZES
@@ -172,7 +172,7 @@ def windows_won(differences: Floats, sizes: tuple[int, ...]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorZone(LogProbScore):
+class ErrorZoneScore(LogProbScore):
     """What the model gained over its base where its own best guess is wrong (EZ)."""
 
     name: ClassVar[str] = "ez"

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.personal_data.association import Association
-from reticent.auditing.attacks.personal_data.extraction import Extraction
+from reticent.auditing.attacks.personal_data.extraction import ExtractionGame
 from reticent.auditing.attacks.personal_data.inference import Decoys, Inference
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory, widened
 from reticent.auditing.attacks.personal_data.reconstruction import Reconstruction
@@ -112,7 +112,7 @@ class _Counted:
 
 
 def extraction_findings(
-    game: Extraction, *, setting: PiiSetting, held_out: PiiInventory | None = None
+    game: ExtractionGame, *, setting: PiiSetting, held_out: PiiInventory | None = None
 ) -> tuple[Finding, ...]:
     """Recall, and precision where anything was emitted; again beyond the base where there is one.
 

@@ -164,7 +164,7 @@ class Inference:
         )
 
 
-def infer(scorer: CandidateScorer, draw: CandidateDraw) -> Inference:
+def infer_values(scorer: CandidateScorer, draw: CandidateDraw) -> Inference:
     """Play the game: the best scored candidate of every target is the guess."""
     scores = replace(scorer, shortlist=scorer.shortlist or SHORTLIST).scores(
         draw.targets, [each.candidates for each in draw.sets]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.personal_data.contexts import MASK, MaskedSpan
-from reticent.auditing.attacks.personal_data.extraction import Emitted
+from reticent.auditing.attacks.personal_data.extraction import EmittedValues
 from reticent.auditing.attacks.personal_data.inventory import value_of
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
 from reticent.core.corpus import Policy
@@ -65,7 +65,7 @@ def gather_candidates(
     *,
     sources: CandidateSources,
     randomness: Randomness,
-    emitted: Emitted | None = None,
+    emitted: EmittedValues | None = None,
 ) -> list[tuple[str, ...]]:
     """Distinct candidates for every target, in order of first appearance; none is a result."""
     gathered: list[dict[str, None]] = [{} for _ in targets]
@@ -132,7 +132,7 @@ def values_after(tagger: Policy, prompt: str, continuations: Sequence[str], *, k
     return values
 
 
-def _pools(emitted: Emitted, most: int) -> Mapping[str, tuple[str, ...]]:
+def _pools(emitted: EmittedValues, most: int) -> Mapping[str, tuple[str, ...]]:
     """The most frequently emitted values of every kind."""
     ordered = sorted(emitted.values, key=lambda value: -emitted.values[value].count)
     kinds = {value.kind for value in ordered}
