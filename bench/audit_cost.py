@@ -25,7 +25,7 @@ from reticent.training.batches import Units, encode_texts
 from reticent.training.gradients.source import TRAINING_ACCOUNT
 from reticent.training.plans.plan import DpSgd
 from reticent.training.private_step import PrivateStep
-from reticent.training.starting_model import ModelStart, starting_model
+from reticent.training.starting_model import ModelStart, load_for_training
 
 DELTA = 1e-5
 MOST = 1.10  # of the time of a step without canaries
@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--lora-rank", type=int, default=0)
     asked = parser.parse_args()
     start = ModelStart(source=asked.model, lora_rank=asked.lora_rank)
-    models = {name: starting_model(start, seed=0) for name in ("without", "with")}
+    models = {name: load_for_training(start, seed=0) for name in ("without", "with")}
     model = models["with"]
     texts = list(generate_dialogues(asked.batch, randomness=Randomness.seeded(0)))
     long = [Record(one.id, f"{one.text} {one.text} {one.text}", owner=one.owner) for one in texts]

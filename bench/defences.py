@@ -75,7 +75,7 @@ from reticent.training.methods.selective_steps import SelectiveGradients  # noqa
 from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
 from reticent.training.plans.plan import DpSgd, PlainPlan  # noqa: E402
 from reticent.training.plans.redacted import PolicyFacts, RedactedSettings, plan_redacted  # noqa: E402
-from reticent.training.starting_model import ModelStart, starting_model  # noqa: E402
+from reticent.training.starting_model import ModelStart, load_for_training  # noqa: E402
 
 EPSILONS, DELTA, MISS_RATE = (1.0, 2.0), 8e-5, 0.1
 CANARIES, COPIES = 10, 20
@@ -335,7 +335,7 @@ def learn(model: HuggingFaceModel, source: GradientSource, rate: float, folder: 
 def measure(method: Method, setup: Setup) -> float:
     """Train by one method and print what came of it as a row; the perplexity."""
     began = time.process_time()
-    model = starting_model(ModelStart(source=method.start, device="cpu"), seed=setup.seed)
+    model = load_for_training(ModelStart(source=method.start, device="cpu"), seed=setup.seed)
     with tempfile.TemporaryDirectory() as folder:
         source, guarantee = method.build(model, setup, Path(folder))
         learn(model, source, method.learning_rate, Path(folder) / "c", setup.seed)

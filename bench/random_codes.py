@@ -56,8 +56,8 @@ from reticent.prediction.budgets import (  # noqa: E402
     set_up_mechanism,
 )
 from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
+from reticent.prediction.memory_ledger import MemoryLedger  # noqa: E402
 from reticent.prediction.predictor import TokenPredictor  # noqa: E402
-from reticent.prediction.tally import MemoryLedger  # noqa: E402
 from reticent.training.methods.ensemble import (  # noqa: E402
     split_key,
     split_owners,

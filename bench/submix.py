@@ -47,7 +47,7 @@ from reticent.models.huggingface.loading import load_model  # noqa: E402
 from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up_mechanism  # noqa: E402
 from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
 from reticent.prediction.predictor import TokenPredictor  # noqa: E402
-from reticent.training.starting_model import ModelStart, starting_model  # noqa: E402
+from reticent.training.starting_model import ModelStart, load_for_training  # noqa: E402
 
 PARTS, MANY = 8, 64
 RANK = 8
@@ -70,7 +70,7 @@ class Result:
 
 def save_adapters(source: str, folder: Path, count: int, *, layers: int, rank: int = RANK) -> list[Path]:
     """Adapters of random weights, as training would write them."""
-    model = starting_model(ModelStart(source=source, lora_rank=rank, lora_layers=layers, device="cpu"), seed=0)
+    model = load_for_training(ModelStart(source=source, lora_rank=rank, lora_layers=layers, device="cpu"), seed=0)
     paths = [folder / f"{layers}-{rank}-{index}" for index in range(count)]
     for path in paths:
         for name, parameter in model.module.named_parameters():

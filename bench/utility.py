@@ -60,7 +60,7 @@ from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
 from reticent.training.plans.choice import choose  # noqa: E402
 from reticent.training.plans.plan import DpSgd, PlainPlan  # noqa: E402
 from reticent.training.plans.sampler import SamplerName  # noqa: E402
-from reticent.training.starting_model import ModelStart, starting_model  # noqa: E402
+from reticent.training.starting_model import ModelStart, load_for_training  # noqa: E402
 from reticent.training.update_rules import Rule  # noqa: E402
 
 HELD_OUT = 100
@@ -156,7 +156,7 @@ def corpora(name: str, count: int) -> tuple[list[str], list[str]]:
 
 def encoded(name: str, start: ModelStart, *, records: int, length: int) -> Text:
     """The texts of a corpus as tokens of the model."""
-    model = starting_model(start, seed=0)
+    model = load_for_training(start, seed=0)
     parts = []
     for texts in corpora(name, records):
         corpus = Corpus(Record(str(number), text) for number, text in enumerate(texts))
@@ -167,7 +167,7 @@ def encoded(name: str, start: ModelStart, *, records: int, length: int) -> Text:
 def plain_loss(text: Text, start: ModelStart, epochs: float, seed: int) -> float:
     """Held-out loss without any protection."""
     plan = PlainPlan(units=len(text.train), batch=16, epochs=epochs, seed=seed)
-    model = starting_model(start, seed=seed)
+    model = load_for_training(start, seed=seed)
     source = PlainGradients(model.module, Units(text.train), plan, computation=COMPUTATION)
     with tempfile.TemporaryDirectory() as folder:
         return _trained(model.module, source, text, OptimiserSettings(), folder=Path(folder), seed=seed)
@@ -175,7 +175,7 @@ def plain_loss(text: Text, start: ModelStart, epochs: float, seed: int) -> float
 
 def private_loss(text: Text, start: ModelStart, recipe: Recipe, plan: DpSgd, *, seed: int) -> float:
     """Held-out loss of one private run."""
-    model = starting_model(start, seed=seed)
+    model = load_for_training(start, seed=seed)
     settings = replace(recipe.settings, noise_variance=plan.gradient_noise**2)
     with tempfile.TemporaryDirectory() as folder:
         budget = plan.budget(is_seeded=True)
@@ -236,7 +236,7 @@ class Table:
                 )
         self.results.ensure(
             self._cell("public", 0),
-            lambda: math.log(evaluate_model(starting_model(start, seed=0).module, text.held_out).perplexity),
+            lambda: math.log(evaluate_model(load_for_training(start, seed=0).module, text.held_out).perplexity),
         )
         for row, recipe in self._rows().items():
             for epsilon in asked.epsilon:
@@ -286,7 +286,7 @@ class Table:
         return private_loss(text, start_of(self.model), recipe, plan, seed=seed)
 
     def _rows(self) -> dict[str, Recipe]:
-        module = starting_model(start_of(self.model), seed=0).module
+        module = load_for_training(start_of(self.model), seed=0).module
         trained = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
         rows = recipes(self.asked.records, trained)
         only = self.asked.only

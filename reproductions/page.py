@@ -11,8 +11,8 @@ from typing import Final
 from reproductions.drawing import can_draw, draw
 from reproductions.experiment import ClaimVerdict, Grid, Paper
 from reproductions.running import Reproduction
-from reticent.core.document import write_atomically
-from reticent.runs.directory import package_versions
+from reticent.core import write_atomically
+from reticent.runs import package_versions
 
 INDEX: Final = "README.md"
 

@@ -14,14 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take_inventory
-from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.core.randomness import Randomness
-from reticent.data.generators import generate_cases
-from reticent.data.measurement import PolicyMeasurement, measure_policy
-from reticent.data.policies.combined import UnionPolicy
-from reticent.data.policies.shapes.patterns import PatternPolicy
-from reticent.data.redaction.masking import redact_records
+from reticent import Corpus, Record
+from reticent.auditing import PiiInventory, take_inventory
+from reticent.core import Policy, Randomness, Span
+from reticent.data import (
+    PatternPolicy,
+    PolicyMeasurement,
+    UnionPolicy,
+    generate_cases,
+    measure_policy,
+    redact_records,
+)
 
 _FEWEST: Final = 24  # characters of a paragraph that is more than a heading
 # Capitalised words of courts and states, which are nobody's names.

@@ -23,46 +23,40 @@ import numpy as np
 
 from reproductions.pii.case_law import CaseLaw, make_case_law
 from reproductions.pii.training import Defence, Defended, TrainingSettings, base_model
-from reticent.accounting.bounds.ceiling import compare_with_guarantee
-from reticent.auditing.attacks.membership.metrics import MembershipSetting, membership_findings
-from reticent.auditing.attacks.membership.scores import CalibratedScore
-from reticent.auditing.attacks.membership.target_scores import TargetScores
-from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, OtherValues, masked_spans
-from reticent.auditing.attacks.personal_data.extraction import (
+from reticent import Finding
+from reticent.accounting import compare_with_guarantee
+from reticent.auditing import (
+    CalibratedScore,
+    CandidateDraw,
+    CandidateScorer,
+    CandidateScoring,
+    CandidateSources,
+    ContextWindow,
     EmittedValues,
     ExtractionGame,
+    HeldOutPlaces,
+    MaskedSpan,
+    MembershipSetting,
+    OtherValues,
+    PiiSetting,
+    TargetScores,
+    continue_greedily,
+    draw_candidates,
+    extraction_findings,
+    gather_candidates,
+    infer_values,
+    inference_finding,
+    masked_spans,
+    membership_findings,
+    rank_candidates,
+    reconstruction_findings,
     sample_texts,
     tag_texts,
+    token_counter,
     token_lengths,
 )
-from reticent.auditing.attacks.personal_data.findings import (
-    PiiSetting,
-    extraction_findings,
-    inference_finding,
-    reconstruction_findings,
-)
-from reticent.auditing.attacks.personal_data.inference import (
-    CandidateDraw,
-    draw_candidates,
-    infer_values,
-    token_counter,
-)
-from reticent.auditing.attacks.personal_data.reconstruction import (
-    CandidateSources,
-    continue_greedily,
-    gather_candidates,
-    rank_candidates,
-)
-from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, CandidateScoring, HeldOutPlaces
-from reticent.core.document import number_to_json
-from reticent.core.errors import ConfigError
-from reticent.core.finding import Comparison, Finding
-from reticent.core.guarantee import Unit
-from reticent.core.model import LanguageModel
-from reticent.core.randomness import Randomness
-from reticent.core.sampling import Sampling
-from reticent.training.batches import encode_texts
-from reticent.training.evaluation import evaluate_model
+from reticent.core import Comparison, ConfigError, LanguageModel, Randomness, Sampling, Unit
+from reticent.training import encode_texts, evaluate_model
 
 SCHEMA_VERSION: Final = 1
 _PERSON: Final = ("PERSON",)
@@ -136,11 +130,7 @@ class DefenceRow:
             "masked_perplexity": self.masked_perplexity,
             "findings": [finding.to_json() for finding in self.findings],
             "comparisons": [
-                {
-                    "metric": one.finding.metric,
-                    "ceiling": number_to_json(one.ceiling),
-                    "verdict": one.verdict.value,
-                }
+                {"metric": one.finding.metric, "ceiling": one.to_json()["ceiling"], "verdict": one.verdict.value}
                 for one in self.comparisons
             ],
         }

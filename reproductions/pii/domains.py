@@ -14,14 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from reproductions.pii.case_law import CaseLaw, ShapeTagger, make_case_law, paragraphs
-from reticent.auditing.attacks.personal_data.inventory import take_inventory
-from reticent.core.corpus import Corpus, Policy, Record
-from reticent.core.randomness import Randomness
-from reticent.data.generators import generate_dialogues
-from reticent.data.measurement import measure_policy
-from reticent.data.policies.combined import UnionPolicy
-from reticent.data.policies.shapes.patterns import PatternPolicy
-from reticent.data.reading.corpus_file import open_corpus
+from reticent import Corpus, Record, open_corpus
+from reticent.auditing import take_inventory
+from reticent.core import Policy, Randomness
+from reticent.data import PatternPolicy, UnionPolicy, generate_dialogues, measure_policy
 
 CASE_LAW, DIALOGUES, TAB = "case law", "dialogues", "TAB"
 DOMAINS: Final = (CASE_LAW, DIALOGUES, TAB)

@@ -14,37 +14,35 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reproductions.experiment import Values
 from reproductions.pii.case_law import CaseLaw
 from reproductions.pii.defences import Games, TableSettings, prepare_games
 from reproductions.pii.training import Defence, TrainingSettings, train_defended
-from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, OtherValues, masked_spans
-from reticent.auditing.attacks.personal_data.extractability import (
-    compare_extractability,
-    estimate_extractability,
-    success_auc,
-)
-from reticent.auditing.attacks.personal_data.extraction import (
+from reticent import Corpus
+from reticent.auditing import (
+    CandidateScorer,
+    CandidateSources,
+    ContextWindow,
     EmittedValues,
     ExtractionGame,
+    MaskedSpan,
+    OtherValues,
+    auc_interval,
+    compare_extractability,
+    draw_candidates,
+    estimate_extractability,
+    gather_candidates,
+    infer_values,
+    masked_spans,
+    rank_candidates,
     sample_texts,
     tag_texts,
+    token_counter,
     token_lengths,
 )
-from reticent.auditing.attacks.personal_data.inference import draw_candidates, infer_values, token_counter
-from reticent.auditing.attacks.personal_data.reconstruction import (
-    CandidateSources,
-    gather_candidates,
-    rank_candidates,
-)
-from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
-from reticent.auditing.metrics.roc import Estimate, auc_interval
-from reticent.core.arrays import Floats
-from reticent.core.corpus import Corpus
-from reticent.core.model import LanguageModel
-from reticent.core.randomness import Randomness
-from reticent.core.sampling import Sampling
+from reticent.core import Estimate, LanguageModel, Randomness, Sampling
 
 WINDOWS: Final = (10, 30, 90, 270)  # characters before the value, and a third of them after it
 _PERSON: Final = ("PERSON",)
@@ -64,7 +62,7 @@ class _Played:
     def text(self) -> CaseLaw:
         return self.games.case_law
 
-    def memorisation(self, texts: Sequence[str]) -> Floats:
+    def memorisation(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Mean over tokens of log p − log p of the shadow, for each text [n]."""
         rows = [model.token_log_probs(model.encode(list(texts))) for model in (self.model, self.shadow)]
         return np.array([float((own - other).mean()) for own, other in zip(*rows, strict=True)])
@@ -169,7 +167,7 @@ def _membership(played: _Played, emitted: EmittedValues, settings: TableSettings
         },
         "deviation": float(strangers.std(ddof=1)),
         "reconstruction": {"scores": scores.tolist(), "hits": [bool(hit) for hit in hits]},
-        "success": _ends(success_auc(scores, hits)),
+        "success": _ends(auc_interval(scores[hits], scores[~hits]) if 0 < hits.sum() < len(hits) else None),
     }
 
 

@@ -12,17 +12,26 @@ from enum import StrEnum
 from pathlib import Path
 
 from reproductions.pii.case_law import CaseLaw
-from reticent.core.guarantee import Guarantee
-from reticent.core.randomness import Randomness
-from reticent.ledger.durable import SqliteLedger
-from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.training.batches import Units, encode_texts
-from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PlainGradients, PrivateGradients
-from reticent.training.loop import CheckpointSchedule, train_learner
-from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plans.plan import DpSgd, PlainPlan
-from reticent.training.starting_model import ModelStart, starting_model
+from reticent import DpSgd, Guarantee
+from reticent.core import Randomness
+from reticent.ledger import SqliteLedger
+from reticent.models import HuggingFaceModel
+from reticent.training import (
+    TRAINING_ACCOUNT,
+    Checkpoints,
+    CheckpointSchedule,
+    Computation,
+    Learner,
+    ModelStart,
+    OptimiserSettings,
+    PlainGradients,
+    PlainPlan,
+    PrivateGradients,
+    Units,
+    encode_texts,
+    load_for_training,
+    train_learner,
+)
 
 
 class Defence(StrEnum):
@@ -72,7 +81,7 @@ class Defended:
 
 def base_model(settings: TrainingSettings) -> HuggingFaceModel:
     """The public model that all start from."""
-    return starting_model(ModelStart(source=settings.start, device="cpu"), seed=settings.seed)
+    return load_for_training(ModelStart(source=settings.start, device="cpu"), seed=settings.seed)
 
 
 def train_defended(case_law: CaseLaw, defence: Defence, *, settings: TrainingSettings) -> Defended:

@@ -13,34 +13,37 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from reticent.core.arrays import Floats
-from reticent.core.corpus import Corpus
-from reticent.core.ensemble import Ensemble
-from reticent.core.randomness import Randomness
-from reticent.data.generators import generate_dialogues
-from reticent.data.splits import split_corpus
-from reticent.ledger.durable import SqliteLedger
-from reticent.models.ensemble.adapters import AdapterEnsemble, EnsembleMember
-from reticent.models.huggingface.loading import load_model
-from reticent.prediction.evaluation import Passage, look_up_passages
-from reticent.training.batches import Units, encode_texts
-from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PrivateGradients
-from reticent.training.loop import CheckpointSchedule, train_learner
-from reticent.training.methods.ensemble import (
+from reticent import Corpus, DpSgd, load_model
+from reticent.core import Ensemble, Randomness
+from reticent.data import generate_dialogues, split_corpus
+from reticent.ledger import SqliteLedger
+from reticent.models import AdapterEnsemble, EnsembleMember
+from reticent.prediction import Passage, look_up_passages
+from reticent.training import (
+    TRAINING_ACCOUNT,
+    Checkpoints,
+    CheckpointSchedule,
+    Computation,
+    Learner,
     MemberRecipe,
     MemberShare,
+    ModelStart,
+    OptimiserSettings,
+    PrivateGradients,
+    Units,
+    encode_texts,
+    load_for_training,
     member_seed,
+    release_model,
     split_key,
     split_owners,
+    train_learner,
     train_member,
 )
-from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plans.plan import DpSgd
-from reticent.training.release import release_model
-from reticent.training.starting_model import ModelStart, starting_model
 
+Floats = NDArray[np.float64]
 BASE: Final = "embedded"
 _RANK: Final = 8
 LENGTH: Final = 96  # tokens read of a dialogue
@@ -82,7 +85,7 @@ def train_members(
     members = []
     for share in shares:
         own = member_seed(seed, share)
-        model = starting_model(ModelStart(source=settings.source, lora_rank=_RANK, device="cpu"), seed=own)
+        model = load_for_training(ModelStart(source=settings.source, lora_rank=_RANK, device="cpu"), seed=own)
         kept = folder / f"{share.name}.checkpoints"
         train_member(model, share, how, folder=kept, seed=own, observe=lambda _: True)
         release_model(model, folder / share.name, certificate=None)
@@ -109,7 +112,7 @@ def fine_tuned_losses(settings: EnsembleSettings, *, randomness: Randomness) -> 
     seed = randomness.child("fine-tuned").fresh_seed()
     found = {}
     for name, corpus in (("full", training), ("single", parts[0].corpus)):
-        model = starting_model(ModelStart(source=settings.source, lora_rank=_RANK, device="cpu"), seed=seed)
+        model = load_for_training(ModelStart(source=settings.source, lora_rank=_RANK, device="cpu"), seed=seed)
         with tempfile.TemporaryDirectory(prefix="reticent-") as folder:
             share = MemberShare(0, None, corpus)
             train_member(model, share, _recipe(settings), folder=Path(folder), seed=seed, observe=lambda _: True)
@@ -159,7 +162,7 @@ class PrivateRecipe:
 def private_losses(settings: EnsembleSettings, recipe: PrivateRecipe, *, randomness: Randomness) -> Floats:
     """Losses in nats of one model trained by DP-SGD, token by token, of the held-out passages of an ensemble."""
     training, held_out = dialogue_texts(settings, randomness=randomness)
-    model = starting_model(ModelStart(source=settings.source, device="cpu"), seed=0)
+    model = load_for_training(ModelStart(source=settings.source, device="cpu"), seed=0)
     units = Units(encode_texts(model, training, max_length=LENGTH))
     plan = DpSgd.for_target(
         epsilon=recipe.epsilon,

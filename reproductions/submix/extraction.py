@@ -28,16 +28,17 @@ from reproductions.experiment import (
     Scale,
     Values,
 )
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from reticent.auditing.attacks.extraction.codes import Answer, PlantedCodes
-    from reticent.core.corpus import Corpus
-    from reticent.models.ensemble.adapters import AdapterEnsemble
-    from reticent.models.huggingface.model import HuggingFaceModel
+    from reticent import Corpus
+    from reticent.auditing import PlantedCodes
+    from reticent.models import AdapterEnsemble, HuggingFaceModel
 
+TEMPLATE: Final = "My number is: {}"
 LENGTHS: Final = (2, 3, 4, 5)
 EPSILONS: Final = (10.0, 100.0, 1000.0, 10_000.0, 100_000.0)
 ORDER: Final = 2.0
@@ -57,11 +58,11 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
     from pathlib import Path
 
     from reproductions.submix.dialogue_ensembles import BASE, EnsembleSettings, assemble, train_members
-    from reticent.auditing.attacks.extraction.codes import PlantedCodes, attack_codes, code_answers
-    from reticent.core.corpus import Corpus
-    from reticent.core.secret import CodeSpace, Secret
-    from reticent.data.generators.codes import TEMPLATE, generate_codes
-    from reticent.training.methods.ensemble import MemberShare, verify_disjoint
+    from reticent import Corpus
+    from reticent.auditing import PlantedCodes, attack_codes, code_answers
+    from reticent.core import CodeSpace, Secret
+    from reticent.data import generate_codes
+    from reticent.training import MemberShare, verify_disjoint
 
     parts, length = parameters["parts"], parameters["length"]
     corpus = generate_codes(
@@ -111,12 +112,17 @@ def train_unprotected(
 ) -> "HuggingFaceModel":
     """One model on all codes at once, all of its weights: an adapter learns three of four by heart."""
     from reproductions.submix.dialogue_ensembles import LENGTH
-    from reticent.training.gradients.source import Computation
-    from reticent.training.loop import CheckpointSchedule
-    from reticent.training.methods.ensemble import MemberRecipe, MemberShare, train_member
-    from reticent.training.optimiser import OptimiserSettings
-    from reticent.training.starting_model import ModelStart, starting_model
-    from reticent.training.update_rules import Decay
+    from reticent.training import (
+        CheckpointSchedule,
+        Computation,
+        Decay,
+        MemberRecipe,
+        MemberShare,
+        ModelStart,
+        OptimiserSettings,
+        load_for_training,
+        train_member,
+    )
 
     how = MemberRecipe(
         epochs=steps,
@@ -127,7 +133,7 @@ def train_unprotected(
         max_length=LENGTH,
     )
     seed = randomness.child("unprotected").fresh_seed()
-    model = starting_model(ModelStart(source=source, device="cpu"), seed=seed)
+    model = load_for_training(ModelStart(source=source, device="cpu"), seed=seed)
     train_member(model, MemberShare(0, None, corpus), how, folder=folder, seed=seed, observe=lambda _: True)
     model.module.eval()
     return model
@@ -145,8 +151,8 @@ def _member_chances(ensemble: "AdapterEnsemble", planted: "PlantedCodes") -> lis
 
 
 def _ceiling(epsilon: float, planted: "PlantedCodes") -> float:
-    from reticent.accounting.bounds.parts import extraction_success
-    from reticent.auditing.attacks.extraction.codes import hit_rate_ceiling
+    from reticent.accounting import extraction_success
+    from reticent.auditing import hit_rate_ceiling
 
     bound = extraction_success(ORDER, epsilon, candidates=planted.space.size)
     return hit_rate_ceiling(bound.success, len(planted.codes))
@@ -159,13 +165,18 @@ def _private_answers(
     randomness: Randomness,
     *,
     generations: int,
-) -> "Answer":
+) -> "Callable[[str, int], list[str]]":
     """SubMix at (2, ε) as the attack sees it: all answers side by side, one budget for all."""
-    from reticent.accounting.conversion import epsilon_from_renyi
-    from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
-    from reticent.prediction.mechanisms.mechanism import Layout
-    from reticent.prediction.predictor import TokenPredictor
-    from reticent.prediction.tally import MemoryLedger
+    from reticent.accounting import epsilon_from_renyi
+    from reticent.prediction import (
+        Layout,
+        MechanismName,
+        MechanismOptions,
+        MemoryLedger,
+        PredictionTarget,
+        TokenPredictor,
+        set_up_mechanism,
+    )
 
     tokens = planted.space.length + _TOKENS
     converted = epsilon_from_renyi(ORDER, epsilon, delta=DELTA)

@@ -12,11 +12,9 @@ import copy
 import math
 from typing import Any
 
-from reticent.core.corpus import Corpus
-from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.training.batches import encode_texts
-from reticent.training.evaluation import evaluate_model
-from reticent.training.loop import Progress
+from reticent import Corpus
+from reticent.models import HuggingFaceModel
+from reticent.training import Progress, encode_texts, evaluate_model
 
 
 class Convergence:

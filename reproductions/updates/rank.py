@@ -17,9 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from reticent.auditing.attacks.update.score import Snapshots, UpdateScore
-from reticent.auditing.attacks.update.search import BestPhrases, PhraseWalk
-from reticent.core.model import Tokens
+from reticent.auditing import BestPhrases, PhraseWalk, Snapshots, UpdateScore
+from reticent.core import Tokens
 
 MOST_ROWS: Final = 200_000
 

@@ -23,30 +23,30 @@ import torch
 
 from reproductions.updates.convergence import Convergence
 from reproductions.updates.rank import DifferentialRank, differential_rank
-from reticent.auditing.attacks.update.score import PhraseScore, Snapshots
-from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
-from reticent.core.corpus import Corpus
-from reticent.core.guarantee import Guarantee
-from reticent.core.randomness import Randomness
-from reticent.core.secret import Canary
-from reticent.data.canaries import plant_canaries
-from reticent.ledger.durable import SqliteLedger
-from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM
-from reticent.training.batches import Units, choose_token_budget, encode_texts
-from reticent.training.checkpoint import Checkpoints
-from reticent.training.evaluation import evaluate_model
-from reticent.training.gradients.source import (
+from reticent import Corpus, DpSgd, Guarantee
+from reticent.auditing import BeamSettings, PhraseScore, Snapshots, search_phrases
+from reticent.core import Canary, Randomness
+from reticent.data import plant_canaries
+from reticent.ledger import SqliteLedger
+from reticent.models import HuggingFaceModel, LSTMConfig, LSTMForCausalLM
+from reticent.training import (
     TRAINING_ACCOUNT,
+    Checkpoints,
+    CheckpointSchedule,
     Computation,
+    Decay,
     GradientSource,
+    Learner,
+    OptimiserSettings,
     PlainGradients,
+    PlainPlan,
     PrivateGradients,
+    Units,
+    choose_token_budget,
+    encode_texts,
+    evaluate_model,
+    train_learner,
 )
-from reticent.training.loop import CheckpointSchedule, train_learner
-from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plans.plan import DpSgd, PlainPlan
-from reticent.training.update_rules import Decay
 
 _POSITIONS: Final = 64  # of a Transformer: sentences are short
 

@@ -11,8 +11,8 @@ from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up_mechanism
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration, fit, recent_pmf, repeated_pmf
 from reticent.prediction.mechanisms.mechanism import Layout
+from reticent.prediction.memory_ledger import MemoryLedger
 from reticent.prediction.predictor import TokenPredictor
-from reticent.prediction.tally import MemoryLedger
 from tests.prediction.tables import RandomTable, TableEnsemble, TableStreams
 
 LAYOUT = Layout.single(2)

@@ -16,8 +16,8 @@ from reticent.prediction.budgets import PredictionTarget, filter_guarantee
 from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.submix import SubMixF
+from reticent.prediction.memory_ledger import MemoryLedger
 from reticent.prediction.predictor import TokenPredictor
-from reticent.prediction.tally import MemoryLedger
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 from tests.prediction.test_transcripts import worst_ratio
 

@@ -17,8 +17,8 @@ from reticent.prediction.budgets import MechanismName, MechanismOptions, Predict
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.submix import SubMixF
 from reticent.prediction.mechanisms.unprotected import PublicModel
+from reticent.prediction.memory_ledger import MemoryLedger
 from reticent.prediction.predictor import Exhausted, TokenPredictor
-from reticent.prediction.tally import MemoryLedger
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 
 LAYOUT = Layout.single(3)

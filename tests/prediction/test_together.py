@@ -14,8 +14,8 @@ from reticent.prediction.mechanisms.mechanism import Layout, Moment, TogetherMec
 from reticent.prediction.mechanisms.shaping import Masses, Shaping
 from reticent.prediction.mechanisms.submix import SubMix, SubMixF
 from reticent.prediction.mechanisms.unprotected import PublicModel
+from reticent.prediction.memory_ledger import MemoryLedger
 from reticent.prediction.predictor import TokenPredictor
-from reticent.prediction.tally import MemoryLedger
 from tests.prediction.tables import RandomTable, TableEnsemble, TableStreams, random_pmfs
 
 SEED = Randomness.seeded(0)

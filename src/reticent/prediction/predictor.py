@@ -35,7 +35,7 @@ from reticent.core.randomness import Randomness
 from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Mechanism, Moment, Release, TogetherMechanism, in_units
 from reticent.prediction.mechanisms.shaping import Masses, Rows
-from reticent.prediction.tally import MemoryLedger
+from reticent.prediction.memory_ledger import MemoryLedger
 
 
 class Exhausted(StrEnum):

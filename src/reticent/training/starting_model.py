@@ -51,7 +51,7 @@ class ModelStart:
             raise ConfigError("an LSTM from random weights has nothing to adapt", hint="leave --lora-rank out")
 
 
-def starting_model(start: ModelStart, *, seed: int) -> HuggingFaceModel:
+def load_for_training(start: ModelStart, *, seed: int) -> HuggingFaceModel:
     """The model, ready to be trained. `seed` decides random weights alone, so that a resumed run finds the same."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

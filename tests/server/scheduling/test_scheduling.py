@@ -9,8 +9,8 @@ from reticent.core.errors import ConfigError, LedgerError
 from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up_mechanism
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
+from reticent.prediction.memory_ledger import MemoryLedger
 from reticent.prediction.predictor import TokenPredictor
-from reticent.prediction.tally import MemoryLedger
 from reticent.server.limits import Limits
 from reticent.server.metrics import Metrics
 from reticent.server.refusal import Refusal

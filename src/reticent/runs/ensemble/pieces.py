@@ -17,7 +17,7 @@ from reticent.runs.ensemble.manifest import member_folder
 from reticent.training.loop import Progress
 from reticent.training.methods.ensemble import MemberRecipe, MemberShare, member_seed, train_member
 from reticent.training.release import release_model
-from reticent.training.starting_model import ModelStart, starting_model
+from reticent.training.starting_model import ModelStart, load_for_training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -51,7 +51,7 @@ def train_piece(task: MemberTask, told: Told) -> TrainedFiles:
 
     with tempfile.TemporaryDirectory(prefix="reticent-member-") as name:
         folder = Path(name)
-        model = starting_model(task.start, seed=task.seed)
+        model = load_for_training(task.start, seed=task.seed)
         outcome = train_member(
             model,
             task.share,

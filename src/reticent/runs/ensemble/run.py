@@ -48,7 +48,7 @@ from reticent.training.methods.ensemble import (
     train_member,
 )
 from reticent.training.release import release_model
-from reticent.training.starting_model import ModelStart, starting_model
+from reticent.training.starting_model import ModelStart, load_for_training
 
 
 class EnsembleKind:
@@ -73,7 +73,7 @@ class EnsembleKind:
         shares = _split(given, key)
         public = _public(settings, given.seed)
         longest_text(public, settings.data.max_length)  # a length that the model cannot read is refused here
-        starting_model(settings.model.start(), seed=given.seed)  # adapters that do not fit are refused here
+        load_for_training(settings.model.start(), seed=given.seed)  # adapters that do not fit are refused here
         assert settings.training.parts is not None
         manifest = Manifest(
             parts=settings.training.parts,
@@ -198,7 +198,7 @@ def _public(settings: TrainSettings, seed: int) -> HuggingFaceModel:
     alone: ModelStart = replace(
         settings.model.start(), lora_rank=0, lora_alpha=None, lora_layers=0, freeze_embeddings=False
     )
-    return starting_model(alone, seed=seed)
+    return load_for_training(alone, seed=seed)
 
 
 def _recipe(settings: TrainSettings, *, vocabulary_size: int) -> MemberRecipe:
@@ -243,7 +243,7 @@ def _train_share(
     folder = member_folder(run, share.name)
     folder.mkdir(parents=True, exist_ok=True)
     seed = member_seed(ready.manifest.seed, share)
-    model = starting_model(ready.settings.model.start(), seed=seed)
+    model = load_for_training(ready.settings.model.start(), seed=seed)
     outcome = train_member(model, share, ready.recipe, folder=folder / "checkpoints", seed=seed, observe=observe)
     if outcome.is_finished:
         release_model(model, folder / "model", certificate=None)

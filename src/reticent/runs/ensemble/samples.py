@@ -22,8 +22,8 @@ from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.prediction.budgets import MechanismName, Setup
+from reticent.prediction.memory_ledger import MemoryLedger
 from reticent.prediction.predictor import TokenPredictor
-from reticent.prediction.tally import MemoryLedger
 from reticent.runs.ensemble.comparison import Comparison, Rival, cases_of, set_up_case
 from reticent.runs.ensemble.settings import EvaluateSettings
 

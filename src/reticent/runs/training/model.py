@@ -47,7 +47,7 @@ from reticent.training.methods.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
 from reticent.training.plans.plan import DpSgd, PlainPlan, plan_from_json
 from reticent.training.release import release_model
-from reticent.training.starting_model import starting_model
+from reticent.training.starting_model import load_for_training
 
 SCHEMA_VERSION: Final = 1
 TRAINING: Final = "training.json"
@@ -236,7 +236,7 @@ class PreparedModel:
         weights = learner.weights()
         if not self.given.ranks.is_first:
             return self.encoded.model
-        model = starting_model(self.given.settings.model.start(), seed=self.given.seed)
+        model = load_for_training(self.given.settings.model.start(), seed=self.given.seed)
         Learner(model.module, learner.settings).restore(weights, {})
         model.module.eval()
         return model
@@ -306,7 +306,7 @@ def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry |
             hint="start it without torchrun",
         )
     _check_shards(settings, ranks)
-    model = starting_model(settings.model.start(), seed=given.seed)
+    model = load_for_training(settings.model.start(), seed=given.seed)
     if settings.model.checkpoint_activations:
         Recomputation(model.module).detach()  # refuses a model without blocks
     encoded = course.encode(model, max_length=settings.data.max_length)

@@ -55,6 +55,7 @@ from reticent.training.plans.sampler import BandedSampler, Indices
 from reticent.training.update_rules import Phase
 
 TRAINING_ACCOUNT: Final = "training"
+"""The account of a ledger that a training run charges."""
 _PLACES: Final = "places"
 _STEPS_PER_TEST: Final = 256  # rounding is tested again after so many steps
 
