@@ -100,7 +100,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyMeasurement:
-    """What a policy found of what was labelled.
+    """How much of what is labelled a policy finds, and how much else.
 
     `recall_by_kind` has the labels' kinds, `precision_by_kind` the policy's; `recall_by_identifier` has "direct"
     and "quasi" where labels say so. `distinct_recall` counts each secret once: found if all its mentions are.

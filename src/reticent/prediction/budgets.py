@@ -65,7 +65,7 @@ _ROUNDING = 1.0 - 1e-12
 
 
 class MechanismName(StrEnum):
-    """The mechanisms by name."""
+    """The private-prediction mechanisms by name."""
 
     SUBMIX_F = "submix-f"
     SUBMIX = "submix"

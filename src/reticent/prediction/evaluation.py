@@ -163,7 +163,7 @@ def outside_of(score: Score, flags: Sequence[Flags]) -> Score | None:
 def evaluate_mechanisms(
     setups: Sequence[Setup], texts: Iterable[Passage], *, parts: int, horizon: int, randomness: Randomness
 ) -> list[Score]:
-    """Every mechanism on the same passages, each with its own budget spread over `horizon` answers."""
+    """Evaluate every mechanism on the same passages, each with its own budget spread over `horizon` answers."""
     meters = [
         Meter(setup, parts=parts, horizon=horizon, randomness=randomness.child(f"{index} {setup.mechanism.name}"))
         for index, setup in enumerate(setups)

@@ -46,7 +46,7 @@ class Exhausted(StrEnum):
 
 
 class TokenPredictor:
-    """Context in, one token out, within a budget.
+    """Private next-token prediction: context in, one token out, within a budget.
 
     `horizon` is the public number of answers that the budget is spread over and `answered` how many of them were
     given before this predictor was made. With a `lifetime` fewer are expected where fewer come.

@@ -114,7 +114,7 @@ def staged(path: Path) -> Iterator[Path]:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of everything that could change a number."""
+    """Versions of reticent, Python and every library that could change a number."""
     found = {"reticent": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:

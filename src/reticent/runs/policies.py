@@ -63,7 +63,7 @@ _JOINT = re.compile(r",|\+(?=\s*(?:" + "|".join(name.split(":")[0] for name in N
 
 
 def policy_named(name: str) -> Policy:
-    """The policy that `name` describes."""
+    """The policy that a name such as "patterns" or "dictionary:FILE" describes."""
     named, *patterns = name.split("\n")
     parts = [part.strip() for part in _JOINT.split(named) if part.strip()]
     if not parts and not patterns:

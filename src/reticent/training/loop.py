@@ -23,7 +23,10 @@ from reticent.training.update_rules import Phase
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is. `loss` is that of the batch and private as the batch is: for the operator's eyes."""
+    """How far a training run is.
+
+    `loss` is that of the batch and private as the batch is: for the operator's eyes.
+    """
 
     step: int
     steps: int

@@ -33,7 +33,10 @@ _LSTM: Final = "lstm:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStart:
-    """Where the weights come from and which of them are trained. `lora_rank` 0 means no LoRA."""
+    """What a training starts from: where the weights come from and which of them are trained.
+
+    `lora_rank` 0 means no LoRA.
+    """
 
     source: str
     lora_rank: int = 0
@@ -52,7 +55,10 @@ class ModelStart:
 
 
 def load_for_training(start: ModelStart, *, seed: int) -> HuggingFaceModel:
-    """The model, ready to be trained. `seed` decides random weights alone, so that a resumed run finds the same."""
+    """Load a model and make it ready to be trained.
+
+    `seed` decides random weights alone, so that a resumed run finds the same.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if start.source.startswith(_LSTM):

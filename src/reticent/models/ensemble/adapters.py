@@ -39,7 +39,10 @@ class EnsembleMember:
 
 
 class AdapterEnsemble:
-    """LoRA adapters on one base. Raises ModelError where the base or an adapter cannot be read in one batch."""
+    """An ensemble of LoRA adapters on one base model.
+
+    Raises ModelError where the base or an adapter cannot be read in one batch.
+    """
 
     def __init__(
         self,

@@ -90,7 +90,10 @@ class Computation:
 
 
 class GradientSource(Protocol):
-    """The steps of a run, one after another. Used as a context: it may attach to the module."""
+    """Where a training run gets its gradients from, step by step.
+
+    Used as a context: it may attach to the module.
+    """
 
     @property
     def steps(self) -> int:

@@ -46,7 +46,9 @@ class MemberShare:
 
 
 def split_owners(corpus: Corpus, parts: int, *, halves: bool, key: bytes) -> tuple[MemberShare, ...]:
-    """The shares of every part in order, verified to be disjoint. A share without any record is refused.
+    """Split a corpus by owner into the shares of every part, in order, verified to be disjoint.
+
+    A share without any record is refused.
 
     Guarantee: which share a record stands in depends on its owner, `parts`, `halves` and `key` alone.
     """
@@ -95,7 +97,7 @@ def key_id(key: bytes) -> str:
 
 
 def split_key(randomness: Randomness) -> bytes:
-    """A fresh key: the system's, or for an experiment a seed's."""
+    """A fresh key for splitting owners: the system's, or for an experiment a seed's."""
     return bytes(int(value) for value in randomness.integers(256, KEY_BYTES))
 
 

@@ -39,7 +39,7 @@ _NO_SPREAD = 1e-7  # a deviation below is rounding: of a uniform distribution, o
 
 @dataclass(frozen=True, slots=True)
 class LossScore(LogProbScore):
-    """Minus the mean loss."""
+    """Membership score: minus the mean loss."""
 
     name: ClassVar[str] = "loss"
 
@@ -50,7 +50,7 @@ class LossScore(LogProbScore):
 
 @dataclass(frozen=True, slots=True)
 class CalibratedScore(LogProbScore):
-    """How much lower the loss is than the reference's."""
+    """Membership score: how much lower the loss is than the reference's."""
 
     name: ClassVar[str] = "calibrated"
     needs_reference: ClassVar[bool] = True
@@ -62,7 +62,7 @@ class CalibratedScore(LogProbScore):
 
 @dataclass(frozen=True, slots=True)
 class ZlibScore(LogProbScore):
-    """Mean loss per byte of the compressed text."""
+    """Membership score: mean loss per byte of the compressed text."""
 
     name: ClassVar[str] = "zlib"
 
@@ -73,7 +73,7 @@ class ZlibScore(LogProbScore):
 
 @dataclass(frozen=True, slots=True)
 class LowerCaseScore(LogProbScore):
-    """How much the loss grows when the text is lower-cased."""
+    """Membership score: how much the loss grows when the text is lower-cased."""
 
     name: ClassVar[str] = "lower-case"
 
@@ -90,7 +90,7 @@ class LowerCaseScore(LogProbScore):
 
 @dataclass(frozen=True, slots=True)
 class MinKScore(LogProbScore):
-    """Mean of the least likely tokens."""
+    """Membership score: mean of the least likely tokens (Min-K%)."""
 
     share: float = 0.2
     name: ClassVar[str] = "min-k"
@@ -105,7 +105,7 @@ class MinKScore(LogProbScore):
 
 @dataclass(frozen=True, slots=True)
 class MinKPlusPlusScore(LogProbScore):
-    """Mean of the tokens that are least likely by the measure of their own distributions."""
+    """Membership score: mean of the tokens least likely by the measure of their own distributions (Min-K%++)."""
 
     share: float = 0.2
     name: ClassVar[str] = "min-k++"
@@ -145,7 +145,7 @@ def _check_share(share: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WindowScore(LogProbScore):
-    """Share of windows, over many sizes, that the model knows better than its base (WBC)."""
+    """Membership score: share of windows, over many sizes, that the model knows better than its base (WBC)."""
 
     sizes: tuple[int, ...] = WINDOW_SIZES
     name: ClassVar[str] = "wbc"
@@ -173,7 +173,7 @@ def windows_won(differences: Floats, sizes: tuple[int, ...]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ErrorZoneScore(LogProbScore):
-    """What the model gained over its base where its own best guess is wrong (EZ)."""
+    """Membership score: what the model gained over its base where its own best guess is wrong (EZ)."""
 
     name: ClassVar[str] = "ez"
     needs_reference: ClassVar[bool] = True

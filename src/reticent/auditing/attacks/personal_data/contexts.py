@@ -32,7 +32,7 @@ class OtherValues(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContextWindow:
-    """Most characters before and after the value; the text after it ends with its line."""
+    """Most characters before and after a value that the adversary sees; the text after it ends with its line."""
 
     before: int = 400
     after: int = 60

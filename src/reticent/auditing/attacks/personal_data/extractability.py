@@ -48,7 +48,7 @@ def estimate_extractability(
     window: ContextWindow | None = None,
     contexts: int = 16,
 ) -> Floats:
-    """log E(c) of each value [n] over at most its first `contexts` places in the inventory."""
+    """Estimate log E(c), the extractability of each value [n], from at most its first `contexts` places."""
     estimates = []
     for value in values:
         places = all_contexts(inventory, value, window=window, most=contexts)
@@ -82,7 +82,7 @@ class Extractability:
 
 
 def compare_extractability(estimated: Floats, values: Sequence[Secret], emitted: EmittedValues) -> Extractability:
-    """The estimates beside what was emitted."""
+    """Estimated extractability of values beside how often they were emitted."""
     counts: Mapping[Secret, int] = {value: emission.count for value, emission in emitted.values.items()}
     return Extractability(estimated, np.array([counts.get(value, 0) for value in values], dtype=np.int64))
 

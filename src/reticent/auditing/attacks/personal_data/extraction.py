@@ -190,7 +190,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExtractionGame:
-    """The game's outcome: training values, emitted values, and those of the base where there is one."""
+    """The outcome of the PII extraction game: training values, emitted ones, and the base's where there is one."""
 
     training: PiiInventory
     emitted: EmittedValues

@@ -50,7 +50,7 @@ class CandidateScoring(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HeldOutPlaces:
-    """Places of text that was not trained on, whose candidates are compared with; each kind has its own."""
+    """Places of held-out text by which the scores of candidates are calibrated; each kind has its own."""
 
     places: tuple[MaskedSpan, ...]
     weight: float = 0.3

@@ -36,7 +36,7 @@ _LOG2: Final = float(np.log(2.0))
 
 
 class UpdateScore(StrEnum):
-    """By which score phrases are ordered."""
+    """By which score an update's phrases are ordered."""
 
     ABSOLUTE = "absolute"  # DS
     RELATIVE = "relative"  # DS~
@@ -56,7 +56,7 @@ class UpdateScore(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PhraseScore:
-    """The scores of one phrase. `repr` shows no token: they may be private."""
+    """How much likelier an update made one phrase, by each score. `repr` shows no token: they may be private."""
 
     tokens: tuple[int, ...]
     increments: tuple[float, ...]  # of DS, one a token: the score by length of the known prefix

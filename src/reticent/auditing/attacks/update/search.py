@@ -34,7 +34,7 @@ TIE: Final = 1e-6  # two routes through a float32 model differ by less
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeamSettings:
-    """How a search goes. `entries` bounds the numbers of one block: rows × vocabulary.
+    """How a beam search for phrases goes. `entries` bounds the numbers of one block: rows × vocabulary.
 
     `is_bounded` asks for the search that proves what it can (`update.bounded_search`) in place of the paper's beam.
     """
@@ -98,7 +98,7 @@ class Beam:
 
 
 def search_phrases(pair: Snapshots, settings: BeamSettings) -> Beam:
-    """The phrases of `settings.length` tokens that the beam keeps."""
+    """Search for what an update made likelier: the phrases of `settings.length` tokens that the beam keeps."""
     pair.check_room(len(settings.prefix) + settings.length)
     walk = PhraseWalk(pair, settings.score, prefix=settings.prefix, entries=settings.entries)
     single = walk.first()
@@ -134,7 +134,7 @@ def _first_step(scores: Floats, size: int, settings: BeamSettings) -> tuple[Ints
 
 
 class PhraseWalk:
-    """Both snapshots side by side along growing phrases."""
+    """Reads growing phrases with both snapshots side by side."""
 
     def __init__(self, pair: Snapshots, score: UpdateScore, *, prefix: Tokens, entries: int) -> None:
         self._sides = (branches_of(pair.before, prefix), branches_of(pair.after, prefix))
@@ -180,7 +180,7 @@ class PhraseWalk:
 
 
 class BestPhrases:
-    """The `width` best of all children offered; of equal ones the first parent's, then the least token."""
+    """Keeps the `width` best of all phrases offered; of equal ones the first parent's, then the least token."""
 
     def __init__(self, width: int) -> None:
         self.width = width
