@@ -22,10 +22,10 @@ from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.ledger.durable import SqliteLedger
 from reticent.training.batches import Units, encode_texts
-from reticent.training.gradients.source import ACCOUNT
+from reticent.training.gradients.source import TRAINING_ACCOUNT
 from reticent.training.plans.plan import DpSgd
 from reticent.training.private_step import PrivateStep
-from reticent.training.starting_model import Start, starting_model
+from reticent.training.starting_model import ModelStart, load_for_training
 
 DELTA = 1e-5
 MOST = 1.10  # of the time of a step without canaries
@@ -41,8 +41,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=9)
     parser.add_argument("--lora-rank", type=int, default=0)
     asked = parser.parse_args()
-    start = Start(source=asked.model, lora_rank=asked.lora_rank)
-    models = {name: starting_model(start, seed=0) for name in ("without", "with")}
+    start = ModelStart(source=asked.model, lora_rank=asked.lora_rank)
+    models = {name: load_for_training(start, seed=0) for name in ("without", "with")}
     model = models["with"]
     texts = list(generate_dialogues(asked.batch, randomness=Randomness.seeded(0)))
     long = [Record(one.id, f"{one.text} {one.text} {one.text}", owner=one.owner) for one in texts]
@@ -54,7 +54,7 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         takers = []
         for name, one in plans.items():
-            ledger = SqliteLedger.create(folder / name, one.budget(), accounts=[ACCOUNT], identity=name)
+            ledger = SqliteLedger.create(folder / name, one.budget(), accounts=[TRAINING_ACCOUNT], identity=name)
             stack.callback(ledger.close)
             module = models[name].module
             step = stack.enter_context(PrivateStep(module, one, ledger=ledger, audit=one.canaries))

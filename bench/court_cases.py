@@ -43,7 +43,7 @@ from bench.labelled_text import shared_folder  # noqa: E402
 from reticent.models.huggingface.loading import load_model  # noqa: E402
 from reticent.runs.policies import policy_named  # noqa: E402
 from reticent.training.batches import encode_texts  # noqa: E402
-from reticent.training.evaluation import evaluate, outside_secrets  # noqa: E402
+from reticent.training.evaluation import evaluate_model, outside_secrets  # noqa: E402
 
 CASES = 60  # to train on, of 113
 POLICY, SHORTEST = "union", 24
@@ -182,7 +182,7 @@ def perplexities(model: Path, holdout: Path) -> tuple[float, float]:
     records = reticent.open_corpus(holdout).load()
     encoded = encode_texts(loaded, records)
     places, found = loaded.token_places(records.texts), policy_named(POLICY).find(records.texts)
-    seen = evaluate(loaded.module, encoded, outside=outside_secrets(encoded, places, found))
+    seen = evaluate_model(loaded.module, encoded, outside=outside_secrets(encoded, places, found))
     return seen.perplexity, seen.outside.perplexity
 
 

@@ -51,22 +51,22 @@ from reticent.core.guarantee import Guarantee, Neighbours  # noqa: E402
 from reticent.core.ledger import Budget  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.core.secret import Canary, CodeSpace  # noqa: E402
-from reticent.data.canaries import make_canaries, plant  # noqa: E402
+from reticent.data.canaries import make_canaries, plant_canaries  # noqa: E402
 from reticent.data.generators import generate_dialogues  # noqa: E402
 from reticent.data.redaction.masking import redact_records  # noqa: E402
 from reticent.ledger.durable import SqliteLedger  # noqa: E402
 from reticent.models.huggingface.model import HuggingFaceModel  # noqa: E402
 from reticent.training.batches import Units, encode_texts  # noqa: E402
 from reticent.training.checkpoint import Checkpoints  # noqa: E402
-from reticent.training.evaluation import evaluate  # noqa: E402
+from reticent.training.evaluation import evaluate_model  # noqa: E402
 from reticent.training.gradients.source import (  # noqa: E402
-    ACCOUNT,
+    TRAINING_ACCOUNT,
     Computation,
     GradientSource,
     PlainGradients,
     PrivateGradients,
 )
-from reticent.training.loop import Schedule, train  # noqa: E402
+from reticent.training.loop import CheckpointSchedule, train_learner  # noqa: E402
 from reticent.training.methods.mask_token import keep_mask_unsaid  # noqa: E402
 from reticent.training.methods.redacted import RedactedGradients, encode_private  # noqa: E402
 from reticent.training.methods.redaction import MissRates, redact_and_route  # noqa: E402
@@ -75,7 +75,7 @@ from reticent.training.methods.selective_steps import SelectiveGradients  # noqa
 from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
 from reticent.training.plans.plan import DpSgd, PlainPlan  # noqa: E402
 from reticent.training.plans.redacted import PolicyFacts, RedactedSettings, plan_redacted  # noqa: E402
-from reticent.training.starting_model import Start, starting_model  # noqa: E402
+from reticent.training.starting_model import ModelStart, load_for_training  # noqa: E402
 
 EPSILONS, DELTA, MISS_RATE = (1.0, 2.0), 8e-5, 0.1
 CANARIES, COPIES = 10, 20
@@ -155,7 +155,7 @@ def make_setup(dialogues: int, epochs: int, source_name: str, seed: int) -> Setu
         "My ID is: {}", CodeSpace(6), count=CANARIES, copies=COPIES, randomness=source.child("canaries")
     )
     records = list(exchanges(generated[:dialogues]))
-    planted = plant(records, canaries, randomness=source.child("places"))
+    planted = plant_canaries(records, canaries, randomness=source.child("places"))
     perfect = GoldLabels(planted)
     for number in range(1000):  # the first key under which exactly one canary is missed
         policy = RandomMiss(perfect, MISS_RATE, key=f"key {number}".encode())
@@ -284,7 +284,7 @@ CLIP_NORM = 0.5
 
 def new_ledger(folder: Path, budget: Budget) -> SqliteLedger:
     """A ledger of its own for every run."""
-    return SqliteLedger.create(folder / "ledger.db", budget, accounts=[ACCOUNT])
+    return SqliteLedger.create(folder / "ledger.db", budget, accounts=[TRAINING_ACCOUNT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,18 +327,20 @@ def outside_of_secrets(model: HuggingFaceModel, setup: Setup) -> float:
 def learn(model: HuggingFaceModel, source: GradientSource, rate: float, folder: Path, seed: int) -> None:
     """Train a model by all steps of a source."""
     learner = Learner(model.module, OptimiserSettings(learning_rate=rate))
-    train(learner, source, checkpoints=Checkpoints(folder), schedule=Schedule(seconds=1e9), seed=seed)
+    train_learner(
+        learner, source, checkpoints=Checkpoints(folder), schedule=CheckpointSchedule(seconds=1e9), seed=seed
+    )
 
 
 def measure(method: Method, setup: Setup) -> float:
     """Train by one method and print what came of it as a row; the perplexity."""
     began = time.process_time()
-    model = starting_model(Start(source=method.start, device="cpu"), seed=setup.seed)
+    model = load_for_training(ModelStart(source=method.start, device="cpu"), seed=setup.seed)
     with tempfile.TemporaryDirectory() as folder:
         source, guarantee = method.build(model, setup, Path(folder))
         learn(model, source, method.learning_rate, Path(folder) / "c", setup.seed)
     silent = keep_mask_unsaid(model) if method.build in (redacted, filled) else ()
-    seen = evaluate(model.module, encode_texts(model, setup.held_out), silent=silent)
+    seen = evaluate_model(model.module, encode_texts(model, setup.held_out), silent=silent)
     bits = [
         e.value
         for e in measure_exposures(

@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 
 from reticent.core.corpus import Record, Span
-from reticent.data.measurement import Measurement
+from reticent.data.measurement import PolicyMeasurement
 from reticent.data.reading.corpus_file import open_corpus
 
 FILES = ("tab", "tweets", "german", "pii-sentences")
@@ -104,7 +104,7 @@ def chats(count: int, *, language: str) -> list[Record]:
     return records
 
 
-def f_score(measured: Measurement, *, weight: float = 2.0) -> float:
+def f_score(measured: PolicyMeasurement, *, weight: float = 2.0) -> float:
     """F-measure of recall and character precision, in which recall counts `weight` times as much; 0 where nothing
     was found or labelled.
 

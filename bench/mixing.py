@@ -29,7 +29,7 @@ from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.ensemble.allocator import keep_freed_memory
-from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
+from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, TogetherMechanism
 from reticent.prediction.mechanisms.shaping import Masses
 from reticent.prediction.mechanisms.submix import HASTE, SubMix, SubMixF
@@ -137,7 +137,7 @@ def measure(kind: MechanismName, order: float, target: PredictionTarget, *, nois
     """One mechanism at one order, both ways."""
     layout = Layout.single(PARTS) if kind is MechanismName.SUBMIX_F else Layout.halves(PARTS)
     rows = rows_of(len(layout.rows), noise)
-    setup = set_up(kind, target, layout, options=Options(order=order, weight_limit=WEIGHT_LIMIT))
+    setup = set_up_mechanism(kind, target, layout, options=MechanismOptions(order=order, weight_limit=WEIGHT_LIMIT))
     assert setup.budget is not None
     limit, mechanism = setup.budget.limit, setup.mechanism
     fast, pmf = timed(fast_way(mechanism, rows, limit), ROUNDS)
@@ -155,7 +155,7 @@ def measure(kind: MechanismName, order: float, target: PredictionTarget, *, nois
 
 def ledger_seconds(charges: int = 50) -> float:
     """Median wall seconds of one durable charge of all parts."""
-    setup = set_up(MechanismName.SUBMIX_F, TARGET, Layout.single(PARTS))
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, Layout.single(PARTS))
     assert setup.budget is not None
     accounts = [f"part {index}" for index in range(PARTS)]
     release = setup.mechanism.release(
@@ -179,7 +179,7 @@ def ledger_seconds(charges: int = 50) -> float:
 
 def seconds_a_text(texts: int) -> float:
     """Median processor seconds a text of a turn of so many, at a small vocabulary, as the predictor asks for it."""
-    setup = set_up(MechanismName.SUBMIX_F, TARGET, Layout.single(PARTS))
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, Layout.single(PARTS))
     assert setup.budget is not None
     assert isinstance(setup.mechanism, SubMixF)
     mechanism, shapings = setup.mechanism, [setup.mechanism.shaping] * texts

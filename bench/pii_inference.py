@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
+from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, OtherValues, masked_spans
 from reticent.auditing.attacks.personal_data.inference import (
     SHORTLIST,
     CandidateSet,
@@ -83,7 +83,7 @@ def sentences(model: HuggingFaceModel) -> tuple[tuple[MaskedSpan, ...], tuple[Ca
     values = take_inventory(generate_cases(160, randomness=source.child("cases")))
     targets = masked_spans(
         values,
-        others=Others.KNOWN,
+        others=OtherValues.KNOWN,
         count=SENTENCES,
         randomness=source.child("targets"),
         kinds=("PERSON",),

@@ -24,7 +24,7 @@ from reticent.core.errors import UsageError
 from reticent.core.randomness import Randomness
 from reticent.data.generators.cases import generate_cases
 from reticent.data.generators.dialogues import generate_dialogues
-from reticent.data.measurement import Measurement, Rate, measure
+from reticent.data.measurement import PolicyMeasurement, Rate, measure_policy
 from reticent.data.policies.shapes.patterns import KINDS, PatternPolicy, rules_as_patterns
 from reticent.data.policies.taggers.named_entities import SpacyPolicy
 from reticent.data.policies.taggers.presidio import PresidioPolicy
@@ -92,7 +92,7 @@ def throughput() -> dict[str, float]:
     return {name: size / statistics.median(times) for name, times in seconds.items()}
 
 
-def quality() -> dict[str, list[Measurement]]:
+def quality() -> dict[str, list[PolicyMeasurement]]:
     """The default policy, what it is made of, and its rivals, on the reporting half of every set."""
     contenders: dict[str, Policy] = {
         "union": union_policy(),
@@ -106,7 +106,7 @@ def quality() -> dict[str, list[Measurement]]:
         except UsageError as missing:
             print(f"{name} is not compared: {missing}")
     return {
-        name: [replace(measure(reported, policy), policy=label) for label, policy in contenders.items()]
+        name: [replace(measure_policy(reported, policy), policy=label) for label, policy in contenders.items()]
         for name, (_, reported) in labelled_sets().items()
     }
 

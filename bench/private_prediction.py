@@ -61,16 +61,16 @@ from reticent.models.ensemble.adapters import AdapterEnsemble  # noqa: E402
 from reticent.prediction.budgets import (  # noqa: E402
     DEFAULT_WEIGHT_LIMIT,
     MechanismName,
-    Options,
+    MechanismOptions,
     PredictionTarget,
     Setup,
-    set_up,
+    set_up_mechanism,
 )
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration, fit  # noqa: E402
 from reticent.prediction.evaluation import (  # noqa: E402
     Score,
     Spread,
-    evaluate,
+    evaluate_mechanisms,
     over_seeds,
     paired_ratio,
     realised_share,
@@ -115,11 +115,13 @@ def utility(parts: int, seed: int, *, dialogues: int, is_plain: bool) -> Scores:
         ensemble = plain if is_plain else CalibratedEnsemble(plain, calibration_of(plain, seed))
         if not halves:
             read = read_passages(plain, held_out, answers=TARGET.queries)
-            public = [set_up(MechanismName.PUBLIC, TARGET, Layout(plain.rows))]
-            as_it_was = evaluate(public, read, parts=parts, queries=TARGET.queries, randomness=randomness)[0]
+            public = [set_up_mechanism(MechanismName.PUBLIC, TARGET, Layout(plain.rows))]
+            as_it_was = evaluate_mechanisms(
+                public, read, parts=parts, queries=TARGET.queries, randomness=randomness
+            )[0]
             found[UNCALIBRATED] = replace(as_it_was, mechanism=UNCALIBRATED)
         setups = setups_of(ensemble, training, halves=halves)
-        scores = evaluate(
+        scores = evaluate_mechanisms(
             list(setups.values()),
             read_passages(ensemble, held_out, answers=TARGET.queries),
             parts=parts,
@@ -156,14 +158,14 @@ def setups_of(ensemble: Ensemble, training: Corpus, *, halves: bool) -> dict[str
     """The mechanisms that an ensemble can answer by, calibrated, by the name of their line."""
     layout = Layout(ensemble.rows)
     if halves:
-        return {kind.value: set_up(kind, TARGET, layout) for kind in OF_HALVES}
+        return {kind.value: set_up_mechanism(kind, TARGET, layout) for kind in OF_HALVES}
     setups = {}
     learnt = (text[:LENGTH] for text in ensemble.public.encode(training.texts))
-    options = Options(index=NGramIndex(learnt, NGRAM))
+    options = MechanismOptions(index=NGramIndex(learnt, NGRAM))
     for kind in KINDS:
         for limit in WEIGHT_LIMITS if kind is MechanismName.SUBMIX_F else (None,):
             name = f"{kind.value}, λ ≤ {limit}" if limit else kind.value
-            setups[name] = set_up(kind, TARGET, layout, options=replace(options, weight_limit=limit))
+            setups[name] = set_up_mechanism(kind, TARGET, layout, options=replace(options, weight_limit=limit))
     return setups
 
 

@@ -38,8 +38,8 @@ from reticent.accounting.bounds.parts import extraction_success  # noqa: E402
 from reticent.auditing.attacks.extraction.codes import (  # noqa: E402
     CodeHits,
     PlantedCodes,
-    answers_of,
     attack_codes,
+    code_answers,
     hit_rate_ceiling,
 )
 from reticent.core.corpus import Corpus  # noqa: E402
@@ -53,11 +53,11 @@ from reticent.prediction.budgets import (  # noqa: E402
     PredictionTarget,
     best_order,
     renyi_limit,
-    set_up,
+    set_up_mechanism,
 )
 from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
-from reticent.prediction.predictor import Predictor  # noqa: E402
-from reticent.prediction.tally import Tally  # noqa: E402
+from reticent.prediction.memory_ledger import MemoryLedger  # noqa: E402
+from reticent.prediction.predictor import TokenPredictor  # noqa: E402
 from reticent.training.methods.ensemble import (  # noqa: E402
     split_key,
     split_owners,
@@ -81,18 +81,20 @@ def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits
         folder = Path(name)
         whole = train_unprotected(corpus, BASE, steps=150, folder=folder / "undefended", randomness=randomness)
         undefended = attack_codes(
-            answers_of(whole, planted, randomness=randomness.child("undefended")), planted, generations=generations
+            code_answers(whole, planted, randomness=randomness.child("undefended")),
+            planted,
+            generations=generations,
         )
         settings = EnsembleSettings(dialogues=0, parts=parts, epochs=60, batch=4, learning_rate=5e-3)
         key = split_key(randomness.child("key"))
         shares = split_owners(_spread(corpus, parts, key), parts, halves=False, key=key)
         ensemble = assemble(train_members(shares, settings, folder, randomness=randomness), settings)
-    setup = set_up(MechanismName.SUBMIX_F, TARGET, Layout(ensemble.rows))
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, Layout(ensemble.rows))
     assert setup.budget is not None
-    predictor = Predictor(
+    predictor = TokenPredictor(
         ensemble,
         setup.mechanism,
-        ledger=Tally(setup.budget, ensemble.parts),
+        ledger=MemoryLedger(setup.budget, ensemble.parts),
         queries=TARGET.queries,
         randomness=randomness.child("answers"),
     )
@@ -103,7 +105,7 @@ def codes(length: int, seed: int, *, parts: int = 8) -> tuple[CodeHits, CodeHits
         return ensemble.public.decode(made)
 
     private = attack_codes(answer, planted, generations=generations)
-    guessing = answers_of(ensemble.public, planted, randomness=randomness.child("public"))
+    guessing = code_answers(ensemble.public, planted, randomness=randomness.child("public"))
     return undefended, private, attack_codes(guessing, planted, generations=generations)
 
 

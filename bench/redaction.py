@@ -49,7 +49,7 @@ from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure
 from reticent.core.corpus import Corpus, Record  # noqa: E402
 from reticent.core.randomness import Randomness  # noqa: E402
 from reticent.core.secret import Canary, CodeSpace  # noqa: E402
-from reticent.data.canaries import make_canaries, plant  # noqa: E402
+from reticent.data.canaries import make_canaries, plant_canaries  # noqa: E402
 from reticent.data.writing import write_corpus  # noqa: E402
 from reticent.models.huggingface.loading import load_model  # noqa: E402
 
@@ -104,7 +104,7 @@ def run(cell: Cell, folder: Path, lora_rank: int) -> dict[str, Any]:
     lines = lines_of(cell.text, cell.seed, cell.records + HELD_OUT)
     planted = canaries_of(cell.seed)
     records = Corpus(Record(f"line-{place}", line) for place, line in enumerate(lines))
-    every = plant(
+    every = plant_canaries(
         records[HELD_OUT:], (*planted["found"], *planted["missed"]), randomness=Randomness.seeded(cell.seed)
     )
     data, holdout = folder / "train.jsonl", folder / "held-out.jsonl"

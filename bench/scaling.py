@@ -32,10 +32,10 @@ from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.shards import score_shard
 from reticent.runs.ensemble.pieces import MemberTask, member_task, train_piece
 from reticent.training.gradients.source import Computation
-from reticent.training.loop import Schedule
-from reticent.training.methods.ensemble import MemberRecipe, Share
+from reticent.training.loop import CheckpointSchedule
+from reticent.training.methods.ensemble import MemberRecipe, MemberShare
 from reticent.training.optimiser import OptimiserSettings
-from reticent.training.starting_model import Start
+from reticent.training.starting_model import ModelStart
 
 ROUNDS = int(os.environ.get("RETICENT_BENCH_ROUNDS", "2"))
 MEMBERS = 16
@@ -67,13 +67,13 @@ def member_tasks(records: list[Record]) -> list[MemberTask]:
         epochs=1.0,
         batch=8,
         optimiser=OptimiserSettings(),
-        schedule=Schedule(),
+        schedule=CheckpointSchedule(),
         computation=Computation(token_budget=2048),
         max_length=TRAINED,
     )
     size = len(records) // MEMBERS
-    start = Start(source=str(embedded_model_path()), lora_rank=4)
-    shares = [Share(part, None, Corpus(records[part * size : (part + 1) * size])) for part in range(MEMBERS)]
+    start = ModelStart(source=str(embedded_model_path()), lora_rank=4)
+    shares = [MemberShare(part, None, Corpus(records[part * size : (part + 1) * size])) for part in range(MEMBERS)]
     return [member_task(share, start=start, recipe=recipe, seed=1) for share in shares]
 
 

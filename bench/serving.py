@@ -48,7 +48,7 @@ from bench.submix import PARTS, default_model, new_ensemble, save_adapters  # no
 from reticent.models.embedded import embedded_model_path  # noqa: E402
 from reticent.models.ensemble.allocator import keep_freed_memory  # noqa: E402
 from reticent.prediction.budgets import MechanismName  # noqa: E402
-from reticent.prediction.predictor import Predictor  # noqa: E402
+from reticent.prediction.predictor import TokenPredictor  # noqa: E402
 from reticent.runs.directory import RunDirectory  # noqa: E402
 from reticent.runs.ensemble.prediction import PredictionSettings  # noqa: E402
 from reticent.server.access.keys import KeyFile  # noqa: E402
@@ -101,7 +101,7 @@ class Rounds:
 class Clock:
     """The time in the pieces of a predictor's turns."""
 
-    def __init__(self, predictor: Predictor) -> None:
+    def __init__(self, predictor: TokenPredictor) -> None:
         self.seconds = dict.fromkeys(PIECES, 0.0)
         self._time(predictor, "_look_up", {"look-up": 1.0})
         # The charge is written around the mixing: what it takes by itself is the rest.

@@ -38,16 +38,16 @@ from rich.table import Table  # noqa: E402
 
 from reticent.ledger.durable import SqliteLedger  # noqa: E402
 from reticent.models.embedded import embedded_model_path  # noqa: E402
-from reticent.models.ensemble.adapters import AdapterEnsemble, Member  # noqa: E402
+from reticent.models.ensemble.adapters import AdapterEnsemble, EnsembleMember  # noqa: E402
 from reticent.models.ensemble.allocator import keep_freed_memory  # noqa: E402
 from reticent.models.ensemble.decoder import BatchedDecoder  # noqa: E402
 from reticent.models.ensemble.streams import AdapterStreams  # noqa: E402
 from reticent.models.ensemble.weights import read_decoder  # noqa: E402
 from reticent.models.huggingface.loading import load_model  # noqa: E402
-from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up  # noqa: E402
+from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up_mechanism  # noqa: E402
 from reticent.prediction.mechanisms.mechanism import Layout  # noqa: E402
-from reticent.prediction.predictor import Predictor  # noqa: E402
-from reticent.training.starting_model import Start, starting_model  # noqa: E402
+from reticent.prediction.predictor import TokenPredictor  # noqa: E402
+from reticent.training.starting_model import ModelStart, load_for_training  # noqa: E402
 
 PARTS, MANY = 8, 64
 RANK = 8
@@ -70,7 +70,7 @@ class Result:
 
 def save_adapters(source: str, folder: Path, count: int, *, layers: int, rank: int = RANK) -> list[Path]:
     """Adapters of random weights, as training would write them."""
-    model = starting_model(Start(source=source, lora_rank=rank, lora_layers=layers, device="cpu"), seed=0)
+    model = load_for_training(ModelStart(source=source, lora_rank=rank, lora_layers=layers, device="cpu"), seed=0)
     paths = [folder / f"{layers}-{rank}-{index}" for index in range(count)]
     for path in paths:
         for name, parameter in model.module.named_parameters():
@@ -82,7 +82,7 @@ def save_adapters(source: str, folder: Path, count: int, *, layers: int, rank: i
 
 def new_ensemble(source: str, paths: Sequence[Path], *, halves: bool) -> AdapterEnsemble:
     """The adapters as parts, one or two each."""
-    members = [Member(index // 2 if halves else index, path) for index, path in enumerate(paths)]
+    members = [EnsembleMember(index // 2 if halves else index, path) for index, path in enumerate(paths)]
     parts = [f"part-{index}" for index in range(members[-1].part + 1)]
     return AdapterEnsemble(load_model(source, device="cpu", dtype="float32"), members, parts=parts)
 
@@ -115,10 +115,10 @@ def looked_up(streams: Any, prompt: Sequence[int]) -> Step:
 
 def answered(ensemble: AdapterEnsemble, kind: MechanismName, ledger: Path, prompt: Sequence[int]) -> Step:
     """One released token a call: look-up, mixing, durable charge, draw."""
-    setup = set_up(kind, TARGET, Layout(ensemble.rows))
+    setup = set_up_mechanism(kind, TARGET, Layout(ensemble.rows))
     assert setup.budget is not None
     opened = SqliteLedger.create(ledger, setup.budget, accounts=ensemble.parts)
-    predictor = Predictor(ensemble, setup.mechanism, ledger=opened, queries=TARGET.queries)
+    predictor = TokenPredictor(ensemble, setup.mechanism, ledger=opened, queries=TARGET.queries)
     handle = predictor.open(list(prompt[1:]))
     predictor.step([handle])
     return lambda: predictor.step([handle])

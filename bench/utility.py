@@ -47,20 +47,20 @@ from reticent.data.generators import generate_dialogues  # noqa: E402
 from reticent.ledger.durable import SqliteLedger  # noqa: E402
 from reticent.training.batches import TokenTexts, Units, encode_texts  # noqa: E402
 from reticent.training.checkpoint import Checkpoints  # noqa: E402
-from reticent.training.evaluation import evaluate  # noqa: E402
+from reticent.training.evaluation import evaluate_model  # noqa: E402
 from reticent.training.gradients.source import (  # noqa: E402
-    ACCOUNT,
+    TRAINING_ACCOUNT,
     Computation,
     GradientSource,
     PlainGradients,
     PrivateGradients,
 )
-from reticent.training.loop import Schedule, train  # noqa: E402
+from reticent.training.loop import CheckpointSchedule, train_learner  # noqa: E402
 from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
 from reticent.training.plans.choice import choose  # noqa: E402
 from reticent.training.plans.plan import DpSgd, PlainPlan  # noqa: E402
 from reticent.training.plans.sampler import SamplerName  # noqa: E402
-from reticent.training.starting_model import Start, starting_model  # noqa: E402
+from reticent.training.starting_model import ModelStart, load_for_training  # noqa: E402
 from reticent.training.update_rules import Rule  # noqa: E402
 
 HELD_OUT = 100
@@ -129,12 +129,12 @@ def recipes(units: int, parameters: int) -> dict[str, Recipe]:
     }
 
 
-def start_of(model: str) -> Start:
+def start_of(model: str) -> ModelStart:
     """What training starts from."""
     if model == "embedded":
-        return Start(source="embedded", device="cpu")
+        return ModelStart(source="embedded", device="cpu")
     stories = shared_folder() / "models" / "stories15m"
-    return Start(source=str(stories), lora_rank=8 if model == "lora" else 0, device="cpu")
+    return ModelStart(source=str(stories), lora_rank=8 if model == "lora" else 0, device="cpu")
 
 
 def corpora(name: str, count: int) -> tuple[list[str], list[str]]:
@@ -154,9 +154,9 @@ def corpora(name: str, count: int) -> tuple[list[str], list[str]]:
     return both[0][:count], both[1][-HELD_OUT:]
 
 
-def encoded(name: str, start: Start, *, records: int, length: int) -> Text:
+def encoded(name: str, start: ModelStart, *, records: int, length: int) -> Text:
     """The texts of a corpus as tokens of the model."""
-    model = starting_model(start, seed=0)
+    model = load_for_training(start, seed=0)
     parts = []
     for texts in corpora(name, records):
         corpus = Corpus(Record(str(number), text) for number, text in enumerate(texts))
@@ -164,22 +164,22 @@ def encoded(name: str, start: Start, *, records: int, length: int) -> Text:
     return Text(*parts)
 
 
-def plain_loss(text: Text, start: Start, epochs: float, seed: int) -> float:
+def plain_loss(text: Text, start: ModelStart, epochs: float, seed: int) -> float:
     """Held-out loss without any protection."""
     plan = PlainPlan(units=len(text.train), batch=16, epochs=epochs, seed=seed)
-    model = starting_model(start, seed=seed)
+    model = load_for_training(start, seed=seed)
     source = PlainGradients(model.module, Units(text.train), plan, computation=COMPUTATION)
     with tempfile.TemporaryDirectory() as folder:
         return _trained(model.module, source, text, OptimiserSettings(), folder=Path(folder), seed=seed)
 
 
-def private_loss(text: Text, start: Start, recipe: Recipe, plan: DpSgd, *, seed: int) -> float:
+def private_loss(text: Text, start: ModelStart, recipe: Recipe, plan: DpSgd, *, seed: int) -> float:
     """Held-out loss of one private run."""
-    model = starting_model(start, seed=seed)
+    model = load_for_training(start, seed=seed)
     settings = replace(recipe.settings, noise_variance=plan.gradient_noise**2)
     with tempfile.TemporaryDirectory() as folder:
         budget = plan.budget(is_seeded=True)
-        ledger = SqliteLedger.create(Path(folder) / "ledger.db", budget, accounts=[ACCOUNT])
+        ledger = SqliteLedger.create(Path(folder) / "ledger.db", budget, accounts=[TRAINING_ACCOUNT])
         source = PrivateGradients(
             model.module,
             Units(text.train),
@@ -201,8 +201,10 @@ def _trained(
     seed: int,
 ) -> float:
     learner = Learner(module, settings)
-    train(learner, source, checkpoints=Checkpoints(folder / "c"), schedule=Schedule(seconds=1e9), seed=seed)
-    return math.log(evaluate(module, text.held_out).perplexity)
+    train_learner(
+        learner, source, checkpoints=Checkpoints(folder / "c"), schedule=CheckpointSchedule(seconds=1e9), seed=seed
+    )
+    return math.log(evaluate_model(module, text.held_out).perplexity)
 
 
 def interval(values: Sequence[float]) -> str:
@@ -234,7 +236,7 @@ class Table:
                 )
         self.results.ensure(
             self._cell("public", 0),
-            lambda: math.log(evaluate(starting_model(start, seed=0).module, text.held_out).perplexity),
+            lambda: math.log(evaluate_model(load_for_training(start, seed=0).module, text.held_out).perplexity),
         )
         for row, recipe in self._rows().items():
             for epsilon in asked.epsilon:
@@ -284,7 +286,7 @@ class Table:
         return private_loss(text, start_of(self.model), recipe, plan, seed=seed)
 
     def _rows(self) -> dict[str, Recipe]:
-        module = starting_model(start_of(self.model), seed=0).module
+        module = load_for_training(start_of(self.model), seed=0).module
         trained = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
         rows = recipes(self.asked.records, trained)
         only = self.asked.only

@@ -3,6 +3,7 @@
 Each of a paper's claims gets a verdict.
 """
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from reproductions.experiment import Scale
-from reticent.cli.console import Output, table
-from reticent.cli.flags import VerbCommand, verb
-from reticent.cli.main import main
-from reticent.core.errors import ConfigError
-from reticent.core.ranges import SEED
-from reticent.runs.settings.declaration import option
-from reticent.runs.settings.shared import EngineOptions, Shown
+from reticent.cli import Output, VerbCommand, run, table, verb
+from reticent.core import ConfigError, Range
+from reticent.runs import EngineOptions, Shown, option
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -35,7 +32,7 @@ class ReproduceSettings(EngineOptions, Shown):
     )
     out: Path | None = option("Folder for finished pieces, pages and figures.", default=None, metavar="RUN")
     scale: Scale = option("Size: minutes, an hour, or as in the paper.", default=Scale.SMALL)
-    seed: int = option("Random seed of every piece.", default=7, within=SEED, metavar="N")
+    seed: int = option("Random seed of every piece.", default=7, within=Range(0, 2**63 - 1), metavar="N")
     pages: Path | None = option("Write pages and figures here instead of RUN.", default=None, metavar="DIR")
     data: Path | None = option("Folder with the files that some experiments read.", default=None, metavar="DIR")
 
@@ -50,7 +47,7 @@ def reproduce(settings: ReproduceSettings, output: Output) -> int:
     from reproductions.catalogue import chosen, experiments
     from reproductions.page import write_pages
     from reproductions.running import Course, is_finished, lacks_files
-    from reproductions.running import reproduce as run
+    from reproductions.running import reproduce as compute
 
     names, scale, data, pages = list(settings.names), settings.scale, settings.data, settings.pages
     if names == ["list"]:
@@ -71,12 +68,12 @@ def reproduce(settings: ReproduceSettings, output: Output) -> int:
     with output.progress() as bars:
         for experiment in (one for one in wanted if one not in left_out):
             task = bars.add_task(experiment.name, total=len(experiment.pieces(scale)), status="")
-            made.append(run(experiment, course, observe=partial(_advance, bars, task)))
+            made.append(compute(experiment, course, observe=partial(_advance, bars, task)))
     # A paper's page also shows what earlier runs finished in the same folder.
     papers = {experiment.paper for experiment in wanted}
     shown = {one.experiment.name: one for one in made}
     earlier = [
-        run(one, course)
+        compute(one, course)
         for one in experiments().values()
         if one.paper in papers and one.name not in shown and scale in one.scales and is_finished(one, course)
     ]
@@ -144,4 +141,4 @@ def _lines(one: "Reproduction") -> list[object]:
 
 
 if __name__ == "__main__":
-    main(program=app)
+    sys.exit(run(program=app))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from reproductions.experiment import Experiment, Paper
-from reticent.core.errors import ConfigError
+from reticent.core import ConfigError
 
 
 @cache

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
 Values = dict[str, Any]
 Compute = Callable[[Values, Randomness], Values]

@@ -11,8 +11,8 @@ from typing import Final
 from reproductions.drawing import can_draw, draw
 from reproductions.experiment import ClaimVerdict, Grid, Paper
 from reproductions.running import Reproduction
-from reticent.core.document import write_atomically
-from reticent.runs.directory import versions
+from reticent.core import write_atomically
+from reticent.runs import package_versions
 
 INDEX: Final = "README.md"
 
@@ -58,7 +58,7 @@ def _claims(path: Path) -> list[str]:
 
 
 def _page(paper: Paper, chosen: Sequence[Reproduction], folder: Path) -> str:
-    found = ", ".join(f"{name} {version}" for name, version in versions().items())
+    found = ", ".join(f"{name} {version}" for name, version in package_versions().items())
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     lines = [
         f"# {paper.heading}",

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from reticent.auditing.attacks.membership.groups import GroupScores, Pooling, labelled, pooled_scores, score_owners
-from reticent.core.errors import UsageError
-from reticent.core.randomness import Randomness
+from reticent import UsageError
+from reticent.auditing import GroupScores, Pooling, pooled_scores, score_owners
+from reticent.core import Randomness
 
 
 def score_random_groups(
@@ -24,9 +24,9 @@ def score_random_groups(
     With `owners` no two groups share one, so that groups are as independent as owners are: records of an owner come
     one after the other, and those that its group has no room for are left over. An owner on both sides is refused.
     """
-    values, labels = labelled(scores, is_member)
+    labels = np.asarray(is_member, dtype=np.bool_)
     if owners is not None:
-        score_owners(values, labels, owners=owners)  # refuses owners on both sides
+        score_owners(scores, labels, owners=owners)  # refuses owners on both sides
     groups: list[list[int]] = []
     for name, side in (("members", labels), ("non-members", ~labels)):
         places = np.flatnonzero(side)
@@ -43,7 +43,7 @@ def score_random_groups(
         raise UsageError(
             "too few owners for one group of members and one of others", expected=f"{size} records each"
         )
-    return pooled_scores(values, labels, groups, pooling=pooling)
+    return pooled_scores(scores, labels, groups, pooling=pooling)
 
 
 def _groups_of_owners(places: list[int], owners: Sequence[str], size: int) -> list[list[int]]:

@@ -23,12 +23,10 @@ from typing import Any, Final
 from reproductions.experiment import Experiment, Piece, Rendering, Scale, Values
 from reproductions.sources import source_fingerprint
 from reticent import __version__
-from reticent.core.document import check_schema, read_document, write_document
-from reticent.core.errors import ConfigError
-from reticent.core.randomness import Randomness
-from reticent.engine.work import EngineSettings, Told, open_engine, run_pieces
-from reticent.engine.work import Piece as Work
-from reticent.runs.directory import versions
+from reticent.core import ConfigError, Randomness, read_document, write_document
+from reticent.engine import EngineSettings, open_engine, run_pieces
+from reticent.engine import Piece as Work
+from reticent.runs import package_versions
 
 SCHEMA_VERSION: Final = 2
 Observe = Callable[[str, bool], None]
@@ -161,7 +159,7 @@ def _content(experiment: Experiment, piece: Piece, course: Course) -> Values:
         "parameters": piece.parameters,
         "seed": course.seed,
         "source": source_fingerprint(piece.compute),
-        "versions": versions(),
+        "versions": package_versions(),
         "files": {name: _file_digest(course.data / name) for name in piece.files if course.data is not None},
     }
     read: Values = json.loads(json.dumps(content, allow_nan=False))
@@ -184,8 +182,7 @@ def _cached(path: Path, content: Values) -> Values | None:
     if not path.is_file():
         return None
     document = read_document(path)
-    check_schema(document, SCHEMA_VERSION, kind="piece of an experiment")
-    if document.get("content") != content:
+    if document.get("schema_version") != SCHEMA_VERSION or document.get("content") != content:
         raise ConfigError(
             f"{path}: this piece is not the one its name says", hint="delete it to compute the piece again"
         )
@@ -203,7 +200,7 @@ def _compute(experiment: Experiment, pieces: Sequence[Piece], course: Course, la
         run_pieces(jobs, compute_named, engine=engine, land=land)
 
 
-def compute_named(job: tuple[str, str, Course], _: Told) -> Values:
+def compute_named(job: tuple[str, str, Course], _: object) -> Values:
     """A piece's document by the names of experiment and piece: what a worker is asked for."""
     from reproductions.catalogue import experiments
 

@@ -3,9 +3,12 @@
     the function and what it names in its own module, then every module of the package that those import, whole,
     within functions too, and so on; of packages also the files that are no code (the embedded model's weights)
 
+A public name (`from reticent.core import Randomness`, `reticent.train`) stands for the module that defines it, and
+a verb of the library for what it imports itself: a name that is added to a package changes no fingerprint.
+
 Comments, docstrings and layout do not count: what is hashed is the syntax tree. Neither does the rendering of
 results, which stands beside the function that computes them but is not named by it, nor the frame that runs and
-prints. Modules that are found by a string at run time are not seen; other packages count by their versions.
+prints. Other modules that are found by a string at run time are not seen; other packages count by their versions.
 """
 
 import ast
@@ -13,6 +16,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +24,10 @@ import reproductions
 import reticent
 
 _ROOTS: Final = {package.__name__: Path(str(package.__file__)).parent for package in (reticent, reproductions)}
-# The nouns of an experiment: they hold what was computed and compute nothing.
-_FRAME: Final = frozenset({"reproductions.experiment"})
+# The nouns of an experiment hold what was computed and compute nothing. The other two load public names and call
+# verbs: what they load and call counts.
+_FRAME: Final = frozenset({"reproductions.experiment", "reticent.core.lazy_names", "reticent.api"})
+_LISTS: Final = ("_PLACES", "__all__")  # a package's public names
 
 
 @cache
@@ -72,9 +78,34 @@ def _imported(node: ast.AST) -> Iterator[str]:
             names = [inner.module, *(f"{inner.module}.{alias.name}" for alias in inner.names)]
         elif isinstance(inner, ast.Import):
             names = [alias.name for alias in inner.names]
+        elif isinstance(inner, ast.Attribute) and ast.unparse(inner.value) == reticent.__name__:
+            names = [f"{reticent.__name__}.{inner.attr}"]
         else:
             continue
-        yield from (name for name in names if name.partition(".")[0] in _ROOTS and _file(name) is not None)
+        for name in names:
+            if name.partition(".")[0] in _ROOTS:
+                yield from _defining(name)
+
+
+def _defining(name: str) -> Iterator[str]:
+    """The module of this name, or those behind a public name of a package; none where it is neither."""
+    package, _, own = name.rpartition(".")
+    if _file(name) is not None:
+        yield name
+    elif package and (place := _places(package).get(own)):
+        yield place
+        if place in _FRAME:
+            path = _file(place)
+            assert path is not None
+            yield from (module for node in _reachable(_tree(path), own) for module in _imported(node))
+
+
+@cache
+def _places(package: str) -> dict[str, str]:
+    """The module of each public name of a package; none where it is no package, or offers no names."""
+    path = _file(package)
+    is_package = path is not None and path.name == "__init__.py"
+    return dict(getattr(import_module(package), _LISTS[0], {})) if is_package else {}
 
 
 def _walked(node: ast.AST) -> Iterator[ast.AST]:
@@ -125,15 +156,23 @@ def _file(module: str) -> Path | None:
 
 @cache
 def _tree(path: Path) -> ast.Module:
-    """The syntax tree without docstrings."""
+    """The syntax tree without docstrings, and of a package without its lists of public names."""
     tree = ast.parse(path.read_bytes())
+    if path.name == "__init__.py":
+        tree.body = [node for node in tree.body if not _lists_names(node)]
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = node.body[1:]
+            node.body = [each for each in node.body if not _is_text(each)]
     return tree
+
+
+def _lists_names(node: ast.stmt) -> bool:
+    """Whether a statement of a package says which names it offers, at run time or to type checkers."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "TYPE_CHECKING"
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in _LISTS
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a string alone: a docstring, or one below a constant."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

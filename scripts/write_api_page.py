@@ -1,15 +1,21 @@
 """Write docs/api.md from the source's signatures and docstrings; with --check, fail if the page is not the truth.
 
-First the public API, every name of `reticent.__all__` with its whole docstring and its example; then the modules
-that lie an import deeper and that callers start from. Reads the source as text: nothing is imported.
+First the public API, every name of `reticent.__all__` with its whole docstring and its example; then the names that
+each package offers to researchers, and the modules that lie an import deeper. Reads the source as text: nothing is
+imported.
 """
 
 import ast
+import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "api.md"
+PACKAGES = (
+    *("core", "accounting", "ledger", "data", "models", "auditing", "training", "prediction", "engine", "runs"),
+    "cli",
+)
 MODULES = {
     "The nouns": (
         "core.corpus",
@@ -92,9 +98,19 @@ def page() -> str:
         parts += _entry(name, module)
     parts += [
         "",
+        "## For researchers",
+        "",
+        "Each package offers the names that others build on: `from reticent.core import Randomness`. They load",
+        "when they are first used. Every name has one home: what `reticent` itself offers is not listed again.",
+        "The papers are reproduced with public names alone; a test checks every file of `reproductions/`.",
+    ]
+    for package in PACKAGES:
+        parts += _offered(package)
+    parts += [
+        "",
         "## An import deeper",
         "",
-        "The modules that researchers start from, with the first sentence of each name. They may change between",
+        "The modules that these names come from, with signatures. What is listed only here may change between",
         "versions.",
     ]
     for title, modules in MODULES.items():
@@ -111,6 +127,31 @@ def _public() -> dict[str, str]:
             places: dict[str, str] = ast.literal_eval(node.value)
             return {name: module.removeprefix("reticent.") for name, module in places.items()}
     raise LookupError("reticent/__init__.py has no table _PLACES")
+
+
+def _offered(package: str) -> list[str]:
+    """The public names of a package, each with the first sentence of its docstring."""
+    (block,) = (node for node in _tree(package).body if ast.unparse(node).startswith("if TYPE_CHECKING:"))
+    imports = [node for node in ast.walk(block) if isinstance(node, ast.ImportFrom) and node.module]
+    places = {alias.name: str(node.module).removeprefix("reticent.") for node in imports for alias in node.names}
+    lines = ["", f"### `reticent.{package}`", "", "| Name | What it is |", "|---|---|"]
+    return [*lines, *(f"| `{name}` | {_first_sentence(name, places[name])} |" for name in sorted(places))]
+
+
+def _first_sentence(name: str, module: str) -> str:
+    """The first sentence about a name: of its docstring, or of the string below a constant or a type."""
+    body = _tree(module).body
+    for node, below in zip(body, [*body[1:], None], strict=True):
+        text = None
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+            text = ast.get_docstring(node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(below, ast.Expr):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            text = str(ast.literal_eval(below.value)) if ast.unparse(target) == name else None
+        if text:
+            paragraph = " ".join(text.split("\n\n")[0].split())
+            return re.split(r"(?<=[.…])\s+(?=[A-Z`‖0-9])", paragraph)[0].replace("|", "\\|")
+    raise LookupError(f"{name} of reticent.{module} has no docstring")
 
 
 def _entry(name: str, module: str) -> list[str]:

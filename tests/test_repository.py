@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -253,6 +254,40 @@ def test_the_metric_check_sees_whole_names_beginnings_arguments_and_comparisons(
     ):
         assert metric_literals(ast.parse(code)) != []
     assert metric_literals(ast.parse("name = 'exposure'\nlist_of = {'auc': 1}\n")) == []
+
+
+# ---------------------------------------------------------------- the papers are reproduced by public names alone
+
+
+def inner_imports(code: str) -> list[str]:
+    """What a program imports of reticent that is no public name, within functions too."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.startswith("reticent.")]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "reticent":
+            offered = getattr(import_module(node.module), "__all__", ()) if node.module.count(".") < 2 else ()
+            found += [f"{node.module}.{alias.name}" for alias in node.names if alias.name not in offered]
+    return found
+
+
+REPRODUCTIONS = sorted((ROOT / "reproductions").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", REPRODUCTIONS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_reproductions_import_public_names_alone(path):
+    assert inner_imports(path.read_text(encoding="utf8")) == []
+
+
+def test_the_check_of_public_names_sees_modules_private_names_and_imports_inside_functions():
+    assert inner_imports("def f():\n    from reticent.core.event import Gaussian\n") == [
+        "reticent.core.event.Gaussian"
+    ]
+    assert inner_imports("import reticent.core.event as event\n") == ["reticent.core.event"]
+    assert inner_imports("from reticent.core import Gaussian, event\n") == ["reticent.core.event"]
+    assert inner_imports("from reticent.core.lazy_names import *\n") == ["reticent.core.lazy_names.*"]
+    assert inner_imports("from reticent import core\n") == ["reticent.core"]
+    assert inner_imports("import reticent\nfrom reticent import train\nfrom reticent.core import Gaussian\n") == []
 
 
 # ---------------------------------------------------------------- an option is declared once

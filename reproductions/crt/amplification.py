@@ -23,8 +23,8 @@ from reproductions.experiment import (
     Scale,
     Values,
 )
-from reticent.accounting.bounds.confidentiality import confidentiality, missed_secret
-from reticent.core.randomness import Randomness
+from reticent.accounting import confidentiality, missed_secret
+from reticent.core import Randomness
 
 DELTA: Final = 8e-5
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)

@@ -23,23 +23,12 @@ import numpy as np
 
 from reproductions.experiment import Values
 from reproductions.random_groups import score_random_groups
-from reticent.auditing.attacks.exposure.candidate_search import SearchLimits
-from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure_exposures
-from reticent.auditing.metrics.roc import auc_interval
-from reticent.core.corpus import Corpus, Record, Span
-from reticent.core.guarantee import Guarantee, Neighbours, Notion
-from reticent.core.model import LanguageModel
-from reticent.core.randomness import Randomness
-from reticent.core.secret import Canary, CodeSpace
-from reticent.data.canaries import make_canaries, plant
-from reticent.data.generators import generate_dialogues
-from reticent.data.redaction.masking import redact_records
-from reticent.data.writing import write_corpus
-from reticent.models.huggingface.loading import load_model
-from reticent.runs.policies import policy_named
-from reticent.runs.training.run import train
-from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
-from reticent.training.methods.redaction import count_misses
+from reticent import Corpus, Guarantee, Record, load_model, train
+from reticent.auditing import ExposureSettings, SearchLimits, auc_interval, measure_exposures
+from reticent.core import Canary, CodeSpace, LanguageModel, Notion, Randomness, Span
+from reticent.data import generate_dialogues, make_canaries, plant_canaries, redact_records, write_corpus
+from reticent.runs import policy_named
+from reticent.training import count_misses
 
 TEMPLATE: Final = "My ID is: {}"
 SELECTIVE: Final = "selective DP-SGD (LSTM)"
@@ -104,12 +93,11 @@ def share_lost(lines: Corpus, folder: Path, method: str) -> float:
     return both.hits / both.trials
 
 
-def _section(method: str, parameters: Values, folder: Path, lost: float | None) -> TrainingSection:
-    """How a method is trained."""
-
+def _options(method: str, parameters: Values, folder: Path, lost: float | None) -> dict[str, Any]:
+    """How a method is trained: options of `reticent.train`."""
     epochs = parameters["epochs"]
     if method == "redaction":
-        return TrainingSection(method=Method.SGD, epochs=epochs, batch=32, learning_rate=1e-3)
+        return {"method": "sgd", "epochs": epochs, "batch": 32, "learning_rate": 1e-3}
     private: dict[str, Any] = {
         "epochs": epochs,
         "batch": 128,
@@ -121,18 +109,18 @@ def _section(method: str, parameters: Values, folder: Path, lost: float | None) 
     if method == SELECTIVE:
         private |= {"epochs": parameters["recurrent_epochs"], "batch": 16, "learning_rate": 1e-2}
         policy = f"dictionary:{folder / 'policy.txt'}"
-        return TrainingSection(method=Method.SELECTIVE, policy=policy, miss_rate=parameters["miss_rate"], **private)
+        return {"method": "selective", "policy": policy, "miss_rate": parameters["miss_rate"], **private}
     if method == "DP-SGD":
-        return TrainingSection(method=Method.DP_SGD, neighbours=Neighbours.REPLACE, **private)
-    return TrainingSection(
-        method=Method.CRT,
-        policy=f"dictionary:{folder / 'policy.txt'}",
-        conservative_policy=_conservative(method, folder),
-        miss_rate=parameters["miss_rate"],
-        conservative_miss_rate=lost,
-        public_batch=16,
+        return {"method": "dp-sgd", "neighbours": "replace", **private}
+    return {
+        "method": "crt",
+        "policy": f"dictionary:{folder / 'policy.txt'}",
+        "conservative_policy": _conservative(method, folder),
+        "miss_rate": parameters["miss_rate"],
+        "conservative_miss_rate": lost,
+        "public_batch": 16,
         **private,
-    )
+    }
 
 
 def _source(method: str, parameters: Values) -> str:
@@ -152,7 +140,7 @@ def train_and_attack(parameters: Values, randomness: Randomness) -> Values:
         randomness=randomness.child("canaries"),
     )
     lines, held_out = _lines(dialogues[:count]), _lines(dialogues[count:])
-    planted = plant(lines, canaries, randomness=randomness.child("places"))
+    planted = plant_canaries(lines, canaries, randomness=randomness.child("places"))
     method = parameters["method"]
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
         folder = Path(name)
@@ -162,13 +150,15 @@ def train_and_attack(parameters: Values, randomness: Randomness) -> Values:
         lost = share_lost(lines, folder, method) if method in (BUILT_IN, ORACLE) else None
         write_corpus(planted, folder / "train.jsonl")
         write_corpus(held_out, folder / "holdout.jsonl")
-        config = TrainSettings(
-            data=DataSection(file=str(folder / "train.jsonl"), holdout=str(folder / "holdout.jsonl")),
-            model=ModelSection(source=_source(method, parameters), device="cpu"),
-            training=_section(method, parameters, folder, lost),
+        result = train(
+            folder / "train.jsonl",
+            model=_source(method, parameters),
+            out=folder / "run",
+            holdout=str(folder / "holdout.jsonl"),
+            device="cpu",
             seed=randomness.child("training").fresh_seed() % 2**31,
+            **_options(method, parameters, folder, lost),
         )
-        result = train(config.into(folder / "run"), observe=lambda _, __: True)
         model = load_model(folder / "run" / "model")
         measured = _attack(model, canaries, missed, randomness.child("attack"))
     assert result.evaluation is not None

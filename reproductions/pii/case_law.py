@@ -14,14 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take_inventory
-from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.core.randomness import Randomness
-from reticent.data.generators import generate_cases
-from reticent.data.measurement import Measurement, measure
-from reticent.data.policies.combined import Union
-from reticent.data.policies.shapes.patterns import PatternPolicy
-from reticent.data.redaction.masking import redact_records
+from reticent import Corpus, Record
+from reticent.auditing import PiiInventory, take_inventory
+from reticent.core import Policy, Randomness, Span
+from reticent.data import (
+    PatternPolicy,
+    PolicyMeasurement,
+    UnionPolicy,
+    generate_cases,
+    measure_policy,
+    redact_records,
+)
 
 _FEWEST: Final = 24  # characters of a paragraph that is more than a heading
 # Capitalised words of courts and states, which are nobody's names.
@@ -78,7 +81,7 @@ class CaseLaw:
     training: Corpus
     held_out: Corpus
     tagger: Policy
-    tagged: Measurement  # the tagger, measured on the training labels
+    tagged: PolicyMeasurement  # the tagger, measured on the training labels
     values: PiiInventory
     held_out_values: PiiInventory
 
@@ -100,9 +103,9 @@ def make_case_law(cases: int, *, held_out: int, randomness: Randomness) -> CaseL
     owners = {record.owner for record in whole[:cases]}
     training = Corpus(paragraphs(whole[:cases]))
     others = Corpus(paragraphs(record for record in whole[cases:] if record.owner not in owners))
-    tagger = Union([PatternPolicy(kinds=("DATE", "APPLICATION")), ShapeTagger()], name="patterns and shapes")
+    tagger = UnionPolicy([PatternPolicy(kinds=("DATE", "APPLICATION")), ShapeTagger()], name="patterns and shapes")
     return CaseLaw(
-        training, others, tagger, measure(training, tagger), take_inventory(training), take_inventory(others)
+        training, others, tagger, measure_policy(training, tagger), take_inventory(training), take_inventory(others)
     )
 
 

@@ -23,7 +23,7 @@ from reproductions.experiment import (
     Scale,
     Values,
 )
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
 DEFENCES: Final = ("undefended", "DP", "scrubbed", "DP and scrubbed")
 METRICS: Final = {

@@ -8,7 +8,7 @@ games know the same: the other values of a sentence stand there. Targets are per
 is scored on the text that the model was trained on: the scrubbed one where it was scrubbed.
 
 Candidates are ranked by value and suffix given the prefix, calibrated by how likely they are in held-out places
-(`personal_data.scoring.Elsewhere`). Membership is calibrated by the base.
+(`personal_data.scoring.HeldOutPlaces`). Membership is calibrated by the base.
 
 Every figure is a finding with its interval, set beside the ceiling of the row's guarantee where there is one. A
 value in k records is protected as k records are: the ceiling of inference takes the most records that a target
@@ -23,41 +23,40 @@ import numpy as np
 
 from reproductions.pii.case_law import CaseLaw, make_case_law
 from reproductions.pii.training import Defence, Defended, TrainingSettings, base_model
-from reticent.accounting.bounds.ceiling import compare
-from reticent.auditing.attacks.membership.metrics import MembershipSetting, membership_findings
-from reticent.auditing.attacks.membership.scores import Calibrated
-from reticent.auditing.attacks.membership.target_scores import TargetScores
-from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
-from reticent.auditing.attacks.personal_data.extraction import (
-    Emitted,
-    Extraction,
+from reticent import Finding
+from reticent.accounting import compare_with_guarantee
+from reticent.auditing import (
+    CalibratedScore,
+    CandidateDraw,
+    CandidateScorer,
+    CandidateScoring,
+    CandidateSources,
+    ContextWindow,
+    EmittedValues,
+    ExtractionGame,
+    HeldOutPlaces,
+    MaskedSpan,
+    MembershipSetting,
+    OtherValues,
+    PiiSetting,
+    TargetScores,
+    continue_greedily,
+    draw_candidates,
+    extraction_findings,
+    gather_candidates,
+    infer_values,
+    inference_finding,
+    masked_spans,
+    membership_findings,
+    rank_candidates,
+    reconstruction_findings,
     sample_texts,
     tag_texts,
+    token_counter,
     token_lengths,
 )
-from reticent.auditing.attacks.personal_data.findings import (
-    PiiSetting,
-    extraction_findings,
-    inference_finding,
-    reconstruction_findings,
-)
-from reticent.auditing.attacks.personal_data.inference import CandidateDraw, draw_candidates, infer, token_counter
-from reticent.auditing.attacks.personal_data.reconstruction import (
-    CandidateSources,
-    continue_greedily,
-    gather_candidates,
-    rank_candidates,
-)
-from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Elsewhere, Scoring
-from reticent.core.document import number_to_json
-from reticent.core.errors import ConfigError
-from reticent.core.finding import Comparison, Finding
-from reticent.core.guarantee import Unit
-from reticent.core.model import LanguageModel
-from reticent.core.randomness import Randomness
-from reticent.core.sampling import Sampling
-from reticent.training.batches import encode_texts
-from reticent.training.evaluation import evaluate
+from reticent.core import Comparison, ConfigError, LanguageModel, Randomness, Sampling, Unit
+from reticent.training import encode_texts, evaluate_model
 
 SCHEMA_VERSION: Final = 1
 _PERSON: Final = ("PERSON",)
@@ -101,10 +100,10 @@ class Games:
 
     case_law: CaseLaw
     base: LanguageModel
-    base_emitted: Emitted
+    base_emitted: EmittedValues
     targets: tuple[MaskedSpan, ...]
     strangers: tuple[MaskedSpan, ...]  # held-out targets: values never trained on
-    elsewhere: Elsewhere
+    elsewhere: HeldOutPlaces
     unseen: CandidateDraw
     trained: CandidateDraw
 
@@ -131,11 +130,7 @@ class DefenceRow:
             "masked_perplexity": self.masked_perplexity,
             "findings": [finding.to_json() for finding in self.findings],
             "comparisons": [
-                {
-                    "metric": one.finding.metric,
-                    "ceiling": number_to_json(one.ceiling),
-                    "verdict": one.verdict.value,
-                }
+                {"metric": one.finding.metric, "ceiling": one.to_json()["ceiling"], "verdict": one.verdict.value}
                 for one in self.comparisons
             ],
         }
@@ -161,7 +156,7 @@ def prepare_games(settings: TableSettings, text: CaseLaw | None = None) -> Games
     targets, strangers = (
         masked_spans(
             values,
-            others=Others.KNOWN,
+            others=OtherValues.KNOWN,
             count=count,
             randomness=settings.randomness(name),
             kinds=_PERSON,
@@ -195,13 +190,13 @@ def prepare_games(settings: TableSettings, text: CaseLaw | None = None) -> Games
         _emitted(base, case_law, settings),
         targets,
         tuple(target for target in strangers[_PLACES:] if target.secret not in case_law.values),
-        Elsewhere(strangers[:_PLACES]),
+        HeldOutPlaces(strangers[:_PLACES]),
         unseen,
         trained,
     )
 
 
-def _emitted(model: LanguageModel, case_law: CaseLaw, settings: TableSettings) -> Emitted:
+def _emitted(model: LanguageModel, case_law: CaseLaw, settings: TableSettings) -> EmittedValues:
     sampled = sample_texts(
         model,
         settings.texts,
@@ -217,24 +212,26 @@ def measure_defence(defended: Defended, games: Games, *, settings: TableSettings
     setting = PiiSetting(unit=Unit.RECORD, confidence=settings.confidence, tagger=case_law.tagger_note)
     emitted = _emitted(model, case_law, settings)
     lengths = token_lengths(model, [*case_law.values, *emitted.values])
-    extraction = Extraction(case_law.values, emitted, games.base_emitted, lengths)
+    extraction = ExtractionGame(case_law.values, emitted, games.base_emitted, lengths)
     findings = list(extraction_findings(extraction, setting=setting, held_out=case_law.held_out_values))
     findings += _reconstructed(model, games, emitted, setting, settings)
     scorer = CandidateScorer(model, elsewhere=games.elsewhere)
-    findings += [inference_finding(infer(scorer, draw), setting=setting) for draw in (games.unseen, games.trained)]
+    findings += [
+        inference_finding(infer_values(scorer, draw), setting=setting) for draw in (games.unseen, games.trained)
+    ]
     findings.append(_membership(defended, games, settings))
     masked = case_law.scrubbed(case_law.held_out)
     return DefenceRow(
         defence=defended.defence,
-        perplexity=evaluate(model.module, encode_texts(model, case_law.held_out)).perplexity,
-        masked_perplexity=evaluate(model.module, encode_texts(model, masked)).perplexity,
+        perplexity=evaluate_model(model.module, encode_texts(model, case_law.held_out)).perplexity,
+        masked_perplexity=evaluate_model(model.module, encode_texts(model, masked)).perplexity,
         findings=tuple(findings),
         comparisons=_compared(findings, defended, games, settings),
     )
 
 
 def _reconstructed(
-    model: LanguageModel, games: Games, emitted: Emitted, setting: PiiSetting, settings: TableSettings
+    model: LanguageModel, games: Games, emitted: EmittedValues, setting: PiiSetting, settings: TableSettings
 ) -> tuple[Finding, ...]:
     """Reconstruction of training values, TAB, and the same of values never trained on."""
     tagger = games.case_law.tagger
@@ -270,9 +267,9 @@ def _membership(defended: Defended, games: Games, settings: TableSettings) -> Fi
     if defended.defence.is_scrubbed:
         sides = (games.case_law.scrubbed(sides[0]), games.case_law.scrubbed(sides[1]))
     texts = [*sides[0].texts, *sides[1].texts]
-    scores = Calibrated().score(TargetScores(texts, defended.model, reference=games.base))
+    scores = CalibratedScore().score(TargetScores(texts, defended.model, reference=games.base))
     is_member = np.arange(len(texts)) < len(sides[0])
-    setting = MembershipSetting(attack="calibrated", access=Calibrated.access, confidence=settings.confidence)
+    setting = MembershipSetting(attack="calibrated", access=CalibratedScore.access, confidence=settings.confidence)
     return membership_findings(scores, is_member, setting=setting, rates=())[0]
 
 
@@ -284,7 +281,7 @@ def _compared(
         return ()
     copies = max((target.duplication for target in games.unseen.targets), default=1)
     return tuple(
-        compare(
+        compare_with_guarantee(
             finding,
             defended.guarantee,
             candidates=settings.candidates,
@@ -320,10 +317,12 @@ def compare_scorings(
         "span in context, calibrated": CandidateScorer(model, elsewhere=games.elsewhere),
         "span in context": CandidateScorer(model),
         "span in context, by the base": CandidateScorer(model, games.base),
-        "sentence perplexity": CandidateScorer(model, scoring=Scoring.SENTENCE),
+        "sentence perplexity": CandidateScorer(model, scoring=CandidateScoring.SENTENCE),
     }
     rows = []
     for name, scorer in scorers.items():
         top = rank_candidates(scorer, games.targets, candidates).hits(1)
-        rows.append(ScoringComparison(name, float(top.mean()), float(infer(scorer, games.trained).right.mean())))
+        rows.append(
+            ScoringComparison(name, float(top.mean()), float(infer_values(scorer, games.trained).right.mean()))
+        )
     return tuple(rows)

@@ -14,14 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from reproductions.pii.case_law import CaseLaw, ShapeTagger, make_case_law, paragraphs
-from reticent.auditing.attacks.personal_data.inventory import take_inventory
-from reticent.core.corpus import Corpus, Policy, Record
-from reticent.core.randomness import Randomness
-from reticent.data.generators import generate_dialogues
-from reticent.data.measurement import measure
-from reticent.data.policies.combined import Union
-from reticent.data.policies.shapes.patterns import PatternPolicy
-from reticent.data.reading.corpus_file import open_corpus
+from reticent import Corpus, Record, open_corpus
+from reticent.auditing import take_inventory
+from reticent.core import Policy, Randomness
+from reticent.data import PatternPolicy, UnionPolicy, generate_dialogues, measure_policy
 
 CASE_LAW, DIALOGUES, TAB = "case law", "dialogues", "TAB"
 DOMAINS: Final = (CASE_LAW, DIALOGUES, TAB)
@@ -39,14 +35,14 @@ def domain_text(domain: str, training: int, *, held_out: int, data: Path | None,
         whole = generate_dialogues(training + held_out, randomness=randomness)
         kinds = ("EMAIL", "PHONE", "ORDER", "TRACKING")
         return _divided(
-            whole, training, Union([PatternPolicy(kinds=kinds), ShapeTagger()], name="patterns, shapes")
+            whole, training, UnionPolicy([PatternPolicy(kinds=kinds), ShapeTagger()], name="patterns, shapes")
         )
     if data is None:
         raise ValueError("TAB is read from a folder of data")
     cases = list(open_corpus(data / TAB_FILE))
     order = randomness.permutation(len(cases))[: training + held_out]
     shuffled = [_renamed(cases[int(place)]) for place in order]
-    tagger = Union([PatternPolicy(kinds=("DATE", "APPLICATION")), ShapeTagger()], name="patterns and shapes")
+    tagger = UnionPolicy([PatternPolicy(kinds=("DATE", "APPLICATION")), ShapeTagger()], name="patterns and shapes")
     return _divided(shuffled, training, tagger)
 
 
@@ -57,7 +53,7 @@ def _divided(whole: Iterable[Record], training: int, tagger: Policy) -> CaseLaw:
     inside = Corpus(_naming(records[:training]))
     outside = Corpus(_naming(record for record in records[training:] if record.owner not in owners))
     return CaseLaw(
-        inside, outside, tagger, measure(inside, tagger), take_inventory(inside), take_inventory(outside)
+        inside, outside, tagger, measure_policy(inside, tagger), take_inventory(inside), take_inventory(outside)
     )
 
 

@@ -31,7 +31,7 @@ from reproductions.experiment import (
     Scale,
     Values,
 )
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
 NAME: Final = "undefended"
 SIZES: Final[dict[Scale, Values]] = {

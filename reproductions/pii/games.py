@@ -14,37 +14,35 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reproductions.experiment import Values
 from reproductions.pii.case_law import CaseLaw
 from reproductions.pii.defences import Games, TableSettings, prepare_games
 from reproductions.pii.training import Defence, TrainingSettings, train_defended
-from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, Others, masked_spans
-from reticent.auditing.attacks.personal_data.extractability import (
+from reticent import Corpus
+from reticent.auditing import (
+    CandidateScorer,
+    CandidateSources,
+    ContextWindow,
+    EmittedValues,
+    ExtractionGame,
+    MaskedSpan,
+    OtherValues,
+    auc_interval,
     compare_extractability,
+    draw_candidates,
     estimate_extractability,
-    success_auc,
-)
-from reticent.auditing.attacks.personal_data.extraction import (
-    Emitted,
-    Extraction,
+    gather_candidates,
+    infer_values,
+    masked_spans,
+    rank_candidates,
     sample_texts,
     tag_texts,
+    token_counter,
     token_lengths,
 )
-from reticent.auditing.attacks.personal_data.inference import draw_candidates, infer, token_counter
-from reticent.auditing.attacks.personal_data.reconstruction import (
-    CandidateSources,
-    gather_candidates,
-    rank_candidates,
-)
-from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
-from reticent.auditing.metrics.roc import Estimate, auc_interval
-from reticent.core.arrays import Floats
-from reticent.core.corpus import Corpus
-from reticent.core.model import LanguageModel
-from reticent.core.randomness import Randomness
-from reticent.core.sampling import Sampling
+from reticent.core import Estimate, LanguageModel, Randomness, Sampling
 
 WINDOWS: Final = (10, 30, 90, 270)  # characters before the value, and a third of them after it
 _PERSON: Final = ("PERSON",)
@@ -64,7 +62,7 @@ class _Played:
     def text(self) -> CaseLaw:
         return self.games.case_law
 
-    def memorisation(self, texts: Sequence[str]) -> Floats:
+    def memorisation(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Mean over tokens of log p − log p of the shadow, for each text [n]."""
         rows = [model.token_log_probs(model.encode(list(texts))) for model in (self.model, self.shadow)]
         return np.array([float((own - other).mean()) for own, other in zip(*rows, strict=True)])
@@ -105,10 +103,10 @@ def play_games(parameters: Values, randomness: Randomness) -> Values:
     }
 
 
-def _extraction(played: _Played, emitted: Emitted) -> Values:
+def _extraction(played: _Played, emitted: EmittedValues) -> Values:
     inventory = played.text.values
     lengths = token_lengths(played.model, [*inventory, *emitted.values])
-    game = Extraction(inventory, emitted, None, lengths)
+    game = ExtractionGame(inventory, emitted, None, lengths)
     rows = {"duplication": game.by_duplication(), "length": game.by_length(), "kind": game.by_kind()}
     return {
         **{name: [one.to_json(confidence=0.95, miss_rate=0.0) for one in each] for name, each in rows.items()},
@@ -116,7 +114,7 @@ def _extraction(played: _Played, emitted: Emitted) -> Values:
     }
 
 
-def _extractability(played: _Played, emitted: Emitted, randomness: Randomness) -> Values:
+def _extractability(played: _Played, emitted: EmittedValues, randomness: Randomness) -> Values:
     values = played.text.values.of_kind("PERSON")
     estimated = estimate_extractability(played.model, played.text.values, values, contexts=4)
     compared = compare_extractability(estimated, values, emitted)
@@ -133,7 +131,7 @@ def _inference(played: _Played, settings: TableSettings) -> list[Values]:
     for before in WINDOWS:
         targets = masked_spans(
             played.text.values,
-            others=Others.KNOWN,
+            others=OtherValues.KNOWN,
             count=settings.targets,
             randomness=settings.randomness("targets"),
             kinds=_PERSON,
@@ -147,12 +145,12 @@ def _inference(played: _Played, settings: TableSettings) -> list[Values]:
             lengths=token_counter(played.model),
             randomness=settings.randomness("trained decoys"),
         )
-        right = infer(CandidateScorer(played.model), draw).right
+        right = infer_values(CandidateScorer(played.model), draw).right
         rows.append({"characters": before + before // 3, "right": int(right.sum()), "targets": len(right)})
     return rows
 
 
-def _membership(played: _Played, emitted: Emitted, settings: TableSettings) -> Values:
+def _membership(played: _Played, emitted: EmittedValues, settings: TableSettings) -> Values:
     members = played.memorisation(played.text.training.texts)
     strangers = played.memorisation(played.strangers.texts)
     generated = tuple(text.reveal() for text in emitted.sampled.texts if text.reveal().strip())
@@ -169,12 +167,12 @@ def _membership(played: _Played, emitted: Emitted, settings: TableSettings) -> V
         },
         "deviation": float(strangers.std(ddof=1)),
         "reconstruction": {"scores": scores.tolist(), "hits": [bool(hit) for hit in hits]},
-        "success": _ends(success_auc(scores, hits)),
+        "success": _ends(auc_interval(scores[hits], scores[~hits]) if 0 < hits.sum() < len(hits) else None),
     }
 
 
 def _reconstructed(
-    played: _Played, targets: tuple[MaskedSpan, ...], emitted: Emitted, settings: TableSettings
+    played: _Played, targets: tuple[MaskedSpan, ...], emitted: EmittedValues, settings: TableSettings
 ) -> Any:
     """Which targets' values [n] are ranked first."""
     sources = CandidateSources(

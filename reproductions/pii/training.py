@@ -12,17 +12,26 @@ from enum import StrEnum
 from pathlib import Path
 
 from reproductions.pii.case_law import CaseLaw
-from reticent.core.guarantee import Guarantee
-from reticent.core.randomness import Randomness
-from reticent.ledger.durable import SqliteLedger
-from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.training.batches import Units, encode_texts
-from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradients.source import ACCOUNT, Computation, PlainGradients, PrivateGradients
-from reticent.training.loop import Schedule, train
-from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plans.plan import DpSgd, PlainPlan
-from reticent.training.starting_model import Start, starting_model
+from reticent import DpSgd, Guarantee
+from reticent.core import Randomness
+from reticent.ledger import SqliteLedger
+from reticent.models import HuggingFaceModel
+from reticent.training import (
+    TRAINING_ACCOUNT,
+    Checkpoints,
+    CheckpointSchedule,
+    Computation,
+    Learner,
+    ModelStart,
+    OptimiserSettings,
+    PlainGradients,
+    PlainPlan,
+    PrivateGradients,
+    Units,
+    encode_texts,
+    load_for_training,
+    train_learner,
+)
 
 
 class Defence(StrEnum):
@@ -72,7 +81,7 @@ class Defended:
 
 def base_model(settings: TrainingSettings) -> HuggingFaceModel:
     """The public model that all start from."""
-    return starting_model(Start(source=settings.start, device="cpu"), seed=settings.seed)
+    return load_for_training(ModelStart(source=settings.start, device="cpu"), seed=settings.seed)
 
 
 def train_defended(case_law: CaseLaw, defence: Defence, *, settings: TrainingSettings) -> Defended:
@@ -99,7 +108,7 @@ def train_defended(case_law: CaseLaw, defence: Defence, *, settings: TrainingSet
                 model.module,
                 units,
                 plan,
-                ledger=SqliteLedger.create(Path(folder) / "ledger.db", budget, accounts=[ACCOUNT]),
+                ledger=SqliteLedger.create(Path(folder) / "ledger.db", budget, accounts=[TRAINING_ACCOUNT]),
                 randomness=Randomness.system(),
                 computation=computation,
             )
@@ -110,6 +119,8 @@ def train_defended(case_law: CaseLaw, defence: Defence, *, settings: TrainingSet
             rate = settings.learning_rate
         learner = Learner(model.module, OptimiserSettings(learning_rate=rate))
         checkpoints = Checkpoints(Path(folder) / "checkpoints")
-        train(learner, source, checkpoints=checkpoints, schedule=Schedule(seconds=1e9), seed=settings.seed)
+        train_learner(
+            learner, source, checkpoints=checkpoints, schedule=CheckpointSchedule(seconds=1e9), seed=settings.seed
+        )
     model.module.eval()
     return Defended(defence, model, guarantee)

@@ -30,10 +30,8 @@ from reproductions.experiment import (
     Values,
 )
 from reproductions.rdp.curves import leaked_bits, traditional_bits
-from reticent.accounting.conversion import rdp_epsilon
-from reticent.accounting.curve import RenyiCurve
-from reticent.core.randomness import Randomness
-from reticent.runs.bounds.bound import Training
+from reticent.accounting import RenyiCurve, rdp_epsilon
+from reticent.core import Event, Neighbours, Randomness, Repeated, SampledGaussian
 
 RATE: Final = 2.81e-4
 STEPS: Final = 186_000
@@ -55,19 +53,14 @@ REFERENCE: Final = {
 _LOG2: Final = math.log(2.0)
 
 
-def training_of(values: Values) -> Training:
+def training_of(values: Values) -> Event:
     """The training that a piece's parameters describe."""
-    return Training(
-        noise_multiplier=values["noise_multiplier"],
-        sampling_rate=values["sampling_rate"],
-        steps=values["steps"],
-        delta=DELTA,
-    )
+    return Repeated(SampledGaussian(values["noise_multiplier"], values["sampling_rate"]), values["steps"])
 
 
-def epsilon_of(training: Training, delta: float) -> float:
+def epsilon_of(training: Event, delta: float) -> float:
     """ε at `delta` by the improved conversion from Rényi divergence (Balle et al. 2020)."""
-    return rdp_epsilon(RenyiCurve(training.event, training.neighbours), delta=delta).value
+    return rdp_epsilon(RenyiCurve(training, Neighbours.ADD_REMOVE), delta=delta).value
 
 
 def _parameters(noise: float, *, rate: float = RATE, steps: int = STEPS) -> Values:

@@ -22,9 +22,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.core.arrays import Floats
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
+Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 _BLOCK: Final = 500  # models at once: θ, its gradient and the noise stay in the processor's cache
 

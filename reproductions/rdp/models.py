@@ -30,11 +30,11 @@ from reproductions.experiment import (
     Scale,
     Values,
 )
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
 if TYPE_CHECKING:
-    from reticent.core.corpus import Corpus
-    from reticent.models.huggingface.model import HuggingFaceModel
+    from reticent import Corpus
+    from reticent.models import HuggingFaceModel
 
 PROMPT: Final = "John Doe's credit card number is {}"
 DIGITS: Final = 16
@@ -57,26 +57,33 @@ _LENGTH: Final = 48  # tokens read of a dialogue
 
 def _secrecy(parameters: Values, randomness: Randomness) -> Values:
     """Bits left of the canary after some of the steps of one DP-SGD run, and what the bound says of them."""
-    from reticent.accounting.bounds.leakage import leakage_bounds
-    from reticent.core.event import Repeated, SampledGaussian
-    from reticent.core.secret import CodeSpace
-    from reticent.data.canaries import make_canaries, plant
-    from reticent.data.generators import generate_dialogues
-    from reticent.ledger.durable import SqliteLedger
-    from reticent.training.batches import Units, encode_texts
-    from reticent.training.checkpoint import Checkpoints
-    from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
-    from reticent.training.loop import Progress, Schedule, train
-    from reticent.training.optimiser import Learner, OptimiserSettings
-    from reticent.training.plans.plan import DpSgd
-    from reticent.training.plans.sampler import PoissonSampler
-    from reticent.training.starting_model import Start, starting_model
+    from reticent import DpSgd
+    from reticent.accounting import leakage_bounds
+    from reticent.core import CodeSpace, Repeated, SampledGaussian
+    from reticent.data import generate_dialogues, make_canaries, plant_canaries
+    from reticent.ledger import SqliteLedger
+    from reticent.training import (
+        TRAINING_ACCOUNT,
+        Checkpoints,
+        CheckpointSchedule,
+        Computation,
+        Learner,
+        ModelStart,
+        OptimiserSettings,
+        PoissonSampler,
+        PrivateGradients,
+        Progress,
+        Units,
+        encode_texts,
+        load_for_training,
+        train_learner,
+    )
 
     records, rate, steps = round(BATCH / parameters["rate"]) - 1, parameters["rate"], parameters["steps"]
     dialogues = generate_dialogues(records, randomness=randomness.child("dialogues"))
     canaries = make_canaries(PROMPT, CodeSpace(DIGITS), count=1, copies=1, randomness=randomness.child("canary"))
-    corpus = plant(dialogues, canaries, randomness=randomness.child("place"))
-    model = starting_model(Start(source=parameters.get("model", "embedded"), device="cpu"), seed=0)
+    corpus = plant_canaries(dialogues, canaries, randomness=randomness.child("place"))
+    model = load_for_training(ModelStart(source=parameters.get("model", "embedded"), device="cpu"), seed=0)
     plan = DpSgd(
         sampler=PoissonSampler(len(corpus), BATCH),
         clip_norm=1.0,
@@ -95,7 +102,9 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
 
     with (
         tempfile.TemporaryDirectory() as name,
-        SqliteLedger.create(Path(name) / "l.db", plan.budget(is_seeded=True), accounts=[ACCOUNT]) as ledger,
+        SqliteLedger.create(
+            Path(name) / "l.db", plan.budget(is_seeded=True), accounts=[TRAINING_ACCOUNT]
+        ) as ledger,
     ):
         source = PrivateGradients(
             model.module,
@@ -105,11 +114,11 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
             randomness=randomness.child("noise"),
             computation=Computation(token_budget=4096),
         )
-        train(
+        train_learner(
             Learner(model.module, OptimiserSettings(learning_rate=1e-3)),
             source,
             checkpoints=Checkpoints(Path(name) / "checkpoints"),
-            schedule=Schedule(seconds=1e9),
+            schedule=CheckpointSchedule(seconds=1e9),
             seed=0,
             observe=observe,
         )
@@ -119,8 +128,8 @@ def _secrecy(parameters: Values, randomness: Randomness) -> Values:
 
 
 def _bits_left(model: "HuggingFaceModel", prompts: Sequence[Any], codes: Sequence[Any]) -> float:
-    from reticent.auditing.attacks.lazy.emission import emission_log_prob
-    from reticent.core.sampling import Sampling
+    from reticent.auditing import emission_log_prob
+    from reticent.core import Sampling
 
     return float(-emission_log_prob(model, codes, Sampling(), prompts=prompts)[0] / math.log(2.0))
 
@@ -198,28 +207,31 @@ def _render_canary(results: Mapping[str, Values]) -> Rendering:
 
 def _trained(corpus: "Corpus", parameters: Values, randomness: Randomness) -> "HuggingFaceModel":
     """The public model trained plainly on a corpus."""
-    from reticent.data.writing import write_corpus
-    from reticent.models.huggingface.loading import load_model
-    from reticent.runs.training.run import train
-    from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
+    from reticent import load_model, train
+    from reticent.data import write_corpus
 
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
         write_corpus(corpus, Path(name) / "train.jsonl")
-        config = TrainSettings(
-            data=DataSection(file=str(Path(name) / "train.jsonl"), max_length=_LENGTH),
-            model=ModelSection(source=parameters.get("model", "embedded"), device="cpu"),
-            training=TrainingSection(method=Method.SGD, epochs=parameters["epochs"], batch=8, learning_rate=1e-3),
+        train(
+            Path(name) / "train.jsonl",
+            model=parameters.get("model", "embedded"),
+            method="sgd",
+            out=Path(name) / "run",
+            epochs=parameters["epochs"],
+            batch=8,
+            learning_rate=1e-3,
+            max_length=_LENGTH,
+            device="cpu",
             seed=randomness.fresh_seed() % 2**31,
         )
-        train(config.into(Path(name) / "run"), observe=lambda _, __: True)
         return load_model(Path(name) / "run" / "model")
 
 
 def _map(parameters: Values, randomness: Randomness) -> Values:
-    from reticent.auditing.attacks.lazy.risk_map import GENERATED, HELD_OUT, TRAINING, draw_risk_map
-    from reticent.core.corpus import Corpus, Record
-    from reticent.core.sampling import Sampling
-    from reticent.data.generators import generate_dialogues
+    from reticent import Corpus, Record
+    from reticent.auditing import draw_risk_map
+    from reticent.core import Sampling
+    from reticent.data import generate_dialogues
 
     size = parameters["records"]
     # Two lines of a dialogue each: texts short enough that some are likely to be emitted whole.
@@ -234,7 +246,9 @@ def _map(parameters: Values, randomness: Randomness) -> Values:
         [""], Sampling(max_tokens=_LENGTH), count=parameters["generated"], randomness=randomness.child("generated")
     )[0]
     generated = [Record(f"g/{n}", text) for n, text in enumerate(sampled) if text.strip()]
-    drawn = draw_risk_map(target, reference, groups={TRAINING: parts[0], HELD_OUT: parts[2], GENERATED: generated})
+    drawn = draw_risk_map(
+        target, reference, groups={"training": parts[0], "held-out": parts[2], "generated": generated}
+    )
     return {
         "groups": {
             group.name: {"x": group.log_probs.tolist(), "y": group.calibrated.tolist()} for group in drawn.groups

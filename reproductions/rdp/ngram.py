@@ -27,13 +27,9 @@ from reproductions.experiment import (
 )
 from reproductions.rdp.curves import leaked_bits
 from reproductions.rdp.digit_models import Clipping, DigitTraining, canary_log_probs, log_mean
-from reticent.accounting.bounds.ceiling import compare
-from reticent.accounting.guarantees import dp_sgd_guarantee
-from reticent.core.finding import Finding, Verdict
-from reticent.core.guarantee import Unit
-from reticent.core.model import Access
-from reticent.core.randomness import Randomness
-from reticent.runs.bounds.bound import Training
+from reticent import Finding
+from reticent.accounting import compare_with_guarantee, dp_sgd_guarantee
+from reticent.core import Access, Randomness, Repeated, SampledGaussian, Unit, Verdict
 
 PRINTED_NOISE: Final = 2.875
 PRINTED_MEAN, PRINTED_SD = -22.5, 1.5
@@ -84,11 +80,9 @@ def _measure(parameters: Values, randomness: Randomness) -> Values:
     )
     log_probs = canary_log_probs(training, parameters["models"], randomness=randomness)
     bits = -training.log_prior / _LOG2
-    accounted = Training(
-        noise_multiplier=training.noise_multiplier, sampling_rate=1.0, steps=training.steps, delta=DELTA
-    )
-    guarantee = dp_sgd_guarantee(accounted.event, delta=DELTA)
-    comparison = compare(emission_finding(log_probs), guarantee, secret_bits=bits)
+    accounted = Repeated(SampledGaussian(training.noise_multiplier, 1.0), training.steps)
+    guarantee = dp_sgd_guarantee(accounted, delta=DELTA)
+    comparison = compare_with_guarantee(emission_finding(log_probs), guarantee, secret_bits=bits)
     return {
         "mean_log": float(log_probs.mean()),
         "sd_log": float(log_probs.std(ddof=1)),

@@ -13,34 +13,37 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from reticent.core.arrays import Floats
-from reticent.core.corpus import Corpus
-from reticent.core.ensemble import Ensemble
-from reticent.core.randomness import Randomness
-from reticent.data.generators import generate_dialogues
-from reticent.data.splits import split
-from reticent.ledger.durable import SqliteLedger
-from reticent.models.ensemble.adapters import AdapterEnsemble, Member
-from reticent.models.huggingface.loading import load_model
-from reticent.prediction.evaluation import Passage, passages
-from reticent.training.batches import Units, encode_texts
-from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
-from reticent.training.loop import Schedule, train
-from reticent.training.methods.ensemble import (
+from reticent import Corpus, DpSgd, load_model
+from reticent.core import Ensemble, Randomness
+from reticent.data import generate_dialogues, split_corpus
+from reticent.ledger import SqliteLedger
+from reticent.models import AdapterEnsemble, EnsembleMember
+from reticent.prediction import Passage, look_up_passages
+from reticent.training import (
+    TRAINING_ACCOUNT,
+    Checkpoints,
+    CheckpointSchedule,
+    Computation,
+    Learner,
     MemberRecipe,
-    Share,
+    MemberShare,
+    ModelStart,
+    OptimiserSettings,
+    PrivateGradients,
+    Units,
+    encode_texts,
+    load_for_training,
     member_seed,
+    release_model,
     split_key,
     split_owners,
+    train_learner,
     train_member,
 )
-from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plans.plan import DpSgd
-from reticent.training.release import release_model
-from reticent.training.starting_model import Start, starting_model
 
+Floats = NDArray[np.float64]
 BASE: Final = "embedded"
 _RANK: Final = 8
 LENGTH: Final = 96  # tokens read of a dialogue
@@ -67,26 +70,26 @@ def train_ensemble(
     return assemble(members, settings)
 
 
-def assemble(members: Sequence[Member], settings: EnsembleSettings) -> AdapterEnsemble:
+def assemble(members: Sequence[EnsembleMember], settings: EnsembleSettings) -> AdapterEnsemble:
     """The ensemble of trained members."""
     names = [f"part-{number}" for number in range(settings.parts)]
     return AdapterEnsemble(load_model(settings.source, device="cpu", dtype="float32"), members, parts=names)
 
 
 def train_members(
-    shares: Sequence[Share], settings: EnsembleSettings, folder: Path, *, randomness: Randomness
-) -> list[Member]:
+    shares: Sequence[MemberShare], settings: EnsembleSettings, folder: Path, *, randomness: Randomness
+) -> list[EnsembleMember]:
     """An adapter for each share, trained plainly."""
     how = _recipe(settings)
     seed = randomness.child("members").fresh_seed()
     members = []
     for share in shares:
         own = member_seed(seed, share)
-        model = starting_model(Start(source=settings.source, lora_rank=_RANK, device="cpu"), seed=own)
+        model = load_for_training(ModelStart(source=settings.source, lora_rank=_RANK, device="cpu"), seed=own)
         kept = folder / f"{share.name}.checkpoints"
         train_member(model, share, how, folder=kept, seed=own, observe=lambda _: True)
         release_model(model, folder / share.name, certificate=None)
-        members.append(Member(share.part, folder / share.name))
+        members.append(EnsembleMember(share.part, folder / share.name))
     return members
 
 
@@ -96,7 +99,7 @@ def _recipe(settings: EnsembleSettings) -> MemberRecipe:
         epochs=settings.epochs,
         batch=settings.batch,
         optimiser=OptimiserSettings(learning_rate=settings.learning_rate),
-        schedule=Schedule(seconds=1e9),
+        schedule=CheckpointSchedule(seconds=1e9),
         computation=Computation(token_budget=4096),
         max_length=LENGTH,
     )
@@ -109,9 +112,9 @@ def fine_tuned_losses(settings: EnsembleSettings, *, randomness: Randomness) -> 
     seed = randomness.child("fine-tuned").fresh_seed()
     found = {}
     for name, corpus in (("full", training), ("single", parts[0].corpus)):
-        model = starting_model(Start(source=settings.source, lora_rank=_RANK, device="cpu"), seed=seed)
+        model = load_for_training(ModelStart(source=settings.source, lora_rank=_RANK, device="cpu"), seed=seed)
         with tempfile.TemporaryDirectory(prefix="reticent-") as folder:
-            share = Share(0, None, corpus)
+            share = MemberShare(0, None, corpus)
             train_member(model, share, _recipe(settings), folder=Path(folder), seed=seed, observe=lambda _: True)
         model.module.eval()
         texts = [text[:LENGTH] for text in model.encode(held_out.texts)]
@@ -122,7 +125,7 @@ def fine_tuned_losses(settings: EnsembleSettings, *, randomness: Randomness) -> 
 def dialogue_texts(settings: EnsembleSettings, *, randomness: Randomness) -> tuple[Corpus, Corpus]:
     """Generated dialogues: those to train on, and those of other owners, in random order."""
     corpus = generate_dialogues(settings.dialogues, randomness=randomness.child("dialogues"))
-    shares = split(corpus, {"train": 0.85, "held out": 0.15}, by="owner", key=b"held out")
+    shares = split_corpus(corpus, {"train": 0.85, "held out": 0.15}, by="owner", key=b"held out")
     held_out = shares["held out"]
     order = randomness.child("order").permutation(len(held_out))
     return shares["train"], Corpus(held_out[int(place)] for place in order)
@@ -141,7 +144,7 @@ def dialogue_ensemble(
 def read_passages(ensemble: Ensemble, held_out: Corpus, *, answers: int) -> list[Passage]:
     """Held-out texts with all look-ups, cut after so many tokens in all."""
     texts = ensemble.public.encode(held_out.texts)
-    return list(passages(ensemble, (text[:LENGTH] for text in texts), answers=answers))
+    return list(look_up_passages(ensemble, (text[:LENGTH] for text in texts), answers=answers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +162,7 @@ class PrivateRecipe:
 def private_losses(settings: EnsembleSettings, recipe: PrivateRecipe, *, randomness: Randomness) -> Floats:
     """Losses in nats of one model trained by DP-SGD, token by token, of the held-out passages of an ensemble."""
     training, held_out = dialogue_texts(settings, randomness=randomness)
-    model = starting_model(Start(source=settings.source, device="cpu"), seed=0)
+    model = load_for_training(ModelStart(source=settings.source, device="cpu"), seed=0)
     units = Units(encode_texts(model, training, max_length=LENGTH))
     plan = DpSgd.for_target(
         epsilon=recipe.epsilon,
@@ -171,7 +174,9 @@ def private_losses(settings: EnsembleSettings, recipe: PrivateRecipe, *, randomn
     )
     with (
         tempfile.TemporaryDirectory(prefix="reticent-") as name,
-        SqliteLedger.create(Path(name) / "l.db", plan.budget(is_seeded=True), accounts=[ACCOUNT]) as ledger,
+        SqliteLedger.create(
+            Path(name) / "l.db", plan.budget(is_seeded=True), accounts=[TRAINING_ACCOUNT]
+        ) as ledger,
     ):
         source = PrivateGradients(
             model.module,
@@ -183,7 +188,7 @@ def private_losses(settings: EnsembleSettings, recipe: PrivateRecipe, *, randomn
         )
         learner = Learner(model.module, OptimiserSettings(learning_rate=recipe.learning_rate))
         kept = Checkpoints(Path(name) / "checkpoints")
-        train(learner, source, checkpoints=kept, schedule=Schedule(seconds=1e9), seed=0)
+        train_learner(learner, source, checkpoints=kept, schedule=CheckpointSchedule(seconds=1e9), seed=0)
     model.module.eval()
     texts = [text[:LENGTH] for text in model.encode(held_out.texts)]
     return -np.concatenate(model.token_log_probs(texts))

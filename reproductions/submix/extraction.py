@@ -28,16 +28,17 @@ from reproductions.experiment import (
     Scale,
     Values,
 )
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from reticent.auditing.attacks.extraction.codes import Answer, PlantedCodes
-    from reticent.core.corpus import Corpus
-    from reticent.models.ensemble.adapters import AdapterEnsemble
-    from reticent.models.huggingface.model import HuggingFaceModel
+    from reticent import Corpus
+    from reticent.auditing import PlantedCodes
+    from reticent.models import AdapterEnsemble, HuggingFaceModel
 
+TEMPLATE: Final = "My number is: {}"
 LENGTHS: Final = (2, 3, 4, 5)
 EPSILONS: Final = (10.0, 100.0, 1000.0, 10_000.0, 100_000.0)
 ORDER: Final = 2.0
@@ -57,11 +58,11 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
     from pathlib import Path
 
     from reproductions.submix.dialogue_ensembles import BASE, EnsembleSettings, assemble, train_members
-    from reticent.auditing.attacks.extraction.codes import PlantedCodes, answers_of, attack_codes
-    from reticent.core.corpus import Corpus
-    from reticent.core.secret import CodeSpace, Secret
-    from reticent.data.generators.codes import TEMPLATE, generate_codes
-    from reticent.training.methods.ensemble import Share, verify_disjoint
+    from reticent import Corpus
+    from reticent.auditing import PlantedCodes, attack_codes, code_answers
+    from reticent.core import CodeSpace, Secret
+    from reticent.data import generate_codes
+    from reticent.training import MemberShare, verify_disjoint
 
     parts, length = parameters["parts"], parameters["length"]
     corpus = generate_codes(
@@ -77,7 +78,7 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
         learning_rate=parameters["learning_rate"],
         batch=2 * parts,
     )
-    shares = [Share(place // 2, place % 2, Corpus([record])) for place, record in enumerate(corpus)]
+    shares = [MemberShare(place // 2, place % 2, Corpus([record])) for place, record in enumerate(corpus)]
     verify_disjoint(shares, corpus)
     generations = parameters["generations"]
     with tempfile.TemporaryDirectory(prefix="reticent-") as name:
@@ -87,7 +88,7 @@ def _attack(parameters: Values, randomness: Randomness) -> Values:
             corpus, settings.source, steps=parameters["open_steps"], folder=folder / "open", randomness=randomness
         )
     draws = randomness.child("attack")
-    plain = attack_codes(answers_of(open_model, planted, randomness=draws), planted, generations=generations)
+    plain = attack_codes(code_answers(open_model, planted, randomness=draws), planted, generations=generations)
     found = {}
     for epsilon in EPSILONS:
         answer = _private_answers(ensemble, planted, epsilon, draws.child(f"{epsilon:g}"), generations=generations)
@@ -111,24 +112,29 @@ def train_unprotected(
 ) -> "HuggingFaceModel":
     """One model on all codes at once, all of its weights: an adapter learns three of four by heart."""
     from reproductions.submix.dialogue_ensembles import LENGTH
-    from reticent.training.gradients.source import Computation
-    from reticent.training.loop import Schedule
-    from reticent.training.methods.ensemble import MemberRecipe, Share, train_member
-    from reticent.training.optimiser import OptimiserSettings
-    from reticent.training.starting_model import Start, starting_model
-    from reticent.training.update_rules import Decay
+    from reticent.training import (
+        CheckpointSchedule,
+        Computation,
+        Decay,
+        MemberRecipe,
+        MemberShare,
+        ModelStart,
+        OptimiserSettings,
+        load_for_training,
+        train_member,
+    )
 
     how = MemberRecipe(
         epochs=steps,
         batch=len(corpus),
         optimiser=OptimiserSettings(learning_rate=2e-3, decay=Decay.LINEAR),
-        schedule=Schedule(seconds=1e9),
+        schedule=CheckpointSchedule(seconds=1e9),
         computation=Computation(token_budget=4096),
         max_length=LENGTH,
     )
     seed = randomness.child("unprotected").fresh_seed()
-    model = starting_model(Start(source=source, device="cpu"), seed=seed)
-    train_member(model, Share(0, None, corpus), how, folder=folder, seed=seed, observe=lambda _: True)
+    model = load_for_training(ModelStart(source=source, device="cpu"), seed=seed)
+    train_member(model, MemberShare(0, None, corpus), how, folder=folder, seed=seed, observe=lambda _: True)
     model.module.eval()
     return model
 
@@ -145,8 +151,8 @@ def _member_chances(ensemble: "AdapterEnsemble", planted: "PlantedCodes") -> lis
 
 
 def _ceiling(epsilon: float, planted: "PlantedCodes") -> float:
-    from reticent.accounting.bounds.parts import extraction_success
-    from reticent.auditing.attacks.extraction.codes import hit_rate_ceiling
+    from reticent.accounting import extraction_success
+    from reticent.auditing import hit_rate_ceiling
 
     bound = extraction_success(ORDER, epsilon, candidates=planted.space.size)
     return hit_rate_ceiling(bound.success, len(planted.codes))
@@ -159,21 +165,28 @@ def _private_answers(
     randomness: Randomness,
     *,
     generations: int,
-) -> "Answer":
+) -> "Callable[[str, int], list[str]]":
     """SubMix at (2, ε) as the attack sees it: all answers side by side, one budget for all."""
-    from reticent.accounting.conversion import epsilon_from_renyi
-    from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
-    from reticent.prediction.mechanisms.mechanism import Layout
-    from reticent.prediction.predictor import Predictor
-    from reticent.prediction.tally import Tally
+    from reticent.accounting import epsilon_from_renyi
+    from reticent.prediction import (
+        Layout,
+        MechanismName,
+        MechanismOptions,
+        MemoryLedger,
+        PredictionTarget,
+        TokenPredictor,
+        set_up_mechanism,
+    )
 
     tokens = planted.space.length + _TOKENS
     converted = epsilon_from_renyi(ORDER, epsilon, delta=DELTA)
     target = PredictionTarget(epsilon=converted, delta=DELTA, queries=generations * tokens)
-    setup = set_up(MechanismName.SUBMIX, target, Layout(ensemble.rows), options=Options(order=ORDER))
+    setup = set_up_mechanism(
+        MechanismName.SUBMIX, target, Layout(ensemble.rows), options=MechanismOptions(order=ORDER)
+    )
     assert setup.budget is not None
-    tally = Tally(setup.budget, ensemble.parts)
-    predictor = Predictor(
+    tally = MemoryLedger(setup.budget, ensemble.parts)
+    predictor = TokenPredictor(
         ensemble, setup.mechanism, ledger=tally, queries=generations * tokens, randomness=randomness
     )
 

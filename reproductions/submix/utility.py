@@ -25,7 +25,7 @@ from reproductions.experiment import (
     Scale,
     Values,
 )
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
 DELTA: Final = 1e-5
 EPSILONS: Final = (0.5, 2.0, 8.0, 32.0, 128.0)
@@ -47,10 +47,15 @@ PRINTED: Final = {"public": 37.5, "non-private": 20.0, "submix": 26.9}
 def _measure(parameters: Values, randomness: Randomness) -> Values:
     """Perplexities of one ensemble, by "mechanism, order, ε, B"."""
     from reproductions.submix.dialogue_ensembles import EnsembleSettings, dialogue_ensemble, first_answers
-    from reticent.accounting.conversion import epsilon_from_renyi
-    from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
-    from reticent.prediction.evaluation import evaluate
-    from reticent.prediction.mechanisms.mechanism import Layout
+    from reticent.accounting import epsilon_from_renyi
+    from reticent.prediction import (
+        Layout,
+        MechanismName,
+        MechanismOptions,
+        PredictionTarget,
+        evaluate_mechanisms,
+        set_up_mechanism,
+    )
 
     settings = EnsembleSettings(
         dialogues=parameters["dialogues"],
@@ -68,8 +73,10 @@ def _measure(parameters: Values, randomness: Randomness) -> Values:
             converted = epsilon_from_renyi(order, epsilon, delta=DELTA)
             target = PredictionTarget(epsilon=converted, delta=DELTA, queries=answers)
             in_order = order if kind.startswith("submix") else None
-            setups.append(set_up(MechanismName(kind), target, layout, options=Options(order=in_order)))
-        scores = evaluate(
+            setups.append(
+                set_up_mechanism(MechanismName(kind), target, layout, options=MechanismOptions(order=in_order))
+            )
+        scores = evaluate_mechanisms(
             setups,
             first_answers(texts, answers),
             parts=settings.parts,
@@ -86,7 +93,7 @@ def _measure_private(parameters: Values, randomness: Randomness) -> Values:
     import numpy as np
 
     from reproductions.submix.dialogue_ensembles import EnsembleSettings, PrivateRecipe, private_losses
-    from reticent.accounting.conversion import epsilon_from_renyi
+    from reticent.accounting import epsilon_from_renyi
 
     settings = EnsembleSettings(
         dialogues=parameters["dialogues"], parts=1, epochs=1.0, source=parameters.get("model", "embedded")
@@ -289,7 +296,7 @@ def _render_fig3(results: Mapping[str, Values]) -> Rendering:
 
 def _lost(public: float, private: float, best: float) -> float | None:
     """How much of the gap between public and non-private is lost, in log-perplexity; None where there is none."""
-    from reticent.prediction.evaluation import realised_share
+    from reticent.prediction import realised_share
 
     realised = realised_share(public, private, best)
     return None if realised is None else 1.0 - realised

@@ -24,11 +24,11 @@ from reproductions.experiment import (
     Scale,
     Values,
 )
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
 if TYPE_CHECKING:
     from reproductions.updates.regimes import UpdateData
-    from reticent.core.secret import Canary
+    from reticent.core import Canary
 
 CLASSES: Final = ("all low", "low to high", "mixed", "high to low")
 COPIES: Final = {Scale.SMALL: (4, 16, 48), Scale.MEDIUM: (5, 20, 100), Scale.PAPER: (10, 50, 100)}
@@ -73,7 +73,7 @@ _LONGEST: Final = 25
 
 def sentences(count: int, randomness: Randomness) -> list[str]:
     """So many sentences of generated case law in lower case, marks apart."""
-    from reticent.data.generators import generate_cases
+    from reticent.data import generate_cases
 
     found: list[str] = []
     for record in generate_cases(max(8, count // 5), randomness=randomness):
@@ -87,7 +87,7 @@ def sentences(count: int, randomness: Randomness) -> list[str]:
 def _data(parameters: Values, randomness: Randomness) -> "UpdateData":
     from reproductions.updates.regimes import UpdateData
     from reproductions.updates.vocabulary import word_tokenizer
-    from reticent.core.corpus import Corpus, Record
+    from reticent import Corpus, Record
 
     size = parameters["sentences"]
     texts = sentences(3 * size, randomness.child("text"))

@@ -22,9 +22,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from reticent.core.errors import ConfigError
-from reticent.core.randomness import Randomness
-from reticent.core.secret import PLACEHOLDER, Canary, Secret
+from reticent.core import Canary, ConfigError, Randomness, Secret
 
 PARTS: Final = 5
 _TRIES: Final = 1000
@@ -140,9 +138,7 @@ def make_phrase_canaries(
             space = _space(kind, settings.template, fifths, used)
             phrase = _fresh_phrase(space, spaced, randomness.child(f"{kind.value} {number}"))
             used.update(phrase.split(" "))
-            made.append(
-                Canary(f"{kind.value} {number}", PLACEHOLDER, Secret(phrase, "phrase"), space, settings.copies)
-            )
+            made.append(Canary(f"{kind.value} {number}", "{}", Secret(phrase, "phrase"), space, settings.copies))
         canaries[kind] = tuple(made)
     return canaries
 

@@ -12,11 +12,9 @@ import copy
 import math
 from typing import Any
 
-from reticent.core.corpus import Corpus
-from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.training.batches import encode_texts
-from reticent.training.evaluation import evaluate
-from reticent.training.loop import Progress
+from reticent import Corpus
+from reticent.models import HuggingFaceModel
+from reticent.training import Progress, encode_texts, evaluate_model
 
 
 class Convergence:
@@ -41,7 +39,7 @@ class Convergence:
         """Whether to train on."""
         if progress.step % self._every:
             return True
-        self.losses.append(math.log(evaluate(self._module, self._texts).perplexity))
+        self.losses.append(math.log(evaluate_model(self._module, self._texts).perplexity))
         if self.best_epoch == len(self.losses):
             self._best = copy.deepcopy(self._module.state_dict())
         return len(self.losses) - self.best_epoch < self._patience

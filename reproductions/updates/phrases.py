@@ -26,13 +26,13 @@ from reproductions.experiment import (
     Values,
 )
 from reproductions.updates.text import ARTICLES, HOCKEY, MESSAGES, MIDEAST
-from reticent.core.randomness import Randomness
+from reticent.core import Randomness
 
 if TYPE_CHECKING:
     from reproductions.updates.regimes import UpdateExperiment
     from reproductions.updates.text import GroupText
-    from reticent.auditing.attacks.update.score import Snapshots
-    from reticent.models.huggingface.model import HuggingFaceModel
+    from reticent.auditing import Snapshots
+    from reticent.models import HuggingFaceModel
 
 SIZES: Final[dict[Scale, Values]] = {
     Scale.SMALL: {"public": 4000, "messages": 1500, "vocabulary": 2500, "hidden_size": 64, "steps": 300}
@@ -57,7 +57,7 @@ def _search(parameters: Values, randomness: Randomness) -> Values:
     from reproductions.updates.regimes import UpdateData, UpdateExperiment, UpdateSettings
     from reproductions.updates.text import read_group
     from reproductions.updates.vocabulary import word_tokenizer
-    from reticent.auditing.attacks.update.score import Snapshots
+    from reticent.auditing import Snapshots
 
     text = read_group(
         Path(parameters["data"]),
@@ -94,7 +94,7 @@ def _search(parameters: Values, randomness: Randomness) -> Values:
 
 def _updated(experiment: "UpdateExperiment", text: "GroupText", regime: str, share: float) -> "HuggingFaceModel":
     """The snapshot after an update with the messages and a share of extra public text."""
-    from reticent.core.corpus import Corpus
+    from reticent import Corpus
 
     name = f"{regime} {share:.0%}"
     added = [*text.extra[: round(share * len(text.original))], *text.update]
@@ -105,13 +105,11 @@ def _updated(experiment: "UpdateExperiment", text: "GroupText", regime: str, sha
 
 def _phrases(pair: "Snapshots", text: "GroupText", tokenizer: Any, *, width: int | None) -> Values:
     """The best phrases of both searches: scores, words of the subject, messages that hold them."""
-    from reticent.auditing.attacks.update.matching import match_phrases
-    from reticent.auditing.attacks.update.score import Score
-    from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
+    from reticent.auditing import BeamSettings, UpdateScore, match_phrases, search_phrases
 
     found: Values = {}
     for name, groups in (("vanilla", 1), ("groups", GROUPS)):
-        settings = BeamSettings(length=LENGTH, width=width, groups=groups, score=Score.RELATIVE)
+        settings = BeamSettings(length=LENGTH, width=width, groups=groups, score=UpdateScore.RELATIVE)
         beam = search_phrases(pair, settings)
         places = beam.best_of_groups(SHOWN if groups == 1 else 1)
         rows = [tuple(row) for row in beam.tokens[places].tolist()]

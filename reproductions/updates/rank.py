@@ -17,9 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from reticent.auditing.attacks.update.score import Score, Snapshots
-from reticent.auditing.attacks.update.search import Best, Walk
-from reticent.core.model import Tokens
+from reticent.auditing import BestPhrases, PhraseWalk, Snapshots, UpdateScore
+from reticent.core import Tokens
 
 MOST_ROWS: Final = 200_000
 
@@ -54,7 +53,7 @@ class DifferentialRank:
 class RankSettings:
     """What is counted, and how far. `most_rows` bounds the beginnings that are kept at each length."""
 
-    score: Score = Score.ABSOLUTE
+    score: UpdateScore = UpdateScore.ABSOLUTE
     prefix: tuple[int, ...] = ()
     most_rows: int = MOST_ROWS
     entries: int = 2**22
@@ -81,12 +80,12 @@ def differential_rank(pair: Snapshots, phrase: Tokens, *, settings: RankSettings
 def _count(pair: Snapshots, target: float, length: int, chosen: RankSettings) -> DifferentialRank:
     """Go down the levels, counting at the last one."""
     tolerance = chosen.tie_tolerance * max(1.0, abs(target))
-    walk = Walk(pair, chosen.score, prefix=chosen.prefix, entries=chosen.entries)
+    walk = PhraseWalk(pair, chosen.score, prefix=chosen.prefix, entries=chosen.entries)
     counted = _Count(target + tolerance, target - tolerance)
     unsettled = 0
     for depth in range(1, length + 1):
         left = length - depth
-        best = Best(chosen.most_rows)
+        best = BestPhrases(chosen.most_rows)
         floor = target - tolerance - chosen.score.most_per_token * left if left else -np.inf
         blocks = walk.children(keep=left > 0) if depth > 1 else [(slice(0, 1), walk.first()[None, :])]
         for rows, scores in blocks:

@@ -23,30 +23,30 @@ import torch
 
 from reproductions.updates.convergence import Convergence
 from reproductions.updates.rank import DifferentialRank, differential_rank
-from reticent.auditing.attacks.update.score import PhraseScore, Snapshots
-from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
-from reticent.core.corpus import Corpus
-from reticent.core.guarantee import Guarantee
-from reticent.core.randomness import Randomness
-from reticent.core.secret import Canary
-from reticent.data.canaries import plant
-from reticent.ledger.durable import SqliteLedger
-from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM
-from reticent.training.batches import Units, choose_token_budget, encode_texts
-from reticent.training.checkpoint import Checkpoints
-from reticent.training.evaluation import evaluate
-from reticent.training.gradients.source import (
-    ACCOUNT,
+from reticent import Corpus, DpSgd, Guarantee
+from reticent.auditing import BeamSettings, PhraseScore, Snapshots, search_phrases
+from reticent.core import Canary, Randomness
+from reticent.data import plant_canaries
+from reticent.ledger import SqliteLedger
+from reticent.models import HuggingFaceModel, LSTMConfig, LSTMForCausalLM
+from reticent.training import (
+    TRAINING_ACCOUNT,
+    Checkpoints,
+    CheckpointSchedule,
     Computation,
+    Decay,
     GradientSource,
+    Learner,
+    OptimiserSettings,
     PlainGradients,
+    PlainPlan,
     PrivateGradients,
+    Units,
+    choose_token_budget,
+    encode_texts,
+    evaluate_model,
+    train_learner,
 )
-from reticent.training.loop import Schedule, train
-from reticent.training.optimiser import Learner, OptimiserSettings
-from reticent.training.plans.plan import DpSgd, PlainPlan
-from reticent.training.update_rules import Decay
 
 _POSITIONS: Final = 64  # of a Transformer: sentences are short
 
@@ -220,7 +220,7 @@ class UpdateExperiment:
         """How often the model's likeliest token is the next one of held-out text."""
         if not len(self.data.held_out):
             return None
-        return evaluate(model.module, encode_texts(model, self.data.held_out)).top1
+        return evaluate_model(model.module, encode_texts(model, self.data.held_out)).top1
 
     def trained(self, model: HuggingFaceModel, corpus: Corpus, name: str) -> HuggingFaceModel:
         """A copy of the model, trained on the corpus."""
@@ -233,11 +233,11 @@ class UpdateExperiment:
         rate = OptimiserSettings(learning_rate=settings.learning_rate, decay=decay)
         source = self._source(f"training {name}")
         with tempfile.TemporaryDirectory() as folder, self._gradients(learnt, units, source, Path(folder)) as steps:
-            train(
+            train_learner(
                 Learner(learnt.module, rate),
                 steps,
                 checkpoints=Checkpoints(Path(folder) / "checkpoints"),
-                schedule=Schedule(seconds=float("inf")),
+                schedule=CheckpointSchedule(seconds=float("inf")),
                 seed=source.fresh_seed(),
                 observe=watched or (lambda _: True),
             )
@@ -277,14 +277,14 @@ class UpdateExperiment:
         )
         budget = private.budget(is_seeded=True)
         self.guarantee = budget.guarantee
-        with SqliteLedger.create(folder / "ledger.db", budget, accounts=[ACCOUNT]) as ledger:
+        with SqliteLedger.create(folder / "ledger.db", budget, accounts=[TRAINING_ACCOUNT]) as ledger:
             yield PrivateGradients(
                 model.module, units, private, ledger=ledger, randomness=source, computation=computation
             )
 
     def _planted(self, corpus: Corpus, canaries: Iterable[Canary]) -> Corpus:
         """The corpus with every canary's copies at random places."""
-        return plant(corpus, tuple(canaries), randomness=self._source("places"))
+        return plant_canaries(corpus, tuple(canaries), randomness=self._source("places"))
 
     def _source(self, name: str) -> Randomness:
         return Randomness.seeded(self.settings.seed).child(name)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reticent.core.corpus import Corpus, Record
-from reticent.core.randomness import Randomness
+from reticent import Corpus, Record
+from reticent.core import Randomness
 
 ARTICLES: Final = "wikitext-2.valid.txt"
 MESSAGES: Final = "newsgroups.jsonl"

@@ -1,8 +1,9 @@
 """Measure, prevent and prove limits on what a language model leaks about its training text.
 
 The public API: the names in `__all__`, each loaded when it is first used. `import reticent` is fast and imports
-neither torch nor numpy. Every name has an example in its docstring, and docs/api.md lists them all. Whatever else
-the package holds can be imported from its module, but may change between versions.
+neither torch nor numpy. Every name has an example in its docstring, and docs/api.md lists them all. For researchers
+each package has public names of its own (`from reticent.core import Randomness`). Whatever else there is can be
+imported from its module, but may change between versions.
 
     plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-5, units=10_000, batch=256, epochs=3)
     run = reticent.train("mails.jsonl", model="embedded", method=plan, out="runs/private")
@@ -10,8 +11,9 @@ the package holds can be imported from its module, but may change between versio
     audit.report("page.html")
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from reticent.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from reticent.api import audit as audit
@@ -97,15 +99,5 @@ __all__ = [
     "verify",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used."""
-    if name not in _PLACES:
-        raise AttributeError(f"module 'reticent' has no attribute '{name}'")
-    value = getattr(import_module(_PLACES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACES})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -11,7 +11,7 @@ import pytest
 from reproductions.random_groups import score_random_groups
 from reticent.auditing.attacks.membership.control import permutation_p_value
 from reticent.auditing.attacks.membership.groups import score_owners
-from reticent.auditing.attacks.personal_data.extraction import Emission, Emitted, Extraction, SampledTexts
+from reticent.auditing.attacks.personal_data.extraction import Emission, EmittedValues, ExtractionGame, SampledTexts
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory
 from reticent.auditing.metrics.intervals import Ratio
 from reticent.auditing.metrics.one_run import one_run_epsilon
@@ -115,7 +115,9 @@ def pii_row_alarms(by_owner):
         training = PiiInventory(records, spans)
         emission = Emission(1, 0, 0, 1)
         values = {value: emission for value, is_hit in zip(training, hits, strict=True) if is_hit}
-        row = Extraction(training, Emitted(values, SampledTexts((), np.zeros(0, dtype=np.int64), "tokens"))).total
+        row = ExtractionGame(
+            training, EmittedValues(values, SampledTexts((), np.zeros(0, dtype=np.int64), "tokens"))
+        ).total
         return row.to_json(confidence=0.95, miss_rate=0.0)["recall_interval"][0] > RATE
 
     return is_alarm

@@ -199,12 +199,12 @@ def test_a_model_whose_layers_mix_records_is_refused_before_anything_is_written(
 
     from reticent.runs.training import model as model_run
 
-    load = model_run.starting_model
+    load = model_run.load_for_training
 
     def with_batch_norm(start, *, seed):
         model = load(start, seed=seed)
         model.module.add_module("mixing", torch.nn.BatchNorm1d(4))
         return model
 
-    monkeypatch.setattr(model_run, "starting_model", with_batch_norm)
+    monkeypatch.setattr(model_run, "load_for_training", with_batch_norm)
     refused("'mixing' mixes the records", *DP)

@@ -11,7 +11,7 @@ from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace, ListedSpace
-from reticent.data.canaries import CanaryOwner, make_canaries, plant, plant_stream, read_key, write_key
+from reticent.data.canaries import CanaryOwner, make_canaries, plant_canaries, plant_stream, read_key, write_key
 
 CORPUS = Corpus(Record(f"r{n}", f"text {n}") for n in range(50))
 
@@ -23,7 +23,7 @@ def canaries(seed: int = 0, **changes):
 
 def test_planted_corpus_holds_the_records_in_order_and_every_copy_with_its_exact_span():
     made = canaries()
-    planted = plant(CORPUS, made, randomness=Randomness.seeded(1))
+    planted = plant_canaries(CORPUS, made, randomness=Randomness.seeded(1))
     assert [r for r in planted if not r.id.startswith("canary/")] == list(CORPUS)
     for canary in made:
         copies = [r for r in planted if r.id.startswith(f"canary/{canary.name}/")]
@@ -37,14 +37,14 @@ def test_planted_corpus_holds_the_records_in_order_and_every_copy_with_its_exact
 
 @pytest.mark.parametrize(("owner", "owners"), [(CanaryOwner.COPY, 200), (CanaryOwner.CANARY, 10)])
 def test_copies_have_owners_as_chosen(owner, owners):
-    planted = plant(CORPUS, canaries(), randomness=Randomness.seeded(1), owner=owner)
+    planted = plant_canaries(CORPUS, canaries(), randomness=Randomness.seeded(1), owner=owner)
     assert len({r.owner for r in planted if r.id.startswith("canary/")}) == owners
 
 
 def test_seed_decides_secrets_and_places():
     assert canaries(3) == canaries(3)
     assert {c.secret for c in canaries(3)} != {c.secret for c in canaries(4)}
-    first, again, other = (plant(CORPUS, canaries(), randomness=Randomness.seeded(s)) for s in (1, 1, 2))
+    first, again, other = (plant_canaries(CORPUS, canaries(), randomness=Randomness.seeded(s)) for s in (1, 1, 2))
     assert first == again
     assert first != other
 
@@ -55,7 +55,7 @@ def test_places_are_uniform():
     source = Randomness.seeded(7)
     counts = [0] * 5
     for _ in range(2000):
-        planted = plant(CORPUS[:4], made, randomness=source)
+        planted = plant_canaries(CORPUS[:4], made, randomness=source)
         counts[next(n for n, r in enumerate(planted) if r.id.startswith("canary/"))] += 1
     assert all(abs(count - 400) < 90 for count in counts)
 
@@ -64,7 +64,7 @@ def test_places_are_uniform():
 @settings(deadline=None)
 def test_no_copy_is_lost_at_either_end(size, count, copies, seed):
     made = canaries(seed, count=count, copies=copies)
-    planted = plant(CORPUS[:size], made, randomness=Randomness.seeded(seed))
+    planted = plant_canaries(CORPUS[:size], made, randomness=Randomness.seeded(seed))
     assert len(planted) == size + count * copies
 
 
@@ -80,9 +80,9 @@ def test_stream_of_another_size_than_told_is_an_error():
 
 
 def test_planting_twice_is_refused():
-    planted = plant(CORPUS, canaries(), randomness=Randomness.seeded(0))
+    planted = plant_canaries(CORPUS, canaries(), randomness=Randomness.seeded(0))
     with pytest.raises(ConfigError, match="already"):
-        plant(planted, canaries(1), randomness=Randomness.seeded(0))
+        plant_canaries(planted, canaries(1), randomness=Randomness.seeded(0))
 
 
 @pytest.mark.parametrize(
@@ -149,5 +149,5 @@ def test_missing_key_file_is_an_error(tmp_path):
 
 def test_no_secret_shows_in_a_repr():
     made = canaries()
-    shown = repr(made) + repr(plant(CORPUS, made, randomness=Randomness.seeded(0)))
+    shown = repr(made) + repr(plant_canaries(CORPUS, made, randomness=Randomness.seeded(0)))
     assert not any(c.secret.reveal() in shown for c in made)

@@ -8,7 +8,7 @@ from scipy.stats import binom, binomtest
 
 from bench.known_policies import GoldLabels, RandomMiss
 from reticent.core.corpus import Record, Span
-from reticent.data.measurement import Rate, is_covered, measure
+from reticent.data.measurement import Rate, is_covered, measure_policy
 from reticent.data.policies.combined import Dictionary
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.reading.corpus_file import open_corpus
@@ -26,16 +26,16 @@ def policy(*words: str) -> Dictionary:
 
 
 def test_partly_detected_secret_is_missed_and_wholly_detected_ones_count():
-    result = measure(RECORDS, policy("Ada", "Bob"))
+    result = measure_policy(RECORDS, policy("Ada", "Bob"))
     assert (result.recall.hits, result.recall.trials) == (2, 3)
-    assert measure(RECORDS, policy("Ada", "Byron", "Bob")).recall.value == 1.0
+    assert measure_policy(RECORDS, policy("Ada", "Byron", "Bob")).recall.value == 1.0
     # The twin that counts a touched secret as found says 3 of 3 here.
     (spans,) = policy("Ada", "Bob").find([RECORDS[0].text])
     assert all(any(s.overlaps(label) for s in spans) for label in RECORDS[0].spans)
 
 
 def test_classes_kinds_and_distinct_secrets_are_counted_apart():
-    result = measure(RECORDS, policy("Bob", "Rome", "nothing"))
+    result = measure_policy(RECORDS, policy("Bob", "Rome", "nothing"))
     assert result.recall_by_identifier["direct"].hits == 0
     assert (result.recall_by_identifier["quasi"].hits, result.recall_by_identifier["quasi"].trials) == (2, 2)
     assert set(result.recall_by_identifier) == {"direct", "quasi"}
@@ -49,13 +49,13 @@ def test_classes_kinds_and_distinct_secrets_are_counted_apart():
 def test_secret_with_one_missed_mention_is_missed():
     records = [Record(str(n), f"Bob {n}", spans=(Span(0, 3, "NAME"),)) for n in range(20)]
     flaky = RandomMiss(GoldLabels(records), 0.5, key=b"k", unit="mention")
-    result = measure(records, flaky)
+    result = measure_policy(records, flaky)
     assert 0 < result.recall.hits < 20
     assert (result.distinct_recall.hits, result.distinct_recall.trials) == (0, 1)
 
 
 def test_nothing_found_is_a_result():
-    result = measure(RECORDS, policy("Zebedee"))
+    result = measure_policy(RECORDS, policy("Zebedee"))
     assert result.recall.value == 0.0
     assert result.precision.value is None
     assert result.precision.interval == (0.0, 1.0)
@@ -63,15 +63,15 @@ def test_nothing_found_is_a_result():
 
 
 def test_nothing_labelled_is_a_result_and_never_certainty():
-    result = measure([Record("a", "Ada")], policy("Ada"))
+    result = measure_policy([Record("a", "Ada")], policy("Ada"))
     assert result.recall.value is None
     assert result.miss_rate.interval == (0.0, 1.0)
     assert result.precision.value == 0.0
-    assert measure([], policy("Ada")).records == 0
+    assert measure_policy([], policy("Ada")).records == 0
 
 
 def test_gold_labels_measure_as_perfect():
-    result = measure(RECORDS, GoldLabels(RECORDS))
+    result = measure_policy(RECORDS, GoldLabels(RECORDS))
     assert result.recall.value == result.precision.value == result.distinct_recall.value == 1.0
 
 
@@ -140,7 +140,7 @@ def test_intervals_count_owners_where_a_policy_finds_all_of_a_person_or_nothing(
             for k in range(size)
         ]
         policy = EveryLabelOfSome({r.text for r in records if found[int(r.owner[1:])]})
-        recall = measure(records, policy).recall
+        recall = measure_policy(records, policy).recall
         low, high = recall.interval
         missed += not low <= truth <= high
         low, high = Rate(recall.hits, recall.trials).interval
@@ -159,7 +159,7 @@ def test_cover_equals_the_slow_version(text, data):
 
 
 def test_patterns_on_labelled_sentences(shared):
-    result = measure(open_corpus(shared / "data" / "pii-sentences.jsonl"), PatternPolicy())
+    result = measure_policy(open_corpus(shared / "data" / "pii-sentences.jsonl"), PatternPolicy())
     recall = {kind: rate.value for kind, rate in result.recall_by_kind.items()}
     for kind in ("EMAIL", "CARD", "IBAN", "IP", "SSN"):
         assert recall[kind] >= 0.95, kind
@@ -168,7 +168,7 @@ def test_patterns_on_labelled_sentences(shared):
 
 
 def test_patterns_on_court_cases(shared):
-    result = measure(open_corpus(shared / "data" / "tab.jsonl"), PatternPolicy())
+    result = measure_policy(open_corpus(shared / "data" / "tab.jsonl"), PatternPolicy())
     assert result.recall_by_kind["CODE"].value >= 0.6
     assert result.recall_by_kind["DATE"].value >= 0.6
     assert result.recall_by_kind["PERSON"].value < 0.05

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from reticent.core.corpus import Corpus, Record
-from reticent.data.splits import assign, half_of, part_of, split
+from reticent.data.splits import assign, half_of, part_of, split_corpus
 
 KEY = b"a key"
 OWNERS = [f"owner {n}" for n in range(4000)]
@@ -14,7 +14,7 @@ FRACTIONS = {"train": 0.8, "holdout": 0.2}
 
 
 def test_split_is_a_partition_in_order_and_owners_stay_together():
-    parts = split(CORPUS, FRACTIONS, key=KEY)
+    parts = split_corpus(CORPUS, FRACTIONS, key=KEY)
     assert sorted(r.id for part in parts.values() for r in part) == sorted(r.id for r in CORPUS)
     assert not set(parts["train"].owners) & set(parts["holdout"].owners)
     numbers = [int(r.id[1:]) for r in parts["train"]]
@@ -22,7 +22,7 @@ def test_split_is_a_partition_in_order_and_owners_stay_together():
 
 
 def test_split_by_record_separates_records_of_one_owner():
-    parts = split(CORPUS, FRACTIONS, by="record", key=KEY)
+    parts = split_corpus(CORPUS, FRACTIONS, by="record", key=KEY)
     assert set(parts["train"].owners) & set(parts["holdout"].owners)
 
 
@@ -80,7 +80,7 @@ def test_golden_places_never_move():
 @pytest.mark.parametrize("fractions", [{}, {"a": 0.5}, {"a": 1.5, "b": -0.5}, {"a": float("nan")}])
 def test_fractions_that_make_no_split_are_refused(fractions):
     with pytest.raises(ValueError):
-        split(CORPUS, fractions, key=KEY)
+        split_corpus(CORPUS, fractions, key=KEY)
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 65])

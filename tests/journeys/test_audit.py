@@ -12,7 +12,7 @@ from reticent.core.evidence.certificate import Certificate
 from reticent.core.finding import Finding
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
-from reticent.data.canaries import make_canaries, plant, read_key, write_key
+from reticent.data.canaries import make_canaries, plant_canaries, read_key, write_key
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
 from tests.claims import certify, claim
@@ -31,7 +31,9 @@ def story(tmp_path_factory):
     corpus = Corpus(Record(one.id, one.text[:160], owner=one.owner) for one in whole)  # short, to be quick
     template = "USR: Hello, my customer ID is {}."
     canaries = make_canaries(template, CodeSpace(6), count=2, copies=COPIES, randomness=randomness.child("codes"))
-    write_corpus(plant(corpus[:DIALOGUES], canaries, randomness=randomness.child("places")), folder / "train.jsonl")
+    write_corpus(
+        plant_canaries(corpus[:DIALOGUES], canaries, randomness=randomness.child("places")), folder / "train.jsonl"
+    )
     write_corpus(corpus[DIALOGUES:], folder / "holdout.jsonl")
     write_key(canaries, folder / "key.json")
     arguments = ["train", "--method", "sgd", "--model", "embedded", "--data", folder / "train.jsonl", "--seed", 3]
@@ -199,7 +201,7 @@ def test_a_private_model_passes_no_ceiling_and_its_promise_is_refuted_on_weights
     canaries = make_canaries(
         "USR: Hello, my customer ID is {}.", CodeSpace(6), count=6, copies=1, randomness=Randomness.seeded(5)
     )
-    write_corpus(plant(corpus[:200], canaries, randomness=Randomness.seeded(6)), tmp_path / "train.jsonl")
+    write_corpus(plant_canaries(corpus[:200], canaries, randomness=Randomness.seeded(6)), tmp_path / "train.jsonl")
     write_corpus(corpus[200:], tmp_path / "holdout.jsonl")
     write_key(canaries, tmp_path / "key.json")
     shared = ["--model", "embedded", "--data", tmp_path / "train.jsonl", "--learning-rate", 2e-3, "--epochs", 10]

@@ -8,7 +8,7 @@ from reticent.cli import main as cli
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
-from reticent.data.canaries import make_canaries, plant, write_key
+from reticent.data.canaries import make_canaries, plant_canaries, write_key
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
 from reticent.models.huggingface.loading import load_model
@@ -28,7 +28,9 @@ def story(tmp_path_factory):
     canaries = make_canaries(
         "My code is {}.", CodeSpace(2), count=1, copies=3, randomness=randomness.child("codes")
     )
-    write_corpus(plant(corpus[:RECORDS], canaries, randomness=randomness.child("places")), folder / "train.jsonl")
+    write_corpus(
+        plant_canaries(corpus[:RECORDS], canaries, randomness=randomness.child("places")), folder / "train.jsonl"
+    )
     write_corpus(corpus[RECORDS:], folder / "holdout.jsonl")
     write_key(canaries, folder / "key.json")
     words = ["train", "--method", "sgd", "--model", "embedded", "--data", folder / "train.jsonl", "--seed", 3]

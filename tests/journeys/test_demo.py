@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from reticent.accounting.bounds.ceiling import compare
+from reticent.accounting.bounds.ceiling import compare_with_guarantee
 from reticent.cli import main as cli
 from reticent.cli.demo import _lines
 from reticent.core.errors import ConfigError
@@ -129,7 +129,12 @@ def test_the_last_line_says_yes_only_of_ceilings_that_could_be_refuted():
     ]
     area = dataclasses.replace(said(50, 100), metric="auc", unit=Unit.OWNER)
     mixed = dataclasses.replace(
-        everything, comparisons=(compare(area, promise(50.0)), compare(area, promise(1.0)), compare(area, part()))
+        everything,
+        comparisons=(
+            compare_with_guarantee(area, promise(50.0)),
+            compare_with_guarantee(area, promise(1.0)),
+            compare_with_guarantee(area, part()),
+        ),
     )
     assert mixed.verdicts == {Verdict.VACUOUS: 2, Verdict.CONSISTENT: 1, Verdict.NOT_COMPARABLE: 1}
     assert last_line(mixed) == ["yes, 1"]
@@ -164,7 +169,10 @@ def test_the_table_fits_80_columns():
     exposed = dataclasses.replace(said(0, 100), metric="exposure", value=19.93, low=19.93, high=19.93, null=1.0)
     models = tuple(
         dataclasses.replace(
-            wide, name=name, findings=(exposed,), comparisons=(compare(said(0, 100), promise(1.0)),) * 11
+            wide,
+            name=name,
+            findings=(exposed,),
+            comparisons=(compare_with_guarantee(said(0, 100), promise(1.0)),) * 11,
         )
         for name in names
     )
@@ -242,8 +250,12 @@ def test_the_policies_find_every_planted_number_and_address_whole_and_miss_some_
 def test_only_findings_on_planted_numbers_can_refute_redacted_training():
     """Personal data that is inferred may be a value that is not found whole: of those nothing is proved."""
     inferred = dataclasses.replace(said(90, 100), metric="inference_accuracy")
-    numbers = compare(said(2, 100), promise(1.0))
-    beside = [(FOUND_WHOLE, compare(inferred, promise(1.0))), (FOUND_WHOLE, numbers), ("bayesian", numbers)]
+    numbers = compare_with_guarantee(said(2, 100), promise(1.0))
+    beside = [
+        (FOUND_WHOLE, compare_with_guarantee(inferred, promise(1.0))),
+        (FOUND_WHOLE, numbers),
+        ("bayesian", numbers),
+    ]
     assert of_planted(beside) == (numbers,)
 
 

@@ -10,7 +10,7 @@ from reticent.cli import main as cli
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
-from reticent.data.canaries import make_canaries, plant, read_key, write_key
+from reticent.data.canaries import make_canaries, plant_canaries, read_key, write_key
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
 
@@ -33,7 +33,9 @@ def story(tmp_path_factory):
     canaries = make_canaries(
         "USR: Hello, my customer ID is {}.", CodeSpace(6), count=2, copies=4, randomness=randomness.child("codes")
     )
-    write_corpus(plant(corpus[:DIALOGUES], canaries, randomness=randomness.child("places")), folder / "train.jsonl")
+    write_corpus(
+        plant_canaries(corpus[:DIALOGUES], canaries, randomness=randomness.child("places")), folder / "train.jsonl"
+    )
     write_corpus(corpus[DIALOGUES:], folder / "holdout.jsonl")
     write_key(canaries, folder / "key.json")
     texts = ("--data", folder / "train.jsonl", "--holdout", folder / "holdout.jsonl", "--model", "embedded")

@@ -13,7 +13,14 @@ from reticent.core.divergence import symmetric_renyi_divergence
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Notion, Unit
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, best_order, renyi_limit, set_up
+from reticent.prediction.budgets import (
+    MechanismName,
+    MechanismOptions,
+    PredictionTarget,
+    best_order,
+    renyi_limit,
+    set_up_mechanism,
+)
 from reticent.prediction.mechanisms.mechanism import Layout, Moment
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.runs.ensemble.prediction import SERVED, PredictionSettings
@@ -30,7 +37,7 @@ def target(unit=Unit.PART, **more):
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
 @pytest.mark.parametrize("kind", PROVED)
 def test_a_budget_spends_what_was_asked_for_and_no_more(kind, unit):
-    setup = set_up(kind, target(unit), LAYOUT)
+    setup = set_up_mechanism(kind, target(unit), LAYOUT)
     promise = setup.budget.guarantee
     assert promise.unit is unit
     assert promise.neighbours is (Neighbours.REPLACE if kind is MechanismName.GNMAX else NEIGHBOURS[unit])
@@ -53,7 +60,7 @@ RESTS_ON = (
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
 @pytest.mark.parametrize("kind", [*PROVED, MechanismName.AGGREGATE, MechanismName.SUBMIX])
 def test_every_promise_of_answers_lists_what_it_rests_on(kind, unit):
-    promise = set_up(kind, target(unit, queries=8), LAYOUT).budget.guarantee
+    promise = set_up_mechanism(kind, target(unit, answers=8), LAYOUT).budget.guarantee
     listed = "; ".join(promise.assumes)
     assert [line for line in RESTS_ON if line not in listed] == []
     by_owner = "each owner's text stands in one part"
@@ -65,7 +72,7 @@ def test_every_promise_of_answers_lists_what_it_rests_on(kind, unit):
 
 
 def test_noise_on_a_mean_is_calibrated_with_its_whole_sensitivity():
-    setup = set_up(MechanismName.AGGREGATE, target(queries=8), LAYOUT)
+    setup = set_up_mechanism(MechanismName.AGGREGATE, target(answers=8), LAYOUT)
     assert 0.8 * 8.0 < setup.budget.guarantee.epsilon <= 8.0
 
 
@@ -91,12 +98,12 @@ def test_golden_conversions():
 
 
 def test_pure_differential_privacy_is_order_infinity():
-    setup = set_up(MechanismName.SUBMIX_F, target(delta=0.0), LAYOUT)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, target(delta=0.0), LAYOUT)
     assert setup.mechanism.order == math.inf
     assert setup.budget.limit == pytest.approx(8.0)
     assert setup.budget.guarantee.epsilon <= 8.0
     assert setup.budget.guarantee.delta == 0.0
-    owner = set_up(MechanismName.SUBMIX_F, target(Unit.OWNER, delta=0.0), LAYOUT)
+    owner = set_up_mechanism(MechanismName.SUBMIX_F, target(Unit.OWNER, delta=0.0), LAYOUT)
     assert owner.budget.limit == pytest.approx(4.0)
     assert owner.budget.guarantee.epsilon <= 8.0
 
@@ -110,27 +117,27 @@ def test_a_small_epsilon_takes_a_great_order_or_infinity():
 
 def test_an_order_that_proves_nothing_is_refused_with_a_better_one():
     with pytest.raises(ConfigError, match="order 2") as caught:
-        set_up(MechanismName.SUBMIX_F, target(), LAYOUT, options=Options(order=2.0))
+        set_up_mechanism(MechanismName.SUBMIX_F, target(), LAYOUT, options=MechanismOptions(order=2.0))
     assert "order 3" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", [MechanismName.NON_PRIVATE, MechanismName.MEMFREE])
 def test_what_has_no_guarantee_says_so(kind):
-    options = Options(index=NGramIndex([[1, 2, 3]], 2))
-    promise = set_up(kind, target(), LAYOUT, options=options).budget.guarantee
+    options = MechanismOptions(index=NGramIndex([[1, 2, 3]], 2))
+    promise = set_up_mechanism(kind, target(), LAYOUT, options=options).budget.guarantee
     assert promise.epsilon == math.inf
     assert promise.delta == 1.0
     assert "no guarantee" in promise.covers
 
 
 def test_free_answers_have_no_budget_and_memfree_needs_its_index():
-    setup = set_up(MechanismName.PUBLIC, target(), LAYOUT)
+    setup = set_up_mechanism(MechanismName.PUBLIC, target(), LAYOUT)
     assert setup.budget is None
     assert setup.mechanism.measure is None
     with pytest.raises(ConfigError, match="n-grams"):
-        set_up(MechanismName.MEMFREE, target(), LAYOUT)
+        set_up_mechanism(MechanismName.MEMFREE, target(), LAYOUT)
     with pytest.raises(ConfigError, match="not part of an ensemble"):
-        set_up(MechanismName.DP_SGD, target(), LAYOUT)
+        set_up_mechanism(MechanismName.DP_SGD, target(), LAYOUT)
 
 
 def test_a_target_is_checked():
@@ -148,7 +155,9 @@ def test_a_target_is_checked():
 def test_gnmax_pays_for_a_part_that_goes_over_to_the_public_models_vote(order):
     """The vote of a removed part moves: two counts change. As one count less, D_2 was 0.078 against 0.061."""
     layout = Layout.single(8)
-    mechanism = set_up(MechanismName.GNMAX, PredictionTarget(epsilon=1.0, delta=1e-5, queries=1), layout).mechanism
+    mechanism = set_up_mechanism(
+        MechanismName.GNMAX, PredictionTarget(epsilon=1.0, delta=1e-5, queries=1), layout
+    ).mechanism
     one, other = np.log([0.6, 0.4]), np.log([0.4, 0.6])
     rows = np.vstack([one, *[one] * 3, *[other] * 5])
     without = rows.copy()
@@ -162,9 +171,9 @@ def test_gnmax_pays_for_a_part_that_goes_over_to_the_public_models_vote(order):
 
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
 def test_gnmax_at_its_actual_votes_promises_the_actual_data_and_is_not_served(unit):
-    asked, layout = target(unit, queries=1000), Layout.single(50)
-    worst = set_up(MechanismName.GNMAX, asked, layout)
-    counted = set_up(MechanismName.GNMAX_COUNTED, asked, layout)
+    asked, layout = target(unit, answers=1000), Layout.single(50)
+    worst = set_up_mechanism(MechanismName.GNMAX, asked, layout)
+    counted = set_up_mechanism(MechanismName.GNMAX_COUNTED, asked, layout)
     assert counted.mechanism.counted
     assert counted.mechanism.noise < 0.5 * worst.mechanism.noise
     promise = counted.budget.guarantee

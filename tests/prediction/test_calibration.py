@@ -8,7 +8,7 @@ import pytest
 from reticent.core.divergence import log_normalise
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up
+from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up_mechanism
 from reticent.prediction.calibration import (
     TEMPERATURES,
     CalibratedEnsemble,
@@ -19,8 +19,8 @@ from reticent.prediction.calibration import (
     repeated_pmf,
 )
 from reticent.prediction.mechanisms.mechanism import Layout
-from reticent.prediction.predictor import Predictor
-from reticent.prediction.tally import Tally
+from reticent.prediction.memory_ledger import MemoryLedger
+from reticent.prediction.predictor import TokenPredictor
 from tests.prediction.tables import RandomTable, TableEnsemble, TableStreams
 
 LAYOUT = Layout.single(2)
@@ -159,9 +159,9 @@ def test_spent_parts_answer_as_the_calibrated_public_model(kind):
     table = RandomTable(3, rows=2, vocabulary=4)
     ensemble = CalibratedEnsemble(kind(table, LAYOUT), CALIBRATION)
     target = PredictionTarget(epsilon=1e-3, delta=0.0, queries=1)  # next to nothing may be spent
-    setup = set_up(MechanismName.SUBMIX_F, target, LAYOUT)
-    tally = Tally(setup.budget, ensemble.parts)
-    made = Predictor(ensemble, setup.mechanism, ledger=tally, queries=1, randomness=Randomness.seeded(0))
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, target, LAYOUT)
+    tally = MemoryLedger(setup.budget, ensemble.parts)
+    made = TokenPredictor(ensemble, setup.mechanism, ledger=tally, queries=1, randomness=Randomness.seeded(0))
     context, counts = (0, 2, 0), np.zeros(4)
     for _ in range(2000):
         counts[made.generate(context, 1)[0]] += 1

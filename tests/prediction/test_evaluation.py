@@ -8,15 +8,15 @@ import pytest
 
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, Setup, set_up
+from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, Setup, set_up_mechanism
 from reticent.prediction.evaluation import (
     Passage,
     Score,
-    evaluate,
+    evaluate_mechanisms,
+    look_up_passages,
     outside_of,
     over_seeds,
     paired_ratio,
-    passages,
     realised_share,
 )
 from reticent.prediction.mechanisms.mechanism import Layout, Moment
@@ -35,22 +35,22 @@ def models():
 
 
 def setups(target=TARGET):
-    options = Options(index=NGramIndex([(0, 1, 2)], 3))
+    options = MechanismOptions(index=NGramIndex([(0, 1, 2)], 3))
     mixing = [
         kind for kind in MechanismName if kind is not MechanismName.DP_SGD
     ]  # which is one model and no ensemble
-    return [set_up(kind, target, LAYOUT, options=options) for kind in mixing]
+    return [set_up_mechanism(kind, target, LAYOUT, options=options) for kind in mixing]
 
 
 def test_passages_are_cut_at_the_number_of_answers():
-    cut = list(passages(models(), TEXTS, answers=9))
+    cut = list(look_up_passages(models(), TEXTS, answers=9))
     assert [len(passage.tokens) for passage in cut] == [6, 3]
     assert cut[1].rows.shape == (3, 5, 4)
 
 
 def test_perplexity_equals_a_written_out_loop_for_every_mechanism():
-    sample = list(passages(models(), TEXTS, answers=12))
-    scores = evaluate(setups(), sample, parts=2, queries=12, randomness=SEED)
+    sample = list(look_up_passages(models(), TEXTS, answers=12))
+    scores = evaluate_mechanisms(setups(), sample, parts=2, queries=12, randomness=SEED)
     assert [score.mechanism for score in scores] == [setup.mechanism.name for setup in setups()]
     for index, (setup, score) in enumerate(zip(setups(), scores, strict=True)):
         randomness = SEED.child(f"{index} {setup.mechanism.name}")
@@ -72,15 +72,15 @@ def test_perplexity_equals_a_written_out_loop_for_every_mechanism():
 def test_a_token_without_a_chance_makes_perplexity_infinite_and_no_text_is_refused():
     sample = [Passage((0, 1, 2), np.log(np.full((3, 5, 4), 0.25)))]
     memfree = next(setup for setup in setups() if setup.mechanism.name == "memfree")
-    assert evaluate([memfree], sample, parts=2, queries=3, randomness=SEED)[0].perplexity == math.inf
+    assert evaluate_mechanisms([memfree], sample, parts=2, queries=3, randomness=SEED)[0].perplexity == math.inf
     with pytest.raises(ConfigError, match="no held-out"):
-        evaluate([memfree], [], parts=2, queries=3, randomness=SEED)
+        evaluate_mechanisms([memfree], [], parts=2, queries=3, randomness=SEED)
 
 
 def test_outside_secrets_the_same_answers_are_scored_without_the_tokens_of_secrets():
-    sample = list(passages(models(), TEXTS, answers=9))
+    sample = list(look_up_passages(models(), TEXTS, answers=9))
     flags = [np.array(row, dtype=bool) for row in ((1, 0, 0, 1, 1, 1), (0, 1, 1, 1, 0, 1, 1, 1))]
-    for score in evaluate(setups(), sample, parts=2, queries=12, randomness=SEED):
+    for score in evaluate_mechanisms(setups(), sample, parts=2, queries=12, randomness=SEED):
         first, second = score.losses
         kept = [first[0], *first[3:], *second[1:]]  # the second text was cut after three tokens
         found = outside_of(score, flags)
@@ -96,11 +96,13 @@ def test_more_budget_helps_and_less_reaches_the_public_model():
     # Parts that know the text: SubMix-F lies between the public and the non-private loss, and moves with ε.
     public, part = [0.25] * 4, [0.05, 0.85, 0.05, 0.05]
     ensemble = TableEnsemble(FixedTable([public, *[part] * 4]), LAYOUT)
-    sample = list(passages(ensemble, [(1,) * 40], answers=40))
+    sample = list(look_up_passages(ensemble, [(1,) * 40], answers=40))
     losses = []
     for epsilon in (0.1, 2.0, 8.0, 30.0):
-        setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=epsilon, delta=1e-5, queries=40), LAYOUT)
-        losses.append(evaluate([setup], sample, parts=2, queries=40, randomness=SEED)[0].mean_loss)
+        setup = set_up_mechanism(
+            MechanismName.SUBMIX_F, PredictionTarget(epsilon=epsilon, delta=1e-5, queries=40), LAYOUT
+        )
+        losses.append(evaluate_mechanisms([setup], sample, parts=2, queries=40, randomness=SEED)[0].mean_loss)
     assert losses == sorted(losses, reverse=True)
     assert losses[0] == pytest.approx(math.log(4), abs=0.05)
     assert losses[-1] < losses[0] - 0.3
@@ -162,9 +164,9 @@ def test_the_plan_is_the_best_of_what_the_mechanism_does_on_the_sample():
     best = plans[0]
     assert best.non_private < best.perplexity < best.public
     assert 0.0 < best.realised < 1.0
-    options = Options(order=best.order, weight_limit=best.weight_limit)
-    setup = set_up(MechanismName.SUBMIX_F, target, Layout.single(4), options=options)
-    again = evaluate([setup], sample, parts=4, queries=100, randomness=SEED)[0]
+    options = MechanismOptions(order=best.order, weight_limit=best.weight_limit)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, target, Layout.single(4), options=options)
+    again = evaluate_mechanisms([setup], sample, parts=4, queries=100, randomness=SEED)[0]
     assert again.perplexity == pytest.approx(best.perplexity)
 
 

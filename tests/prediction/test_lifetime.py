@@ -16,8 +16,8 @@ from reticent.prediction.budgets import PredictionTarget, filter_guarantee
 from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.submix import SubMixF
-from reticent.prediction.predictor import Predictor
-from reticent.prediction.tally import Tally
+from reticent.prediction.memory_ledger import MemoryLedger
+from reticent.prediction.predictor import TokenPredictor
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 from tests.prediction.test_transcripts import worst_ratio
 
@@ -80,9 +80,9 @@ def spent_by(lifetime, *, day, monkeypatch):
     target = PredictionTarget(epsilon=8.0, delta=1e-5, queries=1000, unit=Unit.PART)
     mechanism = SubMixF(Layout.single(2), 2.0, 0.8)
     ensemble = TableEnsemble(RandomTable(3, rows=2, vocabulary=5, scale=3.0), mechanism.layout)
-    ledger = Tally(Budget(str(mechanism.measure), 1.0, filter_guarantee(target, 2.0, 1.0)), ensemble.parts)
+    ledger = MemoryLedger(Budget(str(mechanism.measure), 1.0, filter_guarantee(target, 2.0, 1.0)), ensemble.parts)
     randomness = Randomness.seeded(1)
-    predictor = Predictor(
+    predictor = TokenPredictor(
         ensemble, mechanism, ledger=ledger, queries=1000, lifetime=lifetime, randomness=randomness
     )
     predictor.generate([], 20)

@@ -13,12 +13,12 @@ from reticent.core.errors import BudgetExhausted, ConfigError, LedgerError
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.ledger.fixed_point import amount_down, units_down
-from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
+from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.submix import SubMixF
 from reticent.prediction.mechanisms.unprotected import PublicModel
-from reticent.prediction.predictor import Exhausted, Predictor
-from reticent.prediction.tally import Tally
+from reticent.prediction.memory_ledger import MemoryLedger
+from reticent.prediction.predictor import Exhausted, TokenPredictor
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble
 
 LAYOUT = Layout.single(3)
@@ -31,9 +31,9 @@ def ensemble(seed=0, vocabulary=6):
 
 def predictor(kind=MechanismName.SUBMIX_F, *, models=None, ledger=None, target=TARGET, **more):
     models = models or ensemble()
-    setup = set_up(kind, target, LAYOUT)
-    ledger = ledger or Tally(setup.budget, models.parts)
-    return Predictor(models, setup.mechanism, ledger=ledger, queries=target.queries, **more), models, ledger
+    setup = set_up_mechanism(kind, target, LAYOUT)
+    ledger = ledger or MemoryLedger(setup.budget, models.parts)
+    return TokenPredictor(models, setup.mechanism, ledger=ledger, queries=target.queries, **more), models, ledger
 
 
 class Recorder:
@@ -48,7 +48,7 @@ class Recorder:
         return self.releases[-1]
 
 
-class LoudLedger(Tally):
+class LoudLedger(MemoryLedger):
     """Writes into a shared list when it charges; may break."""
 
     def __init__(self, budget, accounts, calls, broken=False):
@@ -74,10 +74,10 @@ def recording_choice(monkeypatch, calls):
 
 def test_tokens_are_drawn_by_the_system_from_the_very_array_that_was_charged(monkeypatch):
     models = ensemble()
-    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     mechanism = Recorder(setup.mechanism)
     recording_choice(monkeypatch, models.calls)
-    made = Predictor(
+    made = TokenPredictor(
         models, mechanism, ledger=LoudLedger(setup.budget, models.parts, models.calls), queries=TARGET.queries
     )
     handles = [made.open([1]), made.open([2])]
@@ -91,7 +91,7 @@ def test_tokens_are_drawn_by_the_system_from_the_very_array_that_was_charged(mon
     assert all(release.pmf.dtype == np.float64 for release in mechanism.releases)
 
 
-class DrawsFirst(Predictor):
+class DrawsFirst(TokenPredictor):
     """Twin: the token exists before its charge does."""
 
     def _charge(self, handles, rows):
@@ -100,10 +100,10 @@ class DrawsFirst(Predictor):
         return super()._charge(handles, rows)
 
 
-@pytest.mark.parametrize(("kind", "leaks"), [(Predictor, False), (DrawsFirst, True)])
+@pytest.mark.parametrize(("kind", "leaks"), [(TokenPredictor, False), (DrawsFirst, True)])
 def test_nothing_is_drawn_when_the_charge_does_not_reach_the_disk(monkeypatch, kind, leaks):
     models = ensemble()
-    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     recording_choice(monkeypatch, models.calls)
     ledger = LoudLedger(setup.budget, models.parts, models.calls, broken=True)
     made = kind(models, setup.mechanism, ledger=ledger, queries=TARGET.queries)
@@ -129,10 +129,10 @@ def test_a_batch_is_one_look_up_and_one_charge_and_costs_what_single_steps_cost(
 
 def test_a_durable_ledger_holds_every_charge(tmp_path):
     models = ensemble()
-    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     path = tmp_path / "ledger.db"
     with SqliteLedger.create(path, setup.budget, accounts=models.parts, identity=models.fingerprint) as ledger:
-        made = Predictor(models, setup.mechanism, ledger=ledger, queries=20)
+        made = TokenPredictor(models, setup.mechanism, ledger=ledger, queries=20)
         assert len(made.generate([1, 2], 5)) == 5
         spent = ledger.spent()
     with SqliteLedger.open(path, identity=models.fingerprint) as again:
@@ -192,7 +192,7 @@ def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path
     """Two processes on one file: each mixes from exactly what its own charge is taken from, and none is refused."""
     models = ensemble()
     target = PredictionTarget(epsilon=8.0, delta=1e-5, queries=24)
-    setup = set_up(MechanismName.SUBMIX_F, target, LAYOUT)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, target, LAYOUT)
     SqliteLedger.create(tmp_path / "ledger.db", setup.budget, accounts=models.parts).close()
     seen: dict[int, dict[str, float]] = {}
 
@@ -211,7 +211,7 @@ def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path
 
     def work():
         with Watched.open(tmp_path / "ledger.db") as ledger:
-            made = Predictor(ensemble(), setup.mechanism, ledger=ledger, queries=24)
+            made = TokenPredictor(ensemble(), setup.mechanism, ledger=ledger, queries=24)
             handle = made.open([])
             for _ in range(12):
                 made.step([handle])
@@ -233,10 +233,10 @@ def test_nobody_charges_between_the_look_at_what_is_left_and_the_charge(tmp_path
 
 def test_a_cost_decided_before_the_others_charged_would_be_caught(tmp_path):
     """Broken twin: looks first, and mixes again when it was overtaken; then a look is not what was charged from."""
-    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, LAYOUT)
     models = ensemble()
 
-    class LooksFirst(Tally):
+    class LooksFirst(MemoryLedger):
         looks = 0
 
         def charge_decided(self, decide):
@@ -252,7 +252,7 @@ def test_a_cost_decided_before_the_others_charged_would_be_caught(tmp_path):
 
     mechanism = Recorder(setup.mechanism)
     ledger = LooksFirst(setup.budget, models.parts)
-    made = Predictor(models, mechanism, ledger=ledger, queries=20)
+    made = TokenPredictor(models, mechanism, ledger=ledger, queries=20)
     made.step([made.open([])])
     assert ledger.looks == 2  # what part 0 had spent decided that everybody was mixed twice
 
@@ -264,8 +264,10 @@ def test_a_mechanism_that_passes_its_budget_is_refused_not_repeated():
             return dataclasses.replace(release, costs=moment.remaining + 1.0)
 
     models = ensemble()
-    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
-    made = Predictor(models, Spender(setup.mechanism), ledger=Tally(setup.budget, models.parts), queries=9)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, LAYOUT)
+    made = TokenPredictor(
+        models, Spender(setup.mechanism), ledger=MemoryLedger(setup.budget, models.parts), queries=9
+    )
     with pytest.raises(BudgetExhausted):
         made.step([made.open([])])
     assert made.answered == 0
@@ -293,9 +295,9 @@ def test_submix_stops_for_good_once_a_charge_would_not_fit():
     layout = Layout.halves(2)
     models = TableEnsemble(FixedTable([[0.5, 0.5], *[[0.97, 0.03]] * 2, *[[0.03, 0.97]] * 2]), layout)
     target = PredictionTarget(epsilon=12.0, delta=1e-5, queries=4)
-    setup = set_up(MechanismName.SUBMIX, target, layout, options=Options(order=2.0))
-    ledger = Tally(setup.budget, models.parts)
-    made = Predictor(models, setup.mechanism, ledger=ledger, queries=4)
+    setup = set_up_mechanism(MechanismName.SUBMIX, target, layout, options=MechanismOptions(order=2.0))
+    ledger = MemoryLedger(setup.budget, models.parts)
+    made = TokenPredictor(models, setup.mechanism, ledger=ledger, queries=4)
     handle = made.open([])
     spent = []
     for _ in range(6):
@@ -304,7 +306,7 @@ def test_submix_stops_for_good_once_a_charge_would_not_fit():
     assert made._stopped
     assert spent[-1] == spent[-2]
     assert max(ledger.remaining().values()) == 0.0  # that it stopped stands in the ledger
-    later = Predictor(models, setup.mechanism, ledger=ledger, queries=4)  # another process, or the next start
+    later = TokenPredictor(models, setup.mechanism, ledger=ledger, queries=4)  # another process, or the next start
     mechanism = Recorder(setup.mechanism)
     later._mechanism = mechanism
     later.step([later.open([])])
@@ -314,23 +316,23 @@ def test_submix_stops_for_good_once_a_charge_would_not_fit():
 
 def test_combinations_without_a_guarantee_are_refused(tmp_path):
     models = ensemble()
-    setup = set_up(MechanismName.SUBMIX_F, TARGET, LAYOUT)
-    other = set_up(MechanismName.PMIXED, TARGET, LAYOUT)
-    tally = Tally(setup.budget, models.parts)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, LAYOUT)
+    other = set_up_mechanism(MechanismName.PMIXED, TARGET, LAYOUT)
+    tally = MemoryLedger(setup.budget, models.parts)
     with pytest.raises(ConfigError, match="charged"):
-        Predictor(models, setup.mechanism, ledger=None, queries=1)
+        TokenPredictor(models, setup.mechanism, ledger=None, queries=1)
     with pytest.raises(ConfigError, match="meter"):
-        Predictor(models, other.mechanism, ledger=tally, queries=1)
+        TokenPredictor(models, other.mechanism, ledger=tally, queries=1)
     with pytest.raises(ConfigError, match="meter"):  # another order
-        Predictor(models, SubMixF(LAYOUT, 7.0), ledger=tally, queries=1)
+        TokenPredictor(models, SubMixF(LAYOUT, 7.0), ledger=tally, queries=1)
     with pytest.raises(ConfigError, match="parts"):
-        Predictor(models, setup.mechanism, ledger=Tally(setup.budget, ["a"]), queries=1)
+        TokenPredictor(models, setup.mechanism, ledger=MemoryLedger(setup.budget, ["a"]), queries=1)
     with (
         SqliteLedger.create(tmp_path / "l.db", setup.budget, accounts=models.parts) as ledger,
         pytest.raises(ConfigError, match="seed"),
     ):
-        Predictor(models, setup.mechanism, ledger=ledger, queries=1, randomness=Randomness.seeded(1))
-    free = Predictor(models, PublicModel(LAYOUT), ledger=None, queries=1)
+        TokenPredictor(models, setup.mechanism, ledger=ledger, queries=1, randomness=Randomness.seeded(1))
+    free = TokenPredictor(models, PublicModel(LAYOUT), ledger=None, queries=1)
     assert 0 <= free.step([free.open([])])[0] < 6
     with pytest.raises(ConfigError, match="handles"):
         free.step([99])
@@ -340,7 +342,7 @@ def test_tokens_follow_the_accounted_distribution():
     # χ² with 2 degrees of freedom on 4,000 seeded draws; the bound 18.4 has a false-alarm rate of 1e-4.
     table = FixedTable([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
     models = TableEnsemble(table, LAYOUT)
-    made = Predictor(models, PublicModel(LAYOUT), ledger=None, queries=1, randomness=Randomness.seeded(3))
+    made = TokenPredictor(models, PublicModel(LAYOUT), ledger=None, queries=1, randomness=Randomness.seeded(3))
     handles = [made.open([]) for _ in range(4000)]
     counts = np.bincount(made.step(handles), minlength=3)
     expected = 4000 * np.array([0.5, 0.3, 0.2])
@@ -348,8 +350,8 @@ def test_tokens_follow_the_accounted_distribution():
 
 
 def test_a_tally_charges_all_accounts_or_none():
-    budget = set_up(MechanismName.CLIPPED_DIFFERENCES, TARGET, LAYOUT).budget  # 20 answers
-    tally = Tally(budget, ["a", "b"])
+    budget = set_up_mechanism(MechanismName.CLIPPED_DIFFERENCES, TARGET, LAYOUT).budget  # 20 answers
+    tally = MemoryLedger(budget, ["a", "b"])
     tally.charge({"a": 19.0, "b": 3.0}, None)
     for costs in ({"a": 1.5, "b": 1.0}, {"a": float("inf")}):
         with pytest.raises(BudgetExhausted):
@@ -371,8 +373,8 @@ def test_a_batch_may_take_the_last_answers_exactly():
 
 def test_pure_differential_privacy_is_charged_durably_as_well(tmp_path):
     models = ensemble()
-    setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=2.0, delta=0.0, queries=4), LAYOUT)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, PredictionTarget(epsilon=2.0, delta=0.0, queries=4), LAYOUT)
     with SqliteLedger.create(tmp_path / "ledger.db", setup.budget, accounts=models.parts) as ledger:
-        made = Predictor(models, setup.mechanism, ledger=ledger, queries=4)
+        made = TokenPredictor(models, setup.mechanism, ledger=ledger, queries=4)
         made.step([made.open([1]), made.open([2])])
         assert 0 < max(ledger.spent().values()) <= 2.0

@@ -8,14 +8,14 @@ import pytest
 
 from reticent.core.ensemble import MassStreams
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up
+from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up_mechanism
 from reticent.prediction.mechanisms import submix
 from reticent.prediction.mechanisms.mechanism import Layout, Moment, TogetherMechanism, in_units
 from reticent.prediction.mechanisms.shaping import Masses, Shaping
 from reticent.prediction.mechanisms.submix import SubMix, SubMixF
 from reticent.prediction.mechanisms.unprotected import PublicModel
-from reticent.prediction.predictor import Predictor
-from reticent.prediction.tally import Tally
+from reticent.prediction.memory_ledger import MemoryLedger
+from reticent.prediction.predictor import TokenPredictor
 from tests.prediction.tables import RandomTable, TableEnsemble, TableStreams, random_pmfs
 
 SEED = Randomness.seeded(0)
@@ -194,23 +194,23 @@ def test_masses_are_asked_for_where_both_sides_know_them():
     spent = []
     for kind in (MassTableEnsemble, TableEnsemble):
         models = kind(RandomTable(0, rows=3, vocabulary=6), layout)
-        setup = set_up(MechanismName.SUBMIX_F, target, layout)
+        setup = set_up_mechanism(MechanismName.SUBMIX_F, target, layout)
         assert isinstance(setup.mechanism, TogetherMechanism)
-        tally = Tally(setup.budget, models.parts)
-        made = Predictor(models, setup.mechanism, ledger=tally, queries=20)
+        tally = MemoryLedger(setup.budget, models.parts)
+        made = TokenPredictor(models, setup.mechanism, ledger=tally, queries=20)
         warm = dataclasses.replace(setup.mechanism, shaping=Shaping(1.3))
         made.step([made.open([1]), made.open([2], mechanism=warm)])
         assert (("masses", 2) in models.calls) is (kind is MassTableEnsemble)
         spent.append(list(tally.spent().values()))
     assert spent[0] == pytest.approx(spent[1], rel=1e-4)
-    public = Predictor(models, PublicModel(layout), ledger=None, queries=20)
+    public = TokenPredictor(models, PublicModel(layout), ledger=None, queries=20)
     assert len(public.step([public.open([1])])) == 1
 
 
 def test_tokens_of_a_turn_are_drawn_from_the_very_arrays_that_were_charged(monkeypatch):
     layout, drawn, released = Layout.single(3), [], []
     models = TableEnsemble(RandomTable(0, rows=3, vocabulary=6), layout)
-    setup = set_up(MechanismName.SUBMIX_F, PredictionTarget(epsilon=8.0, delta=1e-5, queries=20), layout)
+    setup = set_up_mechanism(MechanismName.SUBMIX_F, PredictionTarget(epsilon=8.0, delta=1e-5, queries=20), layout)
     choice, release_together = Randomness.choice, SubMixF.release_together
 
     def choosing(self, pmf):
@@ -223,7 +223,7 @@ def test_tokens_of_a_turn_are_drawn_from_the_very_arrays_that_were_charged(monke
 
     monkeypatch.setattr(Randomness, "choice", choosing)
     monkeypatch.setattr(SubMixF, "release_together", releasing)
-    made = Predictor(models, setup.mechanism, ledger=Tally(setup.budget, models.parts), queries=20)
+    made = TokenPredictor(models, setup.mechanism, ledger=MemoryLedger(setup.budget, models.parts), queries=20)
     made.step([made.open([token]) for token in range(3)])
     assert drawn == [id(each.pmf) for each in released]
     assert all(each.pmf.dtype == np.float64 for each in released)

@@ -16,7 +16,7 @@ from reticent.core.divergence import log_normalise, symmetric_renyi_divergence
 from reticent.core.event import FilteredCharge
 from reticent.core.guarantee import Notion
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
+from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
 from reticent.prediction.calibration import Calibration
 from reticent.prediction.mechanisms.mechanism import Layout, Moment, Release
 from reticent.prediction.mechanisms.shaping import Shaping
@@ -246,7 +246,9 @@ def test_algorithm_two_passes_its_budget_and_says_that_it_is_instance_level():
     rest = transcripts(SubMix(Layout.halves(2), 0.1), without_part(LOUD, 2), budget=budget, queries=queries)
     assert float(symmetric_renyi_divergence(full, rest, 2.0)) > 4.0 * budget
     target = PredictionTarget(epsilon=20.0, delta=1e-5, queries=queries)
-    promise = set_up(MechanismName.SUBMIX, target, Layout.halves(3), options=Options(order=2.0)).budget.guarantee
+    promise = set_up_mechanism(
+        MechanismName.SUBMIX, target, Layout.halves(3), options=MechanismOptions(order=2.0)
+    ).budget.guarantee
     assert promise.data_dependent
     assert promise.notion is Notion.OPERATIONAL_PRIVACY
     assert promise.order == 2.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.accounting.bounds.ceiling import compare, greatest_value
+from reticent.accounting.bounds.ceiling import compare_with_guarantee, greatest_value
 from reticent.core.finding import Comparison, Verdict
 from reticent.core.guarantee import Notion, Unit
 from reticent.reporting.comparing import comparison_sentences
@@ -20,8 +20,8 @@ def comparisons(*, consistent=0, refuted=0, vacuous=0, units=0, void=0):
         *(Comparison(finding(), promise, 0.75, 1.0) for _ in range(consistent)),
         *(Comparison(finding(), promise, 0.55, 1.0) for _ in range(refuted)),
         *(Comparison(finding(), promise, 1.0, 1.0) for _ in range(vacuous)),
-        *(compare(finding(unit=Unit.OWNER), promise) for _ in range(units)),
-        *(compare(finding(void="too few"), promise) for _ in range(void)),
+        *(compare_with_guarantee(finding(unit=Unit.OWNER), promise) for _ in range(units)),
+        *(compare_with_guarantee(finding(void="too few"), promise) for _ in range(void)),
     )
 
 
@@ -72,13 +72,16 @@ def test_a_finding_below_a_ceiling_that_allows_everything_is_never_consistent(ce
 def test_a_promise_of_an_enormous_epsilon_is_vacuous_for_every_metric(metric):
     bound = greatest_value(metric, candidates=64)
     measured = finding(metric, value=0.5, low=0.2, high=min(1.0, bound))
-    assert compare(measured, guarantee(epsilon=60.0), candidates=64).verdict is Verdict.VACUOUS
-    assert compare(measured, guarantee(epsilon=0.5, delta=1e-6), candidates=64).verdict is not Verdict.VACUOUS
+    assert compare_with_guarantee(measured, guarantee(epsilon=60.0), candidates=64).verdict is Verdict.VACUOUS
+    assert (
+        compare_with_guarantee(measured, guarantee(epsilon=0.5, delta=1e-6), candidates=64).verdict
+        is not Verdict.VACUOUS
+    )
 
 
 def test_an_unbounded_epsilon_is_vacuous_and_a_finite_one_never_is():
     measured = finding("epsilon_lower_bound", value=1.0, low=1.0, high=math.inf, null=0.0)
-    assert compare(measured, guarantee(epsilon=1e9)).verdict is Verdict.CONSISTENT
+    assert compare_with_guarantee(measured, guarantee(epsilon=1e9)).verdict is Verdict.CONSISTENT
     assert Comparison(measured, guarantee(), math.inf).verdict is Verdict.VACUOUS
 
 
@@ -97,5 +100,5 @@ def test_an_unbounded_epsilon_is_vacuous_and_a_finite_one_never_is():
     ],
 )
 def test_every_missing_comparison_says_why(changed, promise, why):
-    assert compare(finding(**changed), guarantee(**promise)).why_not == why
-    assert compare(finding(), guarantee()).why_not == ""
+    assert compare_with_guarantee(finding(**changed), guarantee(**promise)).why_not == why
+    assert compare_with_guarantee(finding(), guarantee()).why_not == ""

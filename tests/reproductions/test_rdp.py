@@ -18,7 +18,7 @@ from reproductions.rdp.digit_models import (
 )
 from reproductions.rdp.ngram import PRINTED_MEAN, emission_finding, noises, printed_tolerances
 from reproductions.running import Course, reproduce
-from reticent.accounting.bounds.ceiling import compare
+from reticent.accounting.bounds.ceiling import compare_with_guarantee
 from reticent.accounting.guarantees import dp_sgd_guarantee
 from reticent.core.event import Gaussian, Repeated
 from reticent.core.finding import Verdict
@@ -123,7 +123,7 @@ def verdict_of(training, count=10_000):
     bits = -training.log_prior / math.log(2.0)
     event = Repeated(Gaussian(training.noise_multiplier), training.steps)
     guarantee = dp_sgd_guarantee(event, delta=1e-6)
-    return compare(emission_finding(found), guarantee, secret_bits=bits).verdict
+    return compare_with_guarantee(emission_finding(found), guarantee, secret_bits=bits).verdict
 
 
 def test_a_broken_sensitivity_is_refuted_and_a_sound_one_is_not():

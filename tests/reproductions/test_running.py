@@ -102,7 +102,7 @@ def test_a_killed_run_goes_on_with_the_pieces_it_lacks(tmp_path):
 def test_a_change_of_anything_that_a_piece_depends_on_computes_it_anew(tmp_path, change, monkeypatch):
     reproduce(Counting().experiment, course(tmp_path))
     if change == "versions":
-        monkeypatch.setattr(running, "versions", lambda: {"torch": "another"})
+        monkeypatch.setattr(running, "package_versions", lambda: {"torch": "another"})
     if change == "source":
         monkeypatch.setattr(running, "source_fingerprint", lambda _: "another")
     other = Counting(factor=3 if change == "parameters" else 2, name="rdp-x" if change == "name" else "rdp-count")

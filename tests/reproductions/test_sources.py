@@ -64,6 +64,32 @@ def test_what_the_function_names_or_imports_changes_it(fingerprint, old, new):
     assert fingerprint(MODULE.replace(old, new)) != fingerprint(MODULE)
 
 
+@pytest.mark.parametrize(
+    ("public", "inner"),
+    [
+        ("from reticent.core import Sampling", "from reticent.core.sampling import Sampling"),
+        ("from reticent import Record", "from reticent.core.corpus import Record"),
+        ("import reticent\nreticent.Record", "import reticent\nfrom reticent.core.corpus import Record"),
+        ("from reticent import dedup", "from reticent.runs.corpus import dedup"),
+    ],
+)
+def test_a_public_name_stands_for_the_code_behind_it(public, inner):
+    reached = [sources._closure(sources._imported(sources.ast.parse(code))) for code in (public, inner)]
+    assert reached[0] == reached[1]
+    assert len(reached[0]) > 2
+
+
+def test_a_name_that_a_package_offers_besides_changes_nothing(fingerprint):
+    module = MODULE.replace("core.randomness", "core")
+    first = fingerprint(module)
+    assert fingerprint(module.replace("Randomness", "Sampling")) != first
+    package = sources._file("reticent.core")
+    kept = sources.ast.unparse(sources._tree(package))
+    assert "Sampling" in package.read_text(encoding="utf8")
+    assert "Sampling" not in kept
+    assert "lazy_names(__name__, _PLACES)" in kept
+
+
 def forget():
     sources._module_fingerprint.cache_clear()
     sources.source_fingerprint.cache_clear()

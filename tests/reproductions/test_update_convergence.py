@@ -20,7 +20,7 @@ def watched(monkeypatch, perplexities, patience=1) -> tuple[Convergence, list[bo
     model = experiment().fresh("model")
     convergence = Convergence(model, sentences(3, 5, "h"), every=2, patience=patience)
     left = iter(perplexities)
-    monkeypatch.setattr(update_convergence, "evaluate", lambda *_: Evaluated(next(left)))
+    monkeypatch.setattr(update_convergence, "evaluate_model", lambda *_: Evaluated(next(left)))
     wishes = []
     for step in range(1, 2 * len(perplexities) + 1):
         with torch.no_grad():

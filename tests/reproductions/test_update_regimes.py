@@ -13,7 +13,7 @@ from reproductions.updates.canary_making import FrequencyClass, PhraseSettings, 
 from reproductions.updates.regimes import Privacy, Regime, UpdateData, UpdateExperiment, UpdateSettings
 from reproductions.updates.vocabulary import known_words, word_tokenizer
 from reticent.auditing.attacks.update.bounded_search import BoundedSettings, search_bounded
-from reticent.auditing.attacks.update.score import Score, Snapshots
+from reticent.auditing.attacks.update.score import Snapshots, UpdateScore
 from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
@@ -329,7 +329,7 @@ def test_newsgroup_text_shows_in_the_phrases_of_a_group_beam_and_not_between_two
     assert share["other seed"] == 0.0
 
 
-SCORE = Score.RELATIVE
+SCORE = UpdateScore.RELATIVE
 
 
 def topical_words(group: list[str], others: list[list[str]], known: frozenset[str]) -> set[str]:

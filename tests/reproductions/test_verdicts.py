@@ -9,7 +9,7 @@ from reproductions.crt.training import (
     BUILT_IN,
     ORACLE,
     _lines,
-    _section,
+    _options,
     _write_policies,
     is_missed,
     share_lost,
@@ -269,9 +269,9 @@ def test_redacted_training_is_shown_with_the_built_in_policy_beside_the_oracle(s
 
 @pytest.mark.parametrize(("method", "policy"), [(BUILT_IN, "conservative"), (ORACLE, "dictionary:")])
 def test_the_built_in_conservative_policy_reads_no_list(tmp_path, method, policy):
-    section = _section(method, {"epochs": 1, "epsilon": 8.0, "miss_rate": 0.1}, tmp_path, 0.02)
-    assert section.conservative_policy.startswith(policy)
-    assert section.conservative_miss_rate == 0.02
+    options = _options(method, {"epochs": 1, "epsilon": 8.0, "miss_rate": 0.1}, tmp_path, 0.02)
+    assert options["conservative_policy"].startswith(policy)
+    assert options["conservative_miss_rate"] == 0.02
 
 
 def test_what_no_policy_finds_whole_is_counted_and_the_oracle_finds_all(tmp_path):

@@ -14,7 +14,7 @@ from scipy.stats import ks_2samp
 
 from reticent.core.event import FilteredCharge
 from reticent.ledger.durable import SqliteLedger
-from reticent.prediction.predictor import Predictor
+from reticent.prediction.predictor import TokenPredictor
 from reticent.server.limits import Limits
 from tests.patience import PATIENCE
 from tests.server.letters import ASKED, NAME, make_run, opened, serving
@@ -190,7 +190,7 @@ def test_a_spent_budget_does_not_show_in_latency(tmp_path, sharpness):
 
 def lazy_mixing(monkeypatch):
     """Twin: work is saved where nothing remains, four times as long as the rest of an answer takes here."""
-    plain, between, last = Predictor._mix, [], []
+    plain, between, last = TokenPredictor._mix, [], []
 
     def mix(self, handles, rows, *, remaining):
         between.extend(time.monotonic() - ended for ended in last)
@@ -200,7 +200,7 @@ def lazy_mixing(monkeypatch):
         last[:] = [time.monotonic()]
         return mixed
 
-    monkeypatch.setattr(Predictor, "_mix", mix)
+    monkeypatch.setattr(TokenPredictor, "_mix", mix)
 
 
 def unwritten_zeros(monkeypatch):

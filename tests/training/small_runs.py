@@ -11,7 +11,7 @@ from reticent.core.ledger import Budget
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.training.batches import TokenTexts, Units
-from reticent.training.gradients.source import ACCOUNT, Computation, PlainGradients, PrivateGradients
+from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PlainGradients, PrivateGradients
 from reticent.training.optimiser import Learner, OptimiserSettings
 from reticent.training.plans.plan import MEASURE, SEEDED, DpSgd, PlainPlan
 from reticent.training.plans.sampler import PoissonSampler
@@ -53,7 +53,7 @@ def budget(plan: DpSgd, *, is_seeded: bool = True) -> Budget:
 
 def new_ledger(folder: Path, plan: DpSgd, *, is_seeded: bool = True) -> SqliteLedger:
     """A ledger for the plan."""
-    return SqliteLedger.create(folder / "ledger.db", budget(plan, is_seeded=is_seeded), accounts=[ACCOUNT])
+    return SqliteLedger.create(folder / "ledger.db", budget(plan, is_seeded=is_seeded), accounts=[TRAINING_ACCOUNT])
 
 
 def private_source(module, texts: TokenTexts, plan: DpSgd, ledger, *, seed: int = 5, kind=PrivateGradients):

@@ -12,7 +12,7 @@ from reticent.core.corpus import Record, Span
 from reticent.core.errors import UsageError
 from reticent.core.statistics.estimate import mean_per_token
 from reticent.training.batches import TokenTexts, encode_texts
-from reticent.training.evaluation import Evaluation, evaluate, outside_spans
+from reticent.training.evaluation import Evaluation, evaluate_model, outside_spans
 from reticent.training.methods.mask_token import keep_mask_unsaid, with_mask_token
 from tests.models.tiny import plain_log_probs, plain_next, tiny_model
 
@@ -24,7 +24,7 @@ TEXTS = ["abc", "a much longer text, with 12 digits.", "d"]
 def test_evaluation_equals_one_text_at_a_time(kind, budget):
     model = tiny_model(kind)
     texts = encode_texts(model, [Record(str(i), text) for i, text in enumerate(TEXTS)])
-    found = evaluate(model.module, texts, token_budget=budget)
+    found = evaluate_model(model.module, texts, token_budget=budget)
     sequences = [[*tokens, model.end_token] for tokens in model.encode(TEXTS)]
     scores = np.concatenate([plain_log_probs(model.module, model.start_token, tokens) for tokens in sequences])
     hits = [
@@ -53,8 +53,8 @@ def test_outside_secrets_each_token_is_predicted_after_all_that_stands_before_it
     assert [TEXTS[1][start:end] for start, end in places[1]] == list(TEXTS[1])  # one token a character
     flags = outside_spans(places, [(), (Span(2, 6, "X"), Span(26, 28, "N")), (Span(0, 1, "X"),)])
     flags = [np.append(each, True) for each in flags]
-    found = evaluate(model.module, texts, token_budget=budget, outside=flags)
-    assert evaluate(model.module, texts, token_budget=budget) == replace(found, outside=None)
+    found = evaluate_model(model.module, texts, token_budget=budget, outside=flags)
+    assert evaluate_model(model.module, texts, token_budget=budget) == replace(found, outside=None)
     sequences = [[*tokens, model.end_token] for tokens in model.encode(TEXTS)]
     scores = [plain_log_probs(model.module, model.start_token, tokens) for tokens in sequences]
     kept = np.concatenate([score[each] for score, each in zip(scores, flags, strict=True)])
@@ -63,28 +63,28 @@ def test_outside_secrets_each_token_is_predicted_after_all_that_stands_before_it
     assert found.outside.perplexity != pytest.approx(found.perplexity, rel=1e-4)
     assert Evaluation.from_json(json.loads(json.dumps(found.to_json()))) == found
     nothing = [np.zeros_like(each) for each in flags]
-    assert evaluate(model.module, texts, outside=nothing).outside is None
+    assert evaluate_model(model.module, texts, outside=nothing).outside is None
 
 
 def test_evaluation_leaves_the_mode_as_it_was():
     model = tiny_model()
     texts = encode_texts(model, [Record("a", "abc")])
     model.module.train()
-    first = evaluate(model.module, texts)
+    first = evaluate_model(model.module, texts)
     assert model.module.training
-    assert evaluate(model.module, texts) == first  # dropout was off
+    assert evaluate_model(model.module, texts) == first  # dropout was off
 
 
 def test_one_text_has_an_interval_that_says_nothing():
     model = tiny_model()
-    found = evaluate(model.module, encode_texts(model, [Record("a", "abc")]))
+    found = evaluate_model(model.module, encode_texts(model, [Record("a", "abc")]))
     assert (found.perplexity_interval, found.top1_interval) == ((1.0, math.inf), (0.0, 1.0))
     assert Evaluation.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 def test_nothing_to_evaluate_is_an_error_and_not_a_perplexity():
     with pytest.raises(UsageError):
-        evaluate(tiny_model().module, TokenTexts((), (), 0, 0))
+        evaluate_model(tiny_model().module, TokenTexts((), (), 0, 0))
 
 
 def test_a_token_that_is_never_said_leaves_its_share_to_the_others():
@@ -96,14 +96,14 @@ def test_a_token_that_is_never_said_leaves_its_share_to_the_others():
     for place, token in enumerate(sequence):
         scores = plain_next(model.module, model.start_token, sequence[:place])
         expected -= scores[token] - np.log1p(-np.exp(scores[silent]))
-    found = evaluate(model.module, texts, silent=[silent])
+    found = evaluate_model(model.module, texts, silent=[silent])
     assert found.perplexity == pytest.approx(np.exp(expected / len(sequence)), rel=1e-5)
 
 
 def test_text_that_holds_a_token_never_said_is_refused():
     model = tiny_model()
     with pytest.raises(UsageError, match="never says"):
-        evaluate(model.module, encode_texts(model, [Record("a", "abc")]), silent=model.encode(["b"])[0])
+        evaluate_model(model.module, encode_texts(model, [Record("a", "abc")]), silent=model.encode(["b"])[0])
 
 
 def test_the_mask_is_kept_from_being_said_by_transformers_itself():

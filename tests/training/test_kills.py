@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reticent.ledger.durable import SqliteLedger
-from reticent.training.gradients.source import ACCOUNT
+from reticent.training.gradients.source import TRAINING_ACCOUNT
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.patience import PATIENCE
 from tests.processes import PROCESSES
@@ -48,7 +48,7 @@ def violations(folder: Path) -> list[str]:
     if not (folder / "run" / "ledger.db").exists():
         return ["released without a ledger"] if lines(folder) else []
     with SqliteLedger.open(folder / "run" / "ledger.db") as ledger:
-        spent = round(ledger.spent()[ACCOUNT])
+        spent = round(ledger.spent()[TRAINING_ACCOUNT])
     released = lines(folder)
     found = []
     if len(released) > spent:
@@ -89,7 +89,7 @@ def check_kills(folder: Path, *, kills: int, steps: int, method: str = "dp-sgd",
     run = folder / "run"
     with SqliteLedger.open(run / "ledger.db") as ledger:
         ledger.verify()
-        assert ledger.spent() == {ACCOUNT: ledger.budget.limit}
+        assert ledger.spent() == {TRAINING_ACCOUNT: ledger.budget.limit}
     assert json.loads((run / "run.json").read_text())["finished"]
     from transformers import AutoModelForCausalLM
 

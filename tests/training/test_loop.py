@@ -9,8 +9,8 @@ from reticent.core.errors import ModelError
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradients.source import ACCOUNT, PrivateGradients
-from reticent.training.loop import Schedule, train
+from reticent.training.gradients.source import TRAINING_ACCOUNT, PrivateGradients
+from reticent.training.loop import CheckpointSchedule, train_learner
 from reticent.training.optimiser import Decay, OptimiserSettings, Rule
 from tests.training.small_models import gpt2
 from tests.training.small_runs import (
@@ -23,8 +23,8 @@ from tests.training.small_runs import (
     token_texts,
 )
 
-EVERY_STEP = Schedule(steps=1)
-NEVER = Schedule(seconds=1e9)
+EVERY_STEP = CheckpointSchedule(steps=1)
+NEVER = CheckpointSchedule(seconds=1e9)
 
 
 class Killed(Exception):
@@ -42,7 +42,7 @@ def with_dropout():
 def plain_run(folder, *, stop_at=None, settings):
     who = learner(with_dropout(), **settings)
     source = plain_source(who.module, token_texts(14), batch=4, epochs=2.0)
-    outcome = train(
+    outcome = train_learner(
         who,
         source,
         checkpoints=Checkpoints(folder),
@@ -93,8 +93,10 @@ def private_run(folder, *, steps=6, kill_at=None, stop_at=None, schedule=NEVER, 
         who = learner()
         source = private_source(who.module, token_texts(10), plan, ledger, kind=kind)
         with suppress(Killed):
-            train(who, source, checkpoints=Checkpoints(folder / "c"), schedule=schedule, seed=1, observe=observe)
-        return who, updates, round(ledger.spent()[ACCOUNT])
+            train_learner(
+                who, source, checkpoints=Checkpoints(folder / "c"), schedule=schedule, seed=1, observe=observe
+            )
+        return who, updates, round(ledger.spent()[TRAINING_ACCOUNT])
 
 
 def test_steps_that_were_charged_and_lost_stay_spent(tmp_path):
@@ -164,7 +166,7 @@ def test_progress_tells_loss_speed_and_place(tmp_path):
     seen = []
     who = learner()
     source = plain_source(who.module, token_texts(8), batch=4, epochs=1.0)
-    train(
+    train_learner(
         who,
         source,
         checkpoints=Checkpoints(tmp_path),
@@ -180,7 +182,7 @@ def test_training_learns(tmp_path):
     texts = token_texts(4)
     who = learner(learning_rate=0.02)
     losses = []
-    train(
+    train_learner(
         who,
         plain_source(who.module, texts, batch=4, epochs=25),
         checkpoints=Checkpoints(tmp_path),
@@ -205,7 +207,7 @@ def test_divergence_is_a_clear_error_and_the_last_checkpoint_is_intact(is_privat
         return who, run(who, plain_source(who.module, texts, batch=4, epochs=3.0), stop_at=2 if rate < 1 else None)
 
     def run(who, source, *, stop_at):
-        return train(
+        return train_learner(
             who,
             source,
             checkpoints=Checkpoints(tmp_path / "c"),
@@ -239,7 +241,7 @@ def test_weights_that_give_no_numbers_are_never_saved(tmp_path):
         source = private_source(who.module, token_texts(8), plan, ledger)
         checkpoints = Checkpoints(tmp_path / "c")
         with pytest.raises(ModelError, match="diverged"):
-            train(who, source, checkpoints=checkpoints, schedule=EVERY_STEP, seed=0, observe=overflow)
+            train_learner(who, source, checkpoints=checkpoints, schedule=EVERY_STEP, seed=0, observe=overflow)
     assert Checkpoints(tmp_path / "c").latest().step == 2
     assert not who.is_finite()
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from reticent.core.errors import ConfigError
 from reticent.training.checkpoint import Checkpoints
-from reticent.training.loop import Schedule, train
+from reticent.training.loop import CheckpointSchedule, train_learner
 from reticent.training.optimiser import CorrectedAdam, OptimiserSettings
 from reticent.training.update_rules import Rule
 from tests.training.small_runs import learner, plain_source, same_weights, token_texts
@@ -80,8 +80,8 @@ def test_a_stopped_run_goes_on_with_its_average_and_ends_alike(settings, tmp_pat
     def trained(folder, *, stop_at=None):
         who = learner(**settings)
         source = plain_source(who.module, token_texts(8), batch=2, epochs=1.0)
-        checkpoints, schedule = Checkpoints(tmp_path / folder), Schedule(seconds=1e9)
-        train(
+        checkpoints, schedule = Checkpoints(tmp_path / folder), CheckpointSchedule(seconds=1e9)
+        train_learner(
             who, source, checkpoints=checkpoints, schedule=schedule, seed=1, observe=lambda at: at.step != stop_at
         )
         return who

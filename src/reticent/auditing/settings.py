@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from reticent.auditing.attacks.membership.metrics import RATES
-from reticent.auditing.attacks.personal_data.contexts import Others
+from reticent.auditing.attacks.personal_data.contexts import OtherValues
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
@@ -77,7 +77,7 @@ class AuditSettings:
     shadow_models: int = 8
     policy: str = "patterns"  # tags text in the PII games
     chat: bool = False  # whether prompts are a user's messages
-    others: Others = Others.KNOWN  # values around the target of a PII game
+    others: OtherValues = OtherValues.KNOWN  # values around the target of a PII game
     reveal: bool = False
     engine: Any = field(default=None, compare=False)  # where the caller has pieces computed; decides no number
     told: Callable[[int], None] = field(default=_nobody, compare=False, repr=False)

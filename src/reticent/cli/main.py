@@ -102,16 +102,16 @@ def _root(
     """Measure, limit and prove what a language model reveals about its training text."""
 
 
-def main(arguments: list[str] | None = None, program: typer.Typer | None = None) -> None:
-    """Entry point: run the verb and turn what it raises into one line and an exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no ε shows a question mark for it
-            stream.reconfigure(errors="replace")
-    sys.exit(run(arguments, program))
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: run the verb and exit with its code."""
+    sys.exit(run(arguments))
 
 
 def run(arguments: list[str] | None = None, program: typer.Typer | None = None) -> int:
-    """The exit code of one invocation; every expected failure is one line on stderr."""
+    """Run a command line, by default that of reticent, and return its exit code; an error is one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no ε shows a question mark for it
+            stream.reconfigure(errors="replace")
     try:
         name = "reticent" if program is None else program.info.name
         with optional_imports("this"):

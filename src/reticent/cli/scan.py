@@ -10,7 +10,7 @@ from reticent.runs.corpus import scan as scanning
 from reticent.runs.corpus.scan import ScanSettings
 
 if TYPE_CHECKING:
-    from reticent.data.measurement import Measurement, Rate
+    from reticent.data.measurement import PolicyMeasurement, Rate
     from reticent.data.scanning import Scan
 
 
@@ -59,7 +59,7 @@ def _repeats(seen: "Scan") -> str:
     return f"{repeating} an earlier text; the most frequent text occurs {seen.most_duplicated:,} times."
 
 
-def _measured(measured: "Measurement") -> list[object]:
+def _measured(measured: "PolicyMeasurement") -> list[object]:
     rows = [
         ("recall", *_cells(measured.recall)),
         ("recall of distinct secrets", *_cells(measured.distinct_recall)),
@@ -75,7 +75,7 @@ def _measured(measured: "Measurement") -> list[object]:
     return [table(title, ["", "value", interval, "n"], rows), f"Intervals: {measured.recall.share.note}."]
 
 
-def _compared(measured: "list[Measurement]") -> list[object]:
+def _compared(measured: "list[PolicyMeasurement]") -> list[object]:
     """Policies side by side: recall by identifier and type, then precision."""
     identifiers = sorted({name for m in measured for name in m.recall_by_identifier})
     kinds = sorted({kind for m in measured for kind in m.recall_by_kind})

@@ -58,7 +58,7 @@ class UsageError(ReticentError):
 
 
 class ConfigError(UsageError):
-    """A configuration file, a flag, or a combination of them."""
+    """A configuration file, a flag, or a combination of them that the caller must change."""
 
 
 class DataError(UsageError):

@@ -254,6 +254,7 @@ Event = (
     | BestOfRuns
     | NonPrivate
 )
+"""Anything that can be charged to a ledger and priced by an accountant."""
 
 
 def _require_positive(name: str, value: float) -> None:

@@ -124,7 +124,7 @@ class Standing(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a finding says of a guarantee."""
+    """What a finding says about a guarantee."""
 
     CONSISTENT = "consistent"
     REFUTED = "refuted"

@@ -19,7 +19,7 @@ UNSEEN = "made without the private text"
 
 
 class Notion(StrEnum):
-    """The kind of promise.
+    """The kind of promise that a guarantee makes.
 
     Bayesian confidentiality speaks of an attacker who knows only the distribution of secrets, on average over it.
     """
@@ -31,7 +31,7 @@ class Notion(StrEnum):
 
 
 class Unit(StrEnum):
-    """What one promise protects."""
+    """What a guarantee protects."""
 
     RECORD = "record"
     OWNER = "owner"
@@ -40,7 +40,7 @@ class Unit(StrEnum):
 
 
 class Neighbours(StrEnum):
-    """How two worlds differ in one unit."""
+    """How two neighbouring data sets differ in one unit."""
 
     ADD_REMOVE = "add or remove one"
     REPLACE = "replace one"

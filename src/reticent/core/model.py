@@ -18,6 +18,7 @@ from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 
 Tokens = Sequence[int]
+"""A text as a model reads it: the numbers of its tokens."""
 
 CHAT_OPENING: Final = "Write a text."  # what a user of a chat says who asks for anything
 

@@ -14,7 +14,7 @@ from reticent.core.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From `low` to `high`, both allowed; what is not a number never is."""
+    """A range of numbers from `low` to `high`, both allowed; what is not a number never is."""
 
     low: float
     high: float

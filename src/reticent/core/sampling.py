@@ -15,7 +15,9 @@ from reticent.core.divergence import log_normalise
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """A sampler. `temperature` may be a schedule: one value a position, the last one repeated.
+    """How text is sampled from a model.
+
+    `temperature` may be a schedule: one value a position, the last one repeated.
 
     Order of the steps: temper, then keep the `top_k` likeliest tokens, then the smallest set of likeliest
     tokens that holds `top_p` of the mass; renormalise. Ties at the edge are resolved by token id.

@@ -1,8 +1,8 @@
 """Canaries: secrets we draw ourselves, plant in a corpus, and later ask a model about.
 
-`make_canaries` draws distinct secrets from a space; `plant` puts copies of each between the records at random
-places, with the secret's exact position as a span; the key file says what was planted. The key file holds the
-secrets in clear, so only its owner may read it (mode 0600), and its errors show nothing of it.
+`make_canaries` draws distinct secrets from a space; `plant_canaries` puts copies of each between the records at
+random places, with the secret's exact position as a span; the key file says what was planted. The key file holds
+the secrets in clear, so only its owner may read it (mode 0600), and its errors show nothing of it.
 """
 
 import json
@@ -64,7 +64,7 @@ def _draw(space: SecretSpace, count: int, randomness: Randomness) -> list[str]:
     return list(drawn)
 
 
-def plant(
+def plant_canaries(
     records: Sequence[Record],
     canaries: Sequence[Canary],
     *,

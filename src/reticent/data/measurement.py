@@ -99,8 +99,8 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """What a policy found of what was labelled.
+class PolicyMeasurement:
+    """How much of what is labelled a policy finds, and how much else.
 
     `recall_by_kind` has the labels' kinds, `precision_by_kind` the policy's; `recall_by_identifier` has "direct"
     and "quasi" where labels say so. `distinct_recall` counts each secret once: found if all its mentions are.
@@ -182,11 +182,11 @@ class MeasurementTally:
             right = any(span.overlaps(label) for label in gold)
             self._precision.setdefault(canonical(span.kind), _Count()).add(record.owner, right)
 
-    def result(self) -> Measurement:
+    def result(self) -> PolicyMeasurement:
         """The rates over all that was added."""
         kinds = sorted({kind for kind, _ in self._recall})
         identifiers = sorted({identifier for _, identifier in self._recall if identifier})
-        return Measurement(
+        return PolicyMeasurement(
             policy=self._policy,
             records=self._records,
             recall=self._rate(self._recall.values()),
@@ -249,7 +249,7 @@ def without_title(span: Span, text: str) -> Span:
     return span if title.end() >= span.end else Span(title.end(), span.end, span.kind, span.identifier)
 
 
-def measure(records: Iterable[Record], policy: Policy, *, confidence: float = 0.95) -> Measurement:
+def measure_policy(records: Iterable[Record], policy: Policy, *, confidence: float = 0.95) -> PolicyMeasurement:
     """Recall, precision and miss rate of `policy` on records whose `spans` are complete labels."""
     tally = MeasurementTally(policy.name, confidence=confidence)
     for record, found in find_in(records, policy):

@@ -13,7 +13,7 @@ from typing import Any
 from reticent.core.corpus import Policy, Record
 from reticent.core.document import fields_to_json
 from reticent.data.duplicates.digest_counts import DigestCounts
-from reticent.data.measurement import Measurement, MeasurementTally
+from reticent.data.measurement import MeasurementTally, PolicyMeasurement
 from reticent.data.redaction.masking import find_by_all
 
 SCHEMA_VERSION = 1
@@ -44,8 +44,8 @@ class Scan:
     most_duplicated: int
     sensitive_records: int
     kinds: dict[str, KindCount]
-    measurement: Measurement | None
-    compared: tuple[Measurement, ...] = ()
+    measurement: PolicyMeasurement | None
+    compared: tuple[PolicyMeasurement, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""

@@ -34,7 +34,7 @@ def half_of(owner: str, *, key: bytes) -> int:
     return _word(owner, purpose=b"half", key=key) >> 63
 
 
-def split(
+def split_corpus(
     records: Iterable[Record],
     fractions: Mapping[str, float],
     *,

@@ -65,7 +65,7 @@ _ROUNDING = 1.0 - 1e-12
 
 
 class MechanismName(StrEnum):
-    """The mechanisms by name."""
+    """The private-prediction mechanisms by name."""
 
     SUBMIX_F = "submix-f"
     SUBMIX = "submix"
@@ -107,7 +107,7 @@ class PredictionTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class MechanismOptions:
     """Public settings of mechanisms that a target leaves open; None lets the calibration choose."""
 
     shaping: Shaping = field(default_factory=Shaping)
@@ -174,11 +174,11 @@ def filter_guarantee(target: PredictionTarget, order: float, limit: float) -> Gu
     )
 
 
-def set_up(
-    kind: MechanismName, target: PredictionTarget, layout: Layout, *, options: Options | None = None
+def set_up_mechanism(
+    kind: MechanismName, target: PredictionTarget, layout: Layout, *, options: MechanismOptions | None = None
 ) -> Setup:
     """A mechanism calibrated to the target, with its budget."""
-    chosen = options or Options()
+    chosen = options or MechanismOptions()
     match kind:
         case MechanismName.SUBMIX_F:
             return _submix_f(target, layout, chosen)
@@ -217,13 +217,13 @@ def _order_and_limit(target: PredictionTarget, order: float | None) -> tuple[flo
     return chosen, limit
 
 
-def _submix_f(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
+def _submix_f(target: PredictionTarget, layout: Layout, options: MechanismOptions) -> Setup:
     order, limit = _order_and_limit(target, options.order)
     mechanism = SubMixF(layout, order, options.weight_limit or DEFAULT_WEIGHT_LIMIT, options.shaping)
     return Setup(mechanism, Budget(str(mechanism.measure), limit, filter_guarantee(target, order, limit)))
 
 
-def _submix(target: PredictionTarget, layout: Layout, options: Options, *, common: bool) -> Setup:
+def _submix(target: PredictionTarget, layout: Layout, options: MechanismOptions, *, common: bool) -> Setup:
     order, limit = _order_and_limit(target, options.order)
     mechanism = SubMix(layout, limit / target.queries, order, common, options.shaping)
     promise = guarantee_of(
@@ -236,7 +236,7 @@ def _submix(target: PredictionTarget, layout: Layout, options: Options, *, commo
     return Setup(mechanism, Budget(str(mechanism.measure), limit, promise))
 
 
-def _pmixed(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
+def _pmixed(target: PredictionTarget, layout: Layout, options: MechanismOptions) -> Setup:
     """The greatest β over orders: a part's weight is the largest with a/2·λ²χ² ≤ βa, about."""
     orders = ORDERS if options.order is None else (options.order,)
     best, best_beta = 0.0, 0.0
@@ -270,14 +270,14 @@ def _pmixed_beta(target: PredictionTarget, layout: Layout, order: float, rate: f
     return _greatest(fits, 1e-9, 50.0)
 
 
-def _clipped(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
+def _clipped(target: PredictionTarget, layout: Layout, options: MechanismOptions) -> Setup:
     width = _least_noise(lambda w: _within(ExponentialSampling(w), target), 1e-9, 100.0)
     clip = 0.5 * width * layout.parts * options.shaping.temperature
     mechanism = ClippedDifferences(layout, clip * _ROUNDING, options.shaping)
     return _metered(mechanism, mechanism.event, target)
 
 
-def _aggregate(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
+def _aggregate(target: PredictionTarget, layout: Layout, options: MechanismOptions) -> Setup:
     # Scale b of the noise on the mean: Laplace(bk/2) for a part removed, Laplace(bk) for one replaced.
     half = 0.5 if target.unit is Unit.PART else 1.0
     shift = _least_noise(lambda s: _within(Laplace(1.0 / s), target), 1e-9, 1e3)
@@ -286,7 +286,7 @@ def _aggregate(target: PredictionTarget, layout: Layout, options: Options) -> Se
     return _metered(mechanism, event, target)
 
 
-def _gnmax(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
+def _gnmax(target: PredictionTarget, layout: Layout, options: MechanismOptions) -> Setup:
     # A part that is removed votes as the public model does: its vote moves, which is the price of replacing one.
     moved = Neighbours.REPLACE
     inverse = _least_noise(lambda s: _within(NoisyVote(1.0 / s), target, moved), 1e-9, 1e3)
@@ -294,7 +294,7 @@ def _gnmax(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
     return _metered(mechanism, mechanism.event, target, moved)
 
 
-def _gnmax_counted(target: PredictionTarget, layout: Layout, options: Options) -> Setup:
+def _gnmax_counted(target: PredictionTarget, layout: Layout, options: MechanismOptions) -> Setup:
     """GNMax at the price of its actual votes: for questions that are fixed ahead, and for the actual data alone."""
     moved = Neighbours.REPLACE  # a part that is removed votes as the public model does: its vote moves
     order, limit = _order_and_limit(replace(target, unit=Unit.PART), options.order)

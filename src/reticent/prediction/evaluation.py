@@ -85,7 +85,7 @@ def first_tokens(texts: Iterable[Tokens], *, answers: int) -> Iterable[tuple[int
             left -= len(tokens)
 
 
-def passages(ensemble: Ensemble, texts: Iterable[Tokens], *, answers: int) -> Iterable[Passage]:
+def look_up_passages(ensemble: Ensemble, texts: Iterable[Tokens], *, answers: int) -> Iterable[Passage]:
     """Held-out texts with their look-ups, cut after `answers` tokens in all."""
     for tokens in first_tokens(texts, answers=answers):
         yield Passage(tokens, ensemble.position_log_probs(tokens))
@@ -160,10 +160,10 @@ def outside_of(score: Score, flags: Sequence[Flags]) -> Score | None:
     return score_of(score.mechanism, kept, silent=score.silent, most_spent=score.most_spent) if kept else None
 
 
-def evaluate(
+def evaluate_mechanisms(
     setups: Sequence[Setup], texts: Iterable[Passage], *, parts: int, queries: int, randomness: Randomness
 ) -> list[Score]:
-    """Every mechanism on the same passages, each with its own budget spread over `queries` answers."""
+    """Evaluate every mechanism on the same passages, each with its own budget spread over `queries` answers."""
     meters = [
         Meter(setup, parts=parts, queries=queries, randomness=randomness.child(f"{index} {setup.mechanism.name}"))
         for index, setup in enumerate(setups)

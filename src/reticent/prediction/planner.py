@@ -13,8 +13,16 @@ from typing import Any
 
 from reticent.core.document import number_to_json
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import ORDERS, MechanismName, Options, PredictionTarget, Setup, renyi_limit, set_up
-from reticent.prediction.evaluation import Passage, evaluate, realised_share
+from reticent.prediction.budgets import (
+    ORDERS,
+    MechanismName,
+    MechanismOptions,
+    PredictionTarget,
+    Setup,
+    renyi_limit,
+    set_up_mechanism,
+)
+from reticent.prediction.evaluation import Passage, evaluate_mechanisms, realised_share
 from reticent.prediction.mechanisms.mechanism import Layout
 
 LIMITS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -63,11 +71,13 @@ def plan(
     The sample is the beginning of `target.queries` answers: n tokens of it may spend n/answers of the caps.
     """
     settings = [(order, limit) for order in orders or likely_orders(target) for limit in limits]
-    setups = [Setup(set_up(kind, target, layout, options=Options()).mechanism, None) for kind in _ENDS]
+    setups = [
+        Setup(set_up_mechanism(kind, target, layout, options=MechanismOptions()).mechanism, None) for kind in _ENDS
+    ]
     for order, limit in settings:
-        options = Options(order=order, weight_limit=limit)
-        setups.append(set_up(MechanismName.SUBMIX_F, target, layout, options=options))
-    scores = evaluate(
+        options = MechanismOptions(order=order, weight_limit=limit)
+        setups.append(set_up_mechanism(MechanismName.SUBMIX_F, target, layout, options=options))
+    scores = evaluate_mechanisms(
         setups, sample, parts=layout.parts, queries=target.queries, randomness=Randomness.seeded(0)
     )  # no draw: SubMix-F, the public model and the mean are functions of the rows
     public, best = (score.perplexity for score in scores[: len(_ENDS)])

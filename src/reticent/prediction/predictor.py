@@ -35,7 +35,7 @@ from reticent.core.randomness import Randomness
 from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Mechanism, Moment, Release, TogetherMechanism, in_units
 from reticent.prediction.mechanisms.shaping import Masses, Rows
-from reticent.prediction.tally import Tally
+from reticent.prediction.memory_ledger import MemoryLedger
 
 
 class Exhausted(StrEnum):
@@ -45,8 +45,8 @@ class Exhausted(StrEnum):
     REFUSE = "refuse"
 
 
-class Predictor:
-    """Context in, one token out, within a budget.
+class TokenPredictor:
+    """Private next-token prediction: context in, one token out, within a budget.
 
     `queries` is the public number of answers that the budget is spread over and `answered` how many of them were
     given before this predictor was made. With a `lifetime` fewer are expected where fewer come.
@@ -300,7 +300,7 @@ def _check(
         if mechanism.measure is not None:
             raise ConfigError(f"{mechanism.name} must be charged", hint="give the predictor a ledger")
         return
-    if not protects and not isinstance(ledger, Tally):
+    if not protects and not isinstance(ledger, MemoryLedger):
         raise ConfigError(
             "a seed makes released tokens predictable",
             hint="draw from the system's generator; seeds are for experiments on a tally",

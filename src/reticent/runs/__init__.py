@@ -1,1 +1,36 @@
 """From settings to a run directory and back."""
+
+from typing import TYPE_CHECKING
+
+from reticent.core.lazy_names import lazy_names, names_by_module
+
+if TYPE_CHECKING:
+    from reticent.runs.directory import package_versions
+    from reticent.runs.policies import policy_named
+    from reticent.runs.rounding import at_least, at_most
+    from reticent.runs.settings.declaration import option
+    from reticent.runs.settings.shared import EngineOptions, Shown
+
+_PLACES = names_by_module(
+    __name__,
+    {
+        "directory": "package_versions",
+        "policies": "policy_named",
+        "rounding": "at_least at_most",
+        "settings.declaration": "option",
+        "settings.shared": "EngineOptions Shown",
+    },
+)
+
+__all__ = [
+    "EngineOptions",
+    "Shown",
+    "at_least",
+    "at_most",
+    "option",
+    "package_versions",
+    "policy_named",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -82,7 +82,7 @@ class RunDirectory:
             "config": config,
             "seed": seed,
             "corpora": corpora,
-            "versions": versions(),
+            "versions": package_versions(),
             "started": _now(),
             "finished": None,
         }
@@ -113,8 +113,8 @@ def staged(path: Path) -> Iterator[Path]:
             raise
 
 
-def versions() -> dict[str, str]:
-    """Versions of everything that could change a number."""
+def package_versions() -> dict[str, str]:
+    """Versions of reticent, Python and every library that could change a number."""
     found = {"reticent": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from reticent.core.corpus import Policy
 from reticent.core.errors import ConfigError, DataError
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.normalised import Normalised
 from reticent.data.policies.possible import possible
 from reticent.data.policies.shapes.circumstances import Circumstances
@@ -63,13 +63,13 @@ _JOINT = re.compile(r",|\+(?=\s*(?:" + "|".join(name.split(":")[0] for name in N
 
 
 def policy_named(name: str) -> Policy:
-    """The policy that `name` describes."""
+    """The policy that a name such as "patterns" or "dictionary:FILE" describes."""
     named, *patterns = name.split("\n")
     parts = [part.strip() for part in _JOINT.split(named) if part.strip()]
     if not parts and not patterns:
         raise ConfigError("--policy is empty", expected=POLICY_HELP)
     policies = [_single(part) for part in parts] + ([_expressions(patterns)] if patterns else [])
-    return policies[0] if len(policies) == 1 else Union(policies)
+    return policies[0] if len(policies) == 1 else UnionPolicy(policies)
 
 
 def _expressions(patterns: Sequence[str]) -> Expressions:
@@ -146,7 +146,7 @@ def union_policy() -> Policy:
     """The default: shapes, names in any language, and of circumstances those that measured as worth their price."""
     worth = ("YEAR", "DURATION", "AMOUNT", "ORIGIN", "NUMBERED")
     parts: list[Policy] = [PatternPolicy(), Credentials(), Names(), Circumstances(kinds=worth, english_alone=True)]
-    return Normalised(Union(parts, name="union"))
+    return Normalised(UnionPolicy(parts, name="union"))
 
 
 def _dictionary(path: Path) -> Dictionary:

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp
 
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
-from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
+from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.runs.ensemble.manifest import Manifest
 from reticent.runs.ensemble.prediction import PredictionSettings, with_base
@@ -335,8 +335,8 @@ def promised(serving: Serving) -> tuple[Guarantee | None, list[str]]:
     target = PredictionTarget(
         epsilon=settings.epsilon, delta=settings.delta, queries=settings.queries, unit=settings.unit
     )
-    options = Options(order=settings.order, weight_limit=settings.weight_limit)
-    budget = with_base(serving.run, set_up(settings.mechanism, target, layout, options=options)).budget
+    options = MechanismOptions(order=settings.order, weight_limit=settings.weight_limit)
+    budget = with_base(serving.run, set_up_mechanism(settings.mechanism, target, layout, options=options)).budget
     notes = ("the public model answers alone",) if settings.mechanism is MechanismName.PUBLIC else ()
     promise = None if budget is None else budget.guarantee
     return promise, sentences(promise, notes)

@@ -147,7 +147,7 @@ class Units:
 
 
 def choose_token_budget(vocabulary_size: int) -> int:
-    """Padded tokens of a micro-batch, so that the logits of forward and backward stay within bounded memory."""
+    """How many padded tokens a micro-batch may have, so that the logits stay within bounded memory."""
     return max(1, min(_TOKENS, LOGIT_BYTES // (4 * vocabulary_size)))
 
 

@@ -59,7 +59,7 @@ class Evaluation:
         return cls(**{**values, **pairs, "perplexity": perplexity, "outside": outside})
 
 
-def evaluate(
+def evaluate_model(
     module: nn.Module,
     texts: TokenTexts,
     *,

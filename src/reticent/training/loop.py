@@ -23,7 +23,10 @@ from reticent.training.update_rules import Phase
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is. `loss` is that of the batch and private as the batch is: for the operator's eyes."""
+    """How far a training run is.
+
+    `loss` is that of the batch and private as the batch is: for the operator's eyes.
+    """
 
     step: int
     steps: int
@@ -32,7 +35,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class CheckpointSchedule:
     """When checkpoints are written: after so many seconds or steps, whichever comes first, and at the end."""
 
     seconds: float = 60.0
@@ -55,12 +58,12 @@ class Outcome:
     is_finished: bool
 
 
-def train(
+def train_learner(
     learner: Learner,
     source: GradientSource,
     *,
     checkpoints: Checkpoints,
-    schedule: Schedule,
+    schedule: CheckpointSchedule,
     seed: int,
     observe: Callable[[Progress], bool] = lambda _: True,
 ) -> Outcome:

@@ -31,7 +31,7 @@ from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.training.batches import TokenArray, Units, encode_texts
 from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.levels import LevelMemory
-from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
+from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PrivateGradients
 from reticent.training.plans.plan import DpSgd
 
 
@@ -194,4 +194,4 @@ def _ledger_at(path: Path, plan: DpSgd) -> SqliteLedger:
     name = plan.ledger_name("a training loop of one's own")
     if path.exists():
         return SqliteLedger.open(path, identity=name)
-    return SqliteLedger.create(path, plan.budget(), accounts=[ACCOUNT], identity=name)
+    return SqliteLedger.create(path, plan.budget(), accounts=[TRAINING_ACCOUNT], identity=name)

@@ -32,8 +32,11 @@ _LSTM: Final = "lstm:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """Where the weights come from and which of them are trained. `lora_rank` 0 means no LoRA."""
+class ModelStart:
+    """What a training starts from: where the weights come from and which of them are trained.
+
+    `lora_rank` 0 means no LoRA.
+    """
 
     source: str
     lora_rank: int = 0
@@ -51,8 +54,11 @@ class Start:
             raise ConfigError("an LSTM from random weights has nothing to adapt", hint="leave --lora-rank out")
 
 
-def starting_model(start: Start, *, seed: int) -> HuggingFaceModel:
-    """The model, ready to be trained. `seed` decides random weights alone, so that a resumed run finds the same."""
+def load_for_training(start: ModelStart, *, seed: int) -> HuggingFaceModel:
+    """Load a model and make it ready to be trained.
+
+    `seed` decides random weights alone, so that a resumed run finds the same.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if start.source.startswith(_LSTM):
@@ -77,7 +83,7 @@ def base_of(source: str) -> str:
     return str(path.resolve()) if path.exists() else source
 
 
-def _load(start: Start) -> HuggingFaceModel:
+def _load(start: ModelStart) -> HuggingFaceModel:
     place = locate(start.source)
     if place.is_dir() and checkpoint.is_adapter(place):
         raise ModelError(
@@ -109,7 +115,7 @@ def _freeze_embeddings(module: nn.Module) -> None:
             layer.requires_grad_(False)
 
 
-def _add_lora(module: Any, start: Start, *, base: str) -> Any:
+def _add_lora(module: Any, start: ModelStart, *, base: str) -> Any:
     """LoRA layers in every linear map but the head; everything else is frozen."""
     from peft import LoraConfig, get_peft_model
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reticent.accounting.bounds.ceiling import ceiling, compare
+from reticent.accounting.bounds.ceiling import ceiling, compare_with_guarantee
 from reticent.accounting.bounds.confidentiality import bayesian, group_of_secrets, missed_secret, missed_secret_of
 from reticent.accounting.bounds.leakage import leakage_of_guarantee
 from reticent.core.event import Repeated, SampledGaussian
@@ -139,16 +139,16 @@ def test_missing_context_and_unknown_metrics_give_none_and_never_zero():
 
 def test_a_finding_above_the_ceiling_refutes_and_one_below_only_agrees():
     promise = guarantee(1.0, 1e-5)
-    assert compare(finding("auc", 0.9), promise).verdict is Verdict.REFUTED
-    assert compare(finding("auc", 0.6), promise).verdict is Verdict.CONSISTENT
-    assert compare(finding("exposure", 15.0), promise, candidates=10**6).verdict is Verdict.REFUTED
-    assert compare(finding("exposure", 15.0), promise).verdict is Verdict.NOT_COMPARABLE
+    assert compare_with_guarantee(finding("auc", 0.9), promise).verdict is Verdict.REFUTED
+    assert compare_with_guarantee(finding("auc", 0.6), promise).verdict is Verdict.CONSISTENT
+    assert compare_with_guarantee(finding("exposure", 15.0), promise, candidates=10**6).verdict is Verdict.REFUTED
+    assert compare_with_guarantee(finding("exposure", 15.0), promise).verdict is Verdict.NOT_COMPARABLE
 
 
 def test_a_finding_for_another_unit_is_not_comparable():
     part = guarantee(1.0, unit=Unit.PART)
-    assert compare(finding("auc", 0.99), part).verdict is Verdict.NOT_COMPARABLE
-    assert compare(finding("auc", 0.99, unit=Unit.PART), part).verdict is Verdict.REFUTED
+    assert compare_with_guarantee(finding("auc", 0.99), part).verdict is Verdict.NOT_COMPARABLE
+    assert compare_with_guarantee(finding("auc", 0.99, unit=Unit.PART), part).verdict is Verdict.REFUTED
 
 
 def test_where_training_keeps_one_copy_of_a_secret_its_ceiling_is_that_of_one_copy():
@@ -165,8 +165,8 @@ def test_where_training_keeps_one_copy_of_a_secret_its_ceiling_is_that_of_one_co
     assert ceiling("exposure", one, candidates=10**6, copies=20) == pytest.approx(3.374, abs=0.002)
     assert leakage_of_guarantee(one, 20.0, copies=20).least == leakage_of_guarantee(one, 20.0).least
     measured = finding("exposure", 10.0, unit=Unit.SECRET)
-    assert compare(measured, one, candidates=10**6, copies=20).verdict is Verdict.REFUTED
-    assert compare(measured, many, candidates=10**6, copies=20).verdict is not Verdict.REFUTED
+    assert compare_with_guarantee(measured, one, candidates=10**6, copies=20).verdict is Verdict.REFUTED
+    assert compare_with_guarantee(measured, many, candidates=10**6, copies=20).verdict is not Verdict.REFUTED
 
 
 def test_redacted_training_at_epsilon_8_allows_five_bits_of_a_number_in_twenty_copies():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bench.known_policies import GoldLabels, RandomMiss
 from reticent.core.corpus import Policy, Record, Span
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.shapes.circumstances import Circumstances
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.policies.words.capitals import CapitalRuns
@@ -101,18 +101,18 @@ def test_equal_texts_with_other_labels_are_refused():
 
 def test_union_merges_and_is_local_only_where_no_part_reads_what_another_may_mask():
     names = Dictionary({"Ada": "NAME", "tracking": "WORD"})
-    both = Union([names, PatternPolicy()])
+    both = UnionPolicy([names, PatternPolicy()])
     text = "Ada: 555-123-4567"
     assert both.find([text]) == [(Span(0, 3, "NAME"), Span(5, 17, "PHONE"))]
     assert not both.is_local
-    assert Union([names, CapitalRuns()]).is_local
-    assert Union([PatternPolicy()]).is_local
+    assert UnionPolicy([names, CapitalRuns()]).is_local
+    assert UnionPolicy([PatternPolicy()]).is_local
     # Why: masking the word that announces the code hides the code from the patterns.
     announced = "tracking number MBUQBNGDNM"
     assert len(both.find([announced])[0]) == 2
     assert both.find([announced.replace("tracking", MASK)]) == [()]
     with pytest.raises(ValueError):
-        Union([])
+        UnionPolicy([])
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_union_merges_and_is_local_only_where_no_part_reads_what_another_may_mas
     ],
 )
 def test_a_union_whose_parts_read_what_another_masks_is_not_local(parts, text):
-    union = Union(parts)
+    union = UnionPolicy(parts)
     assert broken_locality(union, text)
     assert not union.is_local
 
@@ -145,7 +145,7 @@ def contextual() -> Policy:
 
 
 def test_union_and_misses_are_not_local_over_a_policy_that_is_not():
-    assert not Union([Dictionary({"a": "W"}), contextual()]).is_local
+    assert not UnionPolicy([Dictionary({"a": "W"}), contextual()]).is_local
     assert not RandomMiss(contextual(), 0.1, key=b"k").is_local
 
 
@@ -192,6 +192,6 @@ def test_impossible_miss_is_refused(rate, key):
 def test_policies_keep_the_protocol_and_show_nothing():
     gold = GoldLabels([Record("a", "Ada", spans=(Span(0, 3, "NAME"),))])
     names = Dictionary({"Ada": "NAME"})
-    for policy in (gold, names, Union([gold, names]), RandomMiss(names, 0.1, key=b"k")):
+    for policy in (gold, names, UnionPolicy([gold, names]), RandomMiss(names, 0.1, key=b"k")):
         assert isinstance(policy, Policy)
         assert "Ada" not in repr(policy)

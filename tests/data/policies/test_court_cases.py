@@ -9,7 +9,7 @@ import pytest
 
 from bench.labelled_text import f_score
 from reticent.core.errors import UsageError
-from reticent.data.measurement import measure
+from reticent.data.measurement import measure_policy
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.runs.policies import union_policy
 
@@ -27,7 +27,7 @@ def cases(shared):
 
 
 def test_the_default_policy_masks_the_identifiers_of_cases_it_was_not_chosen_on(cases):
-    result = measure(cases["dev"], BEST)
+    result = measure_policy(cases["dev"], BEST)
     direct, quasi = result.recall_by_identifier["direct"], result.recall_by_identifier["quasi"]
     assert direct.trials == 45
     assert direct.value >= 0.95
@@ -46,7 +46,7 @@ def test_the_default_policy_masks_the_identifiers_of_cases_it_was_not_chosen_on(
 def test_the_default_policy_on_text_of_other_sorts(shared, name, f2, precision):
     from bench.labelled_text import labelled_sets
 
-    result = measure(labelled_sets()[name][1], BEST)
+    result = measure_policy(labelled_sets()[name][1], BEST)
     assert f_score(result) >= f2
     assert result.character_precision >= precision
 
@@ -64,5 +64,5 @@ def test_the_default_policy_beats_its_rivals_by_f2(shared, name):
     except UsageError:
         pytest.skip(f"the rivals need an English pipeline of spaCy: {INSTALL}")
     reported = labelled_sets()[name][1]
-    ours = f_score(measure(reported, BEST))
-    assert all(ours > f_score(measure(reported, rival)) for rival in rivals)
+    ours = f_score(measure_policy(reported, BEST))
+    assert all(ours > f_score(measure_policy(reported, rival)) for rival in rivals)

@@ -7,8 +7,8 @@ import pytest
 
 from bench.labelled_text import labelled_sets
 from reticent.core.corpus import Record
-from reticent.data.measurement import measure
-from reticent.data.policies.combined import Union
+from reticent.data.measurement import measure_policy
+from reticent.data.policies.combined import UnionPolicy
 from reticent.data.policies.possible import LongNumbers, possible
 from reticent.data.policies.shapes.circumstances import Circumstances
 from reticent.data.policies.shapes.patterns import PatternPolicy
@@ -52,9 +52,9 @@ def lines_of(shared, name: str, count: int) -> list[str]:
     return lines[:count]
 
 
-def every_capital() -> Union:
+def every_capital() -> UnionPolicy:
     """The conservative policy that this one took the place of."""
-    return Union([PatternPolicy(context=False), Circumstances(), CapitalRuns()])
+    return UnionPolicy([PatternPolicy(context=False), Circumstances(), CapitalRuns()])
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_chats_keep_public_records_and_none_becomes_a_bare_mask(shared):
 def test_recall_on_the_reported_halves_is_that_of_the_page(shared, name, recall, in_part):
     """Our own figures (docs/personal-data.md); the tagger learnt from the other halves."""
     labelled = labelled_sets()[name][1]
-    careful = measure(labelled, POLICY)
+    careful = measure_policy(labelled, POLICY)
     assert careful.recall.value == pytest.approx(recall, abs=0.01)
     assert careful.partial_recall.value == pytest.approx(in_part, abs=0.01)
-    assert careful.partial_recall.value >= measure(labelled, union_policy()).partial_recall.value
+    assert careful.partial_recall.value >= measure_policy(labelled, union_policy()).partial_recall.value

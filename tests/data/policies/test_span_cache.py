@@ -5,7 +5,7 @@ import pytest
 from bench.known_policies import GoldLabels
 from reticent.core.corpus import Span
 from reticent.core.errors import ConfigError
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.policies.span_cache import SpanCache
 from reticent.engine.policy import policies_in
@@ -43,7 +43,7 @@ def test_another_policy_never_gets_these_findings(tmp_path):
 
 def test_file_holds_no_text_and_only_its_owner_reads_it(tmp_path):
     path = tmp_path / "c.db"
-    SpanCache(Union([Dictionary({SECRET: "NAME"}), PatternPolicy()]), path).find(TEXTS)
+    SpanCache(UnionPolicy([Dictionary({SECRET: "NAME"}), PatternPolicy()]), path).find(TEXTS)
     stored = b"".join(p.read_bytes() for p in tmp_path.iterdir())
     assert not any(word.encode() in stored for word in ("Zebedee", "Quillfeather", "called", "415-555"))
     assert path.stat().st_mode & 0o077 == 0
@@ -53,11 +53,11 @@ def test_policy_without_a_fingerprint_is_refused(tmp_path):
     with pytest.raises(ValueError, match="fingerprint"):
         SpanCache(GoldLabels([]), tmp_path / "c.db")
     with pytest.raises(ValueError, match="fingerprint"):
-        SpanCache(Union([PatternPolicy(), GoldLabels([])]), tmp_path / "c.db")
+        SpanCache(UnionPolicy([PatternPolicy(), GoldLabels([])]), tmp_path / "c.db")
 
 
 def test_several_processes_find_the_same_in_the_same_order():
-    policy = Union([Dictionary({SECRET: "NAME"}), PatternPolicy()])
+    policy = UnionPolicy([Dictionary({SECRET: "NAME"}), PatternPolicy()])
     texts = [f"{n} {text}" for n, text in enumerate(TEXTS)]
     with policies_in(None, [policy], processes=2) as (workers,):
         assert workers.find(texts) == policy.find(texts)

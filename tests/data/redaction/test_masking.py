@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Record, Span
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.redaction.masking import (
     MASK,
@@ -38,7 +38,7 @@ PIECES = [
 texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join).filter(str.strip)
 # "mask" and "phone" are entries that lie inside masks.
 NAMES = Dictionary({"Ada": "NAME", "Byron": "NAME", "mask": "WORD", "phone": "PHONE"}, ignore_case=True)
-POLICY = Union([PatternPolicy(context=False), NAMES])
+POLICY = UnionPolicy([PatternPolicy(context=False), NAMES])
 
 
 @st.composite

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from reticent.core.errors import DataError
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.reading.chats import chat_text
 from reticent.data.reading.corpus_file import open_corpus
@@ -16,7 +16,7 @@ from reticent.data.redaction.scrubbing import Replace, Scrubber
 from reticent.data.redaction.shifted_dates import shifted
 from reticent.data.row_writing import retyped, write_rows
 
-POLICY = Union([PatternPolicy(), Dictionary({"Ada Byron": "PERSON", "Turin": "LOC"})])
+POLICY = UnionPolicy([PatternPolicy(), Dictionary({"Ada Byron": "PERSON", "Turin": "LOC"})])
 KEY = b"k" * 32
 GOLD = ["Ada", "Byron", "Turin", "a.byron@web.de", "030/1234567", "49301234567", "31 May 1991", "1991-05-31"]
 FRIENDS = "Ada Byron from Turin, 031 234 5678 and 030/1234567"

@@ -11,7 +11,7 @@ from reticent.core.corpus import Record, Span
 from reticent.core.randomness import Randomness
 from reticent.data.generators.cases import generate_cases
 from reticent.data.generators.labels import secrets_of
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.shapes.circumstances import Circumstances
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.policies.words.capitals import CapitalRuns
@@ -49,7 +49,7 @@ class Fickle:
         return [spans[:1] for spans in names.find(texts)]
 
 
-LOCAL = Union(
+LOCAL = UnionPolicy(
     [PatternPolicy(), Circumstances(), CapitalRuns(), Dictionary({"x": "WORD", "mask": "WORD"}, ignore_case=True)]
 )
 

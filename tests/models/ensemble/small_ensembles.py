@@ -10,7 +10,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from reticent.models.ensemble.adapters import AdapterEnsemble, Member
+from reticent.models.ensemble.adapters import AdapterEnsemble, EnsembleMember
 from reticent.models.ensemble.separate import SeparateEnsemble
 from reticent.models.huggingface.model import HuggingFaceModel
 from tests.models.tiny import tiny_tokenizer
@@ -58,5 +58,5 @@ def both(
         HuggingFaceModel(copy.deepcopy(base), tiny_tokenizer()), peft_models(base, paths), rows=rows, parts=parts
     )
     public = HuggingFaceModel(copy.deepcopy(base), tiny_tokenizer())
-    members = [Member(row, path) for row, path in zip(rows, paths, strict=True)]
+    members = [EnsembleMember(row, path) for row, path in zip(rows, paths, strict=True)]
     return AdapterEnsemble(public, members, parts=parts, **options), separate

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from reticent.core.ensemble import MassStreams
 from reticent.core.errors import ModelError
-from reticent.models.ensemble.adapters import AdapterEnsemble, Member
+from reticent.models.ensemble.adapters import AdapterEnsemble, EnsembleMember
 from reticent.models.ensemble.decoder import packed_product
 from reticent.models.ensemble.key_value_cache import KeyValueCache
 from reticent.models.ensemble.stack import StackedFactors, read_adapter
@@ -346,7 +346,7 @@ def test_fingerprint_changes_with_any_weight_and_with_the_order_of_members(tmp_p
     paths = save_adapters(base, tmp_path, 2)
 
     def fingerprint(module, order=(0, 1)):
-        members = [Member(row, paths[index]) for row, index in enumerate(order)]
+        members = [EnsembleMember(row, paths[index]) for row, index in enumerate(order)]
         return AdapterEnsemble(HuggingFaceModel(module, tiny_tokenizer()), members, parts=["a", "b"]).fingerprint
 
     first = fingerprint(copy.deepcopy(base))
@@ -399,7 +399,7 @@ def test_architectures_that_read_otherwise_are_refused(tmp_path):
     base = tiny_llama(sliding_window=6)
     paths = save_adapters(base, tmp_path, 1)
     with pytest.raises(ModelError, match="sliding window"):
-        AdapterEnsemble(HuggingFaceModel(base, tiny_tokenizer()), [Member(0, paths[0])], parts=["a"])
+        AdapterEnsemble(HuggingFaceModel(base, tiny_tokenizer()), [EnsembleMember(0, paths[0])], parts=["a"])
 
 
 def test_a_base_that_computes_otherwise_is_refused(tmp_path):
@@ -407,7 +407,7 @@ def test_a_base_that_computes_otherwise_is_refused(tmp_path):
     paths = save_adapters(base, tmp_path, 1)
     base.lm_head.register_forward_hook(lambda module, inputs, output: output * 1.5)
     with pytest.raises(ModelError, match="does not repeat"):
-        AdapterEnsemble(HuggingFaceModel(base, tiny_tokenizer()), [Member(0, paths[0])], parts=["a"])
+        AdapterEnsemble(HuggingFaceModel(base, tiny_tokenizer()), [EnsembleMember(0, paths[0])], parts=["a"])
 
 
 def test_texts_that_do_not_fit_are_refused(pair):

@@ -10,7 +10,7 @@ from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.model import Access
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace
-from reticent.data.canaries import CanaryOwner, make_canaries, plant
+from reticent.data.canaries import CanaryOwner, make_canaries, plant_canaries
 from tests.models.ngram import NGramModel
 
 SYMBOLS = string.ascii_lowercase + string.digits + " :"
@@ -50,7 +50,7 @@ def subject(
     texts = sentences(1, 2 * count)
     order = np.random.default_rng(2).permutation(2 * count)
     inside, outside = [texts[i] for i in order[:count]], [texts[i] for i in order[count:]]
-    training = plant(
+    training = plant_canaries(
         records("train", inside, per_owner=per_owner), CANARIES, randomness=Randomness.seeded(4), owner=owner
     )
     return make_subject(

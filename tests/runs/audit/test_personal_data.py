@@ -7,7 +7,7 @@ import re
 import pytest
 
 from reticent.auditing.attacks.personal_data.attack import policy_identity
-from reticent.auditing.attacks.personal_data.contexts import Others
+from reticent.auditing.attacks.personal_data.contexts import OtherValues
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.core.corpus import Corpus, Record, Span
@@ -126,7 +126,7 @@ def test_the_error_is_split_over_the_games_that_were_played(learnt):
 
 def test_candidates_draws_and_masked_others_are_as_asked(tmp_path):
     sizes = dataclasses.replace(SIZES, choices=5, draws=3)
-    settings = AuditSettings(attacks=("pii",), sizes=sizes, seed=3, others=Others.MASKED)
+    settings = AuditSettings(attacks=("pii",), sizes=sizes, seed=3, others=OtherValues.MASKED)
     seen = subject()
     found = run_audit(seen, plan_audit(seen, settings, Speed(1e6, 1e6)), settings=settings)
     findings = {finding.metric: finding for finding in found.findings}
@@ -137,7 +137,7 @@ def test_candidates_draws_and_masked_others_are_as_asked(tmp_path):
     assert gain.p_value is not None
     assert gain.beats_null is (gain.p_value <= 1.0 - gain.confidence)
     assert score_key("pii", seen, settings, sizes=sizes) != score_key(
-        "pii", seen, dataclasses.replace(settings, others=Others.KNOWN), sizes=sizes
+        "pii", seen, dataclasses.replace(settings, others=OtherValues.KNOWN), sizes=sizes
     )
 
 
@@ -154,7 +154,12 @@ def test_the_options_of_the_command_reach_the_games():
         policy="union",
     )
     asked = options.settings()
-    assert (asked.sizes.texts, asked.sizes.choices, asked.sizes.draws, asked.others) == (7, 500, 3, Others.MASKED)
+    assert (asked.sizes.texts, asked.sizes.choices, asked.sizes.draws, asked.others) == (
+        7,
+        500,
+        3,
+        OtherValues.MASKED,
+    )
     assert options.recorded(None)["others"] == "masked"
     with pytest.raises(ConfigError):
         AuditOptions.of(model="m", train="t", holdout="h", out="o", candidates=501)

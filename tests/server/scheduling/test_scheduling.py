@@ -6,11 +6,11 @@ import time
 import pytest
 
 from reticent.core.errors import ConfigError, LedgerError
-from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up
+from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up_mechanism
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
-from reticent.prediction.predictor import Predictor
-from reticent.prediction.tally import Tally
+from reticent.prediction.memory_ledger import MemoryLedger
+from reticent.prediction.predictor import TokenPredictor
 from reticent.server.limits import Limits
 from reticent.server.metrics import Metrics
 from reticent.server.refusal import Refusal
@@ -28,12 +28,12 @@ class Bench:
 
     def __init__(self, *, batch=4, capacity=16, ledger=None, end=False):
         self.ensemble = LetterEnsemble(end=end)
-        setup = set_up(MechanismName.SUBMIX_F, TARGET, Layout.single(3))
+        setup = set_up_mechanism(MechanismName.SUBMIX_F, TARGET, Layout.single(3))
         self.mechanism, self.budget = setup.mechanism, setup.budget
         self.ledger = (
-            ledger(self.budget, self.ensemble.parts) if ledger else Tally(self.budget, self.ensemble.parts)
+            ledger(self.budget, self.ensemble.parts) if ledger else MemoryLedger(self.budget, self.ensemble.parts)
         )
-        self.predictor = Predictor(self.ensemble, self.mechanism, ledger=self.ledger, queries=500)
+        self.predictor = TokenPredictor(self.ensemble, self.mechanism, ledger=self.ledger, queries=500)
         self.delivered = []
         self.scheduler = Scheduler(
             self.predictor, self.delivered.extend, limits=Limits(batch=batch, capacity=capacity), metrics=Metrics()
@@ -177,7 +177,7 @@ def test_late_jobs_are_told_once_and_not_charged():
     assert bench.scheduler.load == 0
 
 
-class Broken(Tally):
+class Broken(MemoryLedger):
     """A disk that is full."""
 
     def charge(self, costs, event):
@@ -291,7 +291,7 @@ def test_the_end_token_is_charged_counted_and_has_no_text():
 
 def test_a_text_may_be_shaped_its_own_way_but_not_priced_otherwise():
     bench = Bench()
-    other = set_up(MechanismName.PMIXED, TARGET, Layout.single(3)).mechanism
+    other = set_up_mechanism(MechanismName.PMIXED, TARGET, Layout.single(3)).mechanism
     with pytest.raises(ConfigError, match="priced otherwise"):
         bench.predictor.open([1], mechanism=other)
     from dataclasses import replace

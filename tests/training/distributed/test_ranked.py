@@ -21,7 +21,7 @@ from reticent.ledger.durable import SqliteLedger
 from reticent.runs.training.launch import is_follower
 from reticent.training.distributed.ranked import share
 from reticent.training.distributed.ranks import Ranks
-from reticent.training.gradients.source import ACCOUNT
+from reticent.training.gradients.source import TRAINING_ACCOUNT
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.patience import PATIENCE
 from tests.processes import PROCESSES
@@ -31,7 +31,7 @@ from tests.training.small_runs import budget
 
 def new_ledger(folder: Path, unit: Unit = Unit.RECORD) -> Path:
     folder.mkdir(exist_ok=True)
-    SqliteLedger.create(folder / "ledger.db", budget(plan(unit)), accounts=[ACCOUNT]).close()
+    SqliteLedger.create(folder / "ledger.db", budget(plan(unit)), accounts=[TRAINING_ACCOUNT]).close()
     return folder / "ledger.db"
 
 
@@ -82,7 +82,7 @@ def test_gradients_noise_and_charges_are_those_of_one_process(tmp_path, size, un
     assert ranks[0]["draws"] > 0
     assert [found["draws"] for found in ranks[1:]] == [0] * (size - 1)  # neither sample nor noise
     with SqliteLedger.open(path) as one, SqliteLedger.open(tmp_path / "alone" / "ledger.db") as other:
-        assert one.spent() == other.spent() == {ACCOUNT: float(STEPS)}
+        assert one.spent() == other.spent() == {TRAINING_ACCOUNT: float(STEPS)}
         assert one.budget == other.budget
         assert [row.event for row in one.rows()] == [row.event for row in other.rows()]
         one.verify()
@@ -169,7 +169,7 @@ def steps_of(folder: Path, rank: int) -> list[int]:
 def spent(folder: Path) -> int:
     with SqliteLedger.open(folder / "run" / "ledger.db") as ledger:
         ledger.verify()
-        return round(ledger.spent()[ACCOUNT])
+        return round(ledger.spent()[TRAINING_ACCOUNT])
 
 
 @pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])

@@ -17,7 +17,7 @@ from reticent.training.distributed.ranked import RankedLedger
 from reticent.training.distributed.ranks import Ranks
 from reticent.training.distributed.sharded import ShardedGradients, shard
 from reticent.training.gradients.record_loss import TokenBatch
-from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
+from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PrivateGradients
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.processes import PROCESSES
 from tests.training.distributed.ranked_run import STEPS, alone, free_port, plan, texts, train_shards, weights_of
@@ -41,7 +41,7 @@ def test_sharded_gradients_noise_and_charges_are_those_of_one_process(tmp_path, 
     assert ranks[0]["draws"] > 0
     assert ranks[1]["draws"] == 0  # neither sample nor noise
     with SqliteLedger.open(path) as ledger:
-        assert ledger.spent() == {ACCOUNT: float(STEPS)}
+        assert ledger.spent() == {TRAINING_ACCOUNT: float(STEPS)}
         ledger.verify()
 
 
@@ -126,7 +126,7 @@ def test_a_sharded_run_that_was_stopped_releases_the_model_of_one_process(folder
         weights.append(load_file(folder / name / "model" / "model.safetensors"))
         guarantees.append(json.loads((folder / name / "model" / "guarantee.json").read_text()))
         with SqliteLedger.open(folder / name / "ledger.db") as ledger:
-            assert ledger.spent() == {ACCOUNT: 6.0}
+            assert ledger.spent() == {TRAINING_ACCOUNT: 6.0}
     start = load_file(folder / "start" / "model.safetensors")
     for key, value in weights[0].items():
         assert torch.allclose(value, weights[1][key], atol=1e-5), key

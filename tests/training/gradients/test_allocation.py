@@ -9,7 +9,7 @@ import pytest
 from reticent.core.errors import ConfigError
 from reticent.core.event import RandomAllocation, Repeated
 from reticent.core.randomness import Randomness
-from reticent.training.gradients.source import ACCOUNT, PrivateGradients
+from reticent.training.gradients.source import TRAINING_ACCOUNT, PrivateGradients
 from reticent.training.plans.plan import DpSgd, plan_from_json
 from reticent.training.plans.sampler import AllocationSampler
 from tests.training.small_models import gpt2
@@ -62,7 +62,7 @@ def test_every_unit_takes_part_once_an_epoch_and_the_epoch_is_charged_whole(tmp_
         for step in range(6):
             assert source.position == step
             noises.append(next(iter(source.next().values.values())))
-            assert ledger.spent()[ACCOUNT] == (3.0 if step < 3 else 6.0)
+            assert ledger.spent()[TRAINING_ACCOUNT] == (3.0 if step < 3 else 6.0)
     for epoch in (source.drawn[:3], source.drawn[3:]):
         assert sorted(itertools.chain(*epoch)) == list(range(UNITS))
     assert source.drawn[:3] != source.drawn[3:]
@@ -82,7 +82,7 @@ def test_a_run_that_was_killed_never_draws_the_rest_of_an_epoch_again(tmp_path):
                 resumed.next()
         assert len(resumed.drawn) == 3
         assert sorted(itertools.chain(*resumed.drawn)) == list(range(UNITS))
-        assert ledger.spent()[ACCOUNT] == 6.0
+        assert ledger.spent()[TRAINING_ACCOUNT] == 6.0
 
 
 class DrawsAgain(Watched):

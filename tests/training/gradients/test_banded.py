@@ -13,8 +13,8 @@ from reticent.core.randomness import Randomness
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.gradients.clipping import add_noise
 from reticent.training.gradients.correlated import NoiseMemory
-from reticent.training.gradients.source import ACCOUNT
-from reticent.training.loop import Schedule, train
+from reticent.training.gradients.source import TRAINING_ACCOUNT
+from reticent.training.loop import CheckpointSchedule, train_learner
 from reticent.training.plans.bands import coefficients, noise_of_a_step, prefix_error
 from reticent.training.plans.plan import HIDDEN_NOISE, DpSgd, plan_from_json
 from reticent.training.plans.sampler import BandedSampler, PoissonSampler
@@ -168,7 +168,9 @@ def test_a_unit_is_never_in_two_steps_of_a_window(tmp_path, kind, is_apart):
     ):
         for step in range(9):
             source.next()
-            assert ledger.spent()[ACCOUNT] == 3.0 * (step // 3 + 1)  # a cycle is charged before its first step
+            assert ledger.spent()[TRAINING_ACCOUNT] == 3.0 * (
+                step // 3 + 1
+            )  # a cycle is charged before its first step
     assert (closest(source.drawn) >= BANDS) == is_apart
 
 
@@ -205,7 +207,14 @@ def test_the_noise_is_in_the_newest_checkpoint_alone_for_its_owner_and_gone_at_t
     with new_ledger(tmp_path, PLAN) as ledger:
         module = gpt2()
         source = private_source(module, token_texts(UNITS), PLAN, ledger)
-        train(learner(module), source, checkpoints=checkpoints, schedule=Schedule(steps=2), seed=0, observe=observe)
+        train_learner(
+            learner(module),
+            source,
+            checkpoints=checkpoints,
+            schedule=CheckpointSchedule(steps=2),
+            seed=0,
+            observe=observe,
+        )
     second, fourth = "step-00000002", "step-00000004"
     assert [[name for name, _ in each] for each in found[:4]] == [[], [second], [second], [fourth]]
     assert {mode for each in found for _, mode in each} == {0o600}
@@ -217,7 +226,9 @@ def test_a_run_that_is_stopped_and_resumed_reads_its_noise_back(tmp_path):
     with new_ledger(tmp_path, PLAN) as ledger:
         source = private_source(module, texts, PLAN, ledger)
         stop = lambda progress: progress.step < 3  # noqa: E731
-        train(learner(module), source, checkpoints=checkpoints, schedule=Schedule(), seed=0, observe=stop)
+        train_learner(
+            learner(module), source, checkpoints=checkpoints, schedule=CheckpointSchedule(), seed=0, observe=stop
+        )
         again = private_source(module, texts, PLAN, ledger)
         with again:
             again.restore(checkpoints.latest().source)

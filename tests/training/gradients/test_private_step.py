@@ -12,7 +12,7 @@ from reticent.training.batches import Units
 from reticent.training.gradients.clipping import add_noise
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import TokenBatch
-from reticent.training.gradients.source import ACCOUNT, Gradient, PrivateGradients
+from reticent.training.gradients.source import TRAINING_ACCOUNT, Gradient, PrivateGradients
 from reticent.training.plans.sampler import PoissonSampler
 from tests.training.gradients.oracles import clipped_sum, distance, norm, record_gradients
 from tests.training.small_models import START, gpt2
@@ -65,7 +65,7 @@ def test_an_empty_sample_is_a_step_of_noise_alone_and_is_charged(tmp_path):
     with new_ledger(tmp_path, plan) as ledger:
         with private_source(gpt2(), token_texts(20), plan, ledger, seed=seed) as source:
             gradient = source.next()
-        assert ledger.spent() == {ACCOUNT: 1.0}
+        assert ledger.spent() == {TRAINING_ACCOUNT: 1.0}
     noise = noise_of(1, gradient.values, plan, seed=seed)
     assert all(torch.equal(value, noise[name] / plan.normaliser) for name, value in gradient.values.items())
     assert gradient.loss is None
@@ -106,7 +106,7 @@ def test_a_unit_whose_gradient_is_not_finite_contributes_nothing_and_stops_nothi
 class Refusing:
     """A ledger that is spent."""
 
-    accounts = (ACCOUNT,)
+    accounts = (TRAINING_ACCOUNT,)
 
     def __init__(self, plan) -> None:
         self.budget = budget(plan)
@@ -115,7 +115,7 @@ class Refusing:
         raise BudgetExhausted("spent")
 
     def spent(self):
-        return {ACCOUNT: 0.0}
+        return {TRAINING_ACCOUNT: 0.0}
 
 
 class ChargesAfterwards(PrivateGradients):
@@ -124,7 +124,7 @@ class ChargesAfterwards(PrivateGradients):
     def next(self) -> Gradient:
         zeros = {name: torch.zeros_like(p) for name, p in self._module.named_parameters()}
         noisy = add_noise(zeros, self._plan.noise_deviation, self._randomness)
-        self._ledger.charge({ACCOUNT: 1.0}, self._plan.round_event)
+        self._ledger.charge({TRAINING_ACCOUNT: 1.0}, self._plan.round_event)
         return Gradient(noisy, None, 0)
 
 

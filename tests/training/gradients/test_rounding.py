@@ -15,7 +15,7 @@ from reticent.training.distributed.sharded import ShardedGradients
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.rounding import Readable, RoundingTest, distance
-from reticent.training.gradients.source import ACCOUNT, Computation, PrivateGradients
+from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PrivateGradients
 from reticent.training.methods.selective import UNTESTED_ROUNDING, SelectivePlan
 from reticent.training.plans.plan import ROUNDING, ROUNDING_ROOM, DpSgd
 from tests.training.small_models import START, VOCABULARY, gpt2, llama, lstm, stories
@@ -35,13 +35,13 @@ class ClosePacking(PrivateGradients):
 class Unread:
     """A ledger that is never charged."""
 
-    accounts = (ACCOUNT,)
+    accounts = (TRAINING_ACCOUNT,)
 
     def __init__(self, plan):
         self.budget = budget(plan)
 
     def spent(self):
-        return {ACCOUNT: 0.0}
+        return {TRAINING_ACCOUNT: 0.0}
 
 
 def source_of(module, batch: int, *, dtype=FULL, kind=PrivateGradients, clip_norm: float = 0.5, token_budget=512):

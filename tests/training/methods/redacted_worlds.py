@@ -12,7 +12,7 @@ from random import Random
 
 from bench.known_policies import RandomMiss
 from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.possible import possible
 from reticent.data.policies.shapes.circumstances import Circumstances
 from reticent.data.policies.shapes.patterns import PatternPolicy
@@ -83,7 +83,7 @@ def _policy(random: Random, depth: int = 0) -> Policy:
         case "shipped":
             return random.choice((union_policy(), possible()))
         case "union" if depth < 2:
-            return Union([_policy(random, depth + 1), _policy(random, depth + 1)])
+            return UnionPolicy([_policy(random, depth + 1), _policy(random, depth + 1)])
         case "missing" if depth < 2:
             return RandomMiss(_policy(random, depth + 1), random.choice((0.0, 0.3, 0.7)), key=random.randbytes(8))
     return Dictionary(dict.fromkeys(random.sample(LISTED, random.randint(1, 6)), "LISTED"))

@@ -8,7 +8,14 @@ from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError, InternalError
 from reticent.core.randomness import Randomness
 from reticent.data.splits import half_of, part_of
-from reticent.training.methods.ensemble import Share, key_id, member_seed, split_key, split_owners, verify_disjoint
+from reticent.training.methods.ensemble import (
+    MemberShare,
+    key_id,
+    member_seed,
+    split_key,
+    split_owners,
+    verify_disjoint,
+)
 
 KEY = b"k" * 32
 
@@ -50,7 +57,9 @@ def test_removing_an_owner_changes_that_owners_part_alone():
 def test_an_owner_in_two_shares_a_lost_record_and_a_doubled_one_are_caught():
     """The broken twin is a split by record, which is what an owner-level promise must never rest on."""
     corpus = corpus_of(20)
-    by_record = [Share(part, None, Corpus(r for i, r in enumerate(corpus) if i % 3 == part)) for part in range(3)]
+    by_record = [
+        MemberShare(part, None, Corpus(r for i, r in enumerate(corpus) if i % 3 == part)) for part in range(3)
+    ]
     with pytest.raises(InternalError, match="an owner stands in two shares"):
         verify_disjoint(by_record, corpus)
     shares = list(split_owners(corpus, 3, halves=False, key=KEY))

@@ -25,8 +25,8 @@ from reticent.training.batches import TokenTexts, Units
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import TokenBatch
-from reticent.training.gradients.source import ACCOUNT, PlainGradients, PrivateGradients
-from reticent.training.loop import Schedule, train
+from reticent.training.gradients.source import TRAINING_ACCOUNT, PlainGradients, PrivateGradients
+from reticent.training.loop import CheckpointSchedule, train_learner
 from reticent.training.methods.mask_token import has_mask_token, with_mask_token
 from reticent.training.methods.redacted import RedactedGradients, encode_private, public_rate_of
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, redact_and_route
@@ -112,7 +112,7 @@ def run(folder, *, stop_at=None, kill_at=None, seen=None):
     path = folder / "ledger.db"
     create = not path.exists()
     with (
-        SqliteLedger.create(path, budget(chosen), accounts=[ACCOUNT])
+        SqliteLedger.create(path, budget(chosen), accounts=[TRAINING_ACCOUNT])
         if create
         else SqliteLedger.open(path) as ledger
     ):
@@ -126,9 +126,9 @@ def run(folder, *, stop_at=None, kill_at=None, seen=None):
                 raise Killed
             return progress.step != stop_at
 
-        checkpoints, schedule = Checkpoints(folder / "c"), Schedule(seconds=1e9)
+        checkpoints, schedule = Checkpoints(folder / "c"), CheckpointSchedule(seconds=1e9)
         with suppress(Killed):
-            train(who, source, checkpoints=checkpoints, schedule=schedule, seed=1, observe=observe)
+            train_learner(who, source, checkpoints=checkpoints, schedule=schedule, seed=1, observe=observe)
         return who, source.position - source.private_position, source.private_position
 
 
@@ -164,11 +164,11 @@ def test_detail_6_a_batch_is_wholly_public_or_wholly_private(tmp_path, monkeypat
 def test_a_public_step_is_an_ordinary_one_and_a_private_one_is_noisy(tmp_path):
     chosen = plan()
     module = gpt2()
-    with SqliteLedger.create(tmp_path / "l.db", budget(chosen), accounts=[ACCOUNT]) as ledger:
+    with SqliteLedger.create(tmp_path / "l.db", budget(chosen), accounts=[TRAINING_ACCOUNT]) as ledger:
         with source_of(module, chosen, ledger) as source:
             public = [source.next() for _ in range(6)]
             private = source.next()
-            assert ledger.spent()[ACCOUNT] == 1.0
+            assert ledger.spent()[TRAINING_ACCOUNT] == 1.0
         assert all(parameter.requires_grad for parameter in module.parameters())
     alone = PlainGradients(module, Units(texts_of("public")), chosen.public, computation=COMPUTATION)
     for found in public:
@@ -185,7 +185,7 @@ def private_step(folder, **more):
     """The first private step of a source in the folder, and the source's plan."""
     chosen = plan(**more)
     folder.mkdir()
-    with SqliteLedger.create(folder / "l.db", budget(chosen), accounts=[ACCOUNT]) as ledger:
+    with SqliteLedger.create(folder / "l.db", budget(chosen), accounts=[TRAINING_ACCOUNT]) as ledger:
         source = source_of(gpt2(), chosen, ledger)
         source.restore(
             {"public": {"position": chosen.public.steps}, "private": {"receipt": None}, "has_noise": False}
@@ -200,7 +200,7 @@ def test_what_stands_beside_private_records_is_a_function_of_public_text_and_the
     for name, noise in (("a", 1.0), ("b", 2.0)):
         found, chosen = private_step(tmp_path / name, noise=noise)
         half = chosen.private
-        with SqliteLedger.create(tmp_path / f"{name}.db", budget(chosen), accounts=[ACCOUNT]) as ledger:
+        with SqliteLedger.create(tmp_path / f"{name}.db", budget(chosen), accounts=[TRAINING_ACCOUNT]) as ledger:
             alone = PrivateGradients(
                 gpt2(),
                 Units(texts_of("private")),
@@ -221,7 +221,7 @@ def test_what_stands_beside_private_records_is_a_function_of_public_text_and_the
 
 def test_the_optimiser_starts_anew_with_noise_and_only_then(tmp_path):
     chosen = plan()
-    with SqliteLedger.create(tmp_path / "l.db", budget(chosen), accounts=[ACCOUNT]) as ledger:
+    with SqliteLedger.create(tmp_path / "l.db", budget(chosen), accounts=[TRAINING_ACCOUNT]) as ledger:
         with source_of(gpt2(), chosen, ledger, public_rate=0.25) as source:
             phases = [source.next().phase for _ in range(8)]
             state = source.state()

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.possible import possible
 from reticent.data.policies.shapes.circumstances import Circumstances
 from reticent.data.policies.shapes.patterns import PatternPolicy
@@ -56,9 +56,9 @@ def test_words_inside_a_found_secret_mask_nothing_in_other_records():
     assert changed(conservative_reads_the_original, records, "anna.smith.lee@example.com", policies) == 3
 
 
-def all_capitals() -> Union:
+def all_capitals() -> UnionPolicy:
     """A conservative policy that flags every capital, so that the words around a secret are findings too."""
-    return Union([PatternPolicy(context=False), Circumstances(), CapitalRuns()], name="all capitals")
+    return UnionPolicy([PatternPolicy(context=False), Circumstances(), CapitalRuns()], name="all capitals")
 
 
 def test_words_around_a_found_secret_mask_nothing_in_other_records_where_every_capital_is_flagged():

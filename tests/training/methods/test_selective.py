@@ -18,8 +18,8 @@ from reticent.ledger.durable import SqliteLedger
 from reticent.models.lstm.model import LSTMState
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.gradients.engine import PerRecordGradients
-from reticent.training.gradients.source import ACCOUNT, Computation
-from reticent.training.loop import Schedule, train
+from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation
+from reticent.training.loop import CheckpointSchedule, train_learner
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
 from reticent.training.methods.selective_steps import (
     RunBatch,
@@ -72,7 +72,7 @@ def plan(**more) -> SelectivePlan:
 
 def new_ledger(folder, chosen: SelectivePlan) -> SqliteLedger:
     limits = made_up_budget(private_plan(10, 2, steps=chosen.steps))
-    return SqliteLedger.create(folder / "ledger.db", limits, accounts=[ACCOUNT])
+    return SqliteLedger.create(folder / "ledger.db", limits, accounts=[TRAINING_ACCOUNT])
 
 
 def source_of(module, ledger, chosen: SelectivePlan, texts=None, *, seed: int = 5) -> SelectiveGradients:
@@ -270,9 +270,11 @@ def run(folder, *, stop_at=None):
     with new_ledger(folder, chosen) if not path.exists() else SqliteLedger.open(path) as ledger:
         who = learner(lstm())
         source = source_of(who.module, ledger, chosen)
-        checkpoints, schedule = Checkpoints(folder / "c"), Schedule(seconds=1e9)
-        train(who, source, checkpoints=checkpoints, schedule=schedule, seed=1, observe=lambda p: p.step != stop_at)
-        return who, round(ledger.spent()[ACCOUNT])
+        checkpoints, schedule = Checkpoints(folder / "c"), CheckpointSchedule(seconds=1e9)
+        train_learner(
+            who, source, checkpoints=checkpoints, schedule=schedule, seed=1, observe=lambda p: p.step != stop_at
+        )
+        return who, round(ledger.spent()[TRAINING_ACCOUNT])
 
 
 def test_every_step_is_charged_and_a_resumed_run_is_the_whole_one(tmp_path):
@@ -291,7 +293,7 @@ def test_nothing_noisy_exists_before_its_charge(tmp_path):
     with new_ledger(tmp_path, chosen) as ledger:
         source = source_of(lstm(), ledger, chosen)
         steps = []
-        source._starts = lambda texts, randomness: steps.append(ledger.spent()[ACCOUNT]) or 1 / 0
+        source._starts = lambda texts, randomness: steps.append(ledger.spent()[TRAINING_ACCOUNT]) or 1 / 0
         with suppress(ZeroDivisionError):
             source.next()
         assert steps == [1.0]
@@ -315,6 +317,6 @@ def test_other_models_other_corpora_and_other_ledgers_are_refused(tmp_path):
     honest = plan().budget()
     assert SEEDED not in honest.guarantee.assumes
     assert honest.measure == MEASURE
-    other = SqliteLedger.create(tmp_path / "honest.db", honest, accounts=[ACCOUNT])
+    other = SqliteLedger.create(tmp_path / "honest.db", honest, accounts=[TRAINING_ACCOUNT])
     with other, pytest.raises(UsageError, match="seed protects nothing"):
         source_of(lstm(), other, chosen)

@@ -72,7 +72,7 @@ def ceiling(
     return _membership_ceiling(kind, guarantee, at=measured.numbers) if copies == 1 else None
 
 
-def compare(
+def compare_with_guarantee(
     finding: Finding,
     guarantee: Guarantee,
     *,
@@ -80,7 +80,7 @@ def compare(
     secret_bits: float | None = None,
     copies: int = 1,
 ) -> Comparison:
-    """A finding beside the ceiling of its metric; without a ceiling where the two speak of different units.
+    """Compare a finding with the ceiling of its metric; there is none where the two speak of different units.
 
     Guarantee: as `ceiling`. The finding's other world must be the guarantee's neighbour (out, replaced or masked).
     """

@@ -53,7 +53,7 @@ def _missed(has_conservative: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Confidentiality:
-    """What is proved of secrets, together since each alone misleads.
+    """What redacted training proves about secrets; the statements belong together, since each alone misleads.
 
     `missed`: one secret that π misses and π_c, where there is one, catches. `worst_case`: any secret. `group`:
     `missed` for several at once. `bayesian`: on average over secrets.
@@ -195,7 +195,7 @@ def confidentiality(
     conservative_miss_rate: float,
     has_conservative: bool = True,
 ) -> Confidentiality:
-    """All four statements of one training.
+    """Everything that redacted training proves about secrets: one missed, the worst, a group, and on average.
 
     Guarantee: each as its own function says; the worst case is never left out. The miss rates stand in the basis of
     every one, so that whatever binds one of them (a certificate, a ledger) binds the rates of all.

@@ -126,7 +126,7 @@ def leakage_of_guarantee(guarantee: Guarantee, secret_bits: float, *, copies: in
 
 
 def rdp_leakage(log_p0: float, order: float, *, renyi: float) -> float:
-    """l(a) = d (a − 1)/a + log(1/p0)/a in nats, capped at log(1/p0)."""
+    """Nats leaked at one Rényi order: l(a) = d (a − 1)/a + log(1/p0)/a, capped at log(1/p0)."""
     if renyi == math.inf:
         return -log_p0
     share = 1.0 - _over(1.0, order)

@@ -76,7 +76,7 @@ class Dictionary:
         return merge_spans(found)
 
 
-class Union:
+class UnionPolicy:
     """Finds what any of several policies finds; overlapping spans are merged.
 
     Local if all parts are, unless one reads what stands around a span or what lies within it (`reads_context`):

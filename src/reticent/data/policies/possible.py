@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 from reticent.core.corpus import Policy, Span
-from reticent.data.policies.combined import Union
+from reticent.data.policies.combined import UnionPolicy
 from reticent.data.policies.shapes.credentials import Credentials
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.policies.words.names import Names
@@ -36,7 +36,7 @@ class LongNumbers:
         return [tuple(Span(*match.span(), "NUMBER") for match in _NUMBER.finditer(text)) for text in texts]
 
 
-def possible() -> Union:
+def possible() -> UnionPolicy:
     """The policy, under the name `conservative`."""
     parts: list[Policy] = [
         PatternPolicy(),
@@ -44,4 +44,4 @@ def possible() -> Union:
         LongNumbers(),
         Names(threshold=CHANCE, organised=_ORGANISED),
     ]
-    return Union(parts, name="conservative")
+    return UnionPolicy(parts, name="conservative")

@@ -13,5 +13,5 @@ EMBEDDED: Final = "embedded"  # what users call it wherever a model is asked for
 
 
 def embedded_model_path() -> Path:
-    """The folder with config, weights (safetensors) and tokenizer, in Hugging Face layout."""
+    """The folder of the embedded public model: config, weights (safetensors) and tokenizer, for Hugging Face."""
     return Path(str(files("reticent.models.embedded")))

@@ -31,7 +31,7 @@ _TOLERANCE: Final = 1e-3  # nats by which the public row may differ from the mod
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EnsembleMember:
     """One trained model of an ensemble: the part it belongs to and where its adapter or weights are."""
 
     part: int
@@ -39,12 +39,15 @@ class Member:
 
 
 class AdapterEnsemble:
-    """LoRA adapters on one base. Raises ModelError where the base or an adapter cannot be read in one batch."""
+    """An ensemble of LoRA adapters on one base model.
+
+    Raises ModelError where the base or an adapter cannot be read in one batch.
+    """
 
     def __init__(
         self,
         public: HuggingFaceModel,
-        members: Sequence[Member],
+        members: Sequence[EnsembleMember],
         *,
         parts: Sequence[str],
         remembered: int = _REMEMBERED,
@@ -101,7 +104,7 @@ class AdapterEnsemble:
             )
 
 
-def check_members(members: Sequence[Member], parts: Sequence[str]) -> None:
+def check_members(members: Sequence[EnsembleMember], parts: Sequence[str]) -> None:
     """Every part has as many members as any other, in order: 0, 1, … or 0, 0, 1, 1, …"""
     each, left = divmod(len(members), max(1, len(parts)))
     expected = [part for part in range(len(parts)) for _ in range(each)]

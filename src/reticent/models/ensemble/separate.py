@@ -13,7 +13,7 @@ from reticent.core.arrays import Floats
 from reticent.core.ensemble import Streams
 from reticent.core.errors import ModelError
 from reticent.core.model import Tokens
-from reticent.models.ensemble.adapters import Member, check_members, ensemble_fingerprint
+from reticent.models.ensemble.adapters import EnsembleMember, check_members, ensemble_fingerprint
 from reticent.models.ensemble.streams import check_text
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel, unwrap
@@ -46,7 +46,7 @@ class SeparateEnsemble:
 
     @classmethod
     def load(
-        cls, public: HuggingFaceModel, members: Sequence[Member], *, parts: Sequence[str]
+        cls, public: HuggingFaceModel, members: Sequence[EnsembleMember], *, parts: Sequence[str]
     ) -> "SeparateEnsemble":
         """Load every member's own weights, or its adapter with a base of its own."""
         check_members(members, parts)

@@ -148,7 +148,7 @@ class LSTMState:
 
 
 class LSTMForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
-    """The language model: embedding, layers, head."""
+    """An LSTM language model: embedding, layers, head."""
 
     config_class = LSTMConfig
     main_input_name = "input_ids"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from reticent.auditing.attacks.personal_data.contexts import Others
+from reticent.auditing.attacks.personal_data.contexts import OtherValues
 from reticent.core.errors import ConfigError
 from reticent.core.ranges import COUNT, SEED, Range
 from reticent.runs.directory import RunDirectory
@@ -122,9 +122,9 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
         metavar="N",
         panel=_ATTACKS,
     )
-    others: Others = option(
+    others: OtherValues = option(
         "Whether an attacker who guesses a masked value knows the other values in its text.",
-        default=Others.KNOWN,
+        default=OtherValues.KNOWN,
         panel=_ATTACKS,
     )
     policy: str | None = option(

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from reticent.accounting.bounds.ceiling import compare
+from reticent.accounting.bounds.ceiling import compare_with_guarantee
 from reticent.auditing.attack import Measurement, NothingToAttack, PlannedAttack
 from reticent.auditing.attacks.lazy.attack import LazyAttack
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
@@ -105,7 +105,7 @@ def run_audit(
     findings = list(subject.measured)
     comparisons: list[Comparison] = []
     if subject.guarantee is not None:
-        comparisons += [compare(finding, subject.guarantee) for finding in findings]
+        comparisons += [compare_with_guarantee(finding, subject.guarantee) for finding in findings]
     beside: list[tuple[str, Comparison]] = []
     artefacts: dict[str, dict[str, Any]] = {}
     lines, cached, revealed = list[PlannedAttack](), list[str](), list[dict[str, Any]]()
@@ -223,7 +223,7 @@ def _compared(finding: Finding, guarantee: Guarantee, *, measured: Measurement, 
     copies = subject.planted.get(guarantee.unit, 1) if finding.metric == EXPOSURE.name else 1
     if finding.metric == INFERENCE_ACCURACY.name:
         copies = measured.context.get("copies", 1)
-    return compare(finding, guarantee, candidates=candidates, copies=copies)
+    return compare_with_guarantee(finding, guarantee, candidates=candidates, copies=copies)
 
 
 def write_audit(

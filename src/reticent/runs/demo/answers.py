@@ -16,7 +16,7 @@ from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.ledger.durable import SqliteLedger
 from reticent.prediction.budgets import MechanismName
-from reticent.prediction.predictor import Predictor
+from reticent.prediction.predictor import TokenPredictor
 from reticent.runs.demo.corpora import Corpora
 from reticent.runs.demo.scale import DELTA, Scale
 from reticent.runs.directory import RunDirectory
@@ -35,7 +35,7 @@ class PrivateAnswers:
 
     access: Final = Access.TEXT
 
-    def __init__(self, predictor: Predictor, name: str) -> None:
+    def __init__(self, predictor: TokenPredictor, name: str) -> None:
         self._predictor = predictor
         self._name = name
 
@@ -104,7 +104,7 @@ def private_answers(
     run.start("predict", config=settings.to_json(), seed=None, corpora={})
     SqliteLedger.create(run.ledger, setup.budget, accounts=ensemble.parts, identity=ensemble.fingerprint).close()
     with SqliteLedger.open(run.ledger, identity=ensemble.fingerprint) as opened:
-        predictor = Predictor(ensemble, setup.mechanism, ledger=opened, queries=settings.queries)
+        predictor = TokenPredictor(ensemble, setup.mechanism, ledger=opened, queries=settings.queries)
         yield PrivateAnswers(predictor, f"SubMix-F, ε = {epsilon:g}"), setup.budget.guarantee
 
 

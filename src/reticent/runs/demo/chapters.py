@@ -31,7 +31,7 @@ from reticent.runs.training import run as training_run
 from reticent.runs.training.result import TrainedRun
 from reticent.runs.training.settings import TrainSettings
 from reticent.training.batches import encode_texts
-from reticent.training.evaluation import Evaluation, evaluate
+from reticent.training.evaluation import Evaluation, evaluate_model
 from reticent.training.methods.redaction import count_misses
 
 DP_SGD: Final = "dp-sgd"
@@ -121,7 +121,7 @@ class _Teller:
         source = self.chapter.recipes.source
         model = load_model(find_model(source).source)
         assert isinstance(model, HuggingFaceModel)
-        quality = evaluate(model.module, encode_texts(model, self.chapter.corpora.utility))
+        quality = evaluate_model(model.module, encode_texts(model, self.chapter.corpora.utility))
         audit = self.auditor(0).audit_model(PUBLIC, source, attacks=OF_PUBLIC)
         return self._told(PUBLIC, _perplexity(quality), audit, None)
 

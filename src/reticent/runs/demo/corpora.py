@@ -21,7 +21,7 @@ from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.document import folder_at
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary, CodeSpace
-from reticent.data.canaries import CanaryOwner, make_canaries, plant, write_key
+from reticent.data.canaries import CanaryOwner, make_canaries, plant_canaries, write_key
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
 from reticent.runs.demo.scale import HOLDOUT, KEY, TARGETS, TRAIN, UTILITY, Scale
@@ -52,7 +52,7 @@ def write_corpora(folder: Path, *, seed: int, scale: Scale) -> Corpora:
     )
     kept = [_some(visit, scale.messages, randomness.child(visit.id)) for visit in visits]
     told = list(itertools.chain.from_iterable(kept[: scale.customers]))
-    train = plant(told, canaries, randomness=randomness.child("places"), owner=CanaryOwner.CANARY)
+    train = plant_canaries(told, canaries, randomness=randomness.child("places"), owner=CanaryOwner.CANARY)
     others = Corpus(itertools.chain.from_iterable(kept[scale.customers :]))
     own = texts_of_one_owner([*train, *others])
     corpora = Corpora(

@@ -16,15 +16,15 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, Setup, set_up
+from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, Setup, set_up_mechanism
 from reticent.prediction.evaluation import (
     Score,
     Spread,
-    evaluate,
+    evaluate_mechanisms,
     first_tokens,
+    look_up_passages,
     outside_of,
     over_seeds,
-    passages,
     realised_share,
     score_of,
 )
@@ -45,7 +45,7 @@ class Comparison:
     queries: int
     repeats: int = 3
     unit: Unit = Unit.PART
-    options: Options = field(default_factory=Options)
+    options: MechanismOptions = field(default_factory=MechanismOptions)
 
     def __post_init__(self) -> None:
         if not self.mechanisms or not self.epsilons or self.repeats < 1:
@@ -148,8 +148,8 @@ def compare_mechanisms(
         source = randomness.child(f"repeat {repeat}")
         order = [int(index) for index in source.permutation(len(texts))]
         ordered = [texts[index] for index in order]
-        chosen = passages(ensemble, ordered, answers=settings.queries)
-        scores = evaluate(
+        chosen = look_up_passages(ensemble, ordered, answers=settings.queries)
+        scores = evaluate_mechanisms(
             setups, chosen, parts=len(ensemble.parts), queries=settings.queries, randomness=source.child("draws")
         )
         if rival is not None:
@@ -183,7 +183,7 @@ def compare_settings(ensemble: Ensemble, texts: Sequence[Tokens], settings: Comp
         target = PredictionTarget(
             epsilon=epsilon, delta=settings.delta, queries=settings.queries, unit=settings.unit
         )
-        sample = passages(ensemble, texts, answers=settings.queries)
+        sample = look_up_passages(ensemble, texts, answers=settings.queries)
         found += [(epsilon, each) for each in plan(sample, target, layout=Layout(ensemble.rows))]
     return found
 
@@ -207,4 +207,4 @@ def set_up_case(kind: MechanismName, epsilon: float | None, settings: Comparison
         queries=settings.queries,
         unit=settings.unit,
     )
-    return set_up(kind, target, Layout(ensemble.rows), options=settings.options)
+    return set_up_mechanism(kind, target, Layout(ensemble.rows), options=settings.options)

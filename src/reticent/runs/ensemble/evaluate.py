@@ -17,9 +17,9 @@ from reticent.core.guarantee import Notion
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.prediction.budgets import MechanismName, Options, PredictionTarget, set_up
+from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration
-from reticent.prediction.evaluation import evaluate, passages
+from reticent.prediction.evaluation import evaluate_mechanisms, look_up_passages
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
@@ -90,10 +90,10 @@ def _calibration(settings: EvaluateSettings) -> Calibration | None:
 def _perplexity(ensemble: Ensemble, texts: Sequence[Tokens], *, answers: int) -> float:
     """Of the public model alone, on the first `answers` tokens of the texts."""
     target = PredictionTarget(epsilon=1.0, delta=0.0, queries=answers)  # it has none
-    setup = set_up(MechanismName.PUBLIC, target, Layout(ensemble.rows))
-    read = passages(ensemble, texts, answers=answers)
+    setup = set_up_mechanism(MechanismName.PUBLIC, target, Layout(ensemble.rows))
+    read = look_up_passages(ensemble, texts, answers=answers)
     parts, source = len(ensemble.parts), Randomness.seeded(0)  # nothing is drawn
-    return evaluate([setup], read, parts=parts, queries=answers, randomness=source)[0].perplexity
+    return evaluate_mechanisms([setup], read, parts=parts, queries=answers, randomness=source)[0].perplexity
 
 
 def _rival(source: Path, texts: Sequence[str], encoded: Sequence[Tokens]) -> Rival:
@@ -160,7 +160,7 @@ def evaluate_ensemble(
         queries=settings.queries,
         repeats=settings.repeats,
         unit=settings.unit,
-        options=Options(
+        options=MechanismOptions(
             shaping=Shaping(settings.temperature),
             order=settings.order,
             weight_limit=settings.weight_limit,

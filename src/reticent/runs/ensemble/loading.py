@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError, ModelError
-from reticent.models.ensemble.adapters import AdapterEnsemble, Member
+from reticent.models.ensemble.adapters import AdapterEnsemble, EnsembleMember
 from reticent.models.ensemble.allocator import keep_freed_memory
 from reticent.models.ensemble.separate import SeparateEnsemble
 from reticent.models.huggingface.loading import load_model
@@ -31,7 +31,9 @@ def load_ensemble(run: Path, *, one_batch: bool = True) -> Ensemble:
     public = load_model(manifest.base, device=manifest.device, dtype="float32", name=manifest.base)
     if public.fingerprint != manifest.base_fingerprint:
         raise ModelError(f"{manifest.base}: not the model that this ensemble started from")
-    members = [Member(member.part, member_folder(run, member.name) / "model") for member in manifest.members]
+    members = [
+        EnsembleMember(member.part, member_folder(run, member.name) / "model") for member in manifest.members
+    ]
     if manifest.lora_rank and one_batch:
         try:
             return AdapterEnsemble(public, members, parts=manifest.part_names)

@@ -15,17 +15,17 @@ from reticent.core.errors import InternalError
 from reticent.engine.work import EngineSettings, Piece, Told, open_engine, run_pieces
 from reticent.runs.ensemble.manifest import member_folder
 from reticent.training.loop import Progress
-from reticent.training.methods.ensemble import MemberRecipe, Share, member_seed, train_member
+from reticent.training.methods.ensemble import MemberRecipe, MemberShare, member_seed, train_member
 from reticent.training.release import release_model
-from reticent.training.starting_model import Start, starting_model
+from reticent.training.starting_model import ModelStart, load_for_training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class MemberTask:
     """All that decides a member. Its records are private."""
 
-    share: Share
-    start: Start
+    share: MemberShare
+    start: ModelStart
     recipe: MemberRecipe
     seed: int
 
@@ -37,7 +37,7 @@ class TrainedFiles:
     files: dict[str, bytes]
 
 
-def member_task(share: Share, *, start: Start, recipe: MemberRecipe, seed: int) -> MemberTask:
+def member_task(share: MemberShare, *, start: ModelStart, recipe: MemberRecipe, seed: int) -> MemberTask:
     """The task of one share of an ensemble with that seed."""
     return MemberTask(share=share, start=start, recipe=recipe, seed=member_seed(seed, share))
 
@@ -51,7 +51,7 @@ def train_piece(task: MemberTask, told: Told) -> TrainedFiles:
 
     with tempfile.TemporaryDirectory(prefix="reticent-member-") as name:
         folder = Path(name)
-        model = starting_model(task.start, seed=task.seed)
+        model = load_for_training(task.start, seed=task.seed)
         outcome = train_member(
             model,
             task.share,
@@ -72,7 +72,7 @@ def train_members(
     tasks: list[MemberTask],
     *,
     engine: EngineSettings,
-    finish: Callable[[Share], None],
+    finish: Callable[[MemberShare], None],
     observe: Callable[[int], bool],
 ) -> bool:
     """Train the members of these tasks; each is written to the run and then given to `finish`. Whether all are.

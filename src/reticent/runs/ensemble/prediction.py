@@ -33,17 +33,17 @@ from reticent.ledger.durable import DurableLedger
 from reticent.prediction.budgets import (
     DEFAULT_WEIGHT_LIMIT,
     MechanismName,
-    Options,
+    MechanismOptions,
     PredictionTarget,
     Setup,
     best_order,
-    set_up,
+    set_up_mechanism,
 )
 from reticent.prediction.calibration import CalibratedEnsemble, Calibration
 from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
-from reticent.prediction.predictor import Exhausted, Predictor
+from reticent.prediction.predictor import Exhausted, TokenPredictor
 from reticent.runs.ancestry import ANCESTRY, Ancestry, ancestry_of, answers_together
 from reticent.runs.corpus_ledger import CorpusLedger
 from reticent.runs.directory import RunDirectory
@@ -114,8 +114,8 @@ class PredictionSettings:
         target = PredictionTarget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, unit=self.unit)
         # Older versions settled no order: theirs is found again by their rule, as the ledger is bound to it.
         order = best_order(target, growth=1.0) if self.order is None and self.mechanism in ONE_ORDER else self.order
-        options = Options(shaping=shaping or Shaping(), order=order, weight_limit=self.weight_limit)
-        found = set_up(self.mechanism, target, Layout(ensemble.rows), options=options)
+        options = MechanismOptions(shaping=shaping or Shaping(), order=order, weight_limit=self.weight_limit)
+        found = set_up_mechanism(self.mechanism, target, Layout(ensemble.rows), options=options)
         if found.budget is None or self.calibration is None:
             return found
         promise = found.budget.guarantee
@@ -245,7 +245,7 @@ class Answer:
 class Answering:
     """An open ensemble: the predictor, its settings and what its answers prove (None: the public model alone)."""
 
-    predictor: Predictor
+    predictor: TokenPredictor
     settings: PredictionSettings
     guarantee: Guarantee | None
 
@@ -265,13 +265,15 @@ def answering(
     alone = settings.set_up(loaded, shaping)
     setup = with_base(run, alone)
     if setup.budget is None:
-        yield Answering(Predictor(loaded, setup.mechanism, ledger=None, queries=settings.queries), settings, None)
+        yield Answering(
+            TokenPredictor(loaded, setup.mechanism, ledger=None, queries=settings.queries), settings, None
+        )
         return
     is_joined = place is not None and place.joins  # whoever made that ledger has entered it
     if alone.budget is not None and not is_joined and not (run / SETTINGS).is_file():
         _enter_release(run, alone.budget.guarantee)
     with _ledger(run, settings, setup, ensemble=loaded, place=place or LedgerPlace()) as ledger:
-        predictor = Predictor(
+        predictor = TokenPredictor(
             loaded,
             setup.mechanism,
             ledger=ledger,

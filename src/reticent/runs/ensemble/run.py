@@ -40,7 +40,7 @@ from reticent.training.batches import longest_text
 from reticent.training.loop import Progress
 from reticent.training.methods.ensemble import (
     MemberRecipe,
-    Share,
+    MemberShare,
     key_id,
     member_seed,
     split_key,
@@ -48,7 +48,7 @@ from reticent.training.methods.ensemble import (
     train_member,
 )
 from reticent.training.release import release_model
-from reticent.training.starting_model import Start, starting_model
+from reticent.training.starting_model import ModelStart, load_for_training
 
 
 class EnsembleKind:
@@ -73,7 +73,7 @@ class EnsembleKind:
         shares = _split(given, key)
         public = _public(settings, given.seed)
         longest_text(public, settings.data.max_length)  # a length that the model cannot read is refused here
-        starting_model(settings.model.start(), seed=given.seed)  # adapters that do not fit are refused here
+        load_for_training(settings.model.start(), seed=given.seed)  # adapters that do not fit are refused here
         assert settings.training.parts is not None
         manifest = Manifest(
             parts=settings.training.parts,
@@ -127,7 +127,7 @@ class PreparedEnsemble:
     given: Given
     settings: TrainSettings
     manifest: Manifest
-    shares: tuple[Share, ...]
+    shares: tuple[MemberShare, ...]
     recipe: MemberRecipe
     key: bytes = b""
     ancestry: Ancestry | None = None
@@ -187,7 +187,7 @@ def _key_source(given: Given) -> Randomness:
     return Randomness.seeded(given.seed).child("split key") if is_seeded else Randomness.system()
 
 
-def _split(given: Given, key: bytes) -> tuple[Share, ...]:
+def _split(given: Given, key: bytes) -> tuple[MemberShare, ...]:
     asked = given.settings.training
     assert asked.parts is not None
     return split_owners(given.corpus, asked.parts, halves=bool(asked.halves), key=key)
@@ -195,10 +195,10 @@ def _split(given: Given, key: bytes) -> tuple[Share, ...]:
 
 def _public(settings: TrainSettings, seed: int) -> HuggingFaceModel:
     """The public model alone, without adapters."""
-    alone: Start = replace(
+    alone: ModelStart = replace(
         settings.model.start(), lora_rank=0, lora_alpha=None, lora_layers=0, freeze_embeddings=False
     )
-    return starting_model(alone, seed=seed)
+    return load_for_training(alone, seed=seed)
 
 
 def _recipe(settings: TrainSettings, *, vocabulary_size: int) -> MemberRecipe:
@@ -220,7 +220,7 @@ def _train_by_engine(run: Path, ready: PreparedEnsemble, *, observe: Observer, e
     before = sum(counts.values()) - sum(counts[share.name] for share in left)
     done = before
 
-    def finish(share: Share) -> None:
+    def finish(share: MemberShare) -> None:
         nonlocal done
         _finish_share(run, share, steps=counts[share.name])
         done += counts[share.name]
@@ -236,19 +236,21 @@ def _train_by_engine(run: Path, ready: PreparedEnsemble, *, observe: Observer, e
     return done
 
 
-def _train_share(run: Path, share: Share, ready: PreparedEnsemble, *, observe: Callable[[Progress], bool]) -> int:
+def _train_share(
+    run: Path, share: MemberShare, ready: PreparedEnsemble, *, observe: Callable[[Progress], bool]
+) -> int:
     """Train one member and, once it is finished, write its model; the steps taken."""
     folder = member_folder(run, share.name)
     folder.mkdir(parents=True, exist_ok=True)
     seed = member_seed(ready.manifest.seed, share)
-    model = starting_model(ready.settings.model.start(), seed=seed)
+    model = load_for_training(ready.settings.model.start(), seed=seed)
     outcome = train_member(model, share, ready.recipe, folder=folder / "checkpoints", seed=seed, observe=observe)
     if outcome.is_finished:
         release_model(model, folder / "model", certificate=None)
     return outcome.step
 
 
-def _finish_share(run: Path, share: Share, *, steps: int) -> MemberRecord:
+def _finish_share(run: Path, share: MemberShare, *, steps: int) -> MemberRecord:
     """Close the member's files to others, mark it as finished, and drop its checkpoints."""
     folder = member_folder(run, share.name)
     _close_to_others([folder, *folder.rglob("*")])

@@ -22,8 +22,8 @@ from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.prediction.budgets import MechanismName, Setup
-from reticent.prediction.predictor import Predictor
-from reticent.prediction.tally import Tally
+from reticent.prediction.memory_ledger import MemoryLedger
+from reticent.prediction.predictor import TokenPredictor
 from reticent.runs.ensemble.comparison import Comparison, Rival, cases_of, set_up_case
 from reticent.runs.ensemble.settings import EvaluateSettings
 
@@ -92,8 +92,8 @@ def _generate(
     queries: int,
     randomness: Randomness,
 ) -> list[list[int]]:
-    ledger = None if setup.budget is None else Tally(setup.budget, ensemble.parts)
-    predictor = Predictor(ensemble, setup.mechanism, ledger=ledger, queries=queries, randomness=randomness)
+    ledger = None if setup.budget is None else MemoryLedger(setup.budget, ensemble.parts)
+    predictor = TokenPredictor(ensemble, setup.mechanism, ledger=ledger, queries=queries, randomness=randomness)
     return [predictor.generate(prompt, settings.max_tokens) for _ in range(settings.samples)]
 
 

@@ -71,7 +71,7 @@ def option(
     limits: dict[str, float] | None = None,
     **declared: Any,
 ) -> Any:
-    """A field of a settings class; `declared` as in `Option`. Without a default it is required.
+    """Declare an option: a field of a settings class; `declared` as in `Option`. Without a default it is required.
 
     `within` is a range with both ends allowed; `limits` are pydantic's own (`gt`, `lt`, …), for half-open ranges.
     """

@@ -37,7 +37,7 @@ AddedOrReplaced = Annotated[Literal[Neighbours.ADD_REMOVE, Neighbours.REPLACE], 
 
 
 class Shown(Settings):
-    """How a verb shows its result."""
+    """The option --json: how a verb shows its result."""
 
     as_json: bool = option(
         "Print one JSON document instead of tables.", default=False, flag="--json", in_file=False, last=True
@@ -79,7 +79,7 @@ class CorpusOptions(Settings):
 
 
 class EngineOptions(Settings):
-    """Work that is split into pieces: in this process unless an engine is asked for."""
+    """Options of work that is split into pieces: in this process unless an engine is asked for."""
 
     engine: EngineName | None = option(
         "Where to run work in parallel: processes on this machine, or Ray.",

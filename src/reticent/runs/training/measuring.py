@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from reticent.accounting.bounds.ceiling import compare
+from reticent.accounting.bounds.ceiling import compare_with_guarantee
 from reticent.auditing.attacks.one_run.draws import steps_of
 from reticent.auditing.attacks.one_run.gradient_canaries import CONFIDENCE, MeasuredEpsilon, measure_trace
 from reticent.core.document import write_document
@@ -30,7 +30,7 @@ def record_measured(run: Path, plan: AnyPlan, guarantee: Guarantee | None) -> Me
     if guarantee is None:
         return measured
     finding = measured.finding(guarantee.unit)
-    beside = compare(finding, guarantee)
+    beside = compare_with_guarantee(finding, guarantee)
     document = {
         "schema_version": SCHEMA_VERSION,
         "confidence": measured.confidence,

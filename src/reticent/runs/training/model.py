@@ -39,15 +39,15 @@ from reticent.training.batches import TokenTexts, encode_texts
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.distributed.ranked import RankedCheckpoints, RankedLedger
 from reticent.training.distributed.ranks import Ranks
-from reticent.training.evaluation import Evaluation, evaluate, outside_secrets
+from reticent.training.evaluation import Evaluation, evaluate_model, outside_secrets
 from reticent.training.gradients.recomputation import Recomputation
-from reticent.training.gradients.source import ACCOUNT, GradientSource
-from reticent.training.loop import train
+from reticent.training.gradients.source import TRAINING_ACCOUNT, GradientSource
+from reticent.training.loop import train_learner
 from reticent.training.methods.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
 from reticent.training.plans.plan import DpSgd, PlainPlan, plan_from_json
 from reticent.training.release import release_model
-from reticent.training.starting_model import starting_model
+from reticent.training.starting_model import load_for_training
 
 SCHEMA_VERSION: Final = 1
 TRAINING: Final = "training.json"
@@ -166,7 +166,7 @@ class PreparedModel:
             if budget is not None:
                 Certificate(budget.guarantee).write(staging)
                 name = course.plan.ledger_name(self.given.corpus.fingerprint)
-                SqliteLedger.create(run.ledger, budget, accounts=[ACCOUNT], identity=name).close()
+                SqliteLedger.create(run.ledger, budget, accounts=[TRAINING_ACCOUNT], identity=name).close()
             staging.chmod(0o755)
 
     def carry_on(self, run: RunDirectory, observe: Observer) -> TrainedRun:
@@ -202,7 +202,7 @@ class PreparedModel:
         optimiser = settings.training.optimiser_settings(gradient_noise=noise)
         learner = Learner(self.encoded.model.module, optimiser)  # after sharding
         meter, folder = self.course.meter(proof), run.path / "checkpoints"
-        outcome = train(
+        outcome = train_learner(
             learner,
             source,
             checkpoints=Checkpoints(folder) if ranks.size == 1 else RankedCheckpoints(folder, ranks),
@@ -236,7 +236,7 @@ class PreparedModel:
         weights = learner.weights()
         if not self.given.ranks.is_first:
             return self.encoded.model
-        model = starting_model(self.given.settings.model.start(), seed=self.given.seed)
+        model = load_for_training(self.given.settings.model.start(), seed=self.given.seed)
         Learner(model.module, learner.settings).restore(weights, {})
         model.module.eval()
         return model
@@ -306,7 +306,7 @@ def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry |
             hint="start it without torchrun",
         )
     _check_shards(settings, ranks)
-    model = starting_model(settings.model.start(), seed=given.seed)
+    model = load_for_training(settings.model.start(), seed=given.seed)
     if settings.model.checkpoint_activations:
         Recomputation(model.module).detach()  # refuses a model without blocks
     encoded = course.encode(model, max_length=settings.data.max_length)
@@ -349,7 +349,7 @@ def _evaluate(settings: TrainSettings, model: HuggingFaceModel, silent: Sequence
         silent = ()  # held-out text that is redacted itself has to be predicted with its masks
     outside = _outside(settings, model, texts)
     budget = settings.training.token_budget
-    return evaluate(model.module, texts, token_budget=budget, silent=silent, outside=outside)
+    return evaluate_model(model.module, texts, token_budget=budget, silent=silent, outside=outside)
 
 
 def _outside(settings: TrainSettings, model: HuggingFaceModel, texts: TokenTexts) -> list[Flags] | None:

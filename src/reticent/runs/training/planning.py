@@ -30,7 +30,7 @@ from reticent.training.plans.redacted import (
     plan_redacted,
 )
 from reticent.training.plans.redacted import KIND as REDACTED
-from reticent.training.starting_model import starting_model
+from reticent.training.starting_model import load_for_training
 
 
 def plan_course(settings: TrainSettings, corpus: Corpus, *, seed: int) -> Course:
@@ -119,7 +119,7 @@ def _selective(settings: TrainSettings, corpus: Corpus, seed: int) -> SelectiveC
     if asked.labelled is not None:
         rate = _misses(settings, policy, None).policy
     # How many runs a text has depends on how it is cut into tokens, so the model is needed for the plan.
-    model = starting_model(settings.model.start(), seed=seed)
+    model = load_for_training(settings.model.start(), seed=seed)
     recurrent(model.module)
     texts = runs_of(model, corpus, policy, max_length=settings.data.max_length)
     plan = SelectivePlan(

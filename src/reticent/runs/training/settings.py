@@ -34,10 +34,10 @@ from reticent.training.update_rules import Decay, Rule
 if TYPE_CHECKING:
     from reticent.accounting.risk_target import RiskTarget
     from reticent.training.gradients.source import Computation
-    from reticent.training.loop import Schedule
+    from reticent.training.loop import CheckpointSchedule
     from reticent.training.optimiser import OptimiserSettings
     from reticent.training.plans.plan import DpSgd, Plan
-    from reticent.training.starting_model import Start
+    from reticent.training.starting_model import ModelStart
 
 
 class Method(StrEnum):
@@ -176,13 +176,13 @@ class ModelSection(Settings):
             return sum(self.lora_rank * sum(shape) for shape in shapes if len(shape) == 2)
         return sum(math.prod(shape) for shape in shapes)
 
-    def start(self) -> "Start":
+    def start(self) -> "ModelStart":
         """The model that a run starts from."""
-        from reticent.training.starting_model import Start
+        from reticent.training.starting_model import ModelStart
 
         if self.merge and not self.lora_rank:
             raise ConfigError("--merge is for LoRA: there is no adapter to merge", hint="give --lora-rank")
-        return Start(
+        return ModelStart(
             source=self.source,
             lora_rank=self.lora_rank,
             lora_alpha=self.lora_alpha,
@@ -527,11 +527,11 @@ class TrainingSection(Settings):
             noise_variance=gradient_noise**2,
         )
 
-    def schedule(self) -> "Schedule":
+    def schedule(self) -> "CheckpointSchedule":
         """When a run saves itself."""
-        from reticent.training.loop import Schedule
+        from reticent.training.loop import CheckpointSchedule
 
-        return Schedule(seconds=self.checkpoint_seconds, steps=self.checkpoint_steps)
+        return CheckpointSchedule(seconds=self.checkpoint_seconds, steps=self.checkpoint_steps)
 
     def check(self) -> None:
         """Refuse combinations that would give less privacy than was asked for, before anything is read."""

@@ -25,7 +25,7 @@ from reticent.runs.directory import RunDirectory
 from reticent.runs.training.result import Observer, TrainedRun
 from reticent.runs.training.run import Given, RunKind
 from reticent.training.batches import encode_texts
-from reticent.training.evaluation import evaluate
+from reticent.training.evaluation import evaluate_model
 from reticent.training.plans.plan import TUNING_SHAPE
 
 FACTORS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the learning rate, each as likely as the others
@@ -96,5 +96,5 @@ def _score(given: Given, found: TrainedRun) -> float:
     assert asked.tune_score is not None
     model = load_model(str(found.model), device=given.settings.model.device, dtype="float32")
     texts = encode_texts(model, data.corpus(asked.tune_score), max_length=data.max_length)
-    loss = math.log(evaluate(model.module, texts, token_budget=asked.token_budget).perplexity)
+    loss = math.log(evaluate_model(model.module, texts, token_budget=asked.token_budget).perplexity)
     return loss if math.isfinite(loss) else math.inf

@@ -25,7 +25,7 @@ from reticent.auditing.attacks.update.findings import Evidence, FoundPhrase, phr
 from reticent.auditing.attacks.update.guided import TEXT_TOKENS, GuidedSettings, write_texts
 from reticent.auditing.attacks.update.matching import RecordGains, match_phrases, record_gains
 from reticent.auditing.attacks.update.null import Highest, NullTest, WindowExcess, null_measures, window_excess
-from reticent.auditing.attacks.update.score import PhraseScore, Score, Snapshots, timeline
+from reticent.auditing.attacks.update.score import PhraseScore, Snapshots, UpdateScore, timeline
 from reticent.auditing.attacks.update.search import BeamSettings, score_beam
 from reticent.core.arrays import Floats
 from reticent.core.corpus import Corpus
@@ -57,7 +57,7 @@ class DiffSettings:
     length: int = 5
     width: int | None = None
     groups: int = 1
-    score: Score = Score.ABSOLUTE
+    score: UpdateScore = UpdateScore.ABSOLUTE
     prefixes: tuple[str, ...] = field(default=(), repr=False)
     texts: int = 96
     top: int = 10
@@ -70,7 +70,7 @@ class DiffSettings:
         asks_beam = self.halving or self.groups > 1 or self.width is not None
         if asks_beam and self.search not in (None, Search.BEAM):
             raise ConfigError(f"a {self.search} search has no width, halving or groups", hint="leave --search out")
-        if self.search is Search.BOUNDED and self.score is Score.RELATIVE:
+        if self.search is Search.BOUNDED and self.score is UpdateScore.RELATIVE:
             raise ConfigError("the relative score has no bound to search with", hint="use --search guided or beam")
         if asks_beam and self.search is None:
             object.__setattr__(self, "search", Search.BEAM)
@@ -81,7 +81,7 @@ class DiffSettings:
             return self.search
         if model.vocabulary_size > _LARGE_VOCABULARY or len(self.prefixes) > 1:
             return Search.GUIDED
-        return Search.BEAM if self.score is Score.RELATIVE else Search.BOUNDED
+        return Search.BEAM if self.score is UpdateScore.RELATIVE else Search.BOUNDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class UpdateStep:
     window_texts: tuple[str, ...] = field(repr=False)  # the window of each that stands out most, as whole words
     is_exposed: tuple[bool, ...]  # of each
     untouched: RecordGains | None
-    score: Score
+    score: UpdateScore
     search: Search
     judges_phrases: bool
     forward_tokens: int

@@ -106,14 +106,14 @@ class UpdateSettings(CorpusOptions, LogOptions, Shown):
 
     def comparison(self) -> "DiffSettings":
         """How snapshots are compared."""
-        from reticent.auditing.attacks.update.score import Score
+        from reticent.auditing.attacks.update.score import UpdateScore
         from reticent.runs.update.run import DiffSettings
 
         return DiffSettings(
             length=self.length,
             width=self.width,
             groups=self.groups,
-            score=Score.RELATIVE if self.relative else Score.ABSOLUTE,
+            score=UpdateScore.RELATIVE if self.relative else UpdateScore.ABSOLUTE,
             prefixes=self.prefix,
             texts=self.texts,
             search=self.search,

@@ -24,7 +24,7 @@ from reticent.core.model import LanguageModel, Tokens
 from reticent.prediction.mechanisms.clipped_differences import ClippedDifferences
 from reticent.prediction.mechanisms.mechanism import Mechanism
 from reticent.prediction.mechanisms.shaping import Shaping
-from reticent.prediction.predictor import Predictor
+from reticent.prediction.predictor import TokenPredictor
 from reticent.runs.ensemble.manifest import MANIFEST
 from reticent.runs.ensemble.prediction import PredictionSettings, answering, settings_of
 from reticent.runs.ledger_place import LedgerPlace
@@ -47,7 +47,7 @@ class Backend:
     """An open model or ensemble. `guarantee` is None where answers have none: `notes` then say why."""
 
     name: str
-    predictor: Predictor
+    predictor: TokenPredictor
     mechanism: Reshape
     chat: ChatFormat
     guarantee: Guarantee | None

@@ -20,7 +20,7 @@ from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, Release
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex, PublicModel
-from reticent.prediction.predictor import Predictor
+from reticent.prediction.predictor import TokenPredictor
 from reticent.runs.certificates import proved_of
 from reticent.runs.rounding import at_most
 from reticent.server.backends.backend import Backend
@@ -82,7 +82,7 @@ def open_weights(
 
     yield Backend(
         name=name,
-        predictor=Predictor(models, mechanism(Shaping()), ledger=None, queries=1),
+        predictor=TokenPredictor(models, mechanism(Shaping()), ledger=None, queries=1),
         mechanism=mechanism,
         chat=ChatFormat(getattr(models.public, "tokenizer", None)),
         guarantee=guarantee if index is None else None,

@@ -1,8 +1,8 @@
 """Continuous batching: a token a turn for many texts, in one look-up and with one durable charge.
 
     take up to `batch` texts, fairly → drop the cancelled and the late → read a piece of their prompts → for those
-    that are read one look-up, one durable charge, one draw each (`Predictor.step`) → hand the pieces out → put back
-    what goes on
+    that are read one look-up, one durable charge, one draw each (`TokenPredictor.step`) → hand the pieces out → put
+    back what goes on
 
 One thread takes the turns. Two of them, one looking up while the other mixes, were measured and dropped: on a small
 model they spend more on handing the interpreter to each other than they save, on a larger one they halve the batch
@@ -41,7 +41,7 @@ from typing import Final
 
 from reticent.core.errors import BudgetExhausted, InternalError, LedgerError
 from reticent.core.printing.safe_text import on_one_line
-from reticent.prediction.predictor import Predictor
+from reticent.prediction.predictor import TokenPredictor
 from reticent.server.limits import Limits
 from reticent.server.metrics import Metrics
 from reticent.server.refusal import Refusal, broken, overloaded, timed_out, unavailable
@@ -67,7 +67,13 @@ class Scheduler:
     """The thread that draws tokens. `deliver` is called in it, with the pieces of a turn."""
 
     def __init__(
-        self, predictor: Predictor, deliver: Deliver, *, limits: Limits, metrics: Metrics, is_shared: bool = False
+        self,
+        predictor: TokenPredictor,
+        deliver: Deliver,
+        *,
+        limits: Limits,
+        metrics: Metrics,
+        is_shared: bool = False,
     ) -> None:
         """`is_shared`: keys are those of different clients, so that none of them may take all."""
         self._predictor = predictor

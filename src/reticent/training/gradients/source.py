@@ -54,7 +54,8 @@ from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, DpSgd, 
 from reticent.training.plans.sampler import BandedSampler, Indices
 from reticent.training.update_rules import Phase
 
-ACCOUNT: Final = "training"
+TRAINING_ACCOUNT: Final = "training"
+"""The account of a ledger that a training run charges."""
 _PLACES: Final = "places"
 _STEPS_PER_TEST: Final = 256  # rounding is tested again after so many steps
 
@@ -89,7 +90,10 @@ class Computation:
 
 
 class GradientSource(Protocol):
-    """The steps of a run, one after another. Used as a context: it may attach to the module."""
+    """Where a training run gets its gradients from, step by step.
+
+    Used as a context: it may attach to the module.
+    """
 
     @property
     def steps(self) -> int:
@@ -251,7 +255,7 @@ class PrivateGradients:
     @property
     def position(self) -> int:
         """Steps that were charged, whether their weights survived or not, but those of this round still to come."""
-        return round(self._ledger.spent()[ACCOUNT]) - self._left
+        return round(self._ledger.spent()[TRAINING_ACCOUNT]) - self._left
 
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
@@ -270,7 +274,7 @@ class PrivateGradients:
         """The receipt of the round that this step belongs to, which its first step charges whole."""
         size = self._plan.sampler.steps_per_round
         if self._left == 0:
-            self._receipt = self._ledger.charge({ACCOUNT: float(size)}, self._plan.round_event)
+            self._receipt = self._ledger.charge({TRAINING_ACCOUNT: float(size)}, self._plan.round_event)
             self._left = size
         self._place = size - self._left
         self._left -= 1
@@ -495,11 +499,11 @@ def _check_canaries(canaries: GradientCanaries | None, planned: int) -> None:
 def _check_ledger(ledger: Ledger, plan: DpSgd, randomness: Randomness) -> None:
     """Refuse a ledger that meters something else, and a seed that its guarantee does not confess."""
     budget = ledger.budget
-    if budget.measure != MEASURE or budget.limit != plan.steps or tuple(ledger.accounts) != (ACCOUNT,):
+    if budget.measure != MEASURE or budget.limit != plan.steps or tuple(ledger.accounts) != (TRAINING_ACCOUNT,):
         raise LedgerError(
             "the ledger does not meter this plan",
             found=f"{budget.limit:g} {budget.measure}",
-            expected=f"{plan.steps} {MEASURE} on the account '{ACCOUNT}'",
+            expected=f"{plan.steps} {MEASURE} on the account '{TRAINING_ACCOUNT}'",
             hint="open the ledger of this run",
         )
     if not randomness.protects and SEEDED not in budget.guarantee.assumes:

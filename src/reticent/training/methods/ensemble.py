@@ -24,7 +24,7 @@ from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.training.batches import Units, encode_texts
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.gradients.source import Computation, PlainGradients
-from reticent.training.loop import Outcome, Progress, Schedule, train
+from reticent.training.loop import CheckpointSchedule, Outcome, Progress, train_learner
 from reticent.training.optimiser import Learner, OptimiserSettings
 from reticent.training.plans.plan import PlainPlan
 
@@ -32,7 +32,7 @@ KEY_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class MemberShare:
     """The records that one model of an ensemble is trained on. `half` is None where a part has one model."""
 
     part: int
@@ -45,8 +45,10 @@ class Share:
         return f"part-{self.part:02d}" + ("" if self.half is None else ("-a", "-b")[self.half])
 
 
-def split_owners(corpus: Corpus, parts: int, *, halves: bool, key: bytes) -> tuple[Share, ...]:
-    """The shares of every part in order, verified to be disjoint. A share without any record is refused.
+def split_owners(corpus: Corpus, parts: int, *, halves: bool, key: bytes) -> tuple[MemberShare, ...]:
+    """Split a corpus by owner into the shares of every part, in order, verified to be disjoint.
+
+    A share without any record is refused.
 
     Guarantee: which share a record stands in depends on its owner, `parts`, `halves` and `key` alone.
     """
@@ -58,7 +60,8 @@ def split_owners(corpus: Corpus, parts: int, *, halves: bool, key: bytes) -> tup
         side = half_of(record.owner, key=key) if halves else None
         members[part_of(record.owner, parts, key=key), side].append(index)
     shares = tuple(
-        Share(part, side, Corpus(corpus[index] for index in indices)) for (part, side), indices in members.items()
+        MemberShare(part, side, Corpus(corpus[index] for index in indices))
+        for (part, side), indices in members.items()
     )
     empty = [share.name for share in shares if len(share.corpus) == 0]
     if empty:
@@ -71,7 +74,7 @@ def split_owners(corpus: Corpus, parts: int, *, halves: bool, key: bytes) -> tup
     return shares
 
 
-def verify_disjoint(shares: Sequence[Share], corpus: Corpus) -> None:
+def verify_disjoint(shares: Sequence[MemberShare], corpus: Corpus) -> None:
     """Raise unless every owner stands in exactly one share, and every record of the corpus with its owner."""
     home: dict[str, int] = {}
     seen: set[str] = set()
@@ -94,7 +97,7 @@ def key_id(key: bytes) -> str:
 
 
 def split_key(randomness: Randomness) -> bytes:
-    """A fresh key: the system's, or for an experiment a seed's."""
+    """A fresh key for splitting owners: the system's, or for an experiment a seed's."""
     return bytes(int(value) for value in randomness.integers(256, KEY_BYTES))
 
 
@@ -105,24 +108,24 @@ class MemberRecipe:
     epochs: float
     batch: int
     optimiser: OptimiserSettings
-    schedule: Schedule
+    schedule: CheckpointSchedule
     computation: Computation
     max_length: int | None = None
 
-    def plan(self, share: Share, *, seed: int) -> PlainPlan:
+    def plan(self, share: MemberShare, *, seed: int) -> PlainPlan:
         """The plan of one member: its share may be smaller than a batch."""
         records = len(share.corpus)
         return PlainPlan(units=records, batch=min(self.batch, records), epochs=self.epochs, seed=seed)
 
 
-def member_seed(seed: int, share: Share) -> int:
+def member_seed(seed: int, share: MemberShare) -> int:
     """The seed of a member's order of texts and first weights."""
     return Randomness.seeded(seed).child(share.name).fresh_seed()
 
 
 def train_member(
     model: HuggingFaceModel,
-    share: Share,
+    share: MemberShare,
     recipe: MemberRecipe,
     *,
     folder: Path,
@@ -134,7 +137,7 @@ def train_member(
     source = PlainGradients(
         model.module, Units(texts), recipe.plan(share, seed=seed), computation=recipe.computation
     )
-    return train(
+    return train_learner(
         Learner(model.module, recipe.optimiser),
         source,
         checkpoints=Checkpoints(folder),

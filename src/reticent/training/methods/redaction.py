@@ -180,7 +180,7 @@ class MissCounts:
 
 
 def count_misses(labelled: Iterable[Record], policy: Policy, *, conservative: Policy | None = None) -> MissCounts:
-    """What the policies miss of records whose spans are complete labels.
+    """Count the secrets that policies miss in records whose spans are complete labels.
 
     A secret is one labelled string of one record. It is found if masking it beforehand, wherever the record holds
     it, leaves what is read of the record as it is; any character that is left is a miss. A missed secret is caught

@@ -25,7 +25,7 @@ from reticent.training.checkpoint import receipt_state, restored_receipt
 from reticent.training.gradients.clipping import NonFiniteGradient, add_noise, clip_factors
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import IGNORED, TokenBatch
-from reticent.training.gradients.source import ACCOUNT, Computation, Gradient
+from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, Gradient
 from reticent.training.methods.selective import Run, RunText, SelectivePlan
 from reticent.training.plans.plan import MEASURE, SEEDED
 
@@ -136,7 +136,7 @@ class SelectiveGradients:
         if len(texts) != plan.units or any(sum(r.is_sensitive for r in t) > plan.sensitive_runs for t in texts):
             raise UsageError("the plan was made for another corpus", hint="make it from the runs of this one")
         budget = ledger.budget
-        if budget.measure != MEASURE or budget.limit != plan.steps or tuple(ledger.accounts) != (ACCOUNT,):
+        if budget.measure != MEASURE or budget.limit != plan.steps or tuple(ledger.accounts) != (TRAINING_ACCOUNT,):
             raise LedgerError("the ledger does not meter this plan", hint="open the ledger of this run")
         if not randomness.protects and SEEDED not in budget.guarantee.assumes:
             raise UsageError("noise from a seed protects nothing", hint="use Randomness.system()")
@@ -158,13 +158,13 @@ class SelectiveGradients:
     @property
     def position(self) -> int:
         """Steps that were charged, whether their weights survived or not: no record is read twice in an epoch."""
-        return round(self._ledger.spent()[ACCOUNT])
+        return round(self._ledger.spent()[TRAINING_ACCOUNT])
 
     def next(self) -> Gradient:
         """Charge, noise the states, then one gradient of both kinds of runs."""
         self._module.eval()  # no dropout: the length of a secret would shift the masks of what is not noised
         drawn = [self._texts[unit] for unit in self._plan.sampler.batch_at(self.position).tolist()]
-        self._receipt = self._ledger.charge({ACCOUNT: 1.0}, self._plan.step_event)
+        self._receipt = self._ledger.charge({TRAINING_ACCOUNT: 1.0}, self._plan.step_event)
         fresh = self._randomness.child(f"noise {self._receipt.sequence}")
         starts = self._starts(drawn, fresh.child("states"))
         values, loss, tokens = self._plain(starts)

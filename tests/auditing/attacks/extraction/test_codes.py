@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from reticent.auditing.attacks.extraction.codes import PlantedCodes, answers_of, attack_codes, hit_rate_ceiling
+from reticent.auditing.attacks.extraction.codes import PlantedCodes, attack_codes, code_answers, hit_rate_ceiling
 from reticent.core.randomness import Randomness
 from reticent.core.secret import CodeSpace, Secret
 from tests.models.ngram import NGramModel
@@ -28,7 +28,7 @@ def memoriser(codes: PlantedCodes) -> NGramModel:
 def test_a_model_that_memorised_the_codes_gives_them_away() -> None:
     codes = planted(4, 5)
     model = memoriser(codes)
-    hits = attack_codes(answers_of(model, codes, randomness=Randomness.seeded(1)), codes, generations=100)
+    hits = attack_codes(code_answers(model, codes, randomness=Randomness.seeded(1)), codes, generations=100)
     finding = hits.finding()
     assert hits.hit_rate > 0.9
     assert hits.recall == 1.0
@@ -49,7 +49,7 @@ def test_the_hit_rate_is_the_probability_of_the_codes_in_closed_form() -> None:
         **{(digit,): digits for digit in "2345689"},
     }
     model = NGramModel.from_table([*"0123456789i"], table, order=2)
-    hits = attack_codes(answers_of(model, codes, randomness=Randomness.seeded(2)), codes, generations=800)
+    hits = attack_codes(code_answers(model, codes, randomness=Randomness.seeded(2)), codes, generations=800)
     expected = 2 * 0.45 * 0.9
     assert abs(hits.hit_rate - expected) < 4 * math.sqrt(expected * (1 - expected) / 800)
     assert hits.well_formed == hits.answered == 800

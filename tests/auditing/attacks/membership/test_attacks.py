@@ -10,14 +10,14 @@ import pytest
 from reticent.auditing.attacks.membership.attack import MembershipAttack, membership_scores, run_attacks, why_not
 from reticent.auditing.attacks.membership.neighbourhood import Neighbourhood
 from reticent.auditing.attacks.membership.scores import (
-    Calibrated,
-    ErrorZone,
-    Loss,
-    LowerCase,
-    MinK,
-    MinKPlusPlus,
-    WindowComparison,
-    Zlib,
+    CalibratedScore,
+    ErrorZoneScore,
+    LossScore,
+    LowerCaseScore,
+    MinKPlusPlusScore,
+    MinKScore,
+    WindowScore,
+    ZlibScore,
     mean_of_least,
     windows_won,
 )
@@ -28,15 +28,15 @@ from reticent.core.model import Access
 from tests.models.ngram import END, NGramModel
 
 ATTACKS = [
-    Loss(),
-    Calibrated(),
-    Zlib(),
-    LowerCase(),
-    MinK(),
-    MinKPlusPlus(),
+    LossScore(),
+    CalibratedScore(),
+    ZlibScore(),
+    LowerCaseScore(),
+    MinKScore(),
+    MinKPlusPlusScore(),
     Neighbourhood(count=4),
-    WindowComparison(),
-    ErrorZone(),
+    WindowScore(),
+    ErrorZoneScore(),
 ]
 LETTERS = [*"ABCDEFGHIJabcdefghij "]
 SECRET = "AbCd HgFe JiBa EdCb"
@@ -103,7 +103,7 @@ def test_an_error_zone_that_scores_flawless_texts_as_zero_would_be_caught(certai
     is_wrong = targets.log_probs[place] < targets.positions[place].top
     published = 0.0 if not is_wrong.any() else 1.0
     assert published == 0.0  # as published code has it: the least score of all
-    assert ErrorZone().score(targets)[place] == 2.0
+    assert ErrorZoneScore().score(targets)[place] == 2.0
 
 
 def test_every_attack_keeps_the_protocol():
@@ -118,12 +118,12 @@ def test_scores_equal_their_closed_forms_on_a_unigram_model():
     targets = TargetScores(texts, TARGET, reference=BASE)
     ln2 = math.log(2)
     losses = np.array([4 / 3, 3.0, 2.0]) * ln2
-    np.testing.assert_allclose(Loss().score(targets), -losses)
-    np.testing.assert_allclose(Calibrated().score(targets), 2 * ln2 - losses)
+    np.testing.assert_allclose(LossScore().score(targets), -losses)
+    np.testing.assert_allclose(CalibratedScore().score(targets), 2 * ln2 - losses)
     sizes = [len(zlib.compress(text.encode())) for text in texts]
-    np.testing.assert_allclose(Zlib().score(targets), -losses / sizes)
-    np.testing.assert_allclose(MinK(0.5).score(targets), [-2 * ln2, -3 * ln2, -2 * ln2])
-    np.testing.assert_allclose(MinK(1.0).score(targets), -losses)
+    np.testing.assert_allclose(ZlibScore().score(targets), -losses / sizes)
+    np.testing.assert_allclose(MinKScore(0.5).score(targets), [-2 * ln2, -3 * ln2, -2 * ln2])
+    np.testing.assert_allclose(MinKScore(1.0).score(targets), -losses)
 
 
 def test_min_k_plus_plus_equals_its_closed_form():
@@ -132,20 +132,20 @@ def test_min_k_plus_plus_equals_its_closed_form():
     mean = (p * np.log(p)).sum()
     deviation = math.sqrt((p * (np.log(p) - mean) ** 2).sum())
     expected = (math.log(0.125) - mean) / deviation
-    np.testing.assert_allclose(MinKPlusPlus(0.34).score(targets), [expected])
-    assert MinKPlusPlus(1.0).score(targets)[0] == pytest.approx(
+    np.testing.assert_allclose(MinKPlusPlusScore(0.34).score(targets), [expected])
+    assert MinKPlusPlusScore(1.0).score(targets)[0] == pytest.approx(
         (2 * math.log(0.5) + math.log(0.125) - 3 * mean) / (3 * deviation)
     )
 
 
 def test_min_k_plus_plus_of_a_flat_distribution_is_neutral():
-    assert MinKPlusPlus().score(TargetScores(["abc"], BASE)).tolist() == [0.0]
+    assert MinKPlusPlusScore().score(TargetScores(["abc"], BASE)).tolist() == [0.0]
 
 
 def test_lower_case_is_the_ratio_of_losses():
     model = unigram(A=0.5, a=0.125, b=0.25, end=0.125)
     targets = TargetScores(["AA", "ab", "Ab"], model)
-    np.testing.assert_allclose(LowerCase().score(targets), [3.0, 1.0, (3 + 2) / (1 + 2)])
+    np.testing.assert_allclose(LowerCaseScore().score(targets), [3.0, 1.0, (3 + 2) / (1 + 2)])
 
 
 def test_windows_are_counted_as_defined():
@@ -163,7 +163,7 @@ def test_windows_of_random_text_are_won_as_often_as_enumeration_says():
     shares = [np.mean([sum(window) > 0 for window in itertools.product(gains, repeat=size)]) for size in (2, 3)]
     generator = np.random.default_rng(6)
     texts = ["".join(generator.choice([*"abc"], 60)) for _ in range(300)]
-    scores = WindowComparison((2, 3)).score(TargetScores(texts, TARGET, reference=base))
+    scores = WindowScore((2, 3)).score(TargetScores(texts, TARGET, reference=base))
     # The mean of 300 texts has a standard error of 0.005: one false alarm in 16,000 seeds at four of them.
     error = scores.std(ddof=1) / math.sqrt(len(texts))
     assert error < 0.006
@@ -182,7 +182,7 @@ def test_windows_equal_a_slow_count():
     generator = np.random.default_rng(9)
     for length in (2, 5, 30, 60):
         differences = generator.normal(size=length)
-        sizes = WindowComparison().sizes
+        sizes = WindowScore().sizes
         assert windows_won(differences, sizes) == pytest.approx(slow_windows(differences, sizes))
 
 
@@ -191,7 +191,7 @@ def test_error_zone_equals_its_closed_form():
     target = unigram(a=0.4, b=0.35, c=0.125, end=0.125)
     targets = TargetScores(["abc", "aab", "bb", "aa"], target, reference=BASE)
     gain, loss = math.log(0.35 / 0.25), math.log(2.0)
-    np.testing.assert_allclose(ErrorZone().score(targets), [gain / (gain + loss), 1.0, 1.0, 1.4])
+    np.testing.assert_allclose(ErrorZoneScore().score(targets), [gain / (gain + loss), 1.0, 1.0, 1.4])
 
 
 def test_neighbours_differ_in_as_many_tokens_as_asked_and_never_hold_special_ones():
@@ -247,10 +247,10 @@ def test_target_and_reference_are_scored_once_for_all_attacks():
 
 def test_attacks_that_lack_a_reference_are_named_and_skipped():
     targets = TargetScores(["ab"], TARGET)
-    assert why_not(WindowComparison(), targets) == "needs a reference model"
+    assert why_not(WindowScore(), targets) == "needs a reference model"
     assert set(run_attacks(ATTACKS, targets)) == {"loss", "zlib", "lower-case", "min-k", "min-k++", "neighbourhood"}
     with pytest.raises(AccessError, match="reference"):
-        membership_scores(Calibrated(), targets)
+        membership_scores(CalibratedScore(), targets)
 
 
 def test_a_text_only_model_is_refused():
@@ -258,13 +258,13 @@ def test_a_text_only_model_is_refused():
         access = Access.TEXT
 
     with pytest.raises(AccessError, match="logprobs"):
-        membership_scores(Loss(), TargetScores(["ab"], TextOnly(TARGET)))
+        membership_scores(LossScore(), TargetScores(["ab"], TextOnly(TARGET)))
 
 
 def test_a_reference_with_another_tokenizer_is_refused_without_showing_text():
     words = NGramModel.fit(["aab"], order=1, level="word", unknown="?")
     with pytest.raises(ModelError, match="split the targets differently") as caught:
-        Calibrated().score(TargetScores(["aab"], TARGET, reference=words))
+        CalibratedScore().score(TargetScores(["aab"], TARGET, reference=words))
     assert "aab" not in str(caught.value)
 
 
@@ -282,7 +282,7 @@ def test_impossible_tokens_are_finite_and_cancel():
     impossible = unigram(a=1.0, b=0.0, end=0.0)
     targets = TargetScores(["ab"], impossible, reference=impossible)
     assert targets.log_probs[0].tolist() == [0.0, LEAST_LOG_PROB]
-    assert Calibrated().score(targets).tolist() == [0.0]
+    assert CalibratedScore().score(targets).tolist() == [0.0]
 
 
 def test_a_model_that_computes_nan_is_refused():
@@ -291,11 +291,11 @@ def test_a_model_that_computes_nan_is_refused():
             return [np.full(len(s), np.nan) for s in sequences]
 
     with pytest.raises(ModelError, match="no log-probability"):
-        Loss().score(TargetScores(["ab"], Broken(TARGET)))
+        LossScore().score(TargetScores(["ab"], Broken(TARGET)))
 
 
 def test_an_attack_that_gives_nan_is_our_bug():
-    class Nan(Loss):
+    class Nan(LossScore):
         def score(self, targets):
             return np.full(len(targets), np.nan)
 
@@ -319,7 +319,7 @@ def test_a_model_that_gives_all_positions_at_once_is_asked_for_them():
 
     model = Positions(TARGET)
     fast, slow = TargetScores(["abc"], model), TargetScores(["abc"], TARGET)
-    np.testing.assert_array_equal(MinKPlusPlus().score(fast), MinKPlusPlus().score(slow))
+    np.testing.assert_array_equal(MinKPlusPlusScore().score(fast), MinKPlusPlusScore().score(slow))
     assert model.asked
 
 

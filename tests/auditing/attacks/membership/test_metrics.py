@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from reticent.accounting.bounds.ceiling import ceiling, compare
+from reticent.accounting.bounds.ceiling import ceiling, compare_with_guarantee
 from reticent.auditing.attacks.membership.control import bag_of_words_control
 from reticent.auditing.attacks.membership.metrics import (
     MembershipSetting,
@@ -71,7 +71,7 @@ def test_a_control_voids_every_finding():
     found = membership_findings(np.where(labels, 1.0, 0.0), labels, setting=setting)
     assert all("without the model" in finding.void for finding in found)
     assert not any(finding.beats_null for finding in found)
-    assert compare(found[0], PROMISE).verdict is Verdict.NOT_COMPARABLE
+    assert compare_with_guarantee(found[0], PROMISE).verdict is Verdict.NOT_COMPARABLE
 
 
 def test_every_metric_has_the_ceiling_that_its_name_promises():
@@ -86,16 +86,16 @@ def test_signal_refutes_a_promise_that_noise_does_not():
         scores, labels = sample(shift)
         bound = one_run_epsilon(scores, labels, delta=0.0)
         found = [*membership_findings(scores, labels, setting=SETTING)[:2], epsilon_finding(bound, setting=SETTING)]
-        assert [compare(finding, PROMISE).verdict for finding in found] == [verdict] * 3
+        assert [compare_with_guarantee(finding, PROMISE).verdict for finding in found] == [verdict] * 3
 
 
 def test_findings_of_groups_are_never_set_beside_a_promise_for_one_record():
     setting = MembershipSetting(attack="loss", group_size=20)
     found = membership_findings(*sample(3.0), setting=setting)
     assert found[0].metric == "group_of_20_auc"
-    assert compare(found[0], PROMISE).verdict is Verdict.NOT_COMPARABLE
+    assert compare_with_guarantee(found[0], PROMISE).verdict is Verdict.NOT_COMPARABLE
     owners = MembershipSetting(attack="loss", unit=Unit.OWNER)
-    assert compare(membership_findings(*sample(3.0), setting=owners)[0], PROMISE).ceiling is None
+    assert compare_with_guarantee(membership_findings(*sample(3.0), setting=owners)[0], PROMISE).ceiling is None
 
 
 def test_epsilon_findings_are_one_sided_and_keep_their_confidence():
@@ -114,7 +114,7 @@ def test_epsilon_findings_are_one_sided_and_keep_their_confidence():
 def test_a_gaussian_mu_has_no_ceiling():
     found = gaussian_mu_finding(1.5, n=100, setting=SETTING)
     assert found.notes == (FAIR_COINS,)
-    assert compare(found, PROMISE).ceiling is None
+    assert compare_with_guarantee(found, PROMISE).ceiling is None
 
 
 def test_labels_must_be_booleans_of_both_kinds():

@@ -3,11 +3,16 @@
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.personal_data.contexts import MaskedSpan, Others, masked_spans
-from reticent.auditing.attacks.personal_data.inference import draw_candidates, infer, token_counter
+from reticent.auditing.attacks.personal_data.contexts import MaskedSpan, OtherValues, masked_spans
+from reticent.auditing.attacks.personal_data.inference import draw_candidates, infer_values, token_counter
 from reticent.auditing.attacks.personal_data.inventory import take_inventory
 from reticent.auditing.attacks.personal_data.reconstruction import CandidateSources, gather_candidates
-from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Elsewhere, Scoring, log_likelihoods
+from reticent.auditing.attacks.personal_data.scoring import (
+    CandidateScorer,
+    CandidateScoring,
+    HeldOutPlaces,
+    log_likelihoods,
+)
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Secret
@@ -28,11 +33,12 @@ def test_scores_less_the_weighted_mean_chance_in_other_places_equal_the_slow_sum
     candidates = [" ada abel", " ben", " cleo cruz"]
     others = (place("the court heard"), place("on that day"), place("lives in", kind="LOC"))
     target = place("case 1 was brought by", ", of town 3.")
-    scorer = CandidateScorer(model, elsewhere=Elsewhere(others, 0.3))
-    expected = log_likelihoods(model, target, candidates, scoring=Scoring.IN_CONTEXT)
+    scorer = CandidateScorer(model, elsewhere=HeldOutPlaces(others, 0.3))
+    expected = log_likelihoods(model, target, candidates, scoring=CandidateScoring.IN_CONTEXT)
     for index, candidate in enumerate(candidates):  # the place of another kind is no place for a person
         chances = [
-            np.exp(log_likelihoods(model, each, [candidate], scoring=Scoring.SPAN)[0]) for each in others[:2]
+            np.exp(log_likelihoods(model, each, [candidate], scoring=CandidateScoring.SPAN)[0])
+            for each in others[:2]
         ]
         expected[index] -= 0.3 * np.log(np.mean(chances))
     np.testing.assert_allclose(scorer.score(target, candidates), expected, atol=1e-4)
@@ -43,7 +49,7 @@ def test_scores_less_the_weighted_mean_chance_in_other_places_equal_the_slow_sum
 def test_a_kind_without_other_places_is_scored_as_it_is():
     model = knows_nothing()
     target = place("of ", " and", kind="LOC")
-    plain, calibrated = CandidateScorer(model), CandidateScorer(model, elsewhere=Elsewhere((place("by "),)))
+    plain, calibrated = CandidateScorer(model), CandidateScorer(model, elsewhere=HeldOutPlaces((place("by "),)))
     np.testing.assert_array_equal(plain.score(target, ["Abel", "B"]), calibrated.score(target, ["Abel", "B"]))
     assert len(calibrated.score(target, [])) == 0
 
@@ -65,11 +71,11 @@ def test_a_name_that_is_likely_everywhere_wins_no_place_once_calibrated(popular)
     """The model cannot tell places apart (its memory is three symbols): uncalibrated the popular name wins all."""
     corpus, model = popular
     values = take_inventory(corpus)
-    targets = masked_spans(values, others=Others.KNOWN, count=10, randomness=Randomness.seeded(1))
+    targets = masked_spans(values, others=OtherValues.KNOWN, count=10, randomness=Randomness.seeded(1))
     drawn = draw_candidates(
         targets, values, training=values, size=8, lengths=token_counter(model), randomness=Randomness.seeded(2)
     )
-    elsewhere = Elsewhere((place("a matter told by "),), 1.0)
+    elsewhere = HeldOutPlaces((place("a matter told by "),), 1.0)
     plain = CandidateScorer(model).scores(drawn.targets, [each.candidates for each in drawn.sets])
     calibrated = CandidateScorer(model, elsewhere=elsewhere).scores(
         drawn.targets, [each.candidates for each in drawn.sets]
@@ -82,7 +88,9 @@ def test_a_name_that_is_likely_everywhere_wins_no_place_once_calibrated(popular)
     ]
     assert wins[0] == len(holding)
     assert wins[1] < len(holding) / 2
-    assert infer(CandidateScorer(model, elsewhere=elsewhere), drawn).sizes.tolist() == [8] * len(drawn.targets)
+    assert infer_values(CandidateScorer(model, elsewhere=elsewhere), drawn).sizes.tolist() == [8] * len(
+        drawn.targets
+    )
 
 
 def test_values_drawn_for_one_target_are_candidates_of_the_others_of_its_kind():

@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from reticent.auditing.attacks.personal_data.extraction import Extraction, sample_texts, tag_texts, token_lengths
+from reticent.auditing.attacks.personal_data.extraction import (
+    ExtractionGame,
+    sample_texts,
+    tag_texts,
+    token_lengths,
+)
 from reticent.auditing.attacks.personal_data.findings import PiiSetting, extraction_findings
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take_inventory, widened
 from reticent.core.corpus import Corpus, Record, Span
@@ -37,7 +42,7 @@ def test_precision_and_recall_are_exact_for_an_emitted_list(cases):
     strangers = names(0, 5)
     known = [value for value in training if value.kind == "PERSON"][:10]
     texts = [f"Then {value.reveal()} spoke." for value in known] + [f"Then {name} spoke." for name in strangers]
-    game = Extraction(training, emitted(texts, gazetteer(cases, strangers)))
+    game = ExtractionGame(training, emitted(texts, gazetteer(cases, strangers)))
     row = game.total
     assert (row.training, row.emitted, row.hits) == (len(secrets_of(cases)), 15, 10)
     assert row.precision == 10 / 15
@@ -53,11 +58,11 @@ def test_repeats_change_neither_precision_nor_recall(cases):
     known = [value.reveal() for value in training.of_kind("PERSON")][:10]
     texts = [f"Then {name} spoke." for name in [*known, *strangers]]
     finds = gazetteer(cases, strangers)
-    once = Extraction(training, emitted(texts, finds)).total
-    often = Extraction(training, emitted([*texts, *texts[:3] * 20], finds)).total
+    once = ExtractionGame(training, emitted(texts, finds)).total
+    often = ExtractionGame(training, emitted([*texts, *texts[:3] * 20], finds)).total
     assert once == often
     copied = Corpus([*cases, *(Record(f"again {r.id}", r.text, r.owner, r.spans) for r in cases)])
-    assert Extraction(take_inventory(copied), emitted(texts, finds)).total == once
+    assert ExtractionGame(take_inventory(copied), emitted(texts, finds)).total == once
     # The twin that divides by mentions, as published code did, is moved by repeats.
     by_mentions = [10 / sum(len(m) for m in take_inventory(c).mentions.values()) for c in (cases, copied)]
     assert by_mentions[0] != by_mentions[1]
@@ -65,7 +70,7 @@ def test_repeats_change_neither_precision_nor_recall(cases):
 
 def test_nothing_found_is_a_row_with_recall_zero_and_no_precision(cases):
     training = take_inventory(cases)
-    game = Extraction(training, emitted(["Nothing to see here."], gazetteer(cases, [])))
+    game = ExtractionGame(training, emitted(["Nothing to see here."], gazetteer(cases, [])))
     row = game.total
     assert (row.emitted, row.hits, row.precision, row.recall) == (0, 0, None, 0.0)
     document = row.to_json(confidence=0.95, miss_rate=0.0)
@@ -87,7 +92,7 @@ def test_intervals_of_a_row_count_the_values_of_one_owner_together():
     rows = []
     for owners in ([f"o{place // 10}" for place in range(50)], [""] * 50):
         records = [Record(str(place), text, owners[place], spans[place]) for place, text in enumerate(texts)]
-        game = Extraction(take_inventory(records), emitted(texts[:10], finds))
+        game = ExtractionGame(take_inventory(records), emitted(texts[:10], finds))
         rows.append(game.total.to_json(confidence=0.95, miss_rate=0.0))
     by_owner, by_record = rows
     assert by_owner["recall"] == by_record["recall"] == 0.2
@@ -99,7 +104,7 @@ def test_what_the_base_emits_too_stays_in_the_denominator(cases):
     training, finds = take_inventory(cases), gazetteer(cases, names(0, 5))
     known = [value.reveal() for value in training.of_kind("PERSON")][:10]
     mine = emitted([*known, *names(0, 5)], finds)
-    game = Extraction(training, mine, emitted(known[:4], finds))
+    game = ExtractionGame(training, mine, emitted(known[:4], finds))
     row = game.total
     assert (row.hits, row.beyond_base) == (10, 6)
     assert row.precision_beyond_base == 6 / 15  # not 6/11, the accuracy conditional on disagreement
@@ -113,8 +118,8 @@ def test_rows_by_duplication_and_length_part_the_whole(cases):
     training = take_inventory(cases)
     model = by_heart(["abc"])
     known = list(training)[:40]
-    game = Extraction(training, emitted([v.reveal() for v in known], gazetteer(cases, [])))
-    game = Extraction(training, game.emitted, None, token_lengths(model, list(training)))
+    game = ExtractionGame(training, emitted([v.reveal() for v in known], gazetteer(cases, [])))
+    game = ExtractionGame(training, game.emitted, None, token_lengths(model, list(training)))
     for rows in (game.by_duplication(), game.by_length((1, 10, 20)), game.by_kind()):
         assert sum(row.training for row in rows) == len(training)
         assert sum(row.hits for row in rows) == game.total.hits == 40
@@ -126,7 +131,7 @@ def test_rows_by_duplication_and_length_part_the_whole(cases):
 def test_curve_over_sampled_tokens_ends_at_the_whole_game():
     persons = names(0, 20)
     training = take_inventory(people(persons[:15]))
-    game = Extraction(training, emitted([f"{name} spoke twice" for name in persons], tagger(persons)))
+    game = ExtractionGame(training, emitted([f"{name} spoke twice" for name in persons], tagger(persons)))
     curve = game.over_tokens(points=5)
     assert [point.emitted for point in curve] == [4, 8, 12, 16, 20]
     assert [point.hits for point in curve] == [4, 8, 12, 15, 15]
@@ -138,7 +143,7 @@ def test_values_of_equal_rank_enter_the_precision_recall_curve_together():
     persons = names(0, 6)
     training = take_inventory(people(persons[:3]))
     texts = [persons[0]] * 3 + [persons[4]] * 2 + [persons[1]] * 2 + [persons[5]]
-    game = Extraction(training, emitted(texts, tagger(persons)))
+    game = ExtractionGame(training, emitted(texts, tagger(persons)))
     points = [(point.emitted, point.hits) for point in game.ranked()]
     assert points == [(1, 1), (3, 2), (4, 2)]
     with pytest.raises(ValueError, match="one score for every"):
@@ -148,7 +153,7 @@ def test_values_of_equal_rank_enter_the_precision_recall_curve_together():
 def test_held_out_values_give_the_null_and_shared_ones_are_left_out():
     persons = names(0, 40)
     training, held_out = take_inventory(people(persons[:20])), take_inventory(people(persons[15:]))
-    game = Extraction(training, emitted(persons[:12] + persons[20:22], tagger(persons)))
+    game = ExtractionGame(training, emitted(persons[:12] + persons[20:22], tagger(persons)))
     recall = extraction_findings(game, setting=PiiSetting(), held_out=held_out)[0]
     assert recall.value == 12 / 20
     assert recall.null is not None
@@ -159,7 +164,7 @@ def test_held_out_values_give_the_null_and_shared_ones_are_left_out():
 def test_a_model_that_emits_both_sides_alike_does_not_beat_the_null():
     persons = names(0, 40)
     training, held_out = take_inventory(people(persons[:20])), take_inventory(people(persons[20:]))
-    game = Extraction(training, emitted(persons[::2], tagger(persons)))
+    game = ExtractionGame(training, emitted(persons[::2], tagger(persons)))
     assert not extraction_findings(game, setting=PiiSetting(), held_out=held_out)[0].beats_null
 
 
@@ -170,7 +175,7 @@ def test_a_tagger_that_misses_widens_recall_to_hold_the_true_share():
     spans = [(span,) if place >= 10 else () for place, span in enumerate(missing)]  # a quarter is missed
     found = PiiInventory(list(records), spans, miss_rate=0.25)
     for said in (persons[:10], persons[10:20], persons[5:25]):
-        game = Extraction(found, emitted(said, tagger(persons)))
+        game = ExtractionGame(found, emitted(said, tagger(persons)))
         recall = extraction_findings(game, setting=PiiSetting())[0]
         truth = len(said) / 40
         assert recall.low <= truth <= recall.high
@@ -186,7 +191,7 @@ def test_labels_that_annotators_left_in_clear_are_no_values():
 
 def test_nothing_written_or_shown_holds_a_value(cases):
     training, finds = take_inventory(cases), gazetteer(cases, [])
-    game = Extraction(training, emitted([value.reveal() for value in training], finds))
+    game = ExtractionGame(training, emitted([value.reveal() for value in training], finds))
     findings = extraction_findings(game, setting=PiiSetting(), held_out=training)
     rows = [*game.by_kind(), *game.by_duplication(), game.total]
     shown = repr([training, game.emitted, game, rows, findings, game.hits])

@@ -5,7 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.personal_data.contexts import MASK, ContextWindow, MaskedSpan, Others, masked_spans
+from reticent.auditing.attacks.personal_data.contexts import (
+    MASK,
+    ContextWindow,
+    MaskedSpan,
+    OtherValues,
+    masked_spans,
+)
 from reticent.auditing.attacks.personal_data.extractability import (
     Extractability,
     compare_extractability,
@@ -21,7 +27,7 @@ from reticent.auditing.attacks.personal_data.findings import (
     inference_finding,
     reconstruction_findings,
 )
-from reticent.auditing.attacks.personal_data.inference import Decoys, draw_candidates, infer, token_counter
+from reticent.auditing.attacks.personal_data.inference import Decoys, draw_candidates, infer_values, token_counter
 from reticent.auditing.attacks.personal_data.inventory import take_inventory
 from reticent.auditing.attacks.personal_data.reconstruction import (
     CandidateSources,
@@ -30,7 +36,12 @@ from reticent.auditing.attacks.personal_data.reconstruction import (
     rank_candidates,
     recollected,
 )
-from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Elsewhere, Scoring, log_likelihoods
+from reticent.auditing.attacks.personal_data.scoring import (
+    CandidateScorer,
+    CandidateScoring,
+    HeldOutPlaces,
+    log_likelihoods,
+)
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
@@ -66,7 +77,7 @@ def knows():
 
 
 def targets_of(inventory, count=30):
-    return masked_spans(inventory, others=Others.KNOWN, count=count, randomness=Randomness.seeded(1))
+    return masked_spans(inventory, others=OtherValues.KNOWN, count=count, randomness=Randomness.seeded(1))
 
 
 # --- scoring
@@ -76,14 +87,14 @@ def one_forward_each(model, target, candidates, scoring):
     """The slow, obvious way: every whole text by itself, the prefix's tokens left out of the sum."""
     values = []
     for candidate in candidates:
-        suffix = "" if scoring is Scoring.SPAN else target.suffix
+        suffix = "" if scoring is CandidateScoring.SPAN else target.suffix
         (whole,), (opening,) = model.encode([target.prefix + candidate + suffix]), model.encode([target.prefix])
         (row,) = model.token_log_probs([whole])
-        values.append(row.mean() if scoring is Scoring.SENTENCE else row[len(opening) :].sum())
+        values.append(row.mean() if scoring is CandidateScoring.SENTENCE else row[len(opening) :].sum())
     return np.array(values)
 
 
-@pytest.mark.parametrize("scoring", list(Scoring))
+@pytest.mark.parametrize("scoring", list(CandidateScoring))
 def test_shared_prefix_scores_equal_one_forward_for_each_candidate(scoring):
     model = HuggingFaceModel(tiny_gpt2(), tiny_tokenizer(), name="tiny")
     target = MaskedSpan("r", "r", Secret("ada abel", "PERSON"), "case 1 was brought by", ", of town 3.")
@@ -97,7 +108,8 @@ def test_the_suffix_is_scored_to_its_last_token(knows):
     here = MaskedSpan("r", "r", Secret(TRAINED[0], "PERSON"), "case 000 was brought by ", " of town 00.")
     elsewhere = MaskedSpan("r", "r", Secret(TRAINED[0], "PERSON"), "case 000 was brought by ", " of town 01.")
     in_place, moved = (
-        log_likelihoods(knows, each, [TRAINED[0]], scoring=Scoring.IN_CONTEXT)[0] for each in (here, elsewhere)
+        log_likelihoods(knows, each, [TRAINED[0]], scoring=CandidateScoring.IN_CONTEXT)[0]
+        for each in (here, elsewhere)
     )
     assert in_place > moved + 5.0  # the last digit but one decides; an off-by-one would not see it
 
@@ -111,10 +123,10 @@ def test_a_short_list_scores_the_likeliest_in_context_and_leaves_out_the_rest(ki
     )
     target = MaskedSpan("r", "r", Secret("ada abel", "PERSON"), "case 1 was brought by ", ", of town 3.")
     places = (MaskedSpan("h", "h", Secret("x", "PERSON"), "signed by ", ""),)
-    given = {"base": base, "elsewhere": Elsewhere(places, weight=0.7)} if calibrated else {}
+    given = {"base": base, "elsewhere": HeldOutPlaces(places, weight=0.7)} if calibrated else {}
     candidates = [name.lower() for name in PERSONS[:12]]
     whole = CandidateScorer(model, **given).score(target, candidates)
-    alone = CandidateScorer(model, scoring=Scoring.SPAN, **given).score(target, candidates)
+    alone = CandidateScorer(model, scoring=CandidateScoring.SPAN, **given).score(target, candidates)
     short = CandidateScorer(model, shortlist=4, **given).score(target, candidates)
     listed = np.sort(np.argsort(-alone, kind="stable")[:4])
     assert np.flatnonzero(np.isfinite(short)).tolist() == listed.tolist()
@@ -127,8 +139,8 @@ def test_a_short_list_scores_the_likeliest_in_context_and_leaves_out_the_rest(ki
 def test_a_prefix_longer_than_the_model_loses_its_beginning():
     model = HuggingFaceModel(tiny_gpt2(), tiny_tokenizer(), name="tiny")
     target = MaskedSpan("r", "r", Secret("ada", "PERSON"), "a b c d " * 20, " of town 3.")
-    assert np.isfinite(log_likelihoods(model, target, ["ada", "ben"], scoring=Scoring.IN_CONTEXT)).all()
-    assert np.isfinite(log_likelihoods(model, target, ["ada", "ben"], scoring=Scoring.SENTENCE)).all()
+    assert np.isfinite(log_likelihoods(model, target, ["ada", "ben"], scoring=CandidateScoring.IN_CONTEXT)).all()
+    assert np.isfinite(log_likelihoods(model, target, ["ada", "ben"], scoring=CandidateScoring.SENTENCE)).all()
 
 
 # --- contexts
@@ -143,10 +155,10 @@ def sentence() -> Corpus:
 
 def test_other_values_are_known_or_masked_as_asked():
     inventory = take_inventory(sentence())
-    for others in Others:
+    for others in OtherValues:
         chosen = masked_spans(inventory, others=others, count=9, randomness=Randomness.seeded(0))
         target = next(each for each in chosen if each.secret.reveal() == "Ben Bock")
-        if others is Others.KNOWN:
+        if others is OtherValues.KNOWN:
             assert (target.prefix, target.suffix) == ("On Monday Ada Abel met ", ", and Cleo Cruz.")
         else:
             assert (target.prefix, target.suffix) == (f"On Monday {MASK} met ", f", and {MASK}.")
@@ -156,7 +168,9 @@ def test_other_values_are_known_or_masked_as_asked():
 def test_a_window_ends_at_words_and_at_the_line():
     inventory = take_inventory(sentence())
     window = ContextWindow(before=9, after=6)
-    chosen = masked_spans(inventory, others=Others.KNOWN, count=9, randomness=Randomness.seeded(0), window=window)
+    chosen = masked_spans(
+        inventory, others=OtherValues.KNOWN, count=9, randomness=Randomness.seeded(0), window=window
+    )
     target = next(each for each in chosen if each.secret.reveal() == "Ben Bock")
     assert (target.prefix, target.suffix) == ("Abel met ", ", and")
 
@@ -172,7 +186,7 @@ def test_a_model_that_knows_its_text_picks_the_truth(training, held_out, knows):
             targets, pool, training=training, size=10, lengths=token_counter(knows), randomness=Randomness.seeded(2)
         )
         assert draw.decoys is decoys
-        found = inference_finding(infer(scorer, draw), setting=PiiSetting())
+        found = inference_finding(infer_values(scorer, draw), setting=PiiSetting())
         assert found.value == 1.0
         assert found.null == pytest.approx(0.1)
         assert found.beats_null
@@ -237,7 +251,7 @@ def test_a_model_that_cannot_tell_scores_the_base_rate(training, held_out):
         lengths=token_counter(base),
         randomness=Randomness.seeded(8),
     )
-    outcome = infer(CandidateScorer(base, base), draw)
+    outcome = infer_values(CandidateScorer(base, base), draw)
     assert 1 <= outcome.right.sum() <= 14
     assert not inference_finding(outcome, setting=PiiSetting()).beats_null
     # The published min(results, key=…) over {score: candidate} gives the alphabetically first, whatever is true.
@@ -254,7 +268,7 @@ def test_accuracy_by_context_length_counts_every_target_once(training, knows):
         lengths=token_counter(knows),
         randomness=Randomness.seeded(1),
     )
-    outcome = infer(CandidateScorer(knows), draw)
+    outcome = infer_values(CandidateScorer(knows), draw)
     rows = outcome.by_context((0, 10, 20, 30))
     assert [n for _, _, n in rows] == [0, 0, 30, 0]
     assert sum(right for _, right, _ in rows) == outcome.right.sum()
@@ -313,7 +327,7 @@ def test_the_suffix_and_the_pool_find_what_greedy_continuation_cannot():
     assert ranked.gathered == 20
     assert ranked.hits(1).sum() == 20
     assert continue_greedily(model, finds, targets).hits(1).sum() <= 1
-    span_only = rank_candidates(CandidateScorer(model, scoring=Scoring.SPAN), targets, candidates)
+    span_only = rank_candidates(CandidateScorer(model, scoring=CandidateScoring.SPAN), targets, candidates)
     assert span_only.hits(1).sum() <= 5
 
 
@@ -326,7 +340,7 @@ def test_masked_values_before_the_target_are_recollected_where_the_model_knows_t
     ]
     records = [Record(f"r{i}", text, spans=each) for i, (text, each) in enumerate(zip(texts, spans, strict=True))]
     model, inventory = by_heart(texts), take_inventory(records)
-    masked = masked_spans(inventory, others=Others.MASKED, count=20, randomness=Randomness.seeded(1))
+    masked = masked_spans(inventory, others=OtherValues.MASKED, count=20, randomness=Randomness.seeded(1))
     second = [target for target in masked if MASK in target.prefix]
     assert len(second) == 10
     filled = recollected(model, finds, second)

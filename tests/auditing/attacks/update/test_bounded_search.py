@@ -12,7 +12,7 @@ from reticent.auditing.attacks.update.bounded_search import (
     search_bounded,
 )
 from reticent.auditing.attacks.update.descent import Descent, _Growth
-from reticent.auditing.attacks.update.score import Score, Snapshots
+from reticent.auditing.attacks.update.score import Snapshots, UpdateScore
 from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 from reticent.models.huggingface.model import HuggingFaceModel
 from tests.auditing.attacks.update.oracles import all_scores, plain_score, updated
@@ -141,7 +141,7 @@ def test_settings_choose_the_search_and_what_has_no_bound_is_refused():
     bounded = find_phrases(pair, BeamSettings(length=4, is_bounded=True), top=3)
     assert np.isfinite(bounded.ceiling)
     assert find_phrases(pair, BeamSettings(length=4)).ceiling == np.inf
-    for wrong in ({"width": 3}, {"groups": 2}, {"score": Score.RELATIVE}):
+    for wrong in ({"width": 3}, {"groups": 2}, {"score": UpdateScore.RELATIVE}):
         with pytest.raises(ValueError, match="bound"):
             BeamSettings(is_bounded=True, **wrong)
     with pytest.raises(ValueError, match="positive"):

@@ -6,7 +6,7 @@ import pytest
 from reticent.auditing.attacks.update.findings import Evidence, FoundPhrase, update_findings
 from reticent.auditing.attacks.update.matching import RecordGains, match_phrases, record_gains
 from reticent.auditing.attacks.update.null import Highest, NullTest
-from reticent.auditing.attacks.update.score import Score, Snapshots
+from reticent.auditing.attacks.update.score import Snapshots, UpdateScore
 from reticent.auditing.attacks.update.search import BeamSettings, score_beam, search_phrases
 from reticent.auditing.metrics.intervals import APPROXIMATE
 from reticent.core.corpus import Record
@@ -86,7 +86,7 @@ def test_an_update_is_exposed_and_text_without_one_is_not():
     evidence = Evidence(
         phrases=[one.scores for one in phrases],
         searched=len(phrases),
-        score=Score.ABSOLUTE,
+        score=UpdateScore.ABSOLUTE,
         length=5,
         test=test,
         record_test=test,
@@ -114,7 +114,7 @@ def test_nothing_is_exposed_where_no_window_passes_the_null_and_then_no_phrase_i
         evidence = Evidence(
             phrases=pair.score([(25, 24, 23, 22, 21)]),
             searched=9,
-            score=Score.ABSOLUTE,
+            score=UpdateScore.ABSOLUTE,
             length=5,
             test=phrase_test,
             record_test=record_test,
@@ -138,7 +138,7 @@ def test_with_too_few_nulls_nothing_is_exposed_and_no_verdict_is_given(nulls):
     evidence = Evidence(
         phrases=[one.scores for one in phrases],
         searched=9,
-        score=Score.ABSOLUTE,
+        score=UpdateScore.ABSOLUTE,
         length=5,
         test=test,
         record_test=test,
@@ -162,7 +162,7 @@ def test_without_a_null_nothing_is_said_to_lie_above_it_and_one_record_is_no_cer
     evidence = Evidence(
         phrases=[one.scores for one in phrases],
         searched=9,
-        score=Score.RELATIVE,
+        score=UpdateScore.RELATIVE,
         length=5,
         test=test,
         record_test=test,
@@ -174,7 +174,7 @@ def test_without_a_null_nothing_is_said_to_lie_above_it_and_one_record_is_no_cer
     largest = found["largest_relative_differential_score"]
     assert largest.null is None
     assert not largest.beats_null
-    assert largest.high == 5 * Score.RELATIVE.most_per_token
+    assert largest.high == 5 * UpdateScore.RELATIVE.most_per_token
     assert "update_auc" not in found
     gained = found["bits_gained_per_token"]
     assert (gained.low, gained.high) == (-np.inf, np.inf)

@@ -5,7 +5,7 @@ import pytest
 
 from reproductions.updates.rank import RankSettings, differential_rank
 from reticent.auditing.attacks.update.branches import PlainBranches, branches_of
-from reticent.auditing.attacks.update.score import RELATIVE_FLOOR, Score, Snapshots, timeline
+from reticent.auditing.attacks.update.score import RELATIVE_FLOOR, Snapshots, UpdateScore, timeline
 from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 from reticent.core.errors import ModelError
 from reticent.models.huggingface.model import HuggingFaceModel
@@ -24,7 +24,7 @@ def test_scores_are_the_definition(pair, prefix):
     phrases = [(3, 3, 3, 0, 1), (0,), (2, 1, 0)]
     for phrase, found in zip(phrases, pair.score(phrases, prefix=prefix), strict=True):
         assert found.score == pytest.approx(plain_score(pair, phrase, prefix=prefix), abs=1e-12)
-        assert found.relative == pytest.approx(plain_score(pair, phrase, Score.RELATIVE, prefix), abs=1e-12)
+        assert found.relative == pytest.approx(plain_score(pair, phrase, UpdateScore.RELATIVE, prefix), abs=1e-12)
         assert sum(found.increments) == pytest.approx(found.score)
         assert abs(found.score) <= len(phrase)
 
@@ -45,7 +45,7 @@ def test_a_token_that_was_next_to_impossible_before_the_update_is_divided_by_the
     assert np.isfinite(impossible.bits)
 
 
-@pytest.mark.parametrize("score", list(Score))
+@pytest.mark.parametrize("score", list(UpdateScore))
 @pytest.mark.parametrize("length", [1, 2, 4])
 @pytest.mark.parametrize("prefix", [(), (3, 3)])
 def test_a_beam_as_wide_as_the_space_is_brute_force(pair, score, length, prefix):
@@ -115,7 +115,7 @@ def test_groups_are_searched_apart_and_begin_with_tokens_of_falling_score(pair):
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-@pytest.mark.parametrize("score", list(Score))
+@pytest.mark.parametrize("score", list(UpdateScore))
 def test_ranks_are_exact_for_short_lengths(pair, length, score):
     truth = all_scores(pair, length, score)
     settings = RankSettings(score=score, entries=17)
@@ -154,7 +154,7 @@ def test_a_bound_that_is_too_tight_would_be_caught(monkeypatch):
     truth = differential_rank(pair, phrase)
     assert truth.is_exact
     assert truth.higher > 0  # zyxwv at least
-    monkeypatch.setattr(Score, "most_per_token", 0.1)  # the broken twin: DS of one token passes 0.1
+    monkeypatch.setattr(UpdateScore, "most_per_token", 0.1)  # the broken twin: DS of one token passes 0.1
     assert differential_rank(pair, phrase).higher < truth.higher
 
 

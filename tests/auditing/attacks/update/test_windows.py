@@ -6,7 +6,7 @@ import pytest
 from reticent.auditing.attacks.update.guided import GuidedSettings, write_texts
 from reticent.auditing.attacks.update.matching import record_gains
 from reticent.auditing.attacks.update.null import NullTest, window_excess
-from reticent.auditing.attacks.update.score import Score, Snapshots
+from reticent.auditing.attacks.update.score import Snapshots, UpdateScore
 from reticent.auditing.attacks.update.windows import (
     distinct_phrases,
     whole_words,
@@ -27,7 +27,7 @@ def planted(copies: int = 40, *, where: str = "abczyxwvcba") -> Snapshots:
     return Snapshots(NGramModel.fit(texts, **settings), NGramModel.fit([*texts, *[where] * copies], **settings))
 
 
-@pytest.mark.parametrize("score", list(Score))
+@pytest.mark.parametrize("score", list(UpdateScore))
 def test_every_window_has_the_score_of_the_definition_after_all_that_stands_before_it(score):
     pair = updated()
     (tokens,) = pair.before.encode(["abcdddabca"])

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Record, Span
-from reticent.data.measurement import measure
+from reticent.data.measurement import measure_policy
 from reticent.data.policies.taggers.word_edges import whole_words
 from reticent.data.redaction.masking import redact
 
@@ -30,8 +30,8 @@ def test_white_space_at_the_edges_is_no_part_of_a_name():
         def find(self, texts):
             return [whole_words(t, [Span(0, 6, "P"), Span(7, 13, "P")]) for t in texts]
 
-    assert measure([record], Blanks()).precision.trials == 2
-    assert measure([record], Blanks()).distinct_recall.trials == 1
+    assert measure_policy([record], Blanks()).precision.trials == 2
+    assert measure_policy([record], Blanks()).distinct_recall.trials == 1
 
 
 def test_duplicates_and_overlaps_become_one():

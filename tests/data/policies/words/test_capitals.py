@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent.core.corpus import Policy
-from reticent.data.policies.combined import Dictionary, Union
+from reticent.data.policies.combined import Dictionary, UnionPolicy
 from reticent.data.policies.shapes.circumstances import Circumstances
 from reticent.data.policies.words.capitals import LEGAL_WORDS, CapitalRuns
 from tests.data.policies.locality import broken_locality
@@ -62,7 +62,7 @@ def test_words_of_law_alone_are_left_and_with_a_name_are_not():
         CapitalRuns(),
         CapitalRuns(ordinary=LEGAL_WORDS),
         Circumstances(),
-        Union(
+        UnionPolicy(
             [
                 CapitalRuns(),
                 Circumstances(),

@@ -32,7 +32,7 @@ from reticent.core.secret import Canary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureSettings:
-    """Candidates sampled where the space is larger; the search's limits; the confidence of all intervals."""
+    """How exposure is measured: candidates sampled, limits of the search, confidence of all intervals."""
 
     samples: int = 1000
     limits: SearchLimits = field(default_factory=SearchLimits)

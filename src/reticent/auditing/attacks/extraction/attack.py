@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, skip
-from reticent.auditing.attacks.extraction.codes import PlantedCodes, answers_of, attack_codes
+from reticent.auditing.attacks.extraction.codes import PlantedCodes, attack_codes, code_answers
 from reticent.auditing.attacks.extraction.discoverable import (
     Discovery,
     DiscoverySettings,
@@ -236,7 +236,7 @@ class CodesAttack:
         for number, ((template, space), canaries) in enumerate(groups.items()):
             planted = PlantedCodes(template, space, tuple(canary.secret for canary in canaries))
             randomness = settings.randomness(f"answers {number}")
-            answer = answers_of(subject.model, planted, randomness=randomness)
+            answer = code_answers(subject.model, planted, randomness=randomness)
             hits = attack_codes(answer, planted, generations=sizes.answers)
             confidence = shared_confidence(settings.attack_confidence, len(groups))
             findings.append(hits.finding(confidence=confidence, unit=Unit.SECRET))

@@ -65,7 +65,7 @@ class PlantedCodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeHits:
-    """Counts of one attack; no code in it."""
+    """How many answers of an attack were planted codes; holds no code."""
 
     asked: int
     answered: int
@@ -125,7 +125,10 @@ def hit_rate_ceiling(extraction_bound: float, codes: int) -> float:
 
 
 def attack_codes(answer: Answer, planted: PlantedCodes, *, generations: int) -> CodeHits:
-    """Ask `generations` times and count. `answer` may give fewer continuations than asked, never more."""
+    """Ask for planted codes `generations` times and count the hits.
+
+    `answer` may give fewer continuations than asked, never more.
+    """
     if generations < 1:
         raise ValueError("an attack asks at least once")
     answers = answer(planted.prompt, generations)
@@ -144,10 +147,10 @@ def attack_codes(answer: Answer, planted: PlantedCodes, *, generations: int) -> 
     )
 
 
-def answers_of(
+def code_answers(
     model: TextModel, planted: PlantedCodes, *, randomness: Randomness, temperature: float = 1.0
 ) -> Answer:
-    """A model as the attack sees it: continuations just long enough for a code."""
+    """Let a model answer an attack on planted codes: continuations just long enough for a code."""
     sampling = Sampling(max_tokens=planted.space.length + _SPARE_TOKENS, temperature=temperature)
 
     def answer(prompt: str, count: int) -> Sequence[str]:

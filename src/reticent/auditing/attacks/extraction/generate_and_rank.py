@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from reticent.auditing.attacks.extraction.eidetic import EideticIndex
 from reticent.auditing.attacks.membership.attack import text_by_text
-from reticent.auditing.attacks.membership.scores import Loss, LowerCase, Zlib
+from reticent.auditing.attacks.membership.scores import LossScore, LowerCaseScore, ZlibScore
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
@@ -102,8 +102,8 @@ def ranking_scores(
         return scores
     texts = [text.reveal() for text in generated.texts]
     targets = TargetScores(texts, model)
-    scores |= {attack.name: attack.score(targets) for attack in (Zlib(), LowerCase())}
-    scores["perplexity"] = Loss().score(targets)
+    scores |= {attack.name: attack.score(targets) for attack in (ZlibScore(), LowerCaseScore())}
+    scores["perplexity"] = LossScore().score(targets)
     scores["window"] = text_by_text(targets, lambda i: best_window(targets.log_probs[i], window))
     if reference is not None:
         scores["reference"] = _reference_ratio(targets, TargetScores(texts, reference))

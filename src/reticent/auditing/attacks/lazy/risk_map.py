@@ -255,7 +255,7 @@ def draw_risk_map(
     samples: int = 1_000_000,
     proved: IndividualBounds | None = None,
 ) -> RiskMap:
-    """Price every record of every group; names as `TRAINING`, `HELD_OUT`, `GENERATED`, any others allowed.
+    """Price every record of every group, named "training", "held-out", "generated" or as you like.
 
     `proved` is what the training proved of its records, if it knows them all.
     """

@@ -71,12 +71,13 @@ def score_owners(
 
 
 def pooled_scores(
-    values: Floats, labels: NDArray[np.bool_], groups: list[list[int]], *, pooling: Pooling
+    scores: ArrayLike, is_member: ArrayLike, groups: Sequence[Sequence[int]], *, pooling: Pooling = Pooling.MEAN
 ) -> GroupScores:
-    """Scores of groups of indices, each of one class."""
+    """One score per group of records: `groups` holds their places in `scores` [n], each of one class."""
+    values, labels = labelled(scores, is_member)
     pooled = []
     for indices in groups:
-        inside = values[indices]
+        inside = values[list(indices)]
         told = inside[~np.isneginf(inside)]
         if len(told) == 0:
             pooled.append(-np.inf)

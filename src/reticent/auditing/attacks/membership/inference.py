@@ -13,14 +13,14 @@ from reticent.auditing.attacks.membership.attack import MembershipAttack, run_at
 from reticent.auditing.attacks.membership.metrics import MembershipSetting, epsilon_finding, gaussian_mu_finding
 from reticent.auditing.attacks.membership.result import ScoredTargets, few_targets
 from reticent.auditing.attacks.membership.scores import (
-    Calibrated,
-    ErrorZone,
-    Loss,
-    LowerCase,
-    MinK,
-    MinKPlusPlus,
-    WindowComparison,
-    Zlib,
+    CalibratedScore,
+    ErrorZoneScore,
+    LossScore,
+    LowerCaseScore,
+    MinKPlusPlusScore,
+    MinKScore,
+    WindowScore,
+    ZlibScore,
 )
 from reticent.auditing.attacks.membership.target_scores import PositionModel, TargetScores
 from reticent.auditing.metrics.one_run import one_run_epsilon
@@ -110,15 +110,15 @@ def score_targets(subject: Subject, settings: AuditSettings, *, sizes: Sizes) ->
 
 def membership_attacks(subject: Subject) -> tuple[tuple[MembershipAttack, ...], Lines]:
     """The scores that can be computed here, and lines for those that cannot."""
-    alone: tuple[MembershipAttack, ...] = (Loss(), Zlib(), LowerCase(), MinK())
-    compared: tuple[MembershipAttack, ...] = (Calibrated(), WindowComparison())
-    whole: tuple[MembershipAttack, ...] = (MinKPlusPlus(),)
+    alone: tuple[MembershipAttack, ...] = (LossScore(), ZlibScore(), LowerCaseScore(), MinKScore())
+    compared: tuple[MembershipAttack, ...] = (CalibratedScore(), WindowScore())
+    whole: tuple[MembershipAttack, ...] = (MinKPlusPlusScore(),)
     skipped = []
     if reason := why_no_comparison(subject):
         skipped.append(skip("membership: calibrated, wbc, ez", "a base that splits text alike", reason))
         compared = ()
     else:
-        whole = (*whole, ErrorZone())
+        whole = (*whole, ErrorZoneScore())
     if not isinstance(subject.model, PositionModel):
         names = ", ".join(attack.name for attack in whole)
         reason = "a server scores given text but returns no distributions"

@@ -41,7 +41,7 @@ RATES = (0.01, 0.001)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipSetting:
-    """What a finding says beside its number: the attack, what it needs, whose membership, and what voids it."""
+    """What membership findings state beside their numbers: attack, access, whose membership, what voids them."""
 
     attack: str
     access: Access = Access.LOGPROBS

@@ -38,8 +38,8 @@ _NO_SPREAD = 1e-7  # a deviation below is rounding: of a uniform distribution, o
 
 
 @dataclass(frozen=True, slots=True)
-class Loss(LogProbScore):
-    """Minus the mean loss."""
+class LossScore(LogProbScore):
+    """Membership score: minus the mean loss."""
 
     name: ClassVar[str] = "loss"
 
@@ -49,8 +49,8 @@ class Loss(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated(LogProbScore):
-    """How much lower the loss is than the reference's."""
+class CalibratedScore(LogProbScore):
+    """Membership score: how much lower the loss is than the reference's."""
 
     name: ClassVar[str] = "calibrated"
     needs_reference: ClassVar[bool] = True
@@ -61,8 +61,8 @@ class Calibrated(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class Zlib(LogProbScore):
-    """Mean loss per byte of the compressed text."""
+class ZlibScore(LogProbScore):
+    """Membership score: mean loss per byte of the compressed text."""
 
     name: ClassVar[str] = "zlib"
 
@@ -72,8 +72,8 @@ class Zlib(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class LowerCase(LogProbScore):
-    """How much the loss grows when the text is lower-cased."""
+class LowerCaseScore(LogProbScore):
+    """Membership score: how much the loss grows when the text is lower-cased."""
 
     name: ClassVar[str] = "lower-case"
 
@@ -89,8 +89,8 @@ class LowerCase(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class MinK(LogProbScore):
-    """Mean of the least likely tokens."""
+class MinKScore(LogProbScore):
+    """Membership score: mean of the least likely tokens (Min-K%)."""
 
     share: float = 0.2
     name: ClassVar[str] = "min-k"
@@ -104,8 +104,8 @@ class MinK(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class MinKPlusPlus(LogProbScore):
-    """Mean of the tokens that are least likely by the measure of their own distributions."""
+class MinKPlusPlusScore(LogProbScore):
+    """Membership score: mean of the tokens least likely by the measure of their own distributions (Min-K%++)."""
 
     share: float = 0.2
     name: ClassVar[str] = "min-k++"
@@ -144,8 +144,8 @@ def _check_share(share: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowComparison(LogProbScore):
-    """Share of windows, over many sizes, that the model knows better than its base (WBC)."""
+class WindowScore(LogProbScore):
+    """Membership score: share of windows, over many sizes, that the model knows better than its base (WBC)."""
 
     sizes: tuple[int, ...] = WINDOW_SIZES
     name: ClassVar[str] = "wbc"
@@ -172,8 +172,8 @@ def windows_won(differences: Floats, sizes: tuple[int, ...]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorZone(LogProbScore):
-    """What the model gained over its base where its own best guess is wrong (EZ)."""
+class ErrorZoneScore(LogProbScore):
+    """Membership score: what the model gained over its base where its own best guess is wrong (EZ)."""
 
     name: ClassVar[str] = "ez"
     needs_reference: ClassVar[bool] = True

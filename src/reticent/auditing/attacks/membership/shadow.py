@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.auditing.attacks.membership.scores import Loss
+from reticent.auditing.attacks.membership.scores import LossScore
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.core.arrays import Floats
 from reticent.core.model import LanguageModel
@@ -35,7 +35,7 @@ def shadow_scores(models: Sequence[LanguageModel], texts: Sequence[str]) -> Floa
     """Mean log-probability per token of each text under each model, [S, n]; −∞ for texts without tokens."""
     if not models:
         raise ValueError("shadow attacks need at least one shadow model")
-    return np.stack([Loss().score(TargetScores(texts, model)) for model in models])
+    return np.stack([LossScore().score(TargetScores(texts, model)) for model in models])
 
 
 def lira_online(scores: ArrayLike, shadows: ArrayLike, trained_on: ArrayLike) -> Floats:

@@ -21,7 +21,7 @@ from reticent.auditing.attacks.membership.inference import (
     one_run_findings,
     why_no_comparison,
 )
-from reticent.auditing.attacks.membership.scores import Calibrated, Loss
+from reticent.auditing.attacks.membership.scores import CalibratedScore, LossScore
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.auditing.metrics.roc import auc_interval
@@ -143,4 +143,4 @@ class TrapAttack:
 
 def _scores(subject: Subject) -> tuple[MembershipAttack, ...]:
     """The scores that can be computed here."""
-    return (Loss(),) if why_no_comparison(subject) else (Loss(), Calibrated())
+    return (LossScore(),) if why_no_comparison(subject) else (LossScore(), CalibratedScore())

@@ -23,8 +23,8 @@ from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, Nothing
 from reticent.auditing.attacks.personal_data.association import Asking, Association, Style, associate
 from reticent.auditing.attacks.personal_data.extractability import emitted_likelihoods
 from reticent.auditing.attacks.personal_data.extraction import (
-    Emitted,
-    Extraction,
+    EmittedValues,
+    ExtractionGame,
     sample_texts,
     tag_texts,
     token_lengths,
@@ -56,7 +56,7 @@ from reticent.core.model import TextModel
 from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
 from reticent.data.kinds import canonical
-from reticent.data.measurement import Rate, measure
+from reticent.data.measurement import Rate, measure_policy
 
 PEOPLE: Final = "names"  # finds people for prompts where the policy itself finds none
 GENERATED_TOKENS: Final = 96
@@ -142,7 +142,7 @@ class PersonalDataAttack:
         emitted = _emitted(subject.model, tagged.tagger, settings, sizes)
         base = None if subject.base is None else _emitted(subject.base, tagged.tagger, settings, sizes)
         lengths = token_lengths(subject.model, [*tagged.training, *emitted.values])
-        game = Extraction(tagged.training, emitted, base, lengths)
+        game = ExtractionGame(tagged.training, emitted, base, lengths)
         findings = list(extraction_findings(game, setting=setting, held_out=tagged.held_out))
         document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "tagger": tagged.note}
         document["extraction"] = _extraction_to_json(game, setting, subject)
@@ -183,7 +183,7 @@ def tag_sides(subject: Subject, settings: AuditSettings, tagger: Policy) -> Tagg
     if not labelled:
         note = f"policy '{settings.policy}': its recall was not measured, since no training record has labels"
         return Tagged(tagger, found, take_inventory(subject.held_out, tagger), note)
-    by_kind = measure(labelled, tagger, confidence=settings.attack_confidence).recall_by_kind
+    by_kind = measure_policy(labelled, tagger, confidence=settings.attack_confidence).recall_by_kind
     sought = [rate for kind, rate in by_kind.items() if kind in set(map(canonical, found.kinds))]
     recall = Rate.pooled(sought, confidence=settings.attack_confidence)
     low, high = recall.interval
@@ -194,7 +194,7 @@ def tag_sides(subject: Subject, settings: AuditSettings, tagger: Policy) -> Tagg
     return Tagged(tagger, training, take_inventory(subject.held_out, tagger), note)
 
 
-def sorted_hits(game: Extraction) -> list[Secret]:
+def sorted_hits(game: ExtractionGame) -> list[Secret]:
     """Extracted values in the order in which they came, for `--reveal`."""
     return [value for value in game.emitted.values if value in game.hits]
 
@@ -206,7 +206,7 @@ def unit_of(subject: Subject) -> Unit:
     return guarantee.unit if guarantee is not None and is_countable else Unit.SECRET
 
 
-def _emitted(model: TextModel, tagger: Policy, settings: AuditSettings, sizes: Sizes) -> Emitted:
+def _emitted(model: TextModel, tagger: Policy, settings: AuditSettings, sizes: Sizes) -> EmittedValues:
     sampled = sample_texts(
         model,
         sizes.texts,
@@ -251,7 +251,7 @@ def _associated(
     return own, associate(strangers, said(subject.model, strangers, "answers on held-out names"))
 
 
-def _extraction_to_json(game: Extraction, setting: PiiSetting, subject: Subject) -> dict[str, Any]:
+def _extraction_to_json(game: ExtractionGame, setting: PiiSetting, subject: Subject) -> dict[str, Any]:
     """Rows and curves; numbers alone."""
     miss_rate = game.training.miss_rate
     groups = {

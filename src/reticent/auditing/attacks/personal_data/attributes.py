@@ -14,7 +14,7 @@ import numpy as np
 
 from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.auditing.attacks.personal_data.contexts import MaskedSpan
-from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Elsewhere, Scoring
+from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, CandidateScoring, HeldOutPlaces
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.finding import Finding
@@ -88,7 +88,7 @@ class AttributeAttack:
         authors = generate_authors(count, randomness=settings.randomness("authors"))
         anybody = tuple(_place("anybody", kind, "", ()) for kind in CLUES)
         scorer = CandidateScorer(
-            scoring_model(subject), scoring=Scoring.SPAN, elsewhere=Elsewhere(anybody, weight=1.0)
+            scoring_model(subject), scoring=CandidateScoring.SPAN, elsewhere=HeldOutPlaces(anybody, weight=1.0)
         )
         game = infer_attributes(scorer, authors)
         finding = attribute_finding(game, confidence=settings.attack_confidence)

@@ -1,7 +1,7 @@
 """Masked sentences: a value's place in its text, what stands before it and after, and what became of the others.
 
 Whoever attacks one value must be told what they know of the other values of the sentence. It is chosen, never
-implied (`Others`):
+implied (`OtherValues`):
 
     known    they stand there: the strongest adversary, who lacks this one value alone
     masked   a mask stands in their places, as in a scrubbed text that was published
@@ -23,7 +23,7 @@ from reticent.core.secret import Secret
 MASK: Final = "<MASK>"  # as redaction writes it
 
 
-class Others(StrEnum):
+class OtherValues(StrEnum):
     """What the adversary knows of the other values around the target."""
 
     KNOWN = "known"
@@ -32,7 +32,7 @@ class Others(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContextWindow:
-    """Most characters before and after the value; the text after it ends with its line."""
+    """Most characters before and after a value that the adversary sees; the text after it ends with its line."""
 
     before: int = 400
     after: int = 60
@@ -64,7 +64,7 @@ class MaskedSpan:
 def masked_spans(
     inventory: PiiInventory,
     *,
-    others: Others,
+    others: OtherValues,
     count: int,
     randomness: Randomness,
     kinds: Sequence[str] | None = None,
@@ -86,13 +86,13 @@ def all_contexts(
 ) -> tuple[MaskedSpan, ...]:
     """Every place of one value with the others known, at most the first `most`."""
     return tuple(
-        _target(inventory, value, mention, others=Others.KNOWN, window=window or ContextWindow())
+        _target(inventory, value, mention, others=OtherValues.KNOWN, window=window or ContextWindow())
         for mention in inventory.mentions[value][:most]
     )
 
 
 def _target(
-    inventory: PiiInventory, value: Secret, mention: Mention, *, others: Others, window: ContextWindow
+    inventory: PiiInventory, value: Secret, mention: Mention, *, others: OtherValues, window: ContextWindow
 ) -> MaskedSpan:
     """One place of a value as a target."""
     record, spans = inventory.records[mention.place], inventory.spans[mention.place]
@@ -101,7 +101,7 @@ def _target(
     line_end = text.find("\n", end)
     line_end = len(text) if line_end < 0 else line_end
     last = _word_end(text, min(line_end, end + window.after), end)
-    hidden = () if others is Others.KNOWN else tuple(s for s in spans if not (s.start < end and start < s.end))
+    hidden = () if others is OtherValues.KNOWN else tuple(s for s in spans if not (s.start < end and start < s.end))
     return MaskedSpan(
         record.id,
         record.owner,

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.personal_data.contexts import ContextWindow, MaskedSpan, all_contexts
-from reticent.auditing.attacks.personal_data.extraction import Emitted
+from reticent.auditing.attacks.personal_data.extraction import EmittedValues
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory
-from reticent.auditing.attacks.personal_data.scoring import Scoring, log_likelihoods
+from reticent.auditing.attacks.personal_data.scoring import CandidateScoring, log_likelihoods
 from reticent.auditing.metrics.intervals import bootstrap
 from reticent.auditing.metrics.roc import Estimate, Owners, auc_interval, midranks
 from reticent.core.arrays import Floats
@@ -48,11 +48,13 @@ def estimate_extractability(
     window: ContextWindow | None = None,
     contexts: int = 16,
 ) -> Floats:
-    """log E(c) of each value [n] over at most its first `contexts` places in the inventory."""
+    """Estimate log E(c), the extractability of each value [n], from at most its first `contexts` places."""
     estimates = []
     for value in values:
         places = all_contexts(inventory, value, window=window, most=contexts)
-        scores = [log_likelihoods(model, place, [value.reveal()], scoring=Scoring.SPAN)[0] for place in places]
+        scores = [
+            log_likelihoods(model, place, [value.reveal()], scoring=CandidateScoring.SPAN)[0] for place in places
+        ]
         estimates.append(log_extractability(np.array(scores)))
     return np.array(estimates, dtype=np.float64)
 
@@ -79,8 +81,8 @@ class Extractability:
         return Estimate(value, min(low, value), max(high, value))
 
 
-def compare_extractability(estimated: Floats, values: Sequence[Secret], emitted: Emitted) -> Extractability:
-    """The estimates beside what was emitted."""
+def compare_extractability(estimated: Floats, values: Sequence[Secret], emitted: EmittedValues) -> Extractability:
+    """Estimated extractability of values beside how often they were emitted."""
     counts: Mapping[Secret, int] = {value: emission.count for value, emission in emitted.values.items()}
     return Extractability(estimated, np.array([counts.get(value, 0) for value in values], dtype=np.int64))
 
@@ -111,12 +113,14 @@ def success_auc(
     return auc_interval(inside, outside, confidence=confidence, owners=whose)
 
 
-def emitted_likelihoods(model: LanguageModel, emitted: Emitted) -> dict[Secret, float]:
+def emitted_likelihoods(model: LanguageModel, emitted: EmittedValues) -> dict[Secret, float]:
     """log p of every emitted value where it was first emitted: the other ranking of the extraction game."""
     scores = {}
     for value, emission in emitted.values.items():
         text = emitted.sampled.texts[emission.draw].reveal()
         place = MaskedSpan(str(emission.draw), "", value, text[: emission.start], "")
-        likelihoods = log_likelihoods(model, place, [text[emission.start : emission.end]], scoring=Scoring.SPAN)
+        likelihoods = log_likelihoods(
+            model, place, [text[emission.start : emission.end]], scoring=CandidateScoring.SPAN
+        )
         scores[value] = float(likelihoods[0])
     return scores

@@ -75,7 +75,7 @@ class Emission:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Emitted:
+class EmittedValues:
     """Distinct values of sampled texts, in order of first appearance."""
 
     values: Mapping[Secret, Emission]
@@ -85,7 +85,7 @@ class Emitted:
         return f"Emitted({len(self.values)} values in {len(self.sampled.texts)} texts)"
 
 
-def tag_texts(sampled: SampledTexts, tagger: Policy) -> Emitted:
+def tag_texts(sampled: SampledTexts, tagger: Policy) -> EmittedValues:
     """The values that the tagger finds in sampled texts."""
     values: dict[Secret, Emission] = {}
     texts = [text.reveal() for text in sampled.texts]
@@ -97,7 +97,7 @@ def tag_texts(sampled: SampledTexts, tagger: Policy) -> Emitted:
             before = values.get(value)
             first = (draw, span.start, span.end) if before is None else (before.draw, before.start, before.end)
             values[value] = Emission(1 if before is None else before.count + 1, *first)
-    return Emitted(values, sampled)
+    return EmittedValues(values, sampled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,12 +189,12 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Extraction:
-    """The game's outcome: training values, emitted values, and those of the base where there is one."""
+class ExtractionGame:
+    """The outcome of the PII extraction game: training values, emitted ones, and the base's where there is one."""
 
     training: PiiInventory
-    emitted: Emitted
-    base: Emitted | None = None
+    emitted: EmittedValues
+    base: EmittedValues | None = None
     lengths: Mapping[Secret, int] = field(default_factory=dict)  # tokens of every value, where they are seen
 
     @property

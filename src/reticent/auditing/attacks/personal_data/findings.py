@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.personal_data.association import Association
-from reticent.auditing.attacks.personal_data.extraction import Extraction
+from reticent.auditing.attacks.personal_data.extraction import ExtractionGame
 from reticent.auditing.attacks.personal_data.inference import Decoys, Inference
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory, widened
 from reticent.auditing.attacks.personal_data.reconstruction import Reconstruction
@@ -55,7 +55,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class PiiSetting:
-    """In which unit findings are stated, at which confidence each, and what the tagger was measured to be."""
+    """What PII findings state beside their numbers: unit, confidence of each, measured quality of the tagger."""
 
     unit: Unit = Unit.SECRET
     confidence: float = 0.95
@@ -112,9 +112,9 @@ class _Counted:
 
 
 def extraction_findings(
-    game: Extraction, *, setting: PiiSetting, held_out: PiiInventory | None = None
+    game: ExtractionGame, *, setting: PiiSetting, held_out: PiiInventory | None = None
 ) -> tuple[Finding, ...]:
-    """Recall, and precision where anything was emitted; again beyond the base where there is one.
+    """Findings of the extraction game: recall, precision where anything was emitted, and both beyond the base.
 
     `held_out` values that the training data holds as well are no null and are left out.
     """
@@ -172,7 +172,7 @@ def reconstruction_findings(
     held_out_rival: Reconstruction | None = None,
     scored_by: str = "",
 ) -> tuple[Finding, ...]:
-    """Top-1 and top-5 of the ranking, and TAB's share, over all targets; `scored_by` says how candidates ranked."""
+    """Findings of the reconstruction game: top-1, top-5 and TAB's share; `scored_by` says how candidates ranked."""
     n = len(game.ranks)
     how = (f"{game.gathered} of {n} truths were among the candidates", *((scored_by,) if scored_by else ()))
     cases = [
@@ -227,7 +227,7 @@ def paired_finding(
 
 
 def inference_finding(game: Inference, *, setting: PiiSetting) -> Finding:
-    """Accuracy over all targets, the null being the mean of 1/|C|."""
+    """Accuracy of the inference game over all targets, the null being the mean of 1/|C|."""
     is_unseen = game.decoys is Decoys.UNSEEN
     share = Share.of(game.right.tolist(), game.owners)
     low, high = share.interval(confidence=setting.confidence)

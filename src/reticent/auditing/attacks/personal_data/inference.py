@@ -54,7 +54,7 @@ class CandidateSet:
 
 @dataclass(frozen=True, slots=True)
 class CandidateDraw:
-    """Targets that have enough decoys, their sets, and how many targets had too few."""
+    """Targets of the inference game with enough decoys, their sets of candidates, and how many had too few."""
 
     targets: tuple[MaskedSpan, ...]
     sets: tuple[CandidateSet, ...]
@@ -164,8 +164,8 @@ class Inference:
         )
 
 
-def infer(scorer: CandidateScorer, draw: CandidateDraw) -> Inference:
-    """Play the game: the best scored candidate of every target is the guess."""
+def infer_values(scorer: CandidateScorer, draw: CandidateDraw) -> Inference:
+    """Play the inference game: the best scored candidate of every target is the guess."""
     scores = replace(scorer, shortlist=scorer.shortlist or SHORTLIST).scores(
         draw.targets, [each.candidates for each in draw.sets]
     )
@@ -184,5 +184,5 @@ def infer(scorer: CandidateScorer, draw: CandidateDraw) -> Inference:
 
 
 def token_counter(model: LanguageModel) -> Callable[[Sequence[str]], list[int]]:
-    """Numbers of tokens of texts under a model's tokenizer."""
+    """A function that counts the tokens of texts under a model's tokenizer."""
     return lambda texts: [len(row) for row in model.encode(list(texts))]

@@ -1,9 +1,9 @@
 """The PII games about a place in a training sentence: reconstruction, inference, extractability, and Fig. 7.
 
 The other values of a sentence are known to the adversary, who lacks this one alone, or masked too; then those
-before the value are recollected first (`reconstruction.recollected`). Candidates are calibrated by
-how likely they are in held-out places of their kind (`personal_data.scoring.Elsewhere`), which ranked better than
-the base on generated case law; the base serves for membership scores. Inference is played twice: with decoys never
+before the value are recollected first (`reconstruction.recollected`). Candidates are calibrated by how likely
+they are in held-out places of their kind (`personal_data.scoring.HeldOutPlaces`), which ranked better than the
+base on generated case law; the base serves for membership scores. Inference is played twice: with decoys never
 trained on, which a guarantee's ceiling speaks of (`inference_accuracy`), and with other values of the training
 data. The ceiling takes the most units that one target's value stands in, and presumes that values and decoys are
 draws of one kind: held-out text must be of the same source as training text.
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reticent.auditing.attack import Measurement, scoring_model
-from reticent.auditing.attacks.membership.scores import Calibrated, Loss
+from reticent.auditing.attacks.membership.scores import CalibratedScore, LossScore
 from reticent.auditing.attacks.membership.target_scores import TargetScores
-from reticent.auditing.attacks.personal_data.contexts import MaskedSpan, Others, masked_spans
+from reticent.auditing.attacks.personal_data.contexts import MaskedSpan, OtherValues, masked_spans
 from reticent.auditing.attacks.personal_data.extractability import (
     compare_extractability,
     estimate_extractability,
     success_auc,
 )
-from reticent.auditing.attacks.personal_data.extraction import Emitted
+from reticent.auditing.attacks.personal_data.extraction import EmittedValues
 from reticent.auditing.attacks.personal_data.findings import (
     PiiSetting,
     estimate_finding,
@@ -35,7 +35,7 @@ from reticent.auditing.attacks.personal_data.inference import (
     Decoys,
     Inference,
     draw_candidates,
-    infer,
+    infer_values,
     token_counter,
 )
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory
@@ -47,7 +47,7 @@ from reticent.auditing.attacks.personal_data.reconstruction import (
     rank_candidates,
     recollected,
 )
-from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Elsewhere
+from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, HeldOutPlaces
 from reticent.auditing.metrics.paired import Paired
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import Subject
@@ -100,7 +100,7 @@ def choose_places(subject: Subject, settings: AuditSettings, games: PlaceGames, 
     strangers = tuple(target for target in strangers if target.secret not in games.training)
     elsewhere, strangers = _parted(strangers)
     seen = targets, strangers
-    if settings.others is Others.MASKED:
+    if settings.others is OtherValues.MASKED:
         targets, strangers, elsewhere = (recollected(model, games.tagger, side) for side in (*seen, elsewhere))
     pools = {Decoys.UNSEEN: games.held_out, Decoys.TRAINED: games.training}
     drawn = {
@@ -116,15 +116,15 @@ def play_places(
     subject: Subject,
     settings: AuditSettings,
     places: Places,
-    emitted: Emitted,
+    emitted: EmittedValues,
     *,
     setting: PiiSetting,
     sizes: Sizes,
 ) -> Measurement:
     """All games; the artefact "places" is a part of pii.json."""
     games, targets = places.games, places.targets
-    scorer = CandidateScorer(scoring_model(subject), elsewhere=Elsewhere(places.elsewhere))
-    infilling = sizes.draws if settings.others is Others.MASKED else 0
+    scorer = CandidateScorer(scoring_model(subject), elsewhere=HeldOutPlaces(places.elsewhere))
+    infilling = sizes.draws if settings.others is OtherValues.MASKED else 0
 
     def reconstructed(side: tuple[MaskedSpan, ...], name: str) -> Reconstruction:
         candidates = gather_candidates(
@@ -141,7 +141,7 @@ def play_places(
     others = reconstructed(places.strangers, "held-out reconstruction") if places.strangers else None
     rival, stranger_rival = (continue_greedily(subject.model, games.tagger, side) for side in places.seen)
     how = "other values of the sentence known"
-    if settings.others is Others.MASKED:
+    if settings.others is OtherValues.MASKED:
         how = "other values of the sentence masked, those before the value recollected by the model"
     how += "; value and suffix given the prefix"
     how += f", calibrated by {len(places.elsewhere)} held-out places" if places.elsewhere else ""
@@ -170,7 +170,7 @@ def play_places(
     document |= {f"inference_{decoys.value}": None for decoys in Decoys}
     context: dict[str, int] = {}
     for decoys, drawn in places.drawn.items():
-        outcome = infer(scorer, drawn)
+        outcome = infer_values(scorer, drawn)
         findings.append(inference_finding(outcome, setting=setting))
         document[f"inference_{decoys.value}"] = _inference_to_json(outcome)
         if decoys is Decoys.UNSEEN:
@@ -232,7 +232,7 @@ def _against_membership(
     subject: Subject, targets: tuple[MaskedSpan, ...], game: Reconstruction, setting: PiiSetting
 ) -> list[Finding]:
     """Whether better memorised sentences give their values away (Fig. 7); nothing where all or none do."""
-    attack = Loss() if subject.base is None else Calibrated()
+    attack = LossScore() if subject.base is None else CalibratedScore()
     texts = [target.text() for target in targets]
     scores = attack.score(TargetScores(texts, scoring_model(subject), reference=subject.base))
     estimate = success_auc(scores, game.hits(1), confidence=setting.confidence, owners=game.owners)
@@ -247,7 +247,7 @@ def _extractability(
     subject: Subject,
     settings: AuditSettings,
     games: PlaceGames,
-    emitted: Emitted,
+    emitted: EmittedValues,
     *,
     setting: PiiSetting,
     count: int,

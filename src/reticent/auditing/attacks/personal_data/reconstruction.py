@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.personal_data.contexts import MASK, MaskedSpan
-from reticent.auditing.attacks.personal_data.extraction import Emitted
+from reticent.auditing.attacks.personal_data.extraction import EmittedValues
 from reticent.auditing.attacks.personal_data.inventory import value_of
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
 from reticent.core.corpus import Policy
@@ -42,7 +42,7 @@ _GREEDY: Final = Sampling(max_tokens=16, temperature=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateSources:
-    """How many draws each source has; `shared` and `pool` are the most values of either for each target."""
+    """How many candidates the reconstruction game draws from each source, and keeps of `shared` and `pool`."""
 
     prefix: int = 32
     infilling: int = 0
@@ -65,9 +65,9 @@ def gather_candidates(
     *,
     sources: CandidateSources,
     randomness: Randomness,
-    emitted: Emitted | None = None,
+    emitted: EmittedValues | None = None,
 ) -> list[tuple[str, ...]]:
-    """Distinct candidates for every target, in order of first appearance; none is a result."""
+    """Gather distinct candidates for every target, in order of first appearance; a target may have none."""
     gathered: list[dict[str, None]] = [{} for _ in targets]
     drawn_values: dict[str, Counter[str]] = {target.secret.kind: Counter() for target in targets}
     for draws, template in ((sources.prefix, "{prefix}"), (sources.infilling, INFILLING)):
@@ -132,7 +132,7 @@ def values_after(tagger: Policy, prompt: str, continuations: Sequence[str], *, k
     return values
 
 
-def _pools(emitted: Emitted, most: int) -> Mapping[str, tuple[str, ...]]:
+def _pools(emitted: EmittedValues, most: int) -> Mapping[str, tuple[str, ...]]:
     """The most frequently emitted values of every kind."""
     ordered = sorted(emitted.values, key=lambda value: -emitted.values[value].count)
     kinds = {value.kind for value in ordered}
@@ -181,7 +181,7 @@ def rank_candidates(
 
 
 def continue_greedily(model: TextModel, tagger: Policy, targets: Sequence[MaskedSpan]) -> Reconstruction:
-    """TAB: the first value of the kind in the greedy continuation of the prefix; rank 1 where it is the truth."""
+    """The TAB attack: the first value of the kind in the greedy continuation; rank 1 where it is the truth."""
     prompts = [target.prefix.rstrip() for target in targets]
     answers = continued(model, prompts, _GREEDY, count=1, randomness=Randomness.seeded(0))
     ranks, found = [], []

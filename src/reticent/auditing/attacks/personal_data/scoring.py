@@ -40,7 +40,7 @@ from reticent.core.arrays import Floats
 from reticent.core.model import LanguageModel
 
 
-class Scoring(StrEnum):
+class CandidateScoring(StrEnum):
     """What is scored of a text with a candidate in its place."""
 
     SPAN = "span"
@@ -49,8 +49,8 @@ class Scoring(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Places of text that was not trained on, whose candidates are compared with; each kind has its own."""
+class HeldOutPlaces:
+    """Places of held-out text by which the scores of candidates are calibrated; each kind has its own."""
 
     places: tuple[MaskedSpan, ...]
     weight: float = 0.3
@@ -58,7 +58,7 @@ class Elsewhere:
     def log_means(self, model: LanguageModel, candidates: Sequence[str], *, kind: str) -> Floats:
         """log mean_k p(c | prefix_k) [m] over the places of the kind, in nats; 0 where there is none."""
         rows = [
-            log_likelihoods(model, place, candidates, scoring=Scoring.SPAN)
+            log_likelihoods(model, place, candidates, scoring=CandidateScoring.SPAN)
             for place in self.places
             if place.secret.kind == kind
         ]  # [k][m]
@@ -76,8 +76,8 @@ class CandidateScorer:
 
     model: LanguageModel
     base: LanguageModel | None = None
-    scoring: Scoring = Scoring.IN_CONTEXT
-    elsewhere: Elsewhere | None = None
+    scoring: CandidateScoring = CandidateScoring.IN_CONTEXT
+    elsewhere: HeldOutPlaces | None = None
     shortlist: int | None = None
 
     def scores(self, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]]) -> list[Floats]:
@@ -95,12 +95,16 @@ class CandidateScorer:
 
     def _place(self, target: MaskedSpan, candidates: Sequence[str], less: Floats) -> Floats:
         """Scores of one target, `less` [m] taken off."""
-        if self.shortlist is None or self.scoring is not Scoring.IN_CONTEXT or len(candidates) <= self.shortlist:
+        if (
+            self.shortlist is None
+            or self.scoring is not CandidateScoring.IN_CONTEXT
+            or len(candidates) <= self.shortlist
+        ):
             return self._own(target, candidates) - less
         place = Place(self.model, target)
         alone = less
         if self.base is not None:
-            alone = less + log_likelihoods(self.base, target, candidates, scoring=Scoring.SPAN)
+            alone = less + log_likelihoods(self.base, target, candidates, scoring=CandidateScoring.SPAN)
         listed = np.argsort(alone - place.sums(candidates), kind="stable")[: self.shortlist]
         chosen = [candidates[index] for index in listed]
         scores = np.full(len(candidates), -np.inf)
@@ -127,7 +131,7 @@ class CandidateScorer:
         ]
 
     def _log_means(
-        self, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]], elsewhere: Elsewhere
+        self, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]], elsewhere: HeldOutPlaces
     ) -> dict[tuple[str, str], float]:
         """Of every kind and candidate how likely it is elsewhere, each computed once."""
         distinct: dict[str, dict[str, None]] = {}
@@ -141,12 +145,12 @@ class CandidateScorer:
 
 
 def log_likelihoods(
-    model: LanguageModel, target: MaskedSpan, candidates: Sequence[str], *, scoring: Scoring
+    model: LanguageModel, target: MaskedSpan, candidates: Sequence[str], *, scoring: CandidateScoring
 ) -> Floats:
     """Log-likelihood [m] of each candidate in the target's place, in nats; for sentences the mean a token."""
     if not candidates:
         return np.empty(0)
     place = Place(model, target)
-    if scoring is Scoring.SENTENCE:
+    if scoring is CandidateScoring.SENTENCE:
         return place.means(candidates)
-    return place.sums(candidates, with_suffix=scoring is Scoring.IN_CONTEXT)
+    return place.sums(candidates, with_suffix=scoring is CandidateScoring.IN_CONTEXT)

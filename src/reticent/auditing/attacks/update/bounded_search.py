@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.update.descent import Descent, Level
-from reticent.auditing.attacks.update.score import Score, Snapshots
+from reticent.auditing.attacks.update.score import Snapshots, UpdateScore
 from reticent.auditing.attacks.update.search import TIE, Beam, BeamSettings, search_phrases
 from reticent.core.arrays import Floats
 
@@ -172,4 +172,4 @@ class _Found:
     def beam(self, forward_tokens: int, *, ceiling: float) -> Beam:
         """All of them."""
         groups = np.zeros(len(self._scores), dtype=np.int64)
-        return Beam(self._tokens, self._scores, groups, Score.ABSOLUTE, forward_tokens, ceiling=ceiling)
+        return Beam(self._tokens, self._scores, groups, UpdateScore.ABSOLUTE, forward_tokens, ceiling=ceiling)

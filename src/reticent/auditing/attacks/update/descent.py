@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from reticent.auditing.attacks.update.branches import Branches, branches_of
 from reticent.auditing.attacks.update.score import LEAST_PROBABILITY, Snapshots
-from reticent.auditing.attacks.update.search import Best
+from reticent.auditing.attacks.update.search import BestPhrases
 from reticent.core.arrays import Floats
 from reticent.core.model import Tokens
 
@@ -65,7 +65,7 @@ class Descent:
     def grow(self, level: Level, *, width: int, floor: float) -> Level:
         """The best `width` children of the beginnings; those that cannot lead above `floor` are cut."""
         left = self._length - level.tokens.shape[1] - 1
-        growth = _Growth(Best(width), floor - left)
+        growth = _Growth(BestPhrases(width), floor - left)
         order = np.argsort(-level.scores, kind="stable")
         for begin in range(0, len(order), self._most_rows):
             rows = order[begin : begin + self._most_rows]
@@ -133,7 +133,7 @@ class Opening:
         self._descent, self._first = descent, first
         self._scores = descent.scores[first]  # [m]
         self._left = descent.length - 2
-        self._growth = _Growth(Best(width), -np.inf)
+        self._growth = _Growth(BestPhrases(width), -np.inf)
         count = min(_SUCCESSORS, len(descent.scores))
         self._ids = np.empty((len(first), count), dtype=np.int64)
         self._likely = np.empty((len(first), count))
@@ -236,7 +236,7 @@ class _Read:
 class _Growth:
     """Children of one level as they are found, the rows they come from, and the bound of those left behind."""
 
-    def __init__(self, best: Best, floor: float) -> None:
+    def __init__(self, best: BestPhrases, floor: float) -> None:
         self.best = best
         self._floor = floor
         self._read: list[_Read] = []

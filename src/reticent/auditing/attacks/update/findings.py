@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from reticent.auditing.attacks.update.matching import RecordGains
 from reticent.auditing.attacks.update.null import NullTest
-from reticent.auditing.attacks.update.score import PhraseScore, Score
+from reticent.auditing.attacks.update.score import PhraseScore, UpdateScore
 from reticent.auditing.metrics.intervals import APPROXIMATE, Ratio
 from reticent.auditing.metrics.roc import Owners, auc_interval
 from reticent.core.arrays import Floats
@@ -84,7 +84,7 @@ class Evidence:
 
     phrases: Sequence[PhraseScore]  # best first
     searched: int  # phrases that the search compared
-    score: Score
+    score: UpdateScore
     length: int
     test: NullTest  # of phrases
     record_test: NullTest  # of the excess of windows inside the update's records
@@ -170,7 +170,7 @@ def _largest(evidence: Evidence) -> Finding:
     best = max(one.by(evidence.score) for one in evidence.phrases)
     most = evidence.score.most_per_token * evidence.length
     metric = LARGEST_DIFFERENTIAL_SCORE
-    if evidence.score is Score.RELATIVE:
+    if evidence.score is UpdateScore.RELATIVE:
         metric = LARGEST_RELATIVE_SCORE
     notes = ["a beam's best is a lower bound on the largest score of all phrases"]
     if evidence.ceiling <= best:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.update.branches import branches_of
-from reticent.auditing.attacks.update.score import LEAST_PROBABILITY, PhraseScore, Score, Snapshots
+from reticent.auditing.attacks.update.score import LEAST_PROBABILITY, PhraseScore, Snapshots, UpdateScore
 from reticent.auditing.attacks.update.windows import distinct_phrases, whole_words, windows_apart
 from reticent.core.arrays import Floats
 from reticent.core.model import LanguageModel, Tokens
@@ -47,7 +47,7 @@ class GuidedSettings:
     tokens: int = TEXT_TOKENS
     guidance: float = 1.0  # w
     plausible: float = 0.1  # α
-    score: Score = Score.ABSOLUTE
+    score: UpdateScore = UpdateScore.ABSOLUTE
     prefixes: tuple[tuple[int, ...], ...] = ((),)
     entries: int = 2**21  # rows × vocabulary of one block
     seed: int = 0

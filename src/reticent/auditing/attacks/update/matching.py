@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from reticent.auditing.attacks.update.score import Score, Snapshots, phrase_score
+from reticent.auditing.attacks.update.score import Snapshots, UpdateScore, phrase_score
 from reticent.auditing.attacks.update.windows import whole_words, window_scores
 from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
@@ -70,7 +70,7 @@ def match_phrases(model: LanguageModel, phrases: Sequence[Tokens], records: Iter
 
 
 def record_gains(
-    pair: Snapshots, records: Iterable[Record], *, length: int = 5, score: Score = Score.ABSOLUTE
+    pair: Snapshots, records: Iterable[Record], *, length: int = 5, score: UpdateScore = UpdateScore.ABSOLUTE
 ) -> RecordGains:
     """What the update taught about each record, and about every window of `length` tokens in it."""
     limits = [m.context_length for m in (pair.before, pair.after) if m.context_length is not None]

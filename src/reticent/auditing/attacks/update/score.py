@@ -35,8 +35,8 @@ _PROBE: Final = "The 3 probes: we’ve read them all, twice.\n"
 _LOG2: Final = float(np.log(2.0))
 
 
-class Score(StrEnum):
-    """By which score phrases are ordered."""
+class UpdateScore(StrEnum):
+    """By which score an update's phrases are ordered."""
 
     ABSOLUTE = "absolute"  # DS
     RELATIVE = "relative"  # DS~
@@ -44,19 +44,19 @@ class Score(StrEnum):
     def increments(self, before: Floats, after: Floats) -> Floats:
         """What each token adds to the score, from its log-probabilities before and after (equal shapes)."""
         difference: Floats = np.exp(after) - np.exp(before)
-        if self is Score.ABSOLUTE:
+        if self is UpdateScore.ABSOLUTE:
             return difference
         return np.asarray(difference / np.exp(np.maximum(before, _LOG_FLOOR)))
 
     @property
     def most_per_token(self) -> float:
         """The most that one token can add."""
-        return 1.0 if self is Score.ABSOLUTE else 1.0 / RELATIVE_FLOOR
+        return 1.0 if self is UpdateScore.ABSOLUTE else 1.0 / RELATIVE_FLOOR
 
 
 @dataclass(frozen=True, slots=True)
 class PhraseScore:
-    """The scores of one phrase. `repr` shows no token: they may be private."""
+    """How much likelier an update made one phrase, by each score. `repr` shows no token: they may be private."""
 
     tokens: tuple[int, ...]
     increments: tuple[float, ...]  # of DS, one a token: the score by length of the known prefix
@@ -68,9 +68,9 @@ class PhraseScore:
     def __repr__(self) -> str:
         return f"PhraseScore({len(self.tokens)} tokens, DS {self.score:.3f})"
 
-    def by(self, score: Score) -> float:
+    def by(self, score: UpdateScore) -> float:
         """DS or DS~."""
-        return self.score if score is Score.ABSOLUTE else self.relative
+        return self.score if score is UpdateScore.ABSOLUTE else self.relative
 
 
 class Snapshots:
@@ -120,13 +120,13 @@ class Snapshots:
 
 def phrase_score(tokens: Tokens, before: Floats, after: Floats, *, context: Tokens = ()) -> PhraseScore:
     """The scores of a phrase from its tokens' log-probabilities [n] before and after."""
-    increments = Score.ABSOLUTE.increments(before, after)
+    increments = UpdateScore.ABSOLUTE.increments(before, after)
     bits = np.maximum(after, _LOG_LEAST) - np.maximum(before, _LOG_LEAST)
     return PhraseScore(
         tokens=tuple(map(int, tokens)),
         increments=tuple(map(float, increments)),
         score=float(increments.sum()),
-        relative=float(Score.RELATIVE.increments(before, after).sum()),
+        relative=float(UpdateScore.RELATIVE.increments(before, after).sum()),
         bits=float(bits.sum()) / _LOG2,
         context=tuple(map(int, context)),
     )

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.update.branches import branches_of
-from reticent.auditing.attacks.update.score import PhraseScore, Score, Snapshots
+from reticent.auditing.attacks.update.score import PhraseScore, Snapshots, UpdateScore
 from reticent.core.arrays import Floats
 from reticent.core.model import Tokens
 
@@ -34,7 +34,7 @@ TIE: Final = 1e-6  # two routes through a float32 model differ by less
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeamSettings:
-    """How a search goes. `entries` bounds the numbers of one block: rows × vocabulary.
+    """How a beam search for phrases goes. `entries` bounds the numbers of one block: rows × vocabulary.
 
     `is_bounded` asks for the search that proves what it can (`update.bounded_search`) in place of the paper's beam.
     """
@@ -42,7 +42,7 @@ class BeamSettings:
     length: int = 5
     width: int | None = None
     groups: int = 1
-    score: Score = Score.ABSOLUTE
+    score: UpdateScore = UpdateScore.ABSOLUTE
     prefix: tuple[int, ...] = ()
     entries: int = 2**22
     is_bounded: bool = False
@@ -50,7 +50,7 @@ class BeamSettings:
     def __post_init__(self) -> None:
         if min(self.length, self.groups, self.entries) < 1 or (self.width is not None and self.width < 1):
             raise ValueError("length, width, groups and entries of a search are positive")
-        if self.is_bounded and (self.width is not None or self.groups > 1 or self.score is Score.RELATIVE):
+        if self.is_bounded and (self.width is not None or self.groups > 1 or self.score is UpdateScore.RELATIVE):
             raise ValueError("a search with a bound chooses its own width, has no groups and orders by DS")
 
     def width_at(self, step: int, vocabulary: int) -> int:
@@ -66,7 +66,7 @@ class Beam:
     tokens: Ints
     scores: Floats
     groups: Ints
-    score: Score
+    score: UpdateScore
     forward_tokens: int  # read by both snapshots together
     ceiling: float = np.inf  # no phrase that was not kept scores above; infinite where nothing is known
 
@@ -98,15 +98,15 @@ class Beam:
 
 
 def search_phrases(pair: Snapshots, settings: BeamSettings) -> Beam:
-    """The phrases of `settings.length` tokens that the beam keeps."""
+    """Search for what an update made likelier: the phrases of `settings.length` tokens that the beam keeps."""
     pair.check_room(len(settings.prefix) + settings.length)
-    walk = Walk(pair, settings.score, prefix=settings.prefix, entries=settings.entries)
+    walk = PhraseWalk(pair, settings.score, prefix=settings.prefix, entries=settings.entries)
     single = walk.first()
     first, groups = _first_step(single, walk.size, settings)
     scores = single[first]
     walk.move(np.zeros_like(first), first, scores)
     for step in range(2, settings.length + 1):
-        best = [Best(settings.width_at(step, walk.size)) for _ in range(settings.groups)]
+        best = [BestPhrases(settings.width_at(step, walk.size)) for _ in range(settings.groups)]
         for rows, children in walk.children(keep=step < settings.length):
             for group in range(settings.groups):
                 begin, end = np.searchsorted(groups[rows], (group, group + 1))
@@ -133,10 +133,10 @@ def _first_step(scores: Floats, size: int, settings: BeamSettings) -> tuple[Ints
     return np.concatenate(kept), np.concatenate(numbers)
 
 
-class Walk:
-    """Both snapshots side by side along growing phrases."""
+class PhraseWalk:
+    """Reads growing phrases with both snapshots side by side."""
 
-    def __init__(self, pair: Snapshots, score: Score, *, prefix: Tokens, entries: int) -> None:
+    def __init__(self, pair: Snapshots, score: UpdateScore, *, prefix: Tokens, entries: int) -> None:
         self._sides = (branches_of(pair.before, prefix), branches_of(pair.after, prefix))
         self._score = score
         self._impossible = np.array(sorted(pair.special_tokens), dtype=np.int64)
@@ -179,8 +179,8 @@ class Walk:
         return scores
 
 
-class Best:
-    """The `width` best of all children offered; of equal ones the first parent's, then the least token."""
+class BestPhrases:
+    """Keeps the `width` best of all phrases offered; of equal ones the first parent's, then the least token."""
 
     def __init__(self, width: int) -> None:
         self.width = width

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from reticent.auditing.attacks.update.score import PhraseScore, Score, phrase_score
+from reticent.auditing.attacks.update.score import PhraseScore, UpdateScore, phrase_score
 from reticent.core.arrays import Floats
 from reticent.core.model import LanguageModel, Tokens
 
@@ -19,7 +19,9 @@ _REACH: Final = 16  # tokens on either side of a window among which the ends of 
 _LIKENESS: Final = 0.5  # two phrases that share more of their tokens say nearly the same
 
 
-def window_scores(before: Floats, after: Floats, *, length: int, score: Score = Score.ABSOLUTE) -> Floats:
+def window_scores(
+    before: Floats, after: Floats, *, length: int, score: UpdateScore = UpdateScore.ABSOLUTE
+) -> Floats:
     """Scores [T − n + 1] of all windows of a text, from its tokens' log-probabilities [T].
 
     A text of fewer than n tokens is one window.
@@ -33,7 +35,7 @@ def window_scores(before: Floats, after: Floats, *, length: int, score: Score = 
 
 
 def windows_apart(
-    tokens: Tokens, before: Floats, after: Floats, *, length: int, score: Score = Score.ABSOLUTE
+    tokens: Tokens, before: Floats, after: Floats, *, length: int, score: UpdateScore = UpdateScore.ABSOLUTE
 ) -> list[PhraseScore]:
     """Windows of a text that share no token, the highest first."""
     length = min(length, len(tokens))
@@ -47,7 +49,7 @@ def windows_apart(
 
 
 def distinct_phrases(
-    phrases: Iterable[PhraseScore], *, most: int, score: Score = Score.ABSOLUTE
+    phrases: Iterable[PhraseScore], *, most: int, score: UpdateScore = UpdateScore.ABSOLUTE
 ) -> list[PhraseScore]:
     """The `most` highest phrases, leaving out each that says nearly the same as a higher one."""
     kept: list[PhraseScore] = []

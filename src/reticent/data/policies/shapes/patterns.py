@@ -208,7 +208,10 @@ _MASKS = "|".join(re.escape(mask) for mask in (MASK, *(mask_for(kind) for kind i
 
 
 class PatternPolicy:
-    """Finds what has a shape: see the module's list. `context=False` leaves out codes that a word announces."""
+    """Finds personal data by its shape, such as e-mail addresses, phone and card numbers, and dates.
+
+    `context=False` leaves out codes that a word announces.
+    """
 
     is_local = True
 

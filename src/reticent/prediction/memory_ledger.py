@@ -8,7 +8,7 @@ from reticent.core.ledger import Budget, Decision, Receipt
 from reticent.ledger.fixed_point import amount_down, amount_up, units_down, units_up
 
 
-class Tally:
+class MemoryLedger:
     """Counts like a `Ledger` and forgets with the process. Evaluations and tests charge it."""
 
     def __init__(self, budget: Budget, accounts: Iterable[str]) -> None:
