@@ -235,3 +235,51 @@ def test_single_records_are_not_accounted_for_where_nothing_is_proved_of_them(ti
     assert cli.run(["train", *map(str, data), *map(str, plan)]) == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_clip_norm_that_follows_a_quantile_is_said_and_kept(tiny, tmp_path, capsys):
+    data = ("--data", tiny / "train.jsonl", "--model", tiny / "model", "--method", "dp-sgd", "--target-epsilon", 8)
+    plan = ("--delta", "1e-3", "--batch", 8, "--epochs", 2, "--clip-quantile", 0.5, "--out", tmp_path / "run")
+    assert cli.run(["train", *map(str, data), *map(str, plan), "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "clip norm 1 in the first step, which then follows quantile 0.5 of the gradient norms" in said
+    document = run_json(capsys, *data, *plan)
+    noise = document["guarantee"]["basis"]["count_noise"]
+    fixed = run_json(capsys, *data, *plan[:-4], "--out", tmp_path / "fixed")
+    assert document["guarantee"]["epsilon"] == fixed["guarantee"]["epsilon"]
+    assert document["guarantee"]["basis"]["event"] == fixed["guarantee"]["basis"]["event"]
+    assert any("earlier noisy counts alone" in line for line in document["guarantee"]["assumes"])
+    written = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert written["config"]["training"]["clip_quantile"] == 0.5
+    planned = json.loads((tmp_path / "run" / "training.json").read_text())["plan"]
+    assert (planned["clip_norm"], planned["clip_quantile"], planned["count_noise"]) == (1.0, 0.5, noise)
+    assert cli.run(["bound", str(tmp_path / "run")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "clip norm 1 at first, then by quantile 0.5 of the gradient norms, from counts with noise" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (("--sampler", "banded", "--bands", 2), "--sampler banded"),
+        (("--audit", 20), "--audit"),
+        (("--individual-accounting",), "--individual-accounting"),
+        (("--rounding", "proved"), "--rounding proved"),
+        (("--optimiser", "corrected-adam"), "corrected-adam"),
+        (("--count-noise", 0.01), "half the noise multiplier"),
+        (("--method", "crt"), "does not belong to method 'crt'"),
+    ],
+)
+def test_what_was_not_proved_with_a_moving_clip_norm_is_refused(tiny, tmp_path, capsys, more, reason):
+    data = ("--data", tiny / "train.jsonl", "--model", tiny / "model", "--method", "dp-sgd", "--target-epsilon", 8)
+    plan = ("--delta", "1e-3", "--batch", 8, "--clip-quantile", 0.5, *more, "--out", tmp_path / "run")
+    assert cli.run(["train", *map(str, data), *map(str, plan)]) == 2
+    assert reason in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_noise_on_counts_is_for_a_clip_norm_that_moves(tiny, tmp_path, capsys):
+    data = ("--data", tiny / "train.jsonl", "--model", tiny / "model", "--method", "dp-sgd", "--target-epsilon", 8)
+    plan = ("--delta", "1e-3", "--batch", 8, "--count-noise", 3, "--out", tmp_path / "run")
+    assert cli.run(["train", *map(str, data), *map(str, plan)]) == 2
+    assert "--clip-quantile" in capsys.readouterr().err

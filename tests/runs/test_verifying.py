@@ -109,3 +109,5 @@ def test_what_is_no_sum_and_plans_for_replaced_units_are_refused():
     )
     with pytest.raises(UsageError, match="added or removed"):
         verify(home_made(), replaced)
+    with pytest.raises(UsageError, match="one clip norm"):
+        verify(home_made(), dataclasses.replace(PLAN, clip_quantile=0.5))

@@ -65,8 +65,9 @@ def configuration(folder: Path, *, steps: int, method: str = "dp-sgd") -> TrainS
         "data": {"file": str(folder / "corpus.txt")},
         "model": {"source": str(folder / "start")},
         "training": {
-            "method": "dp-sgd" if method == "banded" else method,
+            "method": "dp-sgd" if method in ("banded", "quantile") else method,
             **({"sampler": "banded", "bands": 2} if method == "banded" else {}),
+            **({"clip_quantile": 0.5} if method == "quantile" else {}),
             "noise_multiplier": 1.0,
             "delta": 1e-3,
             "batch": 4,

@@ -104,9 +104,20 @@ def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None"
         noisy = found.plan.get("private", found.plan)
         if "noise_multiplier" in noisy:
             output.show(*_risk_lines(risk, found.guarantee))
-            output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, clip norm {noisy['clip_norm']:g}.")
+            output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, {_clipping(noisy)}.")
     output.show("Nothing was trained.")
     return 0
+
+
+def _clipping(plan: dict[str, Any]) -> str:
+    """What gradients are clipped to."""
+    norm = f"clip norm {plan['clip_norm']:g}"
+    if "clip_quantile" not in plan:
+        return norm
+    return (
+        f"{norm} in the first step, which then follows quantile {plan['clip_quantile']:g} of the gradient norms by "
+        f"counts with noise of standard deviation {plan['count_noise']:g}"
+    )
 
 
 def _show_result(result: "TrainedRun", output: Output, *, risk: "RiskTarget | None") -> int:

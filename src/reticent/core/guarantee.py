@@ -57,15 +57,18 @@ class Basis:
     """What the numbers of a guarantee follow from, so that whoever reads them can derive them again.
 
     `event` was priced at `delta`. `units` and `clip_norm` are the public facts that its sampling rate and its noise
-    refer to. Statements about secrets also need how many are masked together (`group`), how often the policies miss
-    one, and whether training kept one copy of each (`keeps_one_copy`). `earlier` are guarantees of releases of the
-    same text that came before: their ε and δ are added.
+    refer to; with a `clip_quantile` that norm is the first, and later ones followed from counts with noise of the
+    deviation `count_noise`. Statements about secrets also need how many are masked together (`group`), how often
+    the policies miss one, and whether training kept one copy of each (`keeps_one_copy`). `earlier` are guarantees
+    of releases of the same text that came before: their ε and δ are added.
     """
 
     event: Event
     delta: float
     units: int | None = None
     clip_norm: float | None = None
+    clip_quantile: float | None = None
+    count_noise: float | None = None
     group: int = 1
     miss_rate: float | None = None
     conservative_miss_rate: float = 0.0
@@ -86,10 +89,17 @@ class Basis:
             raise ValueError(f"units must be a whole number, found {self.units}")
         if self.clip_norm is not None and not 0.0 < self.clip_norm < math.inf:
             raise ValueError(f"clip_norm must be positive and finite, found {self.clip_norm}")
+        if self.clip_quantile is not None and not 0.0 < self.clip_quantile < 1.0:
+            raise ValueError(f"clip_quantile must be in (0, 1), found {self.clip_quantile}")
+        if self.count_noise is not None and not 0.0 < self.count_noise < math.inf:
+            raise ValueError(f"count_noise must be positive and finite, found {self.count_noise}")
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; the guarantee that holds them carries the schema version."""
-        return fields_to_json(self) | {"event": event_to_json(self.event)}
+        document = fields_to_json(self) | {"event": event_to_json(self.event)}
+        # Left out where the clip norm is fixed, so that such a guarantee reads as it always did.
+        moves = ("clip_quantile", "count_noise")
+        return {name: each for name, each in document.items() if name not in moves or each is not None}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Basis":

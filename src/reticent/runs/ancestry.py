@@ -320,7 +320,14 @@ def together(guarantee: Guarantee, ancestry: Ancestry) -> Guarantee:
         mechanism=f"{guarantee.mechanism}, after {_count(len(earlier), 'private release')} of the same text",
     )
     assert whole.basis is not None
-    basis = replace(whole.basis, units=guarantee.basis.units, clip_norm=guarantee.basis.clip_norm)
+    last = guarantee.basis
+    basis = replace(
+        whole.basis,
+        units=last.units,
+        clip_norm=last.clip_norm,
+        clip_quantile=last.clip_quantile,
+        count_noise=last.count_noise,
+    )
     rests_on = dict.fromkeys(line for each in (*proved, guarantee) for line in each.assumes)
     return replace(whole, basis=basis, assumes=(*_of_first_model(rests_on, ancestry), *said))
 

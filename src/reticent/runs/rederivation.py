@@ -16,7 +16,7 @@ from reticent.core.document import number_to_json, read_document
 from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
 from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.evidence.certificate import GUARANTEE, Certificate, base_digest, model_digest
-from reticent.core.guarantee import Guarantee
+from reticent.core.guarantee import Basis, Guarantee
 from reticent.core.printing.numbers import counted
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.certificates import LEDGER, is_about, read_certificate, well_formed_by_name
@@ -214,13 +214,21 @@ def _leaf(leaf: Event, count: int) -> str:
             return f"{count:,} × {leaf}"
 
 
+def _moving(basis: Basis) -> str:
+    """How the clip norm went on, where it was not fixed."""
+    if basis.clip_quantile is None:
+        return ""
+    noise = "unknown noise" if basis.count_noise is None else f"noise of standard deviation {basis.count_noise:.4g}"
+    return f" at first, then by quantile {basis.clip_quantile:g} of the gradient norms, from counts with {noise}"
+
+
 def sentences(found: Rederivation) -> list[str]:
     """What people read."""
     basis = found.stated.basis
     lines = [f"{found.where} is about one {found.stated.unit.value} ({found.stated.neighbours.value})."]
     if basis is not None:
         facts = [described(basis.event)]
-        facts += [] if basis.clip_norm is None else [f"clip norm {basis.clip_norm:g}"]
+        facts += [] if basis.clip_norm is None else [f"clip norm {basis.clip_norm:g}{_moving(basis)}"]
         facts += [] if basis.units is None else [f"{basis.units:,} units in the corpus"]
         facts += (
             []

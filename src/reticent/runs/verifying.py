@@ -72,6 +72,12 @@ def verify(
     """
     if plan.neighbours is not Neighbours.ADD_REMOVE:
         raise UsageError("canaries are added or removed", found=f"a plan for neighbours '{plan.neighbours.value}'")
+    if plan.clip_quantile is not None:
+        raise UsageError(
+            "a step is verified at one clip norm",
+            found="a plan whose norm follows a quantile",
+            hint="verify it with a fixed norm: a plan without clip_quantile",
+        )
     if isinstance(step, PrivateStep):
         return measure_plan(step.trace, plan, confidence=confidence)
     source = randomness or Randomness.system()

@@ -157,6 +157,11 @@ class PrivateStep:
         optimizer.zero_grad(set_to_none=True)
 
     @property
+    def clip_norm(self) -> float:
+        """The clip norm of the next step; it moves where the plan has a `clip_quantile`, and may be told."""
+        return self._plan.clip_norm if self._source is None else self._source.clip_norm
+
+    @property
     def trace(self) -> CanaryTrace:
         """The released sums along each canary, and the canaries' coins. For the operator only."""
         if self._key is None:

@@ -46,7 +46,8 @@ def every_assumption() -> set[str]:
         is_local=False,
     )
     owners = replace(private, unit=Unit.OWNER)
-    promises = [plan.guarantee(is_seeded=True) for plan in (private, owners, redacted, selective)]
+    moving = replace(private, clip_quantile=0.5)
+    promises = [plan.guarantee(is_seeded=True) for plan in (private, owners, moving, redacted, selective)]
     return {assumption for promise in promises for assumption in promise.assumes}
 
 

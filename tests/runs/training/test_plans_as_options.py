@@ -17,12 +17,23 @@ PLAN = DpSgd.for_target(epsilon=8, delta=1e-3, units=120, batch=20, epochs=2)
     [
         PLAN,
         replace(PLAN, rounding=Rounding.PROVED),
+        replace(PLAN, clip_quantile=0.7),
+        replace(PLAN, clip_quantile=0.5, count_noise=9.0),
         replace(PLAN, neighbours=Neighbours.REPLACE, clip_norm=0.5),
         replace(PLAN, unit=Unit.OWNER, texts_per_unit=3),
         DpSgd.for_target(epsilon=8, delta=1e-3, units=120, batch=20, epochs=2, sampler="allocation"),
         DpSgd.for_target(epsilon=8, delta=1e-3, units=120, batch=20, epochs=2, sampler="banded", bands=3),
     ],
-    ids=["poisson", "proved rounding", "replace", "owners", "allocation", "banded"],
+    ids=[
+        "poisson",
+        "proved rounding",
+        "quantile",
+        "chosen noise on counts",
+        "replace",
+        "owners",
+        "allocation",
+        "banded",
+    ],
 )
 def test_the_options_that_ask_for_a_plan_make_it_again(plan):
     settings = TrainSettings.of(data="mails.jsonl", model="embedded", out="run", **options_of(plan))

@@ -3,6 +3,7 @@
 import os
 import socket
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -36,6 +37,12 @@ def plan(unit: Unit = Unit.RECORD, *, steps: int = STEPS):
     return private_plan(UNITS, BATCH, steps=steps)
 
 
+def plan_of(kind: str, unit: Unit = Unit.RECORD):
+    """With a clip norm that moves for the kinds that are about it; some gradients are shorter than the first."""
+    fixed = plan(unit)
+    return replace(fixed, clip_norm=6.0, clip_quantile=0.5) if kind in ("quantile", "count") else fixed
+
+
 def texts(unit: Unit = Unit.RECORD):
     return token_texts(UNITS, owners=UNITS // 3 if unit is Unit.OWNER else None)
 
@@ -67,7 +74,17 @@ class AveragedShards(ShardedGradients):
         return {name: total / self._ranks.size for name, total in super()._total(gradients).items()}
 
 
+class CountsOfOneRank(RankedGradients):
+    """Broken twin: the norm follows the count of rank 0's share alone."""
+
+    def _whole_count(self):
+        count, self._count = self._count, None
+        return count
+
+
 KINDS = {
+    "quantile": RankedGradients,
+    "count": CountsOfOneRank,
     "ours": RankedGradients,
     "noise": NoiseOnEveryRank,
     "sample": SampleOnEveryRank,
@@ -112,9 +129,9 @@ def weights_of(module, source) -> dict[str, list[float]]:
         return {k: whole(v.detach()).flatten().tolist() for k, v in learner.parameters.items()}
 
 
-def alone(path: Path, unit: Unit) -> list[dict[str, list[float]]]:
+def alone(path: Path, unit: Unit, kind: str = "ours") -> list[dict[str, list[float]]]:
     """The gradients that one process gives."""
-    chosen = plan(unit)
+    chosen = plan_of(kind, unit)
     units = Units(texts(unit), unit, texts_per_unit=chosen.texts_per_unit)
     with SqliteLedger.open(path) as ledger:
         source = PrivateGradients(
@@ -130,7 +147,7 @@ def step_together(rank: int, size: int, port: int, path: str, case: tuple[str, s
     with torch.no_grad():  # the weights of rank 0 are those that count
         for parameter in module.parameters():
             parameter.add_(float(rank))
-    chosen, which = plan(Unit(unit)), Unit(unit)
+    chosen, which = plan_of(kind, Unit(unit)), Unit(unit)
     units = Units(texts(which), which, texts_per_unit=chosen.texts_per_unit)
     found: object = None
     try:
@@ -153,6 +170,7 @@ def step_together(rank: int, size: int, port: int, path: str, case: tuple[str, s
             with SqliteLedger.open(path) as looked:
                 held = looked.holds(source._receipt)
             found = {"gradients": gradients, "draws": CountedRandomness.draws, "held": held, "at": source.position}
+            found |= {"clip_norm": source.clip_norm}
     except ReticentError as error:
         found = f"{type(error).__name__}: {error}"
     except BaseException:

@@ -95,6 +95,18 @@ def test_noise_or_samples_on_every_rank_are_caught(tmp_path, kind):
     assert distance(found["gradients"], expected) > 1e-3
 
 
+@pytest.mark.parametrize(("kind", "is_sound"), [("quantile", True), ("count", False)])
+def test_a_clip_norm_follows_the_units_of_all_ranks(tmp_path, kind, is_sound):
+    expected = alone(new_ledger(tmp_path / "alone"), Unit.RECORD, kind)
+    ranks = together(new_ledger(tmp_path / "together"), size=2, kind=kind)
+    for found in ranks:
+        assert isinstance(found, dict), found
+        assert found["gradients"] == ranks[0]["gradients"]
+        assert found["clip_norm"] == ranks[0]["clip_norm"] != 6.0  # bit for bit, on every rank
+    assert (distance(ranks[0]["gradients"], expected) < 1e-4) is is_sound
+    assert [found["draws"] for found in ranks[1:]] == [0]
+
+
 def test_a_refused_charge_stops_every_rank(tmp_path):
     first, second = together(new_ledger(tmp_path), size=2, steps=STEPS + 1)
     assert first.startswith("BudgetExhausted")

@@ -20,7 +20,16 @@ from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PrivateGradients
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 from tests.processes import PROCESSES
-from tests.training.distributed.ranked_run import STEPS, alone, free_port, plan, texts, train_shards, weights_of
+from tests.training.distributed.ranked_run import (
+    STEPS,
+    alone,
+    free_port,
+    plan,
+    plan_of,
+    texts,
+    train_shards,
+    weights_of,
+)
 from tests.training.distributed.test_ranked import distance, end, new_ledger, together
 from tests.training.killed_run import configuration
 from tests.training.small_models import START, gpt2
@@ -80,6 +89,8 @@ def test_what_cannot_be_sharded_is_refused(tmp_path):
         both = Computation(token_budget=64, recomputes=True)
         with pytest.raises(ConfigError, match="recomputed"):
             ShardedGradients(module, Units(texts()), plan(), computation=both, **arguments)
+        with pytest.raises(ConfigError, match="follows a quantile"):
+            ShardedGradients(module, Units(texts()), plan_of("quantile"), computation=COMPUTATION, **arguments)
 
 
 def test_a_row_without_a_target_has_no_gradient():
@@ -146,6 +157,10 @@ def test_the_flag_is_refused_in_one_process_and_together_with_recomputed_activat
     both = config.model.model_copy(update={"shard_weights": True, "checkpoint_activations": True})
     with pytest.raises(ConfigError, match="cannot be combined"):
         _check_shards(config.model_copy(update={"model": both}), Ranks(0, 2))
+    moving = configuration(folder, steps=2, method="quantile")
+    sharded = moving.model.model_copy(update={"shard_weights": True})
+    with pytest.raises(ConfigError, match="follows a quantile"):
+        _check_shards(moving.model_copy(update={"model": sharded}), Ranks(0, 2))
     assert not (folder / "run").exists()
 
 

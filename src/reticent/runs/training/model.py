@@ -326,6 +326,11 @@ def _check_shards(settings: TrainSettings, ranks: Ranks) -> None:
             "sharded weights and recomputed activations cannot be combined yet",
             hint="leave --shard-weights or --checkpoint-activations out",
         )
+    if settings.training.clip_quantile is not None:
+        raise ConfigError(
+            "sharded weights and a clip norm that follows a quantile cannot be combined yet",
+            hint="leave --shard-weights or --clip-quantile out",
+        )
 
 
 def _check_owners(settings: TrainSettings) -> None:

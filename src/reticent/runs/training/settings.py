@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.core.ranges import COUNT, EPOCHS, EPSILON, LEARNING_RATE, LENGTH, NORM, RANK, SHARE, STEPS, Range
+from reticent.core.ranges import (
+    COUNT,
+    EPOCHS,
+    EPSILON,
+    LEARNING_RATE,
+    LENGTH,
+    NORM,
+    QUANTILE,
+    RANK,
+    SHARE,
+    STEPS,
+    Range,
+)
 from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
 from reticent.runs.settings.shared import (
     CORPUS,
@@ -311,6 +323,23 @@ class TrainingSection(Settings):
     clip_norm: float | None = option(
         "Clip the gradient of each unit to this norm.", default=None, panel=_PRIVACY, shown="1", methods=PRIVATE
     )
+    clip_quantile: float | None = option(
+        "Let the clip norm follow this quantile of the gradient norms (0.5: the median), by noisy counts, at the "
+        "same ε. It starts at --clip-norm.",
+        default=None,
+        within=QUANTILE,
+        panel=_PRIVACY,
+        metavar="Q",
+        shown="a fixed clip norm",
+        methods=[Method.DP_SGD],
+    )
+    count_noise: float | None = option(
+        "Noise standard deviation of the counts of --clip-quantile.",
+        default=None,
+        panel=_PRIVACY,
+        shown="batch / 20, or twice the noise multiplier if that is more",
+        methods=[Method.DP_SGD],
+    )
     unit: Literal[Unit.RECORD, Unit.OWNER] | None = option(
         "Unit of privacy: one record, or all records of one owner.",
         default=None,
@@ -572,9 +601,29 @@ class TrainingSection(Settings):
             raise ConfigError("--individual-accounting is of records", found=f"--unit {self.protected.value}")
         if self.individual_accounting and self.neighbours is Neighbours.REPLACE:
             raise ConfigError("--individual-accounting needs --neighbours add-remove", found="replace")
+        self._check_clipping()
         self._check_tuning()
         if self.method is not Method.DP_SGD:
             self._check_policies()
+
+    def _check_clipping(self) -> None:
+        """Refuse what was not proved, or does not work, together with a clip norm that moves."""
+        if self.clip_quantile is None:
+            if self.count_noise is not None:
+                raise ConfigError("--count-noise is for --clip-quantile", hint="give both, or neither")
+            return
+        others = {
+            "--sampler banded": self.sampler is SamplerName.BANDED,
+            "--audit": self.audit is not None,
+            "--individual-accounting": bool(self.individual_accounting),
+            "--rounding proved": self.rounding is Rounding.PROVED,
+            "--optimiser corrected-adam, which needs the same noise in all steps": (
+                self.optimiser is Rule.CORRECTED_ADAM
+            ),
+        }
+        for name, is_asked in others.items():
+            if is_asked:
+                raise ConfigError(f"--clip-quantile cannot be combined with {name}", hint="leave one of them out")
 
     def _check_tuning(self) -> None:
         """What the best of several runs needs, and what has no price for it."""
@@ -647,6 +696,8 @@ class TrainingSection(Settings):
             "canaries": self.audit or 0,
             "rounding": self.rounding or Rounding.TESTED,
             "individual": bool(self.individual_accounting),
+            "clip_quantile": self.clip_quantile,
+            "count_noise": self.count_noise,
         }
         if self.noise_multiplier is None:
             plan = DpSgd.for_target(
@@ -695,6 +746,8 @@ def options_of(plan: "DpSgd") -> dict[str, Any]:
         "audit": plan.canaries or None,
         "rounding": plan.rounding,
         "individual_accounting": plan.individual or None,
+        "clip_quantile": plan.clip_quantile,
+        "count_noise": plan.count_noise,
     }
 
 

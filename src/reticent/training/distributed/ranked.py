@@ -138,6 +138,9 @@ class RankedGradients(PrivateGradients):
     def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
         return self._ranks.copy(super()._release(total, receipt) if self._ranks.is_first else total)
 
+    def _next_norm(self, count: Tensor, receipt: Receipt) -> float:
+        return float(self._ranks.tell(lambda: PrivateGradients._next_norm(self, count, receipt)))
+
 
 class RankedCheckpoints(Checkpoints):
     """Rank 0's checkpoints: it alone locks, reads and writes; the others get what it read."""

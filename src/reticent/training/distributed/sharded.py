@@ -90,6 +90,11 @@ class ShardedGradients(RankedGradients):
                 "sharded weights and proved rounding cannot be combined yet",
                 hint="leave out --shard-weights, or let rounding be tested (--rounding tested)",
             )
+        if plan.clip_quantile is not None:  # an empty micro-batch would count as a short gradient
+            raise ConfigError(
+                "sharded weights and a clip norm that follows a quantile cannot be combined yet",
+                hint="leave out --shard-weights, or --clip-quantile",
+            )
         if not any(isinstance(parameter, DTensor) for parameter in module.parameters()):
             raise ModelError("the weights are not sharded", hint="call shard(module, ranks, sample) first")
         super().__init__(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)

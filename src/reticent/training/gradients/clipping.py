@@ -1,4 +1,4 @@
-"""Clip factors, the clipped sum of a batch, and its noise: the three places where DP-SGD's sensitivity lives.
+"""Clip factors, the clipped sum of a batch, its count of short gradients, noise: where DP-SGD's sensitivity lives.
 
     g̃ = Σ_b min(1, C / ‖g_b‖) g_b + N(0, (σC)²)            Abadi et al. 2016, algorithm 1
 
@@ -18,6 +18,7 @@ from reticent.core.errors import ModelError
 from reticent.core.noise.gaussian import on_grid
 from reticent.core.randomness import Randomness
 from reticent.training.gradients.correlated import NoiseMemory
+from reticent.training.plans.adaptive_norm import GREATEST_VOTE
 
 _GRID_BITS = 18  # the grid is 2^-18 of the noise: float32 holds it exactly up to 64 standard deviations
 _BLOCK = 1 << 16  # numbers that get correlated noise at once
@@ -66,6 +67,15 @@ def clip_factors(norms: Tensor, clip_norm: float, limits: Tensor | None = None) 
     most = clip_norm if limits is None else limits.to(norms).clamp(max=clip_norm)  # [B]
     bound = most * (1.0 - _MARGIN * precision.eps)
     return (bound / norms.clamp_min(precision.tiny)).clamp(max=1.0)
+
+
+def short_count(norms: Tensor, clip_norm: float) -> Tensor:
+    """How many of these units [B] have gradients shorter than the clip norm, less half of them, smoothed; float64.
+
+    Guarantee: a unit moves it by at most ½, and a change of its norm by δ by at most δ / C.
+    """
+    votes = 1.0 - norms.detach().cpu().double() / clip_norm  # [B]
+    return votes.clamp(-GREATEST_VOTE, GREATEST_VOTE).sum()
 
 
 def add_noise(

@@ -78,6 +78,14 @@ class PerRecordGradients:
         self._tape = None
         self._sums, self._norms = {}, []
 
+    def clip_to(self, clip_norm: float) -> None:
+        """Clip to another norm from here on; not in the middle of a sum, whose records share one."""
+        if self._norms:
+            raise UsageError("the clip norm of a sum cannot change", hint="take the sum first")
+        if not 0.0 < clip_norm < math.inf:
+            raise UsageError("clip_norm bounds what one record can do", found=clip_norm, expected="0 < C < inf")
+        self._clip_norm = clip_norm
+
     def accumulate(self, batch: TokenBatch) -> Tensor:
         """Add the clipped gradients of a (micro-)batch to the running sum; its norms [B] before clipping.
 
@@ -137,13 +145,15 @@ class PerRecordGradients:
         is_narrowed = self._compute_dtype is not None or torch.get_float32_matmul_precision() != "highest"
         return not is_narrowed and weights <= {torch.float32, torch.float64}
 
-    def try_out(self, batch: TokenBatch, *, among: Sequence[int]) -> tuple[Tensor, dict[str, Tensor]]:
+    def try_out(
+        self, batch: TokenBatch, *, among: Sequence[int], clip_norm: float
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Squared norms [B] in float64 of a batch, and the clipped sum of some of its records, added to nothing."""
         chosen = torch.zeros(len(batch), device=batch.inputs.device)
         chosen[list(among)] = 1.0
         sums: dict[str, Tensor] = {}
         try:
-            squares, _ = self._pass(batch, self._clip_norm, into=sums, weights=chosen)
+            squares, _ = self._pass(batch, clip_norm, into=sums, weights=chosen)
         finally:
             self._attached().reset()
         return squares, sums

@@ -20,6 +20,9 @@ change what all the others contribute, by several times the clip norm.
 Where noise is correlated (`gradients.correlated`), what the last steps added is remembered. A checkpoint of an
 unfinished run then holds tensors that nobody else may read; `state` gives them beside its JSON values.
 
+Where the clip norm follows a quantile (`plans.adaptive_norm`), a noisy count is released beside the gradient, under
+the same charge, and moves the norm of the next step. That norm is post-processing: a checkpoint tells it.
+
 What an empty sample releases is noise alone, as the proof has it. Losses and batch sizes are as private as the
 batch: they go to the operator's screen and into no file.
 """
@@ -39,10 +42,11 @@ from torch import Tensor, nn
 from reticent.core.errors import ConfigError, LedgerError, ModelError, UsageError
 from reticent.core.ledger import Ledger, Receipt
 from reticent.core.randomness import Randomness
+from reticent.core.ranges import NORM
 from reticent.training.batches import Limits, TokenArray, Units, micro_batches, own_size_batches
 from reticent.training.checkpoint import receipt_state, restored_receipt
 from reticent.training.gradients.canaries import GradientCanaries
-from reticent.training.gradients.clipping import NonFiniteGradient, add_noise
+from reticent.training.gradients.clipping import NonFiniteGradient, add_noise, short_count
 from reticent.training.gradients.correlated import NoiseMemory
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.levels import LevelLog, OwnLevels
@@ -57,6 +61,8 @@ from reticent.training.update_rules import Phase
 TRAINING_ACCOUNT: Final = "training"
 """The account of a ledger that a training run charges."""
 _PLACES: Final = "places"
+_CLIP_NORM: Final = "clip_norm"
+_COUNT: Final = "count"
 _STEPS_PER_TEST: Final = 256  # rounding is tested again after so many steps
 
 
@@ -228,6 +234,8 @@ class PrivateGradients:
         self._drawn_canaries: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._levels = _own_levels(plan, levels)
         self._limits: Limits | None = None  # of the units that were drawn
+        self._clip_norm = plan.clip_norm  # of the next step
+        self._count: Tensor | None = None  # of short gradients in the sum that is next released
         self._receipt: Receipt | None = None
         # The steps of a round are drawn together and kept here alone: a run that ends loses them.
         self._round: tuple[Indices, ...] = ()
@@ -237,6 +245,7 @@ class PrivateGradients:
         self._places: Indices | None = None  # of the units in a cycle
         self._meter = _LossMeter()
         self._tested_at: int | None = None
+        self._tested_norm = math.inf
         self._packs_closely = False
         self._engine = PerRecordGradients(
             module,
@@ -257,6 +266,11 @@ class PrivateGradients:
         """Steps that were charged, whether their weights survived or not, but those of this round still to come."""
         return round(self._ledger.spent()[TRAINING_ACCOUNT]) - self._left
 
+    @property
+    def clip_norm(self) -> float:
+        """The clip norm of the next step. It follows from what was released, and may be told."""
+        return self._clip_norm
+
     def next(self) -> Gradient:
         """Draw, clip, sum, charge, add noise, normalise: the order is the guarantee."""
         groups = self.draw()
@@ -268,7 +282,35 @@ class PrivateGradients:
 
         Guarantee: no noise exists before its charge is on disk.
         """
-        return self._as_weights(self._release(self._total(total), self._charged()))
+        whole, count = self._total(total), self._whole_count()
+        receipt = self._charged()
+        values = self._release(whole, receipt)
+        if count is not None:
+            self._clip_to(self._next_norm(count, receipt))
+        return self._as_weights(values)
+
+    def _whole_count(self) -> Tensor | None:
+        """The count of the whole step that belongs to the sum, once; None where the clip norm is fixed."""
+        if self._plan.clip_quantile is None:
+            return None
+        if self._count is None:
+            raise UsageError("a sum is released once", hint="call clipped_sum for every step")
+        count, self._count = self._total({_COUNT: self._count})[_COUNT], None
+        return count
+
+    def _next_norm(self, count: Tensor, receipt: Receipt) -> float:
+        """The clip norm that the count with fresh noise leads to. Only after its charge, whose receipt says so."""
+        fresh = self._randomness.child(f"count {self._charge_of(receipt)}")
+        noisy = add_noise({_COUNT: count}, self._plan.count_deviation, fresh)[_COUNT]
+        return self._plan.next_clip_norm(self._clip_norm, float(noisy))
+
+    def _clip_to(self, clip_norm: float) -> None:
+        self._clip_norm = clip_norm
+        self._engine.clip_to(clip_norm)
+
+    def _charge_of(self, receipt: Receipt) -> str:
+        """The number of this step's charge, and its place where a charge is for several."""
+        return f"{receipt.sequence}" + (f" {self._place}" if self._place else "")
 
     def _charged(self) -> Receipt:
         """The receipt of the round that this step belongs to, which its first step charges whole."""
@@ -295,7 +337,10 @@ class PrivateGradients:
             self._accumulate(batch)
         if self._canaries is not None:
             self._canaries.add(self._engine, self._drawn_canaries)
-        return self._engine.take().gradients
+        found = self._engine.take()
+        if self._plan.clip_quantile is not None:
+            self._count = short_count(found.norms, self._clip_norm)
+        return found.gradients
 
     def draw(self) -> list[list[TokenArray]]:
         """The texts of the units that take part in this step."""
@@ -360,12 +405,16 @@ class PrivateGradients:
 
     def _test_rounding(self) -> None:
         """Decide how batches are laid out, now and then; the weights are public and the test reads no text."""
-        if self._tested_at is not None and self.position < self._tested_at + _STEPS_PER_TEST:
+        is_recent = self._tested_at is not None and self.position < self._tested_at + _STEPS_PER_TEST
+        if is_recent and self._clip_norm >= self._tested_norm:
             return
         self._tested_at = self.position
+        # A test holds for greater norms as well: one that may fall is tested further down, so that a test lasts.
+        moves = self._plan.clip_quantile is not None
+        self._tested_norm = self._clip_norm / 2 if moves else self._clip_norm
         limit = ROUNDING_ROOM / (SHARE * max(1.0, self._plan.normaliser))  # canaries are not computed in batches
         readable = Readable.by(self._module, self._units.start_token)
-        self._rounding = RoundingTest(self._engine, readable, self._plan.clip_norm, limit)
+        self._rounding = RoundingTest(self._engine, readable, self._tested_norm, limit, reads_norms=moves)
         self._packs_closely = self._rounding.allows_close_packing()
 
     def _total(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -374,10 +423,10 @@ class PrivateGradients:
 
     def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
         """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
-        fresh = self._randomness.child(f"noise {receipt.sequence}" + (f" {self._place}" if self._place else ""))
+        fresh = self._randomness.child(f"noise {self._charge_of(receipt)}")
         if self._memory is not None:
             self._memory.begin(self.position - 1)  # the step that was just charged
-        noisy = add_noise(total, self._plan.noise_deviation, fresh, past=self._memory)
+        noisy = add_noise(total, self._plan.deviation_at(self._clip_norm), fresh, past=self._memory)
         if self._canaries is not None:
             self._canaries.read(noisy)
         return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
@@ -408,8 +457,11 @@ class PrivateGradients:
         """The ledger's place at the last step: a checkpoint must not be newer than its ledger.
 
         While steps are left also the noise that they will be correlated with, and the places of units in a cycle.
+        A clip norm that moves is in it as well.
         """
         state = receipt_state(self._receipt)
+        if self._plan.clip_quantile is not None:
+            return state | {_CLIP_NORM: self._clip_norm}
         if self._memory is None or self._places is None or self.position >= self.steps:
             return state
         return state | self._memory.state() | {_PLACES: torch.from_numpy(self._places)}
@@ -417,6 +469,9 @@ class PrivateGradients:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint whose last charge stands in the ledger; what was charged since stays spent."""
         self._receipt = restored_receipt(state, self._ledger) or self._receipt
+        if self._plan.clip_quantile is not None:
+            NORM.require("the clip norm of the checkpoint", found := float(state[_CLIP_NORM]))
+            self._clip_to(found)
         if self._memory is None:
             return
         kept = {name: value for name, value in state.items() if isinstance(value, Tensor)}

@@ -9,6 +9,10 @@ A private plan holds the sampler, the clipping, the noise and the number of step
     step  = (Σ clipped gradients of the sample + N(0, deviation²)) / normaliser
     deviation = noise multiplier · clip norm · (1 + rounding room)
 
+With a clip quantile the clip norm is that of the first step alone, and later ones follow from noisy counts that are
+released beside the gradients. The gradients' noise is then raised, so that both together cost what the event says
+(`adaptive_norm`).
+
 Computed sums are not real numbers: a record that joins also moves the rounding of the others. The room is what that
 movement may be, in clip norms, so that the noise multiplier of the event is the true one. That it is enough is in
 part tested while training (`gradients.rounding`) or, slower, proved (`gradients.rounding_bound`).
@@ -26,7 +30,7 @@ from typing import Any, Final, get_args
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
 from reticent.accounting.calibration import Target, least_noise, round_up
-from reticent.accounting.guarantees import dp_sgd_guarantee, epsilons, guarantee_of
+from reticent.accounting.guarantees import CLIPPED, dp_sgd_guarantee, epsilons, guarantee_of
 from reticent.accounting.individual import IndividualPrice
 from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.risk_target import RiskTarget, noise_for_risk
@@ -35,9 +39,10 @@ from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import BandedCycle, BestOfRuns, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
-from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
+from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, QUANTILE, STEPS
 from reticent.training.gradients.levels import LEVELS
 from reticent.training.gradients.rounding_bound import Rounding, movement_by_rounding
+from reticent.training.plans.adaptive_norm import next_norm, raised_multiplier, usual_count_noise
 from reticent.training.plans.bands import coefficients, noise_of_a_step, prefix_error
 from reticent.training.plans.sampler import (
     AllocationSampler,
@@ -74,6 +79,11 @@ PROVED_ROUNDING: Final = (
 HIDDEN_NOISE: Final = (
     "nobody who sees the model reads the noise that the last checkpoint of an unfinished run holds, in a file that "
     "its owner alone may read and that is removed at the end"
+)
+ADAPTIVE: Final = (
+    "each unit's gradient is clipped to the norm of its step, which follows from the stated first norm and earlier "
+    "noisy counts alone, and its part in a count is at most 1/2, before noise is added to both; rounding adds at "
+    "most 1/128 of that part, which is tested as it is for gradients"
 )
 _PROVED_ROOM: Final = ROUNDING_ROOM / 4
 SEEDED: Final = (
@@ -142,6 +152,8 @@ class DpSgd:
     canaries: int = 0  # of the sampler's units, how many are gradient canaries (`gradients.canaries`)
     rounding: Rounding = Rounding.TESTED
     individual: bool = False  # whether each record is clipped to its own level (`gradients.levels`)
+    clip_quantile: float | None = None  # of the units' norms, which the clip norm follows (`adaptive_norm`)
+    count_noise: float | None = None  # deviation of the noise on its counts; None: `usual_count_noise`
 
     def __post_init__(self) -> None:
         if not 0 <= self.canaries < self.sampler.units:
@@ -186,6 +198,30 @@ class DpSgd:
                 hint="lower --batch, or let rounding be tested (--rounding tested)",
             )
         _check_delta(self.delta, self.sampler.units, self.unit)
+        self._check_clipping()
+
+    def _check_clipping(self) -> None:
+        """Refuse what was not proved together with a clip norm that moves; decide on the noise of its counts."""
+        if self.clip_quantile is None:
+            if self.count_noise is not None:
+                raise ConfigError(
+                    "noise on counts is of a clip norm that follows a quantile", hint="--clip-quantile"
+                )
+            return
+        QUANTILE.require("the quantile that the clip norm follows", self.clip_quantile)
+        others = {
+            "correlated noise": self.sampler.bands is not None,
+            "gradient canaries": self.canaries > 0,
+            "individual accounting": self.individual,
+            "proved rounding": self.rounding is Rounding.PROVED,
+        }
+        for name, is_asked in others.items():
+            if is_asked:
+                raise ConfigError(f"a clip norm that follows a quantile was not proved together with {name}")
+        if self.count_noise is None:
+            usual = usual_count_noise(self.noise_multiplier, self.sampler.expected_batch)
+            object.__setattr__(self, "count_noise", usual)
+        _ = self.gradient_multiplier  # refuses a count with too little noise
 
     @classmethod
     def for_target(
@@ -206,6 +242,8 @@ class DpSgd:
         canaries: int = 0,
         rounding: Rounding = Rounding.TESTED,
         individual: bool = False,
+        clip_quantile: float | None = None,
+        count_noise: float | None = None,
     ) -> "DpSgd":
         """The plan with the least noise that meets a target over `epochs` expected epochs: an ε, or a risk.
 
@@ -242,6 +280,8 @@ class DpSgd:
             canaries=canaries,
             rounding=rounding,
             individual=individual,
+            clip_quantile=clip_quantile,
+            count_noise=count_noise,
         )
         # By its own event: `Target` may not know how a new sampler is priced.
         if epsilon is not None and epsilons(plan.event, delta=delta, neighbours=neighbours).least > epsilon:
@@ -279,8 +319,33 @@ class DpSgd:
 
     @property
     def noise_deviation(self) -> float:
-        """Standard deviation of the noise on every entry of the clipped sum."""
-        return noise_deviation(self.noise_multiplier, self.clip_norm)
+        """Standard deviation of the noise on every entry of the clipped sum; of the first, if its norm moves."""
+        return self.deviation_at(self.clip_norm)
+
+    def deviation_at(self, clip_norm: float) -> float:
+        """The same for a sum that was clipped to this norm.
+
+        Guarantee: where a count is released beside the sum, both together cost what the event says.
+        """
+        return noise_deviation(self.gradient_multiplier, clip_norm)
+
+    @property
+    def gradient_multiplier(self) -> float:
+        """The noise multiplier of gradients by themselves: the event's, raised where counts are released, too."""
+        if self.count_noise is None:
+            return self.noise_multiplier
+        return raised_multiplier(self.noise_multiplier, self.count_noise)
+
+    @property
+    def count_deviation(self) -> float:
+        """Standard deviation of the noise on the count of short gradients, room for rounding included."""
+        assert self.count_noise is not None
+        return noise_deviation(self.count_noise, 1.0)
+
+    def next_clip_norm(self, clip_norm: float, noisy_count: float) -> float:
+        """The clip norm of the step after one with this norm and this noisy count."""
+        assert self.clip_quantile is not None
+        return next_norm(clip_norm, noisy_count, expected_batch=self.normaliser, quantile=self.clip_quantile)
 
     @property
     def strategy(self) -> tuple[float, ...]:
@@ -326,6 +391,9 @@ class DpSgd:
         found = dp_sgd_guarantee(
             self.event, delta=self.delta, unit=self.unit, neighbours=self.neighbours, assumes=tuple(assumes)
         )
+        if self.clip_quantile is not None:
+            said = tuple(ADAPTIVE if each == CLIPPED else each for each in found.assumes)
+            found = replace(found, assumes=said)
         return self.stated(found)
 
     def tuned_guarantee(self, runs: float, *, is_seeded: bool = False) -> Guarantee:
@@ -359,7 +427,7 @@ class DpSgd:
         """
 
         def meets(noise: float) -> bool:
-            event = replace(self, noise_multiplier=noise)._tuned_event(runs)
+            event = self._with_noise(noise)._tuned_event(runs)
             return epsilons(event, delta=self.delta, neighbours=self.neighbours).least <= epsilon
 
         low = high = self.noise_multiplier
@@ -375,14 +443,20 @@ class DpSgd:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if meets(middle) else (middle, high)
         rounded = round_up(high)
-        return replace(self, noise_multiplier=rounded if meets(rounded) else high)
+        return self._with_noise(rounded if meets(rounded) else high)
+
+    def _with_noise(self, noise_multiplier: float) -> "DpSgd":
+        """The same plan with other noise; that on its counts follows, unless it was chosen."""
+        usual = usual_count_noise(self.noise_multiplier, self.sampler.expected_batch)
+        kept = None if self.count_noise == usual else self.count_noise
+        return replace(self, noise_multiplier=noise_multiplier, count_noise=kept)
 
     def stated(self, guarantee: Guarantee) -> Guarantee:
         """The guarantee with the public facts that its sampling rate and noise refer to."""
         assert guarantee.basis is not None
-        return replace(
-            guarantee, basis=replace(guarantee.basis, units=self.sampler.units, clip_norm=self.clip_norm)
-        )
+        facts: dict[str, Any] = {"units": self.sampler.units, "clip_norm": self.clip_norm}
+        facts |= {"clip_quantile": self.clip_quantile, "count_noise": self.count_noise}
+        return replace(guarantee, basis=replace(guarantee.basis, **facts))
 
     def individual_price(self) -> IndividualPrice:
         """What the steps at each level (`gradients.levels`) prove of a record.
@@ -446,6 +520,8 @@ class DpSgd:
             **({"canaries": self.canaries} if self.canaries else {}),
             **({} if self.rounding is Rounding.TESTED else {"rounding": self.rounding.value}),
             **({"individual": True} if self.individual else {}),
+            **({} if self.clip_quantile is None else {"clip_quantile": self.clip_quantile}),
+            **({} if self.count_noise is None else {"count_noise": self.count_noise}),
         }
 
 

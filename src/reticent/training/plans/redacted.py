@@ -99,6 +99,8 @@ class RedactedPlan:
                 found=f"{self.private.unit.value}, {self.private.neighbours.value}",
                 expected=f"{Unit.RECORD.value}, {Neighbours.REPLACE.value}",
             )
+        if self.private.clip_quantile is not None:  # public records beside private ones would be counted
+            raise ConfigError("redacted training has a fixed clip norm", found="one that follows a quantile")
         if not self.policies.has_conservative and (self.public is not None or self.misses.both > 0.0):
             raise ConfigError(
                 "without a conservative policy every record must be trained with noise",
