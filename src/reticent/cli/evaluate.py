@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
+from reticent.core.guarantee import Notion
 from reticent.runs.ensemble.settings import EvaluateSettings
 
 if TYPE_CHECKING:
     from reticent.prediction.planner import Plan
     from reticent.runs.ensemble.comparison import Line
     from reticent.runs.ensemble.samples import Sample
+
+_NOTIONS = {
+    Notion.DIFFERENTIAL_PRIVACY: "DP",
+    Notion.OPERATIONAL_PRIVACY: "operational",
+    Notion.CONFIDENTIALITY: "confidentiality",
+    Notion.BAYESIAN_CONFIDENTIALITY: "Bayesian",
+}
+_EXPLAINED = {
+    Notion.DIFFERENTIAL_PRIVACY: "DP: differential privacy of one unit, whatever the text.",
+    Notion.OPERATIONAL_PRIVACY: "operational: privacy of the actual text and split, not differential privacy.",
+}
 
 
 @verb(EvaluateSettings)
@@ -61,20 +73,28 @@ def _show(lines: "list[Line]", output: Output, *, title: str) -> None:
                 line.mechanism.value,
                 "–" if line.epsilon is None else f"{line.epsilon:.4g}",
                 f"{spread.value:,.2f}",
-                f"{spread.low:,.2f} to {spread.high:,.2f}",
+                f"{_short(spread.low)}–{_short(spread.high)}",
                 *([outside] if has_outside else []),
                 "–" if line.realised is None else f"{line.realised:.0%}",
-                "nothing" if line.guarantee is None else f"{line.guarantee.notion.value}",
-                "–" if line.guarantee is None else line.guarantee.unit.value,
+                "nothing"
+                if line.guarantee is None
+                else f"{_NOTIONS[line.guarantee.notion]}, {line.guarantee.unit.value}",
             )
         )
     before = ("mechanism", "ε", "perplexity", "95% interval", *(["outside secrets"] if has_outside else []))
-    columns = (*before, "gap closed", "proves", "protects one")
+    columns = (*before, "gap closed", "proves")
     output.show(table(title, columns, rows))
     over = "texts" if lines[0].spread.seeds == 1 else "repeats"
+    notions = {line.guarantee.notion for line in lines if line.guarantee is not None}
     output.show(
-        f"Intervals over {over}. Gap: from the public model to the non-private ensemble, in log-perplexity."
+        f"Intervals over {over}. Gap: from the public model to the non-private ensemble, in log-perplexity.",
+        *(_EXPLAINED[notion] for notion in _EXPLAINED if notion in notions),
     )
+
+
+def _short(value: float) -> str:
+    """About four digits: an interval tells no more."""
+    return f"{value:,.0f}" if value >= 1000.0 else f"{value:.4g}"
 
 
 def _show_samples(samples: "tuple[Sample, ...]", output: Output) -> None:
