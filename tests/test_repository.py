@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import reticent
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reticent"
 
@@ -260,7 +262,7 @@ def test_the_metric_check_sees_whole_names_beginnings_arguments_and_comparisons(
 
 
 def inner_imports(code: str) -> list[str]:
-    """What a program imports of reticent that is no public name, within functions too."""
+    """What a program takes from reticent that is no public name, within functions too."""
     found = []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
@@ -268,6 +270,8 @@ def inner_imports(code: str) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "reticent":
             offered = getattr(import_module(node.module), "__all__", ()) if node.module.count(".") < 2 else ()
             found += [f"{node.module}.{alias.name}" for alias in node.names if alias.name not in offered]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "reticent":
+            found += [] if node.attr in (*reticent.__all__, "__name__") else [f"reticent.{node.attr}"]
     return found
 
 
@@ -287,6 +291,7 @@ def test_the_check_of_public_names_sees_modules_private_names_and_imports_inside
     assert inner_imports("from reticent.core import Gaussian, event\n") == ["reticent.core.event"]
     assert inner_imports("from reticent.core.lazy_names import *\n") == ["reticent.core.lazy_names.*"]
     assert inner_imports("from reticent import core\n") == ["reticent.core"]
+    assert inner_imports("import reticent\nreticent.core.event.Gaussian(1.0)\n") == ["reticent.core"]
     assert inner_imports("import reticent\nfrom reticent import train\nfrom reticent.core import Gaussian\n") == []
 
 

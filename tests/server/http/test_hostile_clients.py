@@ -329,7 +329,7 @@ def test_a_key_that_goes_on_being_refused_waits_for_it_and_no_other_key_does():
 
 def test_memory_is_computed_before_a_text_is_admitted(tmp_path, monkeypatch):
     """A token of a text takes 1 MB here and a text has 64 columns: 320 MB hold four texts with a quarter more."""
-    monkeypatch.setattr("reticent.prediction.predictor.Predictor.token_bytes", 2**20)
+    monkeypatch.setattr("reticent.prediction.predictor.TokenPredictor.token_bytes", 2**20)
     limits = Limits(memory_bytes=320 * 2**20)
     with serving(make_run(tmp_path / "run"), limits=limits) as address:
         assert ask(address, n=4, max_tokens=40).status_code == 200
