@@ -1,8 +1,7 @@
 """Write docs/api.md from the source's signatures and docstrings; with --check, fail if the page is not the truth.
 
 First the public API, every name of `reticent.__all__` with its whole docstring and its example; then the names that
-each package offers to researchers, and the modules that lie an import deeper. Reads the source as text: nothing is
-imported.
+each package offers to researchers, with their arguments. Reads the source as text: nothing is imported.
 """
 
 import ast
@@ -16,69 +15,6 @@ PACKAGES = (
     *("core", "accounting", "ledger", "data", "models", "auditing", "training", "prediction", "engine", "runs"),
     "cli",
 )
-MODULES = {
-    "The nouns": (
-        "core.corpus",
-        "core.secret",
-        "core.model",
-        "core.sampling",
-        "core.event",
-        "core.guarantee",
-        "core.finding",
-        "core.ledger",
-        "core.ensemble",
-        "core.randomness",
-        "core.divergence",
-        "core.errors",
-    ),
-    "What is proved": (
-        "accounting.guarantees",
-        "accounting.bounds.leakage",
-        "accounting.bounds.ceiling",
-        "accounting.calibration",
-        "accounting.bounds.confidentiality",
-        "ledger.durable",
-    ),
-    "Text": (
-        "data.reading.corpus_file",
-        "data.writing",
-        "data.canaries",
-        "data.redaction.masking",
-        "data.measurement",
-        "data.generators.dialogues",
-    ),
-    "Models": ("models.huggingface.loading", "models.embedded"),
-    "What is measured": (
-        "auditing.attacks.exposure.ranking",
-        "auditing.attacks.membership.attack",
-        "auditing.attacks.membership.metrics",
-        "auditing.attacks.lazy.emission",
-        "auditing.attacks.lazy.risk_map",
-        "auditing.attacks.extraction.discoverable",
-        "auditing.attacks.extraction.codes",
-        "auditing.attacks.update.search",
-        "auditing.metrics.one_run",
-        "auditing.metrics.one_run_curve",
-    ),
-    "Answers": ("prediction.budgets", "prediction.predictor", "prediction.evaluation"),
-    "Journeys": (
-        "runs.settings.declaration",
-        "runs.training.settings",
-        "runs.training.result",
-        "runs.training.run",
-        "runs.ensemble.run",
-        "runs.ensemble.prediction",
-        "auditing.subject",
-        "auditing.settings",
-        "runs.audit.subject",
-        "runs.audit.plan",
-        "runs.audit.run",
-        "runs.update.run",
-        "runs.report.reading",
-        "reporting.formats.page",
-        "reporting.formats.markdown",
-    ),
-}
 _WIDEST = 112
 
 
@@ -106,17 +42,6 @@ def page() -> str:
     ]
     for package in PACKAGES:
         parts += _offered(package)
-    parts += [
-        "",
-        "## An import deeper",
-        "",
-        "The modules that these names come from, with signatures. What is listed only here may change between",
-        "versions.",
-    ]
-    for title, modules in MODULES.items():
-        parts += ["", f"## {title}"]
-        for module in modules:
-            parts += _module(module)
     return "\n".join(parts) + "\n"
 
 
@@ -134,8 +59,31 @@ def _offered(package: str) -> list[str]:
     (block,) = (node for node in _tree(package).body if ast.unparse(node).startswith("if TYPE_CHECKING:"))
     imports = [node for node in ast.walk(block) if isinstance(node, ast.ImportFrom) and node.module]
     places = {alias.name: str(node.module).removeprefix("reticent.") for node in imports for alias in node.names}
-    lines = ["", f"### `reticent.{package}`", "", "| Name | What it is |", "|---|---|"]
-    return [*lines, *(f"| `{name}` | {_first_sentence(name, places[name])} |" for name in sorted(places))]
+    lines = ["", f"### `reticent.{package}`", ""]
+    named = ((_called(name, places[name]), _first_sentence(name, places[name])) for name in sorted(places))
+    return [*lines, *(f"- `{called}`: {sentence}" for called, sentence in named)]
+
+
+def _called(name: str, module: str) -> str:
+    """A name with what it is called with; by itself where it is a constant, a protocol or a choice."""
+    node = next((each for each in _tree(module).body if getattr(each, "name", None) == name), None)
+    if isinstance(node, ast.FunctionDef):
+        return _signature(node)
+    if not isinstance(node, ast.ClassDef):
+        return name
+    made = next((each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None)
+    if made is not None:
+        return _signature(made).removesuffix(" → None").replace("__init__", name, 1)
+    if not any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+        return name
+    fields = [ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign) and _is_field(each)]
+    by_name = any("kw_only=True" in ast.unparse(each) for each in node.decorator_list)
+    return f"{name}({', '.join(['*', *fields] if by_name and fields else fields)})"
+
+
+def _is_field(node: ast.AnnAssign) -> bool:
+    is_own = isinstance(node.target, ast.Name) and not node.target.id.startswith("_")
+    return is_own and not ast.unparse(node.annotation).startswith("ClassVar")
 
 
 def _first_sentence(name: str, module: str) -> str:
@@ -159,11 +107,13 @@ def _entry(name: str, module: str) -> list[str]:
     node = next(each for each in _tree(module).body if getattr(each, "name", None) == name)
     assert isinstance(node, ast.ClassDef | ast.FunctionDef)
     is_class = isinstance(node, ast.ClassDef)
-    shown = f"class {name}" if isinstance(node, ast.ClassDef) else _signature(node)
+    shown = f"class {name}" if is_class else _called(name, module)
     lines = ["", f"### `{shown}`", "", *_paragraphs(ast.get_docstring(node) or "")]
+    if is_class and (called := _called(name, module)) != name:
+        lines.append(f"- `{called}`")
     for each in node.body if is_class else ():
         if isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
-            own = each.name if "property" in _decorators(each) else _signature(each)
+            own = each.name if {"property", "cached_property"} & _decorators(each) else _signature(each)
             lines.append(f"- `.{own}`: {_sentence(each)}")
     return lines
 
@@ -181,25 +131,6 @@ def _tree(name: str) -> ast.Module:
     place = ROOT / "src" / "reticent" / Path(*(name.split(".") if name else ()))
     file = place.with_suffix(".py") if name and place.with_suffix(".py").is_file() else place / "__init__.py"
     return ast.parse(file.read_text(encoding="utf8"))
-
-
-def _module(name: str) -> list[str]:
-    """The heading, the first sentence and the public names of one module."""
-    tree = _tree(name)
-    lines = ["", f"### `reticent.{name}`", "", _sentence(tree), ""]
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            lines.append(f"- **class `{node.name}`**: {_sentence(node)}")
-            lines += [f"  - `{_signature(method)}`: {_sentence(method)}" for method in _methods(node)]
-        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-            lines.append(f"- `{_signature(node)}`: {_sentence(node)}")
-    return lines
-
-
-def _methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
-    """Public methods; properties and overloads are left to the source."""
-    found = [each for each in node.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")]
-    return [each for each in found if not {"property", "cached_property", "overload"} & _decorators(each)]
 
 
 def _decorators(node: ast.FunctionDef) -> set[str]:
@@ -220,7 +151,7 @@ def _signature(node: ast.FunctionDef) -> str:
     return f"{node.name}({', '.join([*given, *(['*'] if named else []), *named])}){returned}".replace("'", "")
 
 
-def _sentence(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> str:
+def _sentence(node: ast.FunctionDef) -> str:
     """The first paragraph of a docstring, on one line."""
     text = ast.get_docstring(node) or ""
     return " ".join(text.split("\n\n")[0].split())

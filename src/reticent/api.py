@@ -125,16 +125,21 @@ def train(
     >>> run.is_finished, run.guarantee.epsilon <= 8
     (True, True)
     """
-    from reticent.runs.training import run as course
     from reticent.runs.training.result import unobserved
+    from reticent.runs.training.run import train as train_run
     from reticent.runs.training.settings import TrainSettings, options_of
 
     chosen = {"method": method} if isinstance(method, str) else options_of(method)
+    if both := sorted(set(chosen) & set(options)):
+        raise ConfigError(
+            f"the plan decides {both[0]}, so it cannot be given beside it",
+            hint="change the plan, or give method='dp-sgd' and options alone",
+        )
     settings = TrainSettings.of(data=str(data), model=str(model), out=str(out), **chosen, **options)
     if not isinstance(method, str):
         settings.require_units(method.sampler.units)
-    settings.look_around()
-    return course.train(settings, observe=observe or unobserved)
+    settings.check_paths()
+    return train_run(settings, observe=observe or unobserved)
 
 
 def audit(

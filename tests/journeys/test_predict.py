@@ -24,6 +24,7 @@ from reticent.runs.ensemble.prediction import (
     ledger_identity,
     settings_of,
 )
+from reticent.server.launching import Serving, promised
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
 ASKED = {"epsilon": 8.0, "delta": 1e-5}
@@ -176,6 +177,8 @@ def test_public_text_calibrates_the_public_model_once(run, tmp_path, capsys):
     code, document, _ = ask(capsys, *first, "--epsilon", 8, "--delta", 1e-5, "--public", public)
     assert code == 0
     assert any("calibrated on is public" in line for line in document["guarantee"]["assumes"])
+    announced, _ = promised(Serving(run=run, name="orders", settings=settings_of(run, {})))
+    assert announced.to_json() == document["guarantee"]  # what `serve --dry-run` would announce
     stored = json.loads((run / "prediction.json").read_text())["calibration"]
     assert stored["temperature"] != 1.0
     assert ask(capsys, *first)[0] == 0

@@ -14,7 +14,7 @@ from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.randomness import Randomness
 from reticent.prediction import budgets
 from reticent.prediction.budgets import MechanismName
-from reticent.prediction.mechanisms.mechanism import Moment
+from reticent.prediction.mechanisms.mechanism import Layout, Moment
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.runs.ensemble.prediction import PredictionSettings
@@ -98,8 +98,8 @@ def test_flags_override_the_file_and_unknown_keys_are_refused(tmp_path):
 def test_a_temperature_that_nobody_asked_for_before_costs_no_calibration_and_no_more_privacy(monkeypatch):
     ensemble = LetterEnsemble()
     settings = PredictionSettings(mechanism=MechanismName.CLIPPED_DIFFERENCES, epsilon=8.0, delta=1e-5, queries=100)
-    plain = settings.set_up(ensemble).mechanism
-    calibrated = settings.set_up(ensemble, Shaping(0.7)).mechanism
+    plain = settings.set_up(Layout(ensemble.rows)).mechanism
+    calibrated = settings.set_up(Layout(ensemble.rows), Shaping(0.7)).mechanism
     shaped = reshaping(settings, ensemble)
     monkeypatch.setattr(budgets, "_greatest", None)  # whoever calibrates now fails
     for temperature in (0.1, 1 / 3, 0.7, 1.0, 1.3, 2.0):

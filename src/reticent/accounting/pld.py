@@ -72,8 +72,8 @@ class PrivacyProfile:
         self.is_unprotected = any(isinstance(leaf, NonPrivate) for leaf in counts)
         self._tolerance = tolerance
         # Replacing one is removing and adding where nothing tighter is proved.
-        self._is_twofold = neighbours is not Neighbours.ADD_REMOVE and any(
-            isinstance(leaf, RandomAllocation | SampledGroup) for leaf in counts
+        self._is_twofold = neighbours is not Neighbours.ADD_REMOVE and not all(
+            isinstance(leaf, _REPLACED) for leaf in counts
         )
         self._neighbours = Neighbours.ADD_REMOVE if self._is_twofold else neighbours
         # T Gaussians with multipliers σ_i are one with 1/σ² = Σ 1/σ_i².
@@ -224,6 +224,8 @@ def has_privacy_profile(event: Event) -> bool:
     return all(isinstance(leaf, _KNOWN) for leaf, _ in leaves(event))
 
 
+# Events whose own distribution is known for a replaced unit; any other is priced as removing and adding.
+_REPLACED = (Gaussian, SampledGaussian, BandedCycle, Laplace, NonPrivate)
 _KNOWN = (Gaussian, SampledGaussian, SampledGroup, RandomAllocation, BandedCycle, Laplace, NonPrivate)
 
 

@@ -35,7 +35,7 @@ class PlannedAttack:
     is_cached: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """For run.json."""
+        """For findings.json."""
         return {
             "attack": self.name,
             "needs": self.needs,
@@ -60,7 +60,7 @@ class Measurement:
 
     findings: tuple[Finding, ...]
     artefacts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    context: dict[str, int] = field(default_factory=dict)  # what ceilings need: candidates
+    context: dict[str, int] = field(default_factory=dict)  # what ceilings need: candidates, copies
     revealed: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def to_json(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def audit(options: AuditOptions, output: Output) -> int:
     Exit code 1 if a finding refutes the guarantee, a --require limit is not met (exceeded, undecided or not
     measured) or a --fail-if limit is exceeded.
     """
-    options.look_around()
+    options.check_paths()
     from reticent.runs.audit.audit import audit as attack
 
     @contextmanager

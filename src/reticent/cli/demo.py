@@ -31,7 +31,7 @@ def demo(settings: DemoSettings, output: Output) -> int:
 
     Exit code 1 if a finding refutes a guarantee.
     """
-    settings.look_around()
+    settings.check_paths()
     from reticent.runs.demo.telling import TOTAL, tell
 
     output.show(_opening(settings.sizes), "")

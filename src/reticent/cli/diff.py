@@ -25,7 +25,7 @@ def diff(settings: UpdateSettings, output: Output) -> int:
     Phrases may be missed, and ranks are lower bounds, unless a bounded search proves that no other phrase scores
     higher.
     """
-    settings.look_around()
+    settings.check_paths()
     from reticent.runs.update.diff import diff as compare
 
     found = compare(settings)

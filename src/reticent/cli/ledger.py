@@ -171,7 +171,7 @@ def reanchor(settings: ReanchorSettings, output: Output) -> None:
         raise ConfigError(
             f"{run}: a new witness drops every charge after the last row",
             found="no confirmation that nothing was released since",
-            hint="restore the ledger and its witness; if nothing was released since: --nothing-was-released",
+            hint="restore the newest ledger; if nothing was released since: --nothing-was-released",
         )
     head = LedgerPlace(settings.ledger).reanchor(run)
     output.document({"schema_version": 1, "rows": head.sequence, "digest": head.digest})

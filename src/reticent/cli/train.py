@@ -31,7 +31,7 @@ def train(settings: TrainSettings | Resumption, output: Output) -> int:
 
     Exit code 1 if --audit refutes the guarantee.
     """
-    settings.look_around()
+    settings.check_paths()
     from reticent.runs.training import run as training
 
     if isinstance(settings, TrainSettings) and settings.dry_run:

@@ -1,8 +1,8 @@
 """What a ledger asks of the database that keeps its rows: one protocol for `ledger.sqlite` and `postgres.store`.
 
 A store keeps texts and knows nothing of budgets, digests or witnesses: those are `ledger.chain`, `ledger.witness`
-and `ledger`, the same code over every store. What it promises is storage: a transaction excludes every other
-writer of this ledger, and its commit is durable when it returns. Whatever goes wrong in the database is a
+and `ledger.durable`, the same code over every store. What it promises is storage: a transaction excludes every
+other writer of this ledger, and its commit is durable when it returns. Whatever goes wrong in the database is a
 LedgerError; what was not committed did not happen, and a commit whose answer was lost may have happened.
 """
 

@@ -83,7 +83,7 @@ class MechanismName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionTarget:
-    """What an ensemble may leak over `answers` answers. delta 0 asks for pure differential privacy."""
+    """What an ensemble may leak over so many queries. delta 0 asks for pure differential privacy."""
 
     epsilon: float
     delta: float

@@ -59,13 +59,13 @@ DEFAULT_POLICY = "union"
 POLICY_HELP = f"{', '.join(NAMES)}; several joined by +, a tagger's threshold behind @."
 _USUAL_CHANCE = 0.5
 # A plus joins only where a name follows it: file names may hold one.
-_JOINT = re.compile(r",|\+(?=\s*(?:" + "|".join(name.split(":")[0] for name in NAMES) + r")\b)")
+JOINT = re.compile(r",|\+(?=\s*(?:" + "|".join(name.split(":")[0] for name in NAMES) + r")\b)")
 
 
 def policy_named(name: str) -> Policy:
     """The policy that a name such as "patterns" or "dictionary:FILE" describes."""
     named, *patterns = name.split("\n")
-    parts = [part.strip() for part in _JOINT.split(named) if part.strip()]
+    parts = [part.strip() for part in JOINT.split(named) if part.strip()]
     if not parts and not patterns:
         raise ConfigError("--policy is empty", expected=POLICY_HELP)
     policies = [_single(part) for part in parts] + ([_expressions(patterns)] if patterns else [])

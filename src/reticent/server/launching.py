@@ -28,14 +28,14 @@ from starlette.types import ASGIApp
 
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
-from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
+from reticent.prediction.budgets import MechanismName
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.runs.ensemble.manifest import Manifest
 from reticent.runs.ensemble.prediction import PredictionSettings, with_base
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.server.access.keys import KeyFile
 from reticent.server.access.quotas import Quotas, usage_path
-from reticent.server.backends.backend import Backend, open_ensemble, sentences
+from reticent.server.backends.backend import ALONE, Backend, open_ensemble, sentences
 from reticent.server.backends.weights import weights_guarantee, weights_notes
 from reticent.server.http.connections import connection_class
 from reticent.server.limits import Limits
@@ -99,7 +99,7 @@ class Serving:
         ):
             raise ConfigError(
                 "--until counts the answers of one process, and here several share the budget",
-                hint="one --worker and a ledger of its own, or an ensemble whose first use had no --until",
+                hint="use --workers 1 and a ledger of its own, or an ensemble whose first use had no --until",
             )
         if self.memfree is not None and self.settings is not None:
             raise ConfigError(
@@ -332,11 +332,6 @@ def promised(serving: Serving) -> tuple[Guarantee | None, list[str]]:
         return promise, sentences(promise, notes)
     manifest = Manifest.read(serving.run)
     layout = Layout.halves(manifest.parts) if manifest.halves else Layout.single(manifest.parts)
-    target = PredictionTarget(
-        epsilon=settings.epsilon, delta=settings.delta, queries=settings.queries, unit=settings.unit
-    )
-    options = MechanismOptions(order=settings.order, weight_limit=settings.weight_limit)
-    budget = with_base(serving.run, set_up_mechanism(settings.mechanism, target, layout, options=options)).budget
-    notes = ("the public model answers alone",) if settings.mechanism is MechanismName.PUBLIC else ()
+    budget = with_base(serving.run, settings.set_up(layout)).budget
     promise = None if budget is None else budget.guarantee
-    return promise, sentences(promise, notes)
+    return promise, sentences(promise, () if promise is not None else (ALONE,))

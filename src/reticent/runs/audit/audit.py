@@ -150,7 +150,7 @@ class AuditResult:
 
 def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
     """Plan the attacks, run them, set what they find beside what was proved, and write the run directory."""
-    options.look_around()
+    options.check_paths()
     place = options.log_place
     limits, subject = options.limits(), _subject(options)
     settings = share_error(subject, options.settings())

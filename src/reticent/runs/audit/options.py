@@ -221,7 +221,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
         used = {"base": base, "attacks": list(self.settings().attacks or ())}
         return self.model_dump(mode="json", exclude=_UNRECORDED) | used
 
-    def look_around(self) -> None:
+    def check_paths(self) -> None:
         """Files and models are there and the folder is free: said before torch is loaded."""
         from reticent.models.huggingface.location import locate
         from reticent.runs.audit.remote import is_remote

@@ -16,6 +16,7 @@ from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.ledger.durable import SqliteLedger
 from reticent.prediction.budgets import MechanismName
+from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.predictor import TokenPredictor
 from reticent.runs.demo.corpora import Corpora
 from reticent.runs.demo.scale import DELTA, Scale
@@ -99,7 +100,7 @@ def private_answers(
     settings = PredictionSettings(
         mechanism=MechanismName.SUBMIX_F, epsilon=epsilon, delta=DELTA, queries=scale.asked * _TOKENS
     )
-    setup = settings.set_up(ensemble)
+    setup = settings.set_up(Layout(ensemble.rows))
     assert setup.budget is not None
     run.start("predict", config=settings.to_json(), seed=None, corpora={})
     SqliteLedger.create(run.ledger, setup.budget, accounts=ensemble.parts, identity=ensemble.fingerprint).close()

@@ -63,7 +63,7 @@ class DemoSettings(Shown):
             )  # larger models are moved with more care
         return sizes
 
-    def look_around(self) -> None:
+    def check_paths(self) -> None:
         """The folder is free and the model is there: said before torch is loaded."""
         from reticent.models.huggingface.location import locate
         from reticent.runs.directory import RunDirectory

@@ -109,13 +109,13 @@ class PredictionSettings:
             return None
         return Lifetime(_day(self.since), _day(self.until))
 
-    def set_up(self, ensemble: Ensemble, shaping: Shaping | None = None) -> Setup:
-        """The mechanism and its budget."""
+    def set_up(self, layout: Layout, shaping: Shaping | None = None) -> Setup:
+        """The mechanism and its budget, for parts of this layout."""
         target = PredictionTarget(epsilon=self.epsilon, delta=self.delta, queries=self.queries, unit=self.unit)
         # Older versions settled no order: theirs is found again by their rule, as the ledger is bound to it.
         order = best_order(target, growth=1.0) if self.order is None and self.mechanism in ONE_ORDER else self.order
         options = MechanismOptions(shaping=shaping or Shaping(), order=order, weight_limit=self.weight_limit)
-        found = set_up_mechanism(self.mechanism, target, Layout(ensemble.rows), options=options)
+        found = set_up_mechanism(self.mechanism, target, layout, options=options)
         if found.budget is None or self.calibration is None:
             return found
         promise = found.budget.guarantee
@@ -262,7 +262,7 @@ def answering(
 ) -> Iterator[Answering]:
     """A predictor on a run's ensemble and ledger, which is made at the first use; `place` is ledger.db if None."""
     loaded = settings.calibrated(ensemble or _loaded(run))
-    alone = settings.set_up(loaded, shaping)
+    alone = settings.set_up(Layout(loaded.rows), shaping)
     setup = with_base(run, alone)
     if setup.budget is None:
         yield Answering(

@@ -49,7 +49,7 @@ class PredictionOptions(Settings):
         metavar="FILE",
     )
     until: str | None = option(
-        "Last day of use. If fewer answers than --queries come until then, each gets more of ε (submix-f).",
+        "Last day of use. If fewer tokens than --queries are drawn by then, each gets more of ε (submix-f).",
         default=None,
         panel=PRIVACY,
         metavar="DATE",

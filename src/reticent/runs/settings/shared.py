@@ -93,7 +93,7 @@ class EngineOptions(Settings):
         within=PROCESSES,
         panel=WORKERS,
         metavar="N",
-        shown="one per processor",
+        shown="no parallel work; with --engine, one per processor",
         in_file=False,
     )
     ray_address: str | None = option(

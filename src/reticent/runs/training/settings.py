@@ -298,14 +298,14 @@ class TrainingSection(Settings):
         "Noise standard deviation, as a multiple of the clip norm.", default=None, panel=_PRIVACY, methods=PRIVATE
     )
     delta: float | None = option(
-        "δ of the guarantee. Choose it well below 1 / number of records.",
+        "δ of the guarantee; required. Choose it well below 1 / number of records.",
         default=None,
         panel=_PRIVACY,
         methods=PRIVATE,
     )
     sampler: SamplerName = option(
         "How each step samples units: independently (poisson), each unit in exactly one step per epoch "
-        "(allocation), or independently, in one step per cycle of correlated noise (banded).",
+        "(allocation), or, with noise correlated over a cycle of steps, at most once per cycle (banded).",
         default=SamplerName.POISSON,
         panel=_PRIVACY,
         methods=[Method.DP_SGD],
@@ -364,7 +364,7 @@ class TrainingSection(Settings):
         methods=[Method.DP_SGD],
     )
     audit: int | None = option(
-        "Measure ε inside the run by N gradient canaries.",
+        "Measure a lower bound on ε during training, with N gradient canaries.",
         default=None,
         within=Range(20, 1_000_000),
         panel=_PRIVACY,
@@ -378,7 +378,8 @@ class TrainingSection(Settings):
         methods=[Method.DP_SGD],
     )
     tune: int | None = option(
-        "Train a random number of times, N on average, each with another learning rate; keep the best.",
+        "Train a random number of times, N on average, each with another learning rate; keep the best. Needs "
+        "--tune-score.",
         default=None,
         within=Range(2, 1000),
         panel=_PRIVACY,
@@ -429,11 +430,12 @@ class TrainingSection(Settings):
         default=None,
         within=SHARE,
         panel=_POLICIES,
-        shown="1",
+        shown="1, that is, all of them",
         methods=REDACTING,
     )
     conservative_miss_rate: float | None = option(
-        "Fraction of secrets that both policies miss.",
+        "Fraction of secrets that both policies miss. Required with --conservative-policy, unless --labelled "
+        "measures it.",
         default=None,
         within=SHARE,
         panel=_POLICIES,
@@ -498,7 +500,7 @@ class TrainingSection(Settings):
         shown="by vocabulary size",
     )
     checkpoint_seconds: float = option(
-        "Save a checkpoint after this many seconds.", default=60.0, within=Range(0.0, 1e9), panel=_STEPS
+        "Save a checkpoint every so many seconds.", default=60.0, within=Range(0.0, 1e9), panel=_STEPS
     )
     checkpoint_steps: int | None = option(
         "Also save a checkpoint every N steps.", default=None, within=STEPS, panel=_STEPS, metavar="N"
@@ -730,6 +732,12 @@ def risk_of(*, tpr: str | None, bits: str | None, advantage: float | None) -> "R
 
 def options_of(plan: "DpSgd") -> dict[str, Any]:
     """The options of `TrainSettings.of` that ask for this plan on a corpus of as many units."""
+    if plan.canaries:
+        raise ConfigError(
+            "training adds gradient canaries to a plan by itself",
+            found=f"a plan with {plan.canaries:,} canaries",
+            hint="give method='dp-sgd' and audit=N, or use PrivateStep",
+        )
     sampler = plan.sampler
     return {
         "method": Method.DP_SGD,
@@ -743,7 +751,7 @@ def options_of(plan: "DpSgd") -> dict[str, Any]:
         "bands": sampler.bands,
         "batch": sampler.batch,
         "epochs": plan.steps * sampler.expected_batch / sampler.units,
-        "audit": plan.canaries or None,
+        "audit": None,
         "rounding": plan.rounding,
         "individual_accounting": plan.individual or None,
         "clip_quantile": plan.clip_quantile,
@@ -771,7 +779,7 @@ class Resumption(EngineOptions, CurveOptions, Shown):
         """Refuse a tracker that is not there."""
         self.check_log()
 
-    def look_around(self) -> None:
+    def check_paths(self) -> None:
         """The run is there: said before torch is loaded."""
         from reticent.runs.directory import RunDirectory
 
@@ -815,7 +823,7 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
         if self.model.merge:
             raise ConfigError("--merge would make whole models of an ensemble's adapters", hint="leave it out")
 
-    def look_around(self) -> None:
+    def check_paths(self) -> None:
         """Everything that the run reads is there and its place is free: said before torch is loaded."""
         from reticent.models.huggingface.location import find_local, locate
         from reticent.runs.directory import RunDirectory
@@ -895,16 +903,22 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
         kept = self.data.corpus_ledger
         ledger = None if kept is None else str(Path(kept).expanduser().resolve())
         data = self.data.model_copy(
-            update={"file": _absolute(self.data.file), "holdout": holdout, "corpus_ledger": ledger}
+            update={
+                "file": _absolute(self.data.file),
+                "holdout": holdout,
+                "holdout_policy": _located_policy(self.data.holdout_policy),
+                "corpus_ledger": ledger,
+            }
         )
         model = self.model.model_copy(update={"source": _absolute(self.model.source)})
-        asked = self.training
+        asked, written = self.training, self.training.write_redacted
         training = asked.model_copy(
             update={
                 "policy": _located_policy(asked.policy),
                 "conservative_policy": _located_policy(asked.conservative_policy),
                 "labelled": None if asked.labelled is None else _absolute(asked.labelled),
                 "tune_score": None if asked.tune_score is None else _absolute(asked.tune_score),
+                "write_redacted": None if written is None else str(Path(written).expanduser().resolve()),
             }
         )
         return self.model_copy(update={"data": data, "model": model, "training": training})
@@ -920,5 +934,9 @@ def _located_policy(name: str | None) -> str | None:
     """A policy's name with the absolute paths of its files."""
     if name is None:
         return None
-    parts = [part.strip().partition(":") for part in name.split(",")]
-    return ",".join(f"{kind}:{_absolute(file)}" if colon else kind for kind, colon, file in parts)
+    from reticent.runs.policies import JOINT  # loads every policy
+
+    named, *patterns = name.split("\n")
+    parts = [part.strip().partition(":") for part in JOINT.split(named)]
+    located = ",".join(f"{kind}:{_absolute(file)}" if colon else kind for kind, colon, file in parts)
+    return "\n".join([located, *patterns])

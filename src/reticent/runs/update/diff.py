@@ -48,7 +48,7 @@ class Diff:
 
 def diff(settings: UpdateSettings) -> Diff:
     """Compare snapshots in order of time and write what each update reveals."""
-    settings.look_around()
+    settings.check_paths()
     update, untouched = (
         None if path is None else settings.corpus(path).load() for path in (settings.data, settings.untouched)
     )

@@ -129,7 +129,7 @@ class UpdateSettings(CorpusOptions, LogOptions, Shown):
         recorded = self.model_dump(mode="json", exclude=said_elsewhere)
         return {"snapshots": list(self.snapshots), **recorded, "prefixes_given": len(self.prefix)}
 
-    def look_around(self) -> None:
+    def check_paths(self) -> None:
         """Files and models are there and the folder is free: said before torch is loaded."""
         from reticent.models.huggingface.location import locate
         from reticent.runs.audit.subject import find_model

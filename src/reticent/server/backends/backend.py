@@ -22,7 +22,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
 from reticent.core.model import LanguageModel, Tokens
 from reticent.prediction.mechanisms.clipped_differences import ClippedDifferences
-from reticent.prediction.mechanisms.mechanism import Mechanism
+from reticent.prediction.mechanisms.mechanism import Layout, Mechanism
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import TokenPredictor
 from reticent.runs.ensemble.manifest import MANIFEST
@@ -31,6 +31,7 @@ from reticent.runs.ledger_place import LedgerPlace
 from reticent.runs.rounding import at_most
 from reticent.server.requests.chat import ChatFormat
 
+ALONE: Final = "the public model answers alone: nothing is learnt"
 _ROUNDING: Final = 1.0 - 1e-12  # more than the products' rounding
 
 
@@ -111,7 +112,7 @@ def open_ensemble(
             mechanism=reshaping(settings, models),
             chat=ChatFormat(getattr(models.public, "tokenizer", None)),
             guarantee=opened.guarantee,
-            notes=() if opened.guarantee is not None else ("the public model answers alone: nothing is learnt",),
+            notes=() if opened.guarantee is not None else (ALONE,),
         )
 
 
@@ -120,7 +121,7 @@ def reshaping(settings: PredictionSettings, ensemble: Ensemble) -> Reshape:
 
     Guarantee: an answer of any shaping costs at most what the budget was calibrated for.
     """
-    plain = settings.set_up(ensemble).mechanism
+    plain = settings.set_up(Layout(ensemble.rows)).mechanism
 
     @lru_cache(maxsize=256)
     def mechanism(shaping: Shaping) -> Mechanism:
@@ -141,7 +142,7 @@ def settings_for(run: Path, asked: dict[str, Any]) -> PredictionSettings | None:
     if given:
         raise ConfigError(
             f"{run}: not an ensemble, so there is no budget to set",
-            found=f"--{given[0]}",
+            found=f"--{given[0].replace('_', '-')}",
             hint="what a trained model promises stands beside its weights; leave the option out",
         )
     return None

@@ -1,7 +1,7 @@
 """What the scheduler works on: a job is one request, a continuation one of the texts that it asks for.
 
-Both belong to the scheduler once submitted, whose thread alone works on them. `Job.is_cancelled`
-alone is set from outside.
+Both belong to the scheduler once submitted, whose thread alone works on them. Two flags are set from
+outside as well: `Job.is_cancelled`, and `Job.is_over` of a request that nobody waits for any more.
 """
 
 import asyncio

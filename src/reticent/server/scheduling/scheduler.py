@@ -24,7 +24,7 @@ A text is admitted only where its keys and values fit the memory that was set as
 there was, and where its key then holds no more than is left free (dynamic thresholds, Choudhury and Hahne 1998):
 one key that floods gets half, two get a third each, and a newcomer always finds room.
 
-The ledger is looked at every second while nobody asks, and while charges fail requests are refused (503), so that
+The ledger is looked at twice a second while nobody asks, and while charges fail requests are refused (503), so that
 the server says by itself when it cannot answer and when it can again. A charge that waits for longer than `STALL`
 makes the server unready although its thread hangs (`is_ready`). No log line holds a text, a token or a cost; of an
 unexpected error it is type and place.

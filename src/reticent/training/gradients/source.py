@@ -3,7 +3,7 @@
 A source knows how many steps there are, how many are taken, and makes the next one. The private one does, in this
 order and no other:
 
-    draw a Poisson sample → clip and sum → **charge the ledger, durably** → add noise → divide by a public constant
+    draw a sample → clip and sum → **charge the ledger, durably** → add noise → divide by a public constant
 
 Nothing noisy exists before its charge is on disk, so a crash at any moment loses budget and never privacy. A step
 that was charged and lost is never repeated: the ledger decides how many are left, not the checkpoint. Noise is

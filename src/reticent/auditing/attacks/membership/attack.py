@@ -27,7 +27,7 @@ class MembershipAttack(Protocol):
 
     @property
     def name(self) -> str:
-        """Short name for tables and `--attacks`."""
+        """Short name for tables."""
         ...
 
     @property
