@@ -41,7 +41,7 @@ import reticent  # noqa: E402
 from bench.kept import Kept  # noqa: E402
 from bench.labelled_text import shared_folder  # noqa: E402
 from reticent.models.huggingface.loading import load_model  # noqa: E402
-from reticent.runs.policies import policy_named  # noqa: E402
+from reticent.runs.policies.by_name import policy_named  # noqa: E402
 from reticent.training.batches import encode_texts  # noqa: E402
 from reticent.training.evaluation import evaluate_model, outside_secrets  # noqa: E402
 

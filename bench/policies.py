@@ -30,7 +30,7 @@ from reticent.data.policies.taggers.named_entities import SpacyPolicy
 from reticent.data.policies.taggers.presidio import PresidioPolicy
 from reticent.data.policies.words.capitals import CapitalRuns
 from reticent.data.policies.words.names import Names
-from reticent.runs.policies import union_policy
+from reticent.runs.policies.by_name import union_policy
 
 ROUNDS = 5
 TEXTS = 300

@@ -30,7 +30,7 @@ from reticent.data.writing import write_corpus
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.training.run import train
 from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
-from reticent.runs.update.run import DiffSettings, Known, UpdateStep, compare_snapshots
+from reticent.runs.update.comparing import DiffSettings, Known, UpdateStep, compare_snapshots
 from reticent.training.update_rules import Decay
 
 ADDED: Final = 20

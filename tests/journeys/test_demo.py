@@ -40,7 +40,7 @@ from reticent.runs.demo.scale import (
 from reticent.runs.demo.settings import DemoSettings, Extent
 from reticent.runs.demo.story import CODES, Story, Told, allowed_hit_rate, table_rows
 from reticent.runs.demo.telling import TOTAL, tell
-from reticent.runs.policies import policy_named
+from reticent.runs.policies.by_name import policy_named
 from reticent.training.methods.redaction import count_misses
 
 TINY = Scale(

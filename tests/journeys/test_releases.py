@@ -10,7 +10,7 @@ from reticent.cli import main as cli
 from reticent.core.event import Gaussian
 from reticent.core.evidence.certificate import Certificate
 from reticent.core.guarantee import Unit
-from reticent.runs.corpus_ledger import CorpusLedger
+from reticent.runs.proofs.corpus_ledger import CorpusLedger
 from tests.claims import certify
 
 CODES = {"Ann Dorn": 48213, "Bob Hale": 90121, "Cid Mann": 33817, "Dee Park": 72645, "Eve Ruth": 15590}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from reticent.cli.main import run as command_line
 from reticent.core.document import read_document, write_document
 from reticent.core.errors import UsageError
-from reticent.runs.certificates import proved_of, read_certificate
 from reticent.runs.directory import RunDirectory
+from reticent.runs.proofs.certificates import proved_of, read_certificate
 from reticent.runs.report.reading import read_report
 from reticent.runs.schemas import SCHEMAS, json_schema, require_valid
 from scripts.write_schemas import FOLDER, schema_files

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from reticent.auditing.settings import AuditSettings
     from reticent.auditing.subject import Subject
     from reticent.core.finding import Comparison, Finding
+    from reticent.runs.audit.attacking import Audit, Observer
     from reticent.runs.audit.gate import GateResult
     from reticent.runs.audit.plan import AuditPlan
-    from reticent.runs.audit.run import Audit, Observer
 
 
 @verb(AuditOptions)

@@ -39,7 +39,7 @@ bound = typer.Typer(
 @verb(RunBoundSettings)
 def run(settings: RunBoundSettings, output: Output) -> int:
     """Recompute the ε of a run, and check its weights and ledger. `reticent bound RUN` for short."""
-    from reticent.runs.rederivation import rederive, sentences
+    from reticent.runs.proofs.rederivation import rederive, sentences
 
     found = rederive(settings.run)
     output.document(found.to_json())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from reticent.auditing.attacks.update.findings import FoundPhrase
     from reticent.auditing.attacks.update.matching import RecordGains
     from reticent.auditing.attacks.update.null import NullTest, WindowExcess
-    from reticent.runs.update.run import DiffSettings, UpdateStep
+    from reticent.runs.update.comparing import DiffSettings, UpdateStep
 
 _RECORDS: Final = 10  # shown
 

@@ -115,7 +115,7 @@ def export(settings: ExportLedgerSettings, output: Output) -> None:  # noqa: ARG
 @verb(CorpusLedgerSettings)
 def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
     """List every release of a corpus and their joint guarantee."""
-    from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
+    from reticent.runs.proofs.corpus_ledger import CorpusLedger, Entry, all_together
     from reticent.runs.rounding import at_most
 
     file = settings.file

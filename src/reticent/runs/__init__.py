@@ -6,7 +6,7 @@ from reticent.core.lazy_names import lazy_names, names_by_module
 
 if TYPE_CHECKING:
     from reticent.runs.directory import package_versions
-    from reticent.runs.policies import policy_named
+    from reticent.runs.policies.by_name import policy_named
     from reticent.runs.rounding import at_least, at_most
     from reticent.runs.settings.declaration import option
     from reticent.runs.settings.shared import EngineOptions, Shown
@@ -15,7 +15,7 @@ _PLACES = names_by_module(
     __name__,
     {
         "directory": "package_versions",
-        "policies": "policy_named",
+        "policies.by_name": "policy_named",
         "rounding": "at_least at_most",
         "settings.declaration": "option",
         "settings.shared": "EngineOptions Shown",

@@ -11,7 +11,7 @@ from bench.labelled_text import f_score
 from reticent.core.errors import UsageError
 from reticent.data.measurement import measure_policy
 from reticent.data.reading.corpus_file import open_corpus
-from reticent.runs.policies import union_policy
+from reticent.runs.policies.by_name import union_policy
 
 BEST = union_policy()
 

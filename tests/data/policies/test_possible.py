@@ -13,7 +13,7 @@ from reticent.data.policies.possible import LongNumbers, possible
 from reticent.data.policies.shapes.circumstances import Circumstances
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.policies.words.capitals import CapitalRuns
-from reticent.runs.policies import union_policy
+from reticent.runs.policies.by_name import union_policy
 from reticent.training.methods.redaction import redact_and_route
 
 POLICY = possible()

@@ -10,7 +10,7 @@ from reticent.data.policies.shapes.phones import PhoneNumbers
 from reticent.data.policies.taggers import named_entities
 from reticent.data.policies.taggers.by_language import written_language
 from reticent.data.policies.taggers.named_entities import INSTALL, SpacyPolicy, english_pipeline
-from reticent.runs.policies import policy_named
+from reticent.runs.policies.by_name import policy_named
 
 TEXT = "On Monday John Smith of Microsoft flew to Berlin."
 

@@ -9,8 +9,8 @@ from reticent.auditing.attacks.personal_data.attack import intervals_of
 from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.finding import Finding, Standing
+from reticent.runs.audit.attacking import run_audit, score_key
 from reticent.runs.audit.plan import Speed, plan_audit, share_error
-from reticent.runs.audit.run import run_audit, score_key
 from tests.runs.audit.subjects import TextOnly, fit, records, sentences, subject
 
 SUBJECT = subject()

@@ -19,9 +19,9 @@ from reticent.core.guarantee import Notion
 from reticent.core.model import Access, LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
+from reticent.runs.audit.attacking import audit_to_json, run_audit, start_run, write_audit
 from reticent.runs.audit.plan import Speed, measure_speed, plan_audit
 from reticent.runs.audit.remote import RemoteAccess, is_remote, only_model
-from reticent.runs.audit.run import audit_to_json, run_audit, start_run, write_audit
 from reticent.runs.audit.score_cache import ScoreCache
 from reticent.runs.audit.subject import find_model, open_models
 from tests.models.ngram import NGramModel

@@ -11,9 +11,9 @@ from reticent.auditing.settings import AuditSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.errors import ConfigError
 from reticent.core.sampling import Sampling
+from reticent.runs.audit.attacking import run_audit, score_key
 from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, plan_audit
-from reticent.runs.audit.run import run_audit, score_key
 from reticent.runs.report.curves import extraction_curves
 from tests.runs.audit.subjects import fit, records, sentences, subject
 

@@ -18,10 +18,10 @@ from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
+from reticent.runs.audit.attacking import run_audit
 from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, plan_audit
 from reticent.runs.audit.registry import parse_attacks
-from reticent.runs.audit.run import run_audit
 from reticent.runs.audit.subject import find_model, open_models
 from reticent.runs.directory import RunDirectory
 from reticent.runs.training.run import train

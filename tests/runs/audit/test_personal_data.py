@@ -13,9 +13,9 @@ from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict
+from reticent.runs.audit.attacking import run_audit, score_key, start_run, write_audit
 from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, plan_audit
-from reticent.runs.audit.run import run_audit, score_key, start_run, write_audit
 from tests.models.ngram import NGramModel
 from tests.runs.audit.subjects import TextOnly, promise
 

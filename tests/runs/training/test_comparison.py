@@ -7,7 +7,7 @@ import pytest
 from reticent.cli import main as cli
 from reticent.core.errors import DataError
 from reticent.core.guarantee import Neighbours
-from reticent.runs.tracking import untracked
+from reticent.runs.progress import untracked
 from reticent.runs.training.comparison import SCRUBBED, Compared, PublicText, _Bench, advice_on, compare_on
 from reticent.runs.training.settings import Method, ModelSection
 from reticent.training.plans.choice import Choice, choose

@@ -7,7 +7,7 @@ import pytest
 from reticent.cli import main as cli
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
-from reticent.runs.rederivation import rederive
+from reticent.runs.proofs.rederivation import rederive
 from reticent.runs.training import tuning
 from reticent.runs.training.settings import TrainSettings
 from reticent.training.plans.plan import NO_TUNING, TUNED

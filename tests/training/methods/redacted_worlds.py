@@ -18,7 +18,7 @@ from reticent.data.policies.shapes.circumstances import Circumstances
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.policies.words.capitals import LEGAL_WORDS, CapitalRuns
 from reticent.data.redaction.masking import MASK, Redaction, redact
-from reticent.runs.policies import union_policy
+from reticent.runs.policies.by_name import union_policy
 from reticent.training.plans.redacted import PolicyFacts
 
 Parts = tuple[list[str], list[str]]  # public and private texts, in order

@@ -7,7 +7,7 @@ import pytest
 from reticent.core.corpus import Corpus, Record
 from reticent.data.policies.possible import possible
 from reticent.data.redaction.masking import MASK
-from reticent.runs.policies import union_policy
+from reticent.runs.policies.by_name import union_policy
 from reticent.training.methods.mask_filling import NOTATIONS, fill_masks
 from reticent.training.methods.redacted import encode_private
 from reticent.training.methods.redaction import redact_and_route

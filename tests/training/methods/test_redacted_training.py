@@ -19,7 +19,7 @@ from reticent.data.policies.combined import Dictionary
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.redaction.masking import MASK
 from reticent.ledger.durable import SqliteLedger
-from reticent.runs.certificates import is_about
+from reticent.runs.proofs.certificates import is_about
 from reticent.training import batches
 from reticent.training.batches import TokenTexts, Units
 from reticent.training.checkpoint import Checkpoints

@@ -13,7 +13,7 @@ from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.policies.words.capitals import CapitalRuns
 from reticent.data.redaction import masking
 from reticent.data.redaction.masking import MASK
-from reticent.runs.policies import union_policy
+from reticent.runs.policies.by_name import union_policy
 from reticent.training.methods.redaction import redact_and_route
 from reticent.training.plans.redacted import PolicyFacts
 from tests.training.methods.redacted_worlds import (

@@ -13,10 +13,7 @@ from reticent.core.finding import Comparison, Finding
 from reticent.core.printing.safe_text import for_html
 from reticent.data.canaries import read_key
 from reticent.data.coin_canaries import read_coins
-from reticent.runs.audit.gate import GateResult, LimitKind, check_gate, check_known, parse_limit
-from reticent.runs.audit.options import AuditOptions
-from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error, timed_trial
-from reticent.runs.audit.run import (
+from reticent.runs.audit.attacking import (
     Audit,
     Observer,
     audit_to_json,
@@ -26,6 +23,9 @@ from reticent.runs.audit.run import (
     start_run,
     write_audit,
 )
+from reticent.runs.audit.gate import GateResult, LimitKind, check_gate, check_known, parse_limit
+from reticent.runs.audit.options import AuditOptions
+from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error, timed_trial
 from reticent.runs.audit.score_cache import ScoreCache, default_folder
 from reticent.runs.audit.shards import sharded_subject
 from reticent.runs.audit.subject import open_models

@@ -7,7 +7,7 @@ from reticent.auditing.attacks.personal_data.contexts import OtherValues
 from reticent.core.errors import ConfigError
 from reticent.core.ranges import COUNT, SEED, Range
 from reticent.runs.directory import RunDirectory
-from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP
+from reticent.runs.policies.by_name import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.gate import GateOptions
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, LogOptions, PatternOptions, Shown

@@ -49,7 +49,7 @@ from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.settings import AuditSettings
 from reticent.core.errors import ConfigError, InternalError
 from reticent.runs.audit.retraining import fine_tune, train_shadows
-from reticent.runs.policies import policy_named
+from reticent.runs.policies.by_name import policy_named
 
 ATTACKS: Final[tuple[Attack, ...]] = (
     ExposureAttack(),

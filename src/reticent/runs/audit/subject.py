@@ -19,8 +19,8 @@ from reticent.core.model import LanguageModel, TextModel
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, read_json
 from reticent.runs.audit.remote import RemoteAccess, is_remote, open_remote
-from reticent.runs.certificates import beside, proved_of
 from reticent.runs.directory import RunDirectory
+from reticent.runs.proofs.certificates import beside, proved_of
 
 TRAINING: Final = "training.json"  # as a training run writes it
 _RANDOM_START: Final = "lstm:"

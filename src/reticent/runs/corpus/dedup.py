@@ -12,9 +12,9 @@ from reticent.core.errors import ConfigError, DataError
 from reticent.data.duplicates.near import Sign, Signatures, near_repeats, signatures
 from reticent.data.duplicates.repeats import Marks, repeated_texts, unmarked
 from reticent.engine.work import Engine, Piece, Told, gather, open_engine
+from reticent.runs.progress import Track, untracked
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
-from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
     from reticent.data.reading.corpus_file import CorpusFile

@@ -13,9 +13,9 @@ from reticent.core.secret import CodeSpace
 from reticent.data.canaries import CanaryOwner, make_canaries, plant_stream, weave, write_key
 from reticent.data.coin_canaries import DesignName, NewToken, design_named, new_words, toss_canaries
 from reticent.data.writing import write_corpus
+from reticent.runs.progress import Track, untracked
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, Seeded, Shown
-from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
     from reticent.models.huggingface.model import HuggingFaceModel

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.ranges import PROCESSES
 from reticent.runs.directory import RunDirectory
-from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP, policy_named
+from reticent.runs.policies.by_name import DEFAULT_POLICY, POLICY_HELP, policy_named
+from reticent.runs.progress import Track, untracked
 from reticent.runs.settings.declaration import Settings, option
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
-from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
     from reticent.data.scanning import Scan

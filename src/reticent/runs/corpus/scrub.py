@@ -12,10 +12,10 @@ from reticent.core.errors import ConfigError, DataError
 from reticent.data.reading.formats import Format
 from reticent.data.redaction.scrubbing import Replace
 from reticent.runs.corpus.scan import FindingSpans
-from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP, policy_named
+from reticent.runs.policies.by_name import DEFAULT_POLICY, POLICY_HELP, policy_named
+from reticent.runs.progress import Track, untracked
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, PatternOptions, Shown
-from reticent.runs.tracking import Track, untracked
 
 if TYPE_CHECKING:
     from reticent.core.model import LanguageModel

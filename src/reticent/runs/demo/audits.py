@@ -9,12 +9,12 @@ from reticent.auditing.subject import ModelPlace, Subject, make_subject
 from reticent.core.finding import Finding
 from reticent.core.model import TextModel
 from reticent.models.huggingface.loading import load_model
+from reticent.runs.audit.attacking import Audit, Observer, run_audit, start_run, write_audit
 from reticent.runs.audit.plan import measure_speed, plan_audit
-from reticent.runs.audit.run import Audit, Observer, run_audit, start_run, write_audit
 from reticent.runs.audit.subject import open_models
 from reticent.runs.demo.corpora import Corpora
 from reticent.runs.demo.scale import HOLDOUT, KEY, TARGETS, Scale
-from reticent.runs.update.run import DiffSettings, Known, compare_snapshots, start_diff, write_diff
+from reticent.runs.update.comparing import DiffSettings, Known, compare_snapshots, start_diff, write_diff
 
 ATTACKS = ("exposure", "codes", "membership", "lazy", "pii")
 OF_PUBLIC = ("exposure", "codes", "membership")

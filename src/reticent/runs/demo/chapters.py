@@ -17,7 +17,7 @@ from reticent.core.metric import CODE_HIT_RATE, EXPOSURE, LARGEST_EXPOSURE
 from reticent.core.statistics.estimate import Estimate
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.runs.audit.run import Audit
+from reticent.runs.audit.attacking import Audit
 from reticent.runs.audit.subject import find_model
 from reticent.runs.demo.answers import perplexities, private_answers
 from reticent.runs.demo.audits import OF_PUBLIC, Auditor
@@ -26,7 +26,7 @@ from reticent.runs.demo.scale import CONSERVATIVE, EPSILON, POLICY, SMALL_EPSILO
 from reticent.runs.demo.story import PUBLIC, UNDEFENDED, Told, allowed_hit_rate
 from reticent.runs.directory import RunDirectory
 from reticent.runs.ensemble.loading import load_ensemble
-from reticent.runs.policies import policy_named
+from reticent.runs.policies.by_name import policy_named
 from reticent.runs.training import run as training_run
 from reticent.runs.training.result import TrainedRun
 from reticent.runs.training.settings import TrainSettings

@@ -38,7 +38,7 @@ from reticent.runs.ensemble.prediction import SETTINGS, check_unit, settings_of
 from reticent.runs.ensemble.public_text import calibrate
 from reticent.runs.ensemble.samples import Sample, count_as_asked, judge, judged_perplexity, sample_answers
 from reticent.runs.ensemble.settings import EvaluateSettings
-from reticent.runs.policies import policy_named
+from reticent.runs.policies.by_name import policy_named
 from reticent.training.evaluation import outside_spans
 
 _NGRAM = 8  # tokens that MemFree never lets through twice

@@ -44,12 +44,12 @@ from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import Exhausted, TokenPredictor
-from reticent.runs.ancestry import ANCESTRY, Ancestry, ancestry_of, answers_together
-from reticent.runs.corpus_ledger import CorpusLedger
 from reticent.runs.directory import RunDirectory
 from reticent.runs.ensemble.manifest import MANIFEST, Manifest
 from reticent.runs.ensemble.public_text import calibrate, require_same_text
 from reticent.runs.ledger_place import LedgerPlace
+from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry, ancestry_of, answers_together
+from reticent.runs.proofs.corpus_ledger import CorpusLedger
 
 SCHEMA_VERSION: Final = 1
 SETTINGS: Final = "prediction.json"

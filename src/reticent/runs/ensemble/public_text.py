@@ -1,8 +1,8 @@
 """Calibrating an ensemble's public model on public text, which the parts must not have seen.
 
 The text is compared with what the ensemble was trained on by the keyed hashes that its training kept
-(`runs.ancestry`): a shared text or owner is refused, and so is an ensemble that kept none, since nothing could be
-compared. Near copies are not seen; the guarantee says so in its assumptions.
+(`runs.proofs.ancestry`): a shared text or owner is refused, and so is an ensemble that kept none, since nothing
+could be compared. Near copies are not seen; the guarantee says so in its assumptions.
 """
 
 from pathlib import Path
@@ -12,8 +12,8 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.prediction.calibration import Calibration, fit
-from reticent.runs.ancestry import ANCESTRY, Ancestry
 from reticent.runs.ensemble.manifest import Manifest
+from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
 
 
 def calibrate(run: Path, path: Path) -> Calibration:

@@ -20,7 +20,6 @@ from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.engine.work import EngineSettings
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.runs.ancestry import Ancestry
 from reticent.runs.directory import RunDirectory, staged
 from reticent.runs.ensemble.manifest import (
     KEY,
@@ -33,6 +32,7 @@ from reticent.runs.ensemble.manifest import (
     member_folder,
 )
 from reticent.runs.ensemble.pieces import member_task, train_members
+from reticent.runs.proofs.ancestry import Ancestry
 from reticent.runs.training.result import Observer, Preview, TrainedRun
 from reticent.runs.training.run import Given
 from reticent.runs.training.settings import TrainSettings

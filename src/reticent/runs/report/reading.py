@@ -40,8 +40,8 @@ from reticent.reporting.report import (
     only_absent,
 )
 from reticent.runs.audit.gate import GateResult, Limit, check_gate, parse_limit
-from reticent.runs.certificates import beside, proved_of, read_certificate, stated
 from reticent.runs.directory import RunDirectory
+from reticent.runs.proofs.certificates import beside, proved_of, read_certificate, stated
 from reticent.runs.report.command import command_of
 from reticent.runs.report.curves import budget_use, extraction_curves, leakage_points, roc_curves
 from reticent.runs.schemas import SCHEMAS, read_valid

@@ -8,7 +8,7 @@ from reticent.core.document import write_atomically
 from reticent.core.errors import ConfigError
 from reticent.reporting.checks import checks
 from reticent.runs.directory import RunDirectory
-from reticent.runs.policies import DEFAULT_POLICY, POLICY_HELP
+from reticent.runs.policies.by_name import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.gate import GateOptions
 from reticent.runs.settings.shared import CorpusOptions, PatternOptions, Shown

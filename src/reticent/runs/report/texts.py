@@ -50,6 +50,6 @@ def _dots(text: str) -> str:
 
 def read_facts(text: CorpusFile, policy: str, *, ids: frozenset[str]) -> dict[str, RecordFacts]:
     """The facts of records of a corpus file."""
-    from reticent.runs.policies import policy_named
+    from reticent.runs.policies.by_name import policy_named
 
     return record_facts(text.load(), policy_named(policy), ids=ids)

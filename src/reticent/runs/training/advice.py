@@ -24,11 +24,11 @@ from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.metric import ADVANTAGE, AUC, TPR_AT_FPR
 from reticent.core.printing.numbers import counted
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, RANK
-from reticent.runs.policies import DEFAULT_POLICY
+from reticent.runs.policies.by_name import DEFAULT_POLICY
+from reticent.runs.progress import Track, untracked
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import AddedOrReplaced, Shown
 from reticent.runs.settings.starter import settings_text
-from reticent.runs.tracking import Track, untracked
 from reticent.runs.training.settings import Method, ModelSection, risk_of
 from reticent.training.plans.choice import choose
 from reticent.training.plans.sampler import SamplerName

@@ -19,8 +19,8 @@ from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 from reticent.data.redaction.masking import redact_records
 from reticent.data.writing import write_corpus
-from reticent.runs.policies import policy_named
-from reticent.runs.tracking import Track
+from reticent.runs.policies.by_name import policy_named
+from reticent.runs.progress import Track
 from reticent.runs.training import run
 from reticent.runs.training.settings import (
     DataSection,

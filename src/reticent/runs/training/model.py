@@ -23,11 +23,11 @@ from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.runs.ancestry import Ancestry, together
-from reticent.runs.certificates import RELEASES, beside, proved_of
-from reticent.runs.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.runs.directory import RunDirectory, staged
-from reticent.runs.policies import policy_named
+from reticent.runs.policies.by_name import policy_named
+from reticent.runs.proofs.ancestry import Ancestry, together
+from reticent.runs.proofs.certificates import RELEASES, beside, proved_of
+from reticent.runs.proofs.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.runs.training.course import Course, Encoded, Means, Proof, RedactedCourse
 from reticent.runs.training.individual import individual_bounds
 from reticent.runs.training.measuring import record_measured

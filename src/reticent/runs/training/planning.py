@@ -12,7 +12,7 @@ from typing import Any
 from reticent.core.corpus import Corpus, Policy
 from reticent.core.errors import ConfigError, DataError
 from reticent.data.writing import replaced
-from reticent.runs.policies import policy_named
+from reticent.runs.policies.by_name import policy_named
 from reticent.runs.settings.shared import with_patterns
 from reticent.runs.training.course import Course, RedactedCourse, SelectiveCourse, WholeCourse
 from reticent.runs.training.settings import Fill, Method, Precision, TrainSettings

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.randomness import Randomness
-from reticent.runs.ancestry import Ancestry, ancestry_of
 from reticent.runs.directory import RunDirectory
 from reticent.runs.experiment_log import opened_log
+from reticent.runs.proofs.ancestry import Ancestry, ancestry_of
 from reticent.runs.settings.file import validate
 from reticent.runs.training.launch import launched
 from reticent.runs.training.result import Announce, Observer, Preview, TrainedRun, unannounced, unobserved

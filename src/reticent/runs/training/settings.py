@@ -934,7 +934,7 @@ def _located_policy(name: str | None) -> str | None:
     """A policy's name with the absolute paths of its files."""
     if name is None:
         return None
-    from reticent.runs.policies import JOINT  # loads every policy
+    from reticent.runs.policies.by_name import JOINT  # loads every policy
 
     named, *patterns = name.split("\n")
     parts = [part.strip().partition(":") for part in JOINT.split(named)]

@@ -20,8 +20,8 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.models.huggingface.loading import load_model
-from reticent.runs.ancestry import Members
 from reticent.runs.directory import RunDirectory
+from reticent.runs.proofs.ancestry import Members
 from reticent.runs.training.result import Observer, TrainedRun
 from reticent.runs.training.run import Given, RunKind
 from reticent.training.batches import encode_texts

@@ -15,7 +15,7 @@ from reticent.core.model import LanguageModel
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.subject import find_model
 from reticent.runs.experiment_log import opened_log
-from reticent.runs.update.run import (
+from reticent.runs.update.comparing import (
     FIGURE,
     DiffSettings,
     Known,

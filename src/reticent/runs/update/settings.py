@@ -10,7 +10,7 @@ from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, LogOptions, Shown
 
 if TYPE_CHECKING:
-    from reticent.runs.update.run import DiffSettings
+    from reticent.runs.update.comparing import DiffSettings
 
 _COUNT: Final = Range(1, 1_000_000)  # phrases, or tokens of one
 _SEARCH: Final = "Search"
@@ -107,7 +107,7 @@ class UpdateSettings(CorpusOptions, LogOptions, Shown):
     def comparison(self) -> "DiffSettings":
         """How snapshots are compared."""
         from reticent.auditing.attacks.update.score import UpdateScore
-        from reticent.runs.update.run import DiffSettings
+        from reticent.runs.update.comparing import DiffSettings
 
         return DiffSettings(
             length=self.length,

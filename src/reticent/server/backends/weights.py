@@ -21,7 +21,7 @@ from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, 
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex, PublicModel
 from reticent.prediction.predictor import TokenPredictor
-from reticent.runs.certificates import proved_of
+from reticent.runs.proofs.certificates import proved_of
 from reticent.runs.rounding import at_most
 from reticent.server.backends.backend import Backend
 from reticent.server.requests.chat import ChatFormat

@@ -21,7 +21,7 @@ from reticent.core.sampling import Sampling
 from reticent.core.secret import Secret
 from reticent.data.policies.combined import Dictionary
 from reticent.data.policies.words.capitals import CapitalRuns
-from reticent.runs.policies import policy_named
+from reticent.runs.policies.by_name import policy_named
 from tests.auditing.attacks.personal_data.small_models import Telling, names
 
 PERSONS = names(0, 60)

@@ -6,7 +6,7 @@ import pytest
 from reticent.auditing.attacks.update.null import Highest, NullTest, null_measures
 from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 from reticent.core.errors import ModelError
-from reticent.runs.update.run import DiffSettings, Known, compare_snapshots
+from reticent.runs.update.comparing import DiffSettings, Known, compare_snapshots
 from tests.auditing.attacks.update.oracles import OLD, ngram, updated
 from tests.models.ngram import NGramModel
 

@@ -6,7 +6,7 @@ import pytest
 
 from reticent.data.policies.shapes.credentials import Credentials, entropy, is_random, is_wallet
 from reticent.data.policies.shapes.patterns import PatternPolicy
-from reticent.runs.policies import union_policy
+from reticent.runs.policies.by_name import union_policy
 
 SOURCE = random.Random(7)
 HEX, DIGITS = "0123456789abcdef", "0123456789"

@@ -6,7 +6,7 @@ import pytest
 
 from reticent.core.errors import ConfigError, DataError
 from reticent.data.policies.shapes.expressions import Expressions, read_expressions
-from reticent.runs.policies import policy_named
+from reticent.runs.policies.by_name import policy_named
 
 pytest.importorskip("re2")
 

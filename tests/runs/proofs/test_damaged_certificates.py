@@ -16,7 +16,7 @@ from reticent.core.errors import GuaranteeError
 from reticent.core.event import FilteredCharge, RealisedCharge, Repeated, SampledGaussian
 from reticent.core.evidence.certificate import Certificate
 from reticent.core.guarantee import Neighbours, Notion, Unit
-from reticent.runs.certificates import beside, is_about, stated
+from reticent.runs.proofs.certificates import beside, is_about, stated
 from tests.claims import certify
 
 PROVED = guarantee_of(Repeated(SampledGaussian(1.0, 0.05), 20), delta=1e-5, unit=Unit.RECORD)

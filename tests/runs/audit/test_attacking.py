@@ -19,9 +19,9 @@ from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
 from reticent.data.canaries import CanaryOwner
+from reticent.runs.audit.attacking import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
 from reticent.runs.audit.gate import check_gate, parse_limit
 from reticent.runs.audit.plan import AuditPlan, Speed, plan_audit
-from reticent.runs.audit.run import audit_to_json, is_cacheable, run_audit, score_key, start_run, write_audit
 from reticent.runs.audit.score_cache import ScoreCache
 from reticent.runs.audit.subject import find_model
 from reticent.runs.directory import RunDirectory

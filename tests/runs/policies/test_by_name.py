@@ -12,9 +12,9 @@ from reticent.core.corpus import Record
 from reticent.core.errors import ConfigError, ModelError, UsageError
 from reticent.data.policies.possible import possible
 from reticent.runs.corpus.scan import ScanSettings
-from reticent.runs.policies import policy_named, union_policy
+from reticent.runs.policies.by_name import policy_named, union_policy
+from reticent.runs.policies.token_classifier import TokenClassifierPolicy
 from reticent.runs.settings.shared import with_patterns
-from reticent.runs.token_classifier import TokenClassifierPolicy
 from reticent.training.methods.redaction import redact_and_route
 
 

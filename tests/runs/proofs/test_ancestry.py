@@ -12,8 +12,8 @@ from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError
 from reticent.core.event import FilteredCharge, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Notion, Unit
-from reticent.runs.ancestry import Ancestor, Ancestry, Members, ancestry_of, answers_together, together
 from reticent.runs.directory import RunDirectory
+from reticent.runs.proofs.ancestry import Ancestor, Ancestry, Members, ancestry_of, answers_together, together
 from tests.claims import certify, claim
 
 EVENT = Repeated(SampledGaussian(1.0, 0.05), 100)

@@ -29,8 +29,8 @@ from reticent.core.errors import LedgerError
 from reticent.core.event import BandedCycle, Composed, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.printing.numbers import counted
-from reticent.runs.ancestry import Ancestor
-from reticent.runs.certificates import stated
+from reticent.runs.proofs.ancestry import Ancestor
+from reticent.runs.proofs.certificates import stated
 
 SCHEMA_VERSION: Final = 1
 _ROOT: Final = "reticent corpus ledger"

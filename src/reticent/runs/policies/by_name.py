@@ -92,13 +92,13 @@ def _single(name: str) -> Policy:
         return read_expressions(Path(argument))
     if kind == "hf" and argument:
         from reticent.models.huggingface.location import find_local
-        from reticent.runs.token_classifier import TokenClassifierPolicy
+        from reticent.runs.policies.token_classifier import TokenClassifierPolicy
 
         source, chance = _with_chance(argument)
         find_local(source)  # a path that leads nowhere is said at once
         return TokenClassifierPolicy(source, threshold=chance)
     if kind == "gliner" and argument:
-        from reticent.runs.gliner_tagger import GlinerPolicy
+        from reticent.runs.policies.gliner import GlinerPolicy
 
         source, chance = _with_chance(argument)
         return GlinerPolicy(source, threshold=chance)

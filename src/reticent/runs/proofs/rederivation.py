@@ -19,7 +19,7 @@ from reticent.core.evidence.certificate import GUARANTEE, Certificate, base_dige
 from reticent.core.guarantee import Basis, Guarantee
 from reticent.core.printing.numbers import counted
 from reticent.ledger.durable import SqliteLedger
-from reticent.runs.certificates import LEDGER, is_about, read_certificate, well_formed_by_name
+from reticent.runs.proofs.certificates import LEDGER, is_about, read_certificate, well_formed_by_name
 from reticent.runs.rounding import at_most
 
 SCHEMA_VERSION: Final = 1

@@ -34,7 +34,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.event import Composed
 from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
 from reticent.models.embedded import EMBEDDED
-from reticent.runs.certificates import is_about, proved_of, stated
+from reticent.runs.proofs.certificates import is_about, proved_of, stated
 
 SCHEMA_VERSION: Final = 1
 ANCESTRY: Final = "ancestry.json"

@@ -1,0 +1,1 @@
+"""Policies by name, and the taggers that need torch: token classifiers and GLiNER."""
