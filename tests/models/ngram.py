@@ -231,7 +231,8 @@ class NGramModel:
         if count < 1:
             raise ValueError("count must be at least 1")
         checked = [self._checked(prompt) for prompt in prompts]
-        return [[self._sample(prompt, sampling, randomness) for _ in range(count)] for prompt in checked]
+        known: dict[tuple[Context, float], Floats] = {}  # what tokens were drawn from before
+        return [[self._sample(prompt, sampling, randomness, known) for _ in range(count)] for prompt in checked]
 
     def complete(
         self, prompts: Sequence[str], sampling: Sampling, *, count: int, randomness: Randomness
@@ -314,12 +315,22 @@ class NGramModel:
         places = range(len(prefix), len(whole))
         return np.array([self._row(whole, place).at(whole[place]) for place in places], dtype=np.float64)
 
-    def _sample(self, prompt: list[int], sampling: Sampling, randomness: Randomness) -> list[int]:
-        """One continuation, drawn by the one definition of a sampler."""
+    def _sample(
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        randomness: Randomness,
+        known: dict[tuple[Context, float], Floats],
+    ) -> list[int]:
+        """One continuation, drawn by the one definition of a sampler: pmfs [V] by context and temperature."""
         whole = list(prompt)
         for position in range(sampling.max_tokens):
-            log_probs = self._row(whole, len(whole)).dense(self.vocabulary_size)
-            token = randomness.choice(np.exp(sampling.transform(log_probs, position)))
+            context = self._context(whole, len(whole))
+            key = context, sampling.temperature_at(position)
+            if key not in known:
+                log_probs = self._rows.get(context, self._uniform).dense(self.vocabulary_size)
+                known[key] = np.exp(sampling.transform(log_probs, position))
+            token = randomness.choice(known[key])
             if token == self.end_token:
                 break
             whole.append(token)
