@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,11 +118,11 @@ class NGramModel:
         if unknown is not None and unknown not in symbols:
             symbols.append(unknown)
         model = cls(symbols, {}, order=order, level=level, unknown=unknown)
-        counts: dict[Context, Counter[int]] = {}
+        counts: defaultdict[Context, Counter[int]] = defaultdict(Counter)
         for text in split:
             sequence = [*model._look_up(text), model.end_token]
             for position, token in enumerate(sequence):
-                counts.setdefault(model._context(sequence, position), Counter())[token] += 1
+                counts[model._context(sequence, position)][token] += 1
         size = model.vocabulary_size
         model._rows = {context: _smoothed(counter, smoothing, size) for context, counter in counts.items()}
         return model
@@ -300,10 +300,11 @@ class NGramModel:
 
     def _context(self, tokens: Sequence[int], place: int) -> Context:
         """The n-1 tokens before `place`: those of its own text, boundaries in front where there are fewer."""
-        kept, boundary = tuple(tokens[max(0, place - self._order + 1) : place]), self.end_token
+        kept, boundary = tuple(tokens[max(0, place - self._order + 1) : place]), len(self._symbols)
         while boundary in kept:
             kept = kept[kept.index(boundary) + 1 :]
-        return (boundary,) * (self._order - 1 - len(kept)) + kept
+        missing = self._order - 1 - len(kept)
+        return (boundary,) * missing + kept if missing else kept
 
     def _row(self, tokens: Sequence[int], place: int) -> _Row:
         """The distribution of the token at `place`."""
