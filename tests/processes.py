@@ -17,7 +17,7 @@ from pathlib import Path
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
-        *("pytest", "hypothesis", "psycopg", "tests.ledger.ledgers"),
+        *("tests.kept_imports", "pytest", "hypothesis", "psycopg", "tests.ledger.ledgers"),
         *("tests.training.killed_run", "tests.training.distributed.ranked_run", "tests.processes"),
         # imported when a run needs them, by every process anew: transformers, adapters and what trains with them
         *("reticent.runs.training.model", "reticent.runs.ensemble.run", "reticent.runs.ensemble.loading"),

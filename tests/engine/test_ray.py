@@ -21,12 +21,12 @@ from tests.engine.ray_cluster import Cluster, living_nodes, wait_for_nodes
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("ray")
 PARTS = 16
 
 
 @pytest.fixture(scope="module")
 def cluster():
+    pytest.importorskip("ray")  # not before: to import it takes a while, and these tests are rarely asked for
     with tempfile.TemporaryDirectory(prefix="rr", dir="/tmp") as folder:  # sockets have short names
         nodes = Cluster(Path(folder))
         try:

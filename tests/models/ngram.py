@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,11 +118,11 @@ class NGramModel:
         if unknown is not None and unknown not in symbols:
             symbols.append(unknown)
         model = cls(symbols, {}, order=order, level=level, unknown=unknown)
-        counts: dict[Context, Counter[int]] = {}
+        counts: defaultdict[Context, Counter[int]] = defaultdict(Counter)
         for text in split:
             sequence = [*model._look_up(text), model.end_token]
             for position, token in enumerate(sequence):
-                counts.setdefault(model._context(sequence, position), Counter())[token] += 1
+                counts[model._context(sequence, position)][token] += 1
         size = model.vocabulary_size
         model._rows = {context: _smoothed(counter, smoothing, size) for context, counter in counts.items()}
         return model
@@ -231,7 +231,8 @@ class NGramModel:
         if count < 1:
             raise ValueError("count must be at least 1")
         checked = [self._checked(prompt) for prompt in prompts]
-        return [[self._sample(prompt, sampling, randomness) for _ in range(count)] for prompt in checked]
+        known: dict[tuple[Context, float], Floats] = {}  # what tokens were drawn from before
+        return [[self._sample(prompt, sampling, randomness, known) for _ in range(count)] for prompt in checked]
 
     def complete(
         self, prompts: Sequence[str], sampling: Sampling, *, count: int, randomness: Randomness
@@ -299,10 +300,11 @@ class NGramModel:
 
     def _context(self, tokens: Sequence[int], place: int) -> Context:
         """The n-1 tokens before `place`: those of its own text, boundaries in front where there are fewer."""
-        kept, boundary = tuple(tokens[max(0, place - self._order + 1) : place]), self.end_token
+        kept, boundary = tuple(tokens[max(0, place - self._order + 1) : place]), len(self._symbols)
         while boundary in kept:
             kept = kept[kept.index(boundary) + 1 :]
-        return (boundary,) * (self._order - 1 - len(kept)) + kept
+        missing = self._order - 1 - len(kept)
+        return (boundary,) * missing + kept if missing else kept
 
     def _row(self, tokens: Sequence[int], place: int) -> _Row:
         """The distribution of the token at `place`."""
@@ -314,12 +316,22 @@ class NGramModel:
         places = range(len(prefix), len(whole))
         return np.array([self._row(whole, place).at(whole[place]) for place in places], dtype=np.float64)
 
-    def _sample(self, prompt: list[int], sampling: Sampling, randomness: Randomness) -> list[int]:
-        """One continuation, drawn by the one definition of a sampler."""
+    def _sample(
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        randomness: Randomness,
+        known: dict[tuple[Context, float], Floats],
+    ) -> list[int]:
+        """One continuation, drawn by the one definition of a sampler: pmfs [V] by context and temperature."""
         whole = list(prompt)
         for position in range(sampling.max_tokens):
-            log_probs = self._row(whole, len(whole)).dense(self.vocabulary_size)
-            token = randomness.choice(np.exp(sampling.transform(log_probs, position)))
+            context = self._context(whole, len(whole))
+            key = context, sampling.temperature_at(position)
+            if key not in known:
+                log_probs = self._rows.get(context, self._uniform).dense(self.vocabulary_size)
+                known[key] = np.exp(sampling.transform(log_probs, position))
+            token = randomness.choice(known[key])
             if token == self.end_token:
                 break
             whole.append(token)

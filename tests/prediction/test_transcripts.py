@@ -27,17 +27,24 @@ SEED = Randomness.seeded(0)
 
 
 def transcripts(mechanism, table, *, budget, queries, removed=None):
-    """Log-probability of every transcript [V^queries], the mechanism run as the predictor runs it."""
+    """Log-probability of every transcript [V^queries], the mechanism run as the predictor runs it.
+
+    Texts with the same rows and the same budget left have one release, which is asked for once: after a fixed table
+    they all have. No mechanism here reads the text itself, and one that did would be caught by the other tables.
+    """
     parts = mechanism.layout.parts
     level = [((), 0.0, np.full(parts, budget), False)]
     for place in range(queries):
-        grown = []
+        grown, known = [], {}
         for text, log_p, remaining, stopped in level:
             rows = table(text).copy()
             if removed is not None:
                 rows[1 + removed] = rows[0]
-            moment = Moment(remaining=remaining, left=queries - place, context=text, stopped=stopped)
-            release = mechanism.release(rows, moment, randomness=SEED)
+            state = rows.tobytes(), remaining.tobytes(), stopped
+            if state not in known:
+                moment = Moment(remaining=remaining, left=queries - place, context=text, stopped=stopped)
+                known[state] = mechanism.release(rows, moment, randomness=SEED)
+            release = known[state]
             after, stop = remaining - release.costs, stopped or release.stops
             log_pmf = release.log_pmf
             grown += [((*text, y), log_p + log_pmf[y], after, stop) for y in range(len(log_pmf))]

@@ -21,6 +21,7 @@ finds less.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -70,15 +71,22 @@ class GuessingCurve:
         """
         if not 0 <= correct <= guesses <= m or guesses < 1:
             raise ValueError("guessing needs 0 <= correct <= guesses <= m and a guess")
-        from scipy.special import bdtrc, betaincinv  # P[B > k]; deferred: keeps the command line quick to start
+        from scipy.special import bdtrc  # P[B > k]; deferred: keeps the command line quick to start
 
         if correct == 0:
             return 1.0
         if guesses == m:
             return float(bdtrc(correct - 1, guesses, self.chance(np.ones(1))[0]))
-        edges = np.concatenate([[0.0], _TAILS, np.arange(1, _CELLS) / _CELLS, [1.0]])  # [cells + 1]
-        edges = np.unique(edges)
-        share = np.maximum(betaincinv(guesses + 1, m - guesses, edges[:-1]), 1e-12)  # the surer end of each cell
+        chances, share = _cells(m, guesses)
         tails = bdtrc(correct - 1, guesses, self.chance(share))
         tails[0] = 1.0  # the outermost cell, of chance 1e-8
-        return min(1.0, float(np.diff(edges) @ tails))
+        return min(1.0, float(chances @ tails))
+
+
+@lru_cache(maxsize=64)
+def _cells(m: int, guesses: int) -> tuple[Floats, Floats]:
+    """Chances [cells] of the cells of Beta(r+1, m−r), and the surer end of each: every member of a family asks."""
+    from scipy.special import betaincinv
+
+    edges = np.unique(np.concatenate([[0.0], _TAILS, np.arange(1, _CELLS) / _CELLS, [1.0]]))  # [cells + 1]
+    return np.diff(edges), np.maximum(betaincinv(guesses + 1, m - guesses, edges[:-1]), 1e-12)

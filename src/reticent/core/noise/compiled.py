@@ -75,7 +75,8 @@ def _fill(words: Words, out: Floats) -> None:
             _turn(words[2 * each + 1, start:end], radii[:size], drawn[0, each], drawn[1, each])
         for which in range(2):
             x = drawn[which]
-            common[:size] = x[0, :size]
+            for i in range(size):  # a slice would take two seconds more to compile
+                common[i] = x[0, i]
             for each in range(1, MIXED):
                 for i in range(size):
                     common[i] += x[each, i]

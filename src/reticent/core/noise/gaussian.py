@@ -76,12 +76,10 @@ def cosine(t: Floats) -> Floats:
 
 def gaussians(words: Words, out: Floats) -> None:
     """Standard Gaussians [30, n] from words [32, n]: each is a mixture of 16 independent draws."""
-    pairs = [_pair(words[2 * each], words[2 * each + 1]) for each in range(MIXED)]
     kept = MIXED - 1
-    for which, drawn in enumerate(zip(*pairs, strict=True)):
+    for which, drawn in enumerate(_pair(words[0::2], words[1::2])):  # [16, n] each
         common = sum(drawn[1:], start=drawn[0]) * REFLECTION  # from the first to the last
-        for each in range(kept):
-            out[which * kept + each] = common - drawn[each]
+        np.subtract(common, drawn[:kept], out=out[which * kept : (which + 1) * kept])
 
 
 def on_grid(noise: Floats, exact: Exact, deviation: float, grid: float, out: Exact) -> None:
@@ -94,7 +92,7 @@ def on_grid(noise: Floats, exact: Exact, deviation: float, grid: float, out: Exa
 
 
 def _pair(radius_words: Words, angle_words: Words) -> tuple[Floats, Floats]:
-    """Two Gaussians [n] each by one transform."""
+    """Two Gaussians by one transform of each pair of words, in arrays of the words' shape."""
     u = ((radius_words >> UNIFORM_SHIFT) | ONE).view(np.float64) - TO_CELL
     bits = u.view(np.uint64)
     power = (bits + FROM_ROOT_HALF) >> EXPONENT_SHIFT  # 1023 more than that of u = g · 2^power, g in [√½, √2)
