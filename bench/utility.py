@@ -83,6 +83,7 @@ class Recipe:
     sampler: SamplerName = SamplerName.POISSON
     bands: int | None = None
     clip_norm: float = 1.0
+    clip_quantile: float | None = None
     rule: Rule = Rule.ADAMW
 
     @property
@@ -125,6 +126,7 @@ def recipes(units: int, parameters: int) -> dict[str, Recipe]:
         "  twice the epochs": replace(best, epochs=2 * best.epochs),
         "  twice the learning rate": replace(best, learning_rate=2 * best.learning_rate),
         "  clip norm 0.1": replace(best, clip_norm=0.1),
+        "  clip norm by a private quantile": replace(best, clip_quantile=0.5),
         "  corrected Adam": replace(best, rule=Rule.CORRECTED_ADAM),
     }
 
@@ -282,6 +284,7 @@ class Table:
             sampler=recipe.sampler,
             bands=recipe.bands,
             clip_norm=recipe.clip_norm,
+            clip_quantile=recipe.clip_quantile,
         )
         return private_loss(text, start_of(self.model), recipe, plan, seed=seed)
 

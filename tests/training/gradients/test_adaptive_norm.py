@@ -209,7 +209,7 @@ def slow_run(texts, plan: DpSgd, *, seed: int) -> tuple[list[float], dict[str, t
                 parameter -= LEARNING_RATE * (total[name].float() + noise[name]) / plan.sampler.batch
         clip_norm *= math.exp(-0.2 * (0.5 + count / plan.sampler.batch - plan.clip_quantile))
         norms.append(clip_norm)
-    return norms, dict(module.named_parameters())
+    return norms, {name: parameter.detach() for name, parameter in module.named_parameters()}
 
 
 def fast_run(folder, texts, plan: DpSgd, *, seed: int, kind=PrivateGradients):
@@ -225,7 +225,7 @@ def fast_run(folder, texts, plan: DpSgd, *, seed: int, kind=PrivateGradients):
                 for name, value in values.items():
                     parameters[name] -= LEARNING_RATE * value
             norms.append(source.clip_norm)
-    return norms, parameters
+    return norms, {name: parameter.detach() for name, parameter in parameters.items()}
 
 
 @pytest.mark.parametrize("quantile", [0.5, 0.8])
