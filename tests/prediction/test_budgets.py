@@ -60,7 +60,7 @@ RESTS_ON = (
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
 @pytest.mark.parametrize("kind", [*PROVED, MechanismName.AGGREGATE, MechanismName.SUBMIX])
 def test_every_promise_of_answers_lists_what_it_rests_on(kind, unit):
-    promise = set_up_mechanism(kind, target(unit, answers=8), LAYOUT).budget.guarantee
+    promise = set_up_mechanism(kind, target(unit, queries=8), LAYOUT).budget.guarantee
     listed = "; ".join(promise.assumes)
     assert [line for line in RESTS_ON if line not in listed] == []
     by_owner = "each owner's text stands in one part"
@@ -72,7 +72,7 @@ def test_every_promise_of_answers_lists_what_it_rests_on(kind, unit):
 
 
 def test_noise_on_a_mean_is_calibrated_with_its_whole_sensitivity():
-    setup = set_up_mechanism(MechanismName.AGGREGATE, target(answers=8), LAYOUT)
+    setup = set_up_mechanism(MechanismName.AGGREGATE, target(queries=8), LAYOUT)
     assert 0.8 * 8.0 < setup.budget.guarantee.epsilon <= 8.0
 
 
@@ -171,7 +171,7 @@ def test_gnmax_pays_for_a_part_that_goes_over_to_the_public_models_vote(order):
 
 @pytest.mark.parametrize("unit", [Unit.PART, Unit.OWNER])
 def test_gnmax_at_its_actual_votes_promises_the_actual_data_and_is_not_served(unit):
-    asked, layout = target(unit, answers=1000), Layout.single(50)
+    asked, layout = target(unit, queries=1000), Layout.single(50)
     worst = set_up_mechanism(MechanismName.GNMAX, asked, layout)
     counted = set_up_mechanism(MechanismName.GNMAX_COUNTED, asked, layout)
     assert counted.mechanism.counted

@@ -24,7 +24,7 @@ from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.rounding import Readable, RoundingTest
 from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.gradients.source import PrivateGradients
-from reticent.training.loop import Schedule, train
+from reticent.training.loop import CheckpointSchedule, train_learner
 from reticent.training.plans.adaptive_norm import next_norm, raised_multiplier, usual_count_noise
 from reticent.training.plans.plan import ADAPTIVE, ROUNDING_ROOM, DpSgd, plan_from_json
 from reticent.training.plans.redacted import RedactedPlan
@@ -437,11 +437,11 @@ def stopped_run(folder, *, stop_at: int | None = None, kind=PrivateGradients):
     with SqliteLedger.open(path) if path.exists() else new_ledger(folder, plan) as ledger:
         who = learner()
         source = private_source(who.module, token_texts(10), plan, ledger, kind=kind)
-        train(
+        train_learner(
             who,
             source,
             checkpoints=Checkpoints(folder / "c"),
-            schedule=Schedule(seconds=1e9),
+            schedule=CheckpointSchedule(seconds=1e9),
             seed=1,
             observe=lambda progress: progress.step != stop_at,
         )
