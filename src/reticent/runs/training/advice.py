@@ -325,7 +325,8 @@ def _other_methods(settings: PlanSettings) -> list[str]:
             "Others see only answers: `reticent serve` answers with this model too, as often as it is asked, at no "
             "further ε. Private prediction (`reticent train --method submix`) is for weights that cannot be "
             "trained privately: closed adapters, many tenants, a model per department. Its budget covers all "
-            "answers for all time, and at an equal ε for one owner DP-SGD was no less useful (see docs/serving.md)."
+            "answers for all time. At an equal ε for one owner DP-SGD was mostly more useful; with a small ε and "
+            "few answers private prediction can be (docs/serving.md has the figures)."
         )
     if settings.secrets_known and settings.public_text is None:
         said.append(
