@@ -26,7 +26,7 @@ from reticent.core.document import folder_at, require_writable, write_document
 from reticent.core.errors import ConfigError
 
 SCHEMA_VERSION = 1
-PACKAGES = ("torch", "transformers", "peft", "numpy", "scipy", "dp-accounting", "tokenizers")
+PACKAGES = ("torch", "transformers", "peft", "numpy", "scipy", "tokenizers")
 
 
 class RunDirectory:

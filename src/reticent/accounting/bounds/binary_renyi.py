@@ -63,7 +63,7 @@ def least_log_probability_on(curve: RenyiCurve, log_p0: float) -> float:
         low, high = orders[max(place - 1, 0)], orders[min(place + 1, len(orders) - 1)]
         if not low < best < math.inf or high == math.inf:
             break
-        orders = np.unique([*(1.0 + np.geomspace(low - 1.0, high - 1.0, _CLOSER)), best])
+        orders = np.array(sorted({*(1.0 + np.geomspace(low - 1.0, high - 1.0, _CLOSER)).tolist(), best}))
         least, order = _least_of_points(log_p0, curve.points(orders))
         if least < found:
             found, best = least, order
