@@ -11,7 +11,7 @@ import pytest
 from reticent.auditing.attacks.membership.result import fewest_targets, has_power
 from reticent.auditing.attacks.membership.target_scores import PositionModel
 from reticent.auditing.progress import watched
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.errors import AccessError, ConfigError, ModelError
 from reticent.core.finding import Verdict
@@ -31,7 +31,7 @@ from tests.runs.audit.subjects import CANARIES, promise, records, sentences, sub
 
 FAST = Speed(1e6, 1e5)
 SMALL = Sizes(records=40, extraction_records=20, candidates=50, search_tokens=5_000, answers=20, texts=32)
-SETTINGS = AuditSettings(sizes=SMALL, rates=(0.3,))
+SETTINGS = AttackSettings(sizes=SMALL, rates=(0.3,))
 
 
 def audited(which, settings=SETTINGS, **options):
@@ -119,7 +119,7 @@ def test_a_guarantee_for_some_secrets_is_told_of_and_not_refuted(learnt):
 
 
 def test_the_plan_says_how_many_records_a_rate_needs(learnt):
-    settings = AuditSettings(attacks=("membership",), sizes=Sizes(records=30))
+    settings = AttackSettings(attacks=("membership",), sizes=Sizes(records=30))
     reasons = {line.name: line.skipped for line in plan_audit(learnt, settings, FAST).attacks if line.skipped}
     assert (
         "30 members and 30 non-members (independent ones, where owners have several) are too few"

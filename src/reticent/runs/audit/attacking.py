@@ -21,7 +21,7 @@ from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack, p
 from reticent.auditing.attacks.personal_data.fragments import FragmentAttack
 from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.progress import watched_subject
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.document import write_document
 from reticent.core.finding import Comparison, Finding, Verdict
@@ -95,7 +95,7 @@ def run_audit(
     subject: Subject,
     plan: AuditPlan,
     *,
-    settings: AuditSettings,
+    settings: AttackSettings,
     cache: ScoreCache | None = None,
     observe: Observer = lambda _, __: None,
 ) -> Audit:
@@ -150,7 +150,7 @@ def _measured(
     subject: Subject,
     plan: AuditPlan,
     *,
-    settings: AuditSettings,
+    settings: AttackSettings,
     cache: ScoreCache | None,
     observe: Observer,
 ) -> tuple[Measurement, bool]:
@@ -180,7 +180,7 @@ def is_cacheable(subject: Subject) -> bool:
     return subject.model.access >= Access.WEIGHTS
 
 
-def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> ScoreKey:
+def score_key(name: str, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> ScoreKey:
     """Everything that decides what the attack measures."""
     guarantee, settings = subject.guarantee, share_error(subject, settings)
     return ScoreKey(
@@ -207,7 +207,7 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
     )
 
 
-def _asked(name: str, settings: AuditSettings) -> dict[str, Any]:
+def _asked(name: str, settings: AttackSettings) -> dict[str, Any]:
     """The settings that decide what the attack measures: all of them, but for those that only another reads."""
     asked = {field.name: getattr(settings, field.name) for field in fields(settings)}
     return {
@@ -227,7 +227,7 @@ def _compared(finding: Finding, guarantee: Guarantee, *, measured: Measurement, 
 
 
 def write_audit(
-    run: RunDirectory, audit: Audit, *, subject: Subject, settings: AuditSettings, gate: Sequence[GateResult] = ()
+    run: RunDirectory, audit: Audit, *, subject: Subject, settings: AttackSettings, gate: Sequence[GateResult] = ()
 ) -> None:
     """Write findings.json and the attacks' own documents, and finish the run."""
     for name, document in audit.artefacts.items():
@@ -244,7 +244,7 @@ def write_audit(
 
 
 def audit_to_json(
-    audit: Audit, *, subject: Subject, settings: AuditSettings, gate: Sequence[GateResult] = ()
+    audit: Audit, *, subject: Subject, settings: AttackSettings, gate: Sequence[GateResult] = ()
 ) -> dict[str, Any]:
     """The document of findings.json; a comparison names its finding by its place in `findings`."""
     base = subject.base
@@ -271,7 +271,7 @@ def _comparison_to_json(one: Comparison, audit: Audit) -> dict[str, Any]:
     return {"finding": audit.findings.index(one.finding), **one.to_json()}
 
 
-def start_run(out: Path, *, subject: Subject, settings: AuditSettings, config: dict[str, Any]) -> RunDirectory:
+def start_run(out: Path, *, subject: Subject, settings: AttackSettings, config: dict[str, Any]) -> RunDirectory:
     """A new run directory with its run.json."""
     run = RunDirectory.create(out)
     corpora = {"training": subject.training.fingerprint, "held-out": subject.held_out.fingerprint}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from reticent.auditing.attack import NothingToAttack, PlannedAttack
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
@@ -93,7 +93,7 @@ def _speed_of_answers(subject: Subject) -> float:
     return 8 * len(prompts) / max(1e-6, time.perf_counter() - started)
 
 
-def share_error(subject: Subject, settings: AuditSettings) -> AuditSettings:
+def share_error(subject: Subject, settings: AttackSettings) -> AttackSettings:
     """The settings with the error of the audit split over the attacks that can run on this subject.
 
     Guarantee: the count depends on the subject and the settings alone, so all intervals hold together.
@@ -110,7 +110,7 @@ def share_error(subject: Subject, settings: AuditSettings) -> AuditSettings:
 
 def plan_audit(
     subject: Subject,
-    settings: AuditSettings,
+    settings: AttackSettings,
     speed: Speed,
     *,
     is_cached: IsCached = lambda _, __: False,
@@ -201,7 +201,7 @@ def tried(
     return corrections, spent
 
 
-def timed_trial(subject: Subject, settings: AuditSettings) -> Trial:
+def timed_trial(subject: Subject, settings: AttackSettings) -> Trial:
     """Runs an attack and gives the seconds it took; what it measured is thrown away."""
     shared = share_error(subject, settings)
 

@@ -29,12 +29,12 @@ def command_of(information: dict[str, Any], out: Path) -> str:
 
 def _settings_of(command: str) -> type[Settings] | None:
     """The options of a verb that leaves a run directory."""
-    from reticent.runs.audit.options import AuditOptions
+    from reticent.runs.audit.settings import AuditSettings
     from reticent.runs.corpus.scan import ScanSettings
     from reticent.runs.training.settings import TrainSettings
-    from reticent.runs.update.settings import UpdateSettings
+    from reticent.runs.update.settings import DiffSettings
 
-    known: dict[str, type[Settings]] = {"audit": AuditOptions, "diff": UpdateSettings, "scan": ScanSettings}
+    known: dict[str, type[Settings]] = {"audit": AuditSettings, "diff": DiffSettings, "scan": ScanSettings}
     return (known | {"train": TrainSettings}).get(command)
 
 
