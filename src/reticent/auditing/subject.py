@@ -33,7 +33,7 @@ class ModelPlace:
     source: str
     guarantee: Guarantee | None = None
     started_from: str | None = None
-    beside: dict[str, Guarantee] = field(default_factory=dict)
+    other_guarantees: dict[str, Guarantee] = field(default_factory=dict)
     recipe: dict[str, Any] | None = None
     measured: tuple[Finding, ...] = ()  # by the training of itself
     individual: IndividualBounds | None = None
@@ -65,7 +65,7 @@ class Subject:
     repeated: frozenset[str] = frozenset()
     twins: frozenset[str] = frozenset()
     guarantee: Guarantee | None = None
-    beside: dict[str, Guarantee] = field(default_factory=dict)
+    other_guarantees: dict[str, Guarantee] = field(default_factory=dict)
     recipe: dict[str, Any] | None = field(default=None, repr=False)
     measured: tuple[Finding, ...] = ()
     individual: IndividualBounds | None = None
@@ -156,7 +156,7 @@ def make_subject(
         repeated=repeated,
         twins=twins,
         guarantee=known_of.guarantee,
-        beside=known_of.beside,
+        other_guarantees=known_of.other_guarantees,
         recipe=known_of.recipe,
         measured=known_of.measured,
         individual=known_of.individual,

@@ -130,7 +130,7 @@ def _beside_lines(found: "Audit") -> list[str]:
         f"Above the guarantee '{name}': {one.finding.attack} measured {_named(one.finding.metric)} of at least "
         f"{one.finding.refuting_low:.3g}, but it allows at most {one.ceiling:.3g} for {one.guarantee.covers}. "
         "Either it does not hold, or the target is not one of these."
-        for name, one in found.beside
+        for name, one in found.other_comparisons
         if one.verdict is Verdict.REFUTED
     ]
 

@@ -10,13 +10,13 @@ from reticent.cli.flags import VerbCommand, verb
 from reticent.core.finding import allows_everything
 from reticent.core.metric import AUC, TPR_AT_FPR
 from reticent.core.printing.numbers import counted
+from reticent.core.printing.one_sided import at_least, at_most, chance_at_most
 from reticent.runs.bounds.settings import (
     ConfidentialityBoundSettings,
     DpSgdBoundSettings,
     ExtractionBoundSettings,
     RunBoundSettings,
 )
-from reticent.runs.rounding import at_least, at_most, chance_at_most
 
 
 class _BoundGroup(typer.core.TyperGroup):

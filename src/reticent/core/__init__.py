@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from reticent.core.guarantee import Neighbours, Notion, Unit
     from reticent.core.ledger import Budget, Ledger
     from reticent.core.model import Access, LanguageModel, TextModel, Tokens
+    from reticent.core.printing.one_sided import at_least, at_most
     from reticent.core.randomness import Randomness
     from reticent.core.ranges import Range
     from reticent.core.sampling import Sampling
@@ -58,6 +59,7 @@ _PLACES = names_by_module(
         "guarantee": "Neighbours Notion Unit",
         "ledger": "Budget Ledger",
         "model": "Access LanguageModel TextModel Tokens",
+        "printing.one_sided": "at_least at_most",
         "randomness": "Randomness",
         "ranges": "Range",
         "sampling": "Sampling",
@@ -112,6 +114,8 @@ __all__ = [
     "Unit",
     "UnsupportedEvent",
     "Verdict",
+    "at_least",
+    "at_most",
     "read_document",
     "renyi_divergence",
     "write_atomically",

@@ -7,7 +7,6 @@ from reticent.core.lazy_names import lazy_names, names_by_module
 if TYPE_CHECKING:
     from reticent.runs.directory import package_versions
     from reticent.runs.policies.by_name import policy_named
-    from reticent.runs.rounding import at_least, at_most
     from reticent.runs.settings.declaration import option
     from reticent.runs.settings.shared import EngineOptions, Shown
 
@@ -16,7 +15,6 @@ _PLACES = names_by_module(
     {
         "directory": "package_versions",
         "policies.by_name": "policy_named",
-        "rounding": "at_least at_most",
         "settings.declaration": "option",
         "settings.shared": "EngineOptions Shown",
     },
@@ -25,8 +23,6 @@ _PLACES = names_by_module(
 __all__ = [
     "EngineOptions",
     "Shown",
-    "at_least",
-    "at_most",
     "option",
     "package_versions",
     "policy_named",

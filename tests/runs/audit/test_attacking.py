@@ -315,7 +315,7 @@ def test_the_run_directory_holds_the_findings_and_no_secret_or_text(learnt, tmp_
 
 
 def test_a_run_names_its_model_its_guarantee_and_its_start(tmp_path):
-    run = RunDirectory.create(tmp_path / "run")
+    run = RunDirectory.for_new_run(tmp_path / "run")
     run.start("train", config={"model": {"source": "embedded"}}, seed=0, corpora={})
     with pytest.raises(ConfigError, match="no model"):
         find_model(str(run.path))

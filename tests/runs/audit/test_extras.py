@@ -105,12 +105,12 @@ def test_a_guarantee_for_some_secrets_is_told_of_and_not_refuted(learnt):
     missed = dataclasses.replace(promise(0.1), covers="a record that the conservative policy catches")
     average = dataclasses.replace(missed, notion=Notion.BAYESIAN_CONFIDENTIALITY)
     worst = dataclasses.replace(missed, epsilon=float("inf"), delta=0.0)
-    which = dataclasses.replace(learnt, guarantee=worst, beside={"missed": missed, "bayesian": average})
+    which = dataclasses.replace(learnt, guarantee=worst, other_guarantees={"missed": missed, "bayesian": average})
     settings = dataclasses.replace(SETTINGS, attacks=("membership",))
     audit = audited(which, settings)
     assert audit.refuted == ()
-    assert {name for name, _ in audit.beside} == {"missed"}  # the average speaks of another attacker
-    above = {one.finding.attack for _, one in audit.beside if one.verdict is Verdict.REFUTED}
+    assert {name for name, _ in audit.other_comparisons} == {"missed"}  # the average speaks of another attacker
+    above = {one.finding.attack for _, one in audit.other_comparisons if one.verdict is Verdict.REFUTED}
     assert {"loss", "calibrated"} <= above
     document = audit_to_json(audit, subject=which, settings=settings)
     assert set(document["beside"]) == {"missed", "bayesian"}

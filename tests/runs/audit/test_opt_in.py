@@ -183,13 +183,13 @@ def test_every_target_is_in_half_of_the_shadows_and_the_population_in_none():
 
 
 def test_the_recipe_and_what_else_is_proved_are_read_from_the_run(tmp_path):
-    run = RunDirectory.create(tmp_path / "run")
+    run = RunDirectory.for_new_run(tmp_path / "run")
     run.start("train", config={"model": {"source": "embedded"}, "training": {"epochs": 6}}, seed=0, corpora={})
     run.model.mkdir()
-    assert find_model(str(run.path)).beside == {}
+    assert find_model(str(run.path)).other_guarantees == {}
     proved = claim(2.0)
     write_document(run.path / "training.json", {"guarantees": {"missed": proved.to_json()}})
     place = find_model(str(run.path))
     assert place.recipe is not None
     assert place.recipe["training"]["epochs"] == 6
-    assert place.beside == {"missed": proved}
+    assert place.other_guarantees == {"missed": proved}

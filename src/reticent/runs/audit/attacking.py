@@ -32,10 +32,9 @@ from reticent.runs.audit.gate import GateResult
 from reticent.runs.audit.plan import AuditPlan, share_error
 from reticent.runs.audit.registry import attack_named
 from reticent.runs.audit.score_cache import ScoreCache, ScoreKey
-from reticent.runs.directory import RunDirectory
+from reticent.runs.directory import FINDINGS, RunDirectory
 
 SCHEMA_VERSION: Final = 1
-FINDINGS: Final = "findings.json"
 REVEALED: Final = "revealed.json"
 
 # Settings that leave the numbers of an attack alone, or that stand in the key of a score by themselves.
@@ -67,14 +66,14 @@ Observer = Callable[[PlannedAttack, float], None]
 class Audit:
     """What an audit found. `attacks` is the plan with what was skipped on the way.
 
-    `comparisons` are with the headline, `beside` with further guarantees by name, as far as they are comparable.
-    Those hold for some secrets only (that the conservative policy catches, say), and whether a target is one of
-    them an audit cannot tell: a finding above their ceiling is told, and refutes nothing.
+    `comparisons` are with the headline, `other_comparisons` with further guarantees by name, as far as they are
+    comparable. Those hold for some secrets only (that the conservative policy catches, say), and whether a target
+    is one of them an audit cannot tell: a finding above their ceiling is told, and refutes nothing.
     """
 
     findings: tuple[Finding, ...]
     comparisons: tuple[Comparison, ...]
-    beside: tuple[tuple[str, Comparison], ...] = ()
+    other_comparisons: tuple[tuple[str, Comparison], ...] = ()
     attacks: tuple[PlannedAttack, ...]
     artefacts: dict[str, dict[str, Any]]
     cached: tuple[str, ...]
@@ -106,7 +105,7 @@ def run_audit(
     comparisons: list[Comparison] = []
     if subject.guarantee is not None:
         comparisons += [compare_with_guarantee(finding, subject.guarantee) for finding in findings]
-    beside: list[tuple[str, Comparison]] = []
+    others: list[tuple[str, Comparison]] = []
     artefacts: dict[str, dict[str, Any]] = {}
     lines, cached, revealed = list[PlannedAttack](), list[str](), list[dict[str, Any]]()
     for line in plan.attacks:
@@ -127,9 +126,9 @@ def run_audit(
                         comparisons.append(
                             _compared(finding, subject.guarantee, measured=measured, subject=subject)
                         )
-                    for name, each in subject.beside.items():
+                    for name, each in subject.other_guarantees.items():
                         one = _compared(finding, each, measured=measured, subject=subject)
-                        beside += [(name, one)] if one.ceiling is not None else []
+                        others += [(name, one)] if one.ceiling is not None else []
                 artefacts |= measured.artefacts
                 cached += [line.name] if was_cached else []
                 revealed += measured.revealed
@@ -137,7 +136,7 @@ def run_audit(
     return Audit(
         findings=tuple(findings),
         comparisons=tuple(comparisons),
-        beside=tuple(beside),
+        other_comparisons=tuple(others),
         attacks=tuple(lines),
         artefacts=artefacts,
         cached=tuple(cached),
@@ -258,10 +257,10 @@ def audit_to_json(
         "attacks": [line.to_json() for line in audit.attacks],
         "findings": [finding.to_json() for finding in audit.findings],
         "guarantee": None if subject.guarantee is None else subject.guarantee.to_json(),
-        "beside": {name: each.to_json() for name, each in subject.beside.items()},
+        "beside": {name: each.to_json() for name, each in subject.other_guarantees.items()},
         "comparisons": [_comparison_to_json(one, audit) for one in audit.comparisons],
         "comparisons_beside": [
-            {"guarantee": name, **_comparison_to_json(one, audit)} for name, one in audit.beside
+            {"guarantee": name, **_comparison_to_json(one, audit)} for name, one in audit.other_comparisons
         ],
         "gate": [result.to_json() for result in gate],
     }
@@ -273,7 +272,7 @@ def _comparison_to_json(one: Comparison, audit: Audit) -> dict[str, Any]:
 
 def start_run(out: Path, *, subject: Subject, settings: AttackSettings, config: dict[str, Any]) -> RunDirectory:
     """A new run directory with its run.json."""
-    run = RunDirectory.create(out)
+    run = RunDirectory.for_new_run(out)
     corpora = {"training": subject.training.fingerprint, "held-out": subject.held_out.fingerprint}
     run.start("audit", config=config, seed=settings.seed, corpora=corpora)
     return run

@@ -227,7 +227,7 @@ class AuditSettings(PatternOptions, CorpusOptions, EngineOptions, GateOptions, L
         from reticent.runs.audit.remote import is_remote
         from reticent.runs.audit.subject import find_model
 
-        RunDirectory.create(self.out)
+        RunDirectory.for_new_run(self.out)
         find_model(self.model)
         for path in (self.train, self.holdout):
             self.corpus(path)

@@ -101,8 +101,7 @@ class Declared:
     @property
     def flag(self) -> str:
         """Its name on the command line, such as --learning-rate; a positional argument has no dashes."""
-        dashes = "" if self.option.positional else "--"
-        return self.option.flag or dashes + self.key.replace("_", "-")
+        return self.option.flag or flag_of(self.key).removeprefix("--" if self.option.positional else "")
 
     @property
     def keyword(self) -> str:
@@ -171,6 +170,11 @@ def misplaced(settings: BaseModel, method: str) -> list[str]:
         and method not in each.option.methods
         and each.value_in(settings) != each.field.default
     ]
+
+
+def flag_of(keyword: str) -> str:
+    """The flag of a keyword, unless its option declares another: --learning-rate of learning_rate."""
+    return "--" + keyword.replace("_", "-")
 
 
 def spelled(value: Any) -> str:

@@ -40,6 +40,7 @@ from reticent.runs.settings.shared import (
     with_patterns,
 )
 from reticent.training.gradients.rounding_bound import Rounding
+from reticent.training.plans.adaptive_norm import check_moving_norm
 from reticent.training.plans.sampler import SamplerName
 from reticent.training.update_rules import Decay, Rule
 
@@ -303,12 +304,13 @@ class TrainingSection(Settings):
         panel=_PRIVACY,
         methods=PRIVATE,
     )
-    sampler: SamplerName = option(
+    sampler: SamplerName | None = option(
         "How each step samples units: independently (poisson), each unit in exactly one step per epoch "
         "(allocation), or, with noise correlated over a cycle of steps, at most once per cycle (banded).",
-        default=SamplerName.POISSON,
+        default=None,
         panel=_PRIVACY,
         methods=[Method.DP_SGD],
+        shown=SamplerName.POISSON.value,
     )
     bands: int | None = option(
         "Number of steps per cycle of correlated noise (--sampler banded). Needs memory for N copies of the "
@@ -597,7 +599,7 @@ class TrainingSection(Settings):
             raise ConfigError("--audit measures added or removed units", found="--neighbours replace")
         if self.texts_per_owner is not None and self.unit is not Unit.OWNER:
             raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
-        if self.individual_accounting and self.sampler is not SamplerName.POISSON:
+        if self.individual_accounting and self.sampler not in (None, SamplerName.POISSON):
             raise ConfigError("--individual-accounting needs --sampler poisson", found=self.sampler.value)
         if self.individual_accounting and self.protected is not Unit.RECORD:
             raise ConfigError("--individual-accounting is of records", found=f"--unit {self.protected.value}")
@@ -610,22 +612,19 @@ class TrainingSection(Settings):
 
     def _check_clipping(self) -> None:
         """Refuse what was not proved, or does not work, together with a clip norm that moves."""
-        if self.clip_quantile is None:
-            if self.count_noise is not None:
-                raise ConfigError("--count-noise is for --clip-quantile", hint="give both, or neither")
-            return
-        others = {
-            "--sampler banded": self.sampler is SamplerName.BANDED,
-            "--audit": self.audit is not None,
-            "--individual-accounting": bool(self.individual_accounting),
-            "--rounding proved": self.rounding is Rounding.PROVED,
-            "--optimiser corrected-adam, which needs the same noise in all steps": (
-                self.optimiser is Rule.CORRECTED_ADAM
-            ),
-        }
-        for name, is_asked in others.items():
-            if is_asked:
-                raise ConfigError(f"--clip-quantile cannot be combined with {name}", hint="leave one of them out")
+        check_moving_norm(
+            self.clip_quantile,
+            self.count_noise,
+            correlated=self.sampler is SamplerName.BANDED,
+            canaries=self.audit is not None,
+            individual=bool(self.individual_accounting),
+            proved_rounding=self.rounding is Rounding.PROVED,
+        )
+        if self.clip_quantile is not None and self.optimiser is Rule.CORRECTED_ADAM:
+            raise ConfigError(
+                "--optimiser corrected-adam needs the same noise in all steps, and --clip-quantile moves it",
+                hint="leave one of them out",
+            )
 
     def _check_tuning(self) -> None:
         """What the best of several runs needs, and what has no price for it."""
@@ -686,7 +685,7 @@ class TrainingSection(Settings):
         from reticent.training.plans.sampler import audited_sampler, sampler_of
 
         assert self.delta is not None
-        sampler = sampler_of(self.sampler, units, self.batch, bands=self.correlated)
+        sampler = sampler_of(self.sampler or SamplerName.POISSON, units, self.batch, bands=self.correlated)
         if self.audit is not None:
             sampler = audited_sampler(sampler, self.audit)
         protects: dict[str, Any] = {
@@ -708,7 +707,7 @@ class TrainingSection(Settings):
                 units=sampler.units,
                 batch=sampler.batch,
                 epochs=self.epochs,
-                sampler=self.sampler,
+                sampler=sampler.name,
                 bands=self.correlated,
                 **protects,
             )
@@ -838,7 +837,7 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
         if not self.model.source.startswith("lstm:"):
             _ = find_local(self.model.source) if self.dry_run else locate(self.model.source)
         if out is not None and not is_follower():
-            RunDirectory.create(out)
+            RunDirectory.for_new_run(out)
 
     def require_units(self, planned: int) -> None:
         """Refuse a plan that was made for another number of units than the corpus has."""

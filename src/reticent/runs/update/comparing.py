@@ -33,11 +33,10 @@ from reticent.core.document import number_to_json, write_document
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.finding import Finding
 from reticent.core.model import LanguageModel
-from reticent.runs.directory import RunDirectory
+from reticent.runs.directory import FINDINGS, RunDirectory
 from reticent.runs.update.settings import Search
 
 SCHEMA_VERSION: Final = 1
-FINDINGS: Final = "findings.json"
 PHRASES: Final = "phrases.json"
 RECORDS: Final = "records.json"
 FIGURE: Final = "prefix_scores.png"
@@ -418,7 +417,7 @@ def _records_to_json(step: UpdateStep, gains: RecordGains, *, reveal: bool) -> d
 def start_diff(out: Path, *, settings: PhraseSearch, config: dict[str, Any], known: Known) -> RunDirectory:
     """A new run directory with its run.json."""
     corpora = {"update": known.update, "untouched": known.untouched}
-    run = RunDirectory.create(out)
+    run = RunDirectory.for_new_run(out)
     fingerprints = {name: corpus.fingerprint for name, corpus in corpora.items() if corpus is not None}
     run.start("diff", config=config, seed=settings.seed, corpora=fingerprints)
     return run

@@ -134,7 +134,7 @@ class DiffSettings(CorpusOptions, LogOptions, Shown):
         from reticent.models.huggingface.location import locate
         from reticent.runs.audit.subject import find_model
 
-        RunDirectory.create(self.out)
+        RunDirectory.for_new_run(self.out)
         for path in (self.data, self.untouched):
             if path is not None:
                 self.corpus(path)
