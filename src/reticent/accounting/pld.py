@@ -155,18 +155,15 @@ class PrivacyProfile:
     def points(self) -> tuple[tuple[float, float], ...]:
         """Proved (ε, δ) points from ε = 0 up to where δ reaches 1e-12 (or the accountant's floor); kept."""
         if self._points is None:
-            self._points = self._compute_points()
+            high, floor = 0.0, max(_LEAST_DELTA, 2.0 * self.round_off)
+            is_known = not (self.is_unprotected or self.is_empty or self.is_out_of_reach)
+            if is_known and self.delta(0.0) > floor:
+                high = self.epsilon(floor)
+            if not math.isfinite(high):  # practically unprotected: what is proved at 0 is all that is worth saying
+                high = 0.0
+            grid = sorted({0.0, *(high * np.linspace(0.0, 1.0, _POINTS) ** 1.5).tolist()})
+            self._points = tuple((epsilon, self.delta(epsilon)) for epsilon in grid)
         return self._points
-
-    def _compute_points(self) -> tuple[tuple[float, float], ...]:
-        if self.is_unprotected or self.is_empty or self.is_out_of_reach:
-            return ((0.0, self.delta(0.0)),)
-        floor = max(_LEAST_DELTA, 2.0 * self.round_off)
-        high = self.epsilon(floor) if self.delta(0.0) > floor else 0.0
-        if not math.isfinite(high):  # practically unprotected: what is proved at 0 is all that is worth saying
-            return ((0.0, self.delta(0.0)),)
-        grid = sorted({0.0, *(high * np.linspace(0.0, 1.0, _POINTS) ** 1.5).tolist()})
-        return tuple((epsilon, self.delta(epsilon)) for epsilon in grid)
 
     def _compose(self) -> None:
         """Discretise every kind of step and convolve; sets the distribution and its round-off allowance."""

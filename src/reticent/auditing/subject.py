@@ -113,7 +113,11 @@ def make_subject(
 ) -> Subject:
     """The subject with its targets made comparable; `place` tells what was proved of the model."""
     known_of = place or ModelPlace("")
-    holders = _holders(training, canaries)
+    # For each canary the places of the training records that hold its text.
+    holders = [
+        [place for place, record in enumerate(training) if text in record.text]
+        for text in (canary.text() for canary in canaries)
+    ]
     copies = {place for places in holders for place in places}
     tossed = _checked_coins(coins, training)
     copies |= {place for place, record in enumerate(training) if record.text in tossed}
@@ -175,12 +179,6 @@ def _checked_coins(coins: CoinKey | None, training: Corpus) -> frozenset[str]:
             hint="name the corpus and the key that one call of plant --audit wrote",
         )
     return frozenset(coins.texts)
-
-
-def _holders(training: Corpus, canaries: Sequence[Canary]) -> list[list[int]]:
-    """For each canary the places of the training records that hold its text."""
-    texts = [canary.text() for canary in canaries]
-    return [[place for place, record in enumerate(training) if text in record.text] for text in texts]
 
 
 def _planted(training: Corpus, holders: Sequence[Sequence[int]]) -> dict[Unit, int]:

@@ -9,8 +9,7 @@ from reticent.cli.console import Output
 from reticent.cli.flags import VerbCommand, verb
 from reticent.core.finding import allows_everything
 from reticent.core.metric import AUC, TPR_AT_FPR
-from reticent.core.printing.numbers import counted
-from reticent.core.printing.one_sided import at_least, at_most, chance_at_most
+from reticent.core.printing.numbers import at_least, at_most, chance_at_most, counted
 from reticent.runs.bounds.settings import (
     ConfidentialityBoundSettings,
     DpSgdBoundSettings,

@@ -76,7 +76,7 @@ def _watch(bars: "Bars", total: int) -> "Watch":
 
 def _lines(story: "Story") -> list[object]:
     """The table, and how to read it."""
-    from reticent.core.printing.one_sided import at_most
+    from reticent.core.printing.numbers import at_most
     from reticent.reporting.comparing import comparison_sentences
     from reticent.runs.demo.story import table_rows
 

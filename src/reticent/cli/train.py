@@ -11,8 +11,7 @@ from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.core.evidence.canary_trace import KEY as CANARY_KEY
 from reticent.core.evidence.individual import FILE as INDIVIDUAL
-from reticent.core.printing.numbers import counted
-from reticent.core.printing.one_sided import at_most
+from reticent.core.printing.numbers import at_most, counted
 from reticent.runs.settings.declaration import flag_of
 from reticent.runs.training.settings import Resumption, TrainSettings
 

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from reticent.core.model import LanguageModel as LanguageModel
     from reticent.core.model import TextModel as TextModel
     from reticent.core.model import Tokens as Tokens
-    from reticent.core.printing.one_sided import at_least as at_least
-    from reticent.core.printing.one_sided import at_most as at_most
+    from reticent.core.printing.numbers import at_least as at_least
+    from reticent.core.printing.numbers import at_most as at_most
     from reticent.core.randomness import Randomness as Randomness
     from reticent.core.ranges import Range as Range
     from reticent.core.sampling import Sampling as Sampling
@@ -76,7 +76,7 @@ _PLACES = names_by_module(
         "guarantee": "Neighbours Notion Unit",
         "ledger": "Budget Ledger",
         "model": "Access LanguageModel TextModel Tokens",
-        "printing.one_sided": "at_least at_most",
+        "printing.numbers": "at_least at_most",
         "randomness": "Randomness",
         "ranges": "Range",
         "sampling": "Sampling",

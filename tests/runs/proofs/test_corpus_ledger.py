@@ -11,7 +11,7 @@ from reticent.cli import main as cli
 from reticent.core.errors import LedgerError
 from reticent.core.event import FilteredCharge, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.core.printing.one_sided import at_most
+from reticent.core.printing.numbers import at_most
 from reticent.runs.proofs.corpus_ledger import CorpusLedger, _digest, all_together
 
 EVENT = Repeated(SampledGaussian(1.0, 0.05), 100)

@@ -121,7 +121,15 @@ def plan_audit(
     def lines_of(sizes: Sizes) -> tuple[PlannedAttack, ...]:
         planned = (attack.plan(subject, settings, sizes=sizes, mean=mean) for attack in attacks)
         lines = [line for lines in planned for line in lines]
-        return tuple(line if line.skipped else _timed(line, speed, is_cached(line.name, sizes)) for line in lines)
+        timed = []
+        for line in lines:
+            if not line.skipped and is_cached(line.name, sizes):
+                line = replace(line, is_cached=True)
+            elif not line.skipped:
+                reading, writing = line.forward_tokens / speed.forward, line.generated_tokens / speed.generated
+                line = replace(line, seconds=_OVERHEAD + reading + writing)
+            timed.append(line)
+        return tuple(timed)
 
     settings = share_error(subject, settings)
     attacks = asked_attacks(settings)
@@ -224,11 +232,3 @@ def _mean_tokens(subject: Subject) -> float:
         return sum(len(text) for text in texts) / len(texts) / 4.0
     room = math.inf if model.context_length is None else model.context_length - 1
     return sum(min(len(tokens), room) for tokens in model.encode(texts)) / len(texts)
-
-
-def _timed(line: PlannedAttack, speed: Speed, is_cached: bool) -> PlannedAttack:
-    """The line with its estimate."""
-    if is_cached:
-        return replace(line, is_cached=True)
-    seconds = line.forward_tokens / speed.forward + line.generated_tokens / speed.generated
-    return replace(line, seconds=_OVERHEAD + seconds)

@@ -29,7 +29,7 @@ from reticent.core.metric import (
     LARGEST_EXPOSURE,
     UPDATE_AUC,
 )
-from reticent.core.printing.one_sided import at_least, at_most
+from reticent.core.printing.numbers import at_least, at_most
 from reticent.core.statistics.estimate import Estimate
 from reticent.core.statistics.proportion import Share
 

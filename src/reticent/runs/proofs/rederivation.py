@@ -17,8 +17,7 @@ from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
 from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.evidence.certificate import GUARANTEE, Certificate, base_digest, model_digest
 from reticent.core.guarantee import Basis, Guarantee
-from reticent.core.printing.numbers import counted
-from reticent.core.printing.one_sided import at_most
+from reticent.core.printing.numbers import at_most, counted
 from reticent.ledger.durable import SqliteLedger
 from reticent.runs.directory import LEDGER, TRAINING
 from reticent.runs.proofs.certificates import is_about, read_certificate, well_formed_by_name

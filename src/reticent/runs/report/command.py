@@ -43,7 +43,7 @@ def _words(each: Declared, config: dict[str, Any]) -> list[str]:
     value: Any = config
     for key in each.path:
         value = value.get(key) if isinstance(value, dict) else None
-    default = None if each.is_required else to_jsonable_python(each.field.default)
+    default = None if each.field.is_required() else to_jsonable_python(each.field.default)
     if value is None or value is False or value in (default, []):
         return []
     if each.option.positional:

@@ -523,16 +523,12 @@ class TrainingSection(Settings):
         """The risk that the noise is calibrated to, where one was given."""
         return risk_of(tpr=self.target_tpr, bits=self.target_bits, advantage=self.target_advantage)
 
-    @property
-    def calibrates(self) -> bool:
-        """Whether the noise is chosen for a target: then more steps cost noise, and never ε."""
-        return self.method in (Method.DP_SGD, Method.CRT) and self.noise_multiplier is None
-
     def chosen(self, units: int, *, parameters: int | None) -> dict[str, float]:
         """Values chosen for this many units where none were given, by key; none unless the noise is calibrated."""
         from reticent.training.plans.choice import choose
 
-        if not self.calibrates:
+        # Where the noise is calibrated more steps cost noise, and never ε.
+        if self.method not in (Method.DP_SGD, Method.CRT) or self.noise_multiplier is not None:
             return {}
         # Redacted training has few noisy steps and starts them from weights that public text taught: no average.
         given = self.model_fields_set | ({"average_tail"} if self.ema or self.method is Method.CRT else set())

@@ -21,7 +21,7 @@ from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
 from reticent.core.model import LanguageModel, Tokens
-from reticent.core.printing.one_sided import at_most
+from reticent.core.printing.numbers import at_most
 from reticent.prediction.mechanisms.clipped_differences import ClippedDifferences
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism
 from reticent.prediction.mechanisms.shaping import Shaping

@@ -16,7 +16,7 @@ from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.evidence.certificate import GUARANTEE
 from reticent.core.guarantee import Guarantee
-from reticent.core.printing.one_sided import at_most
+from reticent.core.printing.numbers import at_most
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, Release
 from reticent.prediction.mechanisms.shaping import Shaping
