@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from reticent.core.document import sync
 from reticent.core.errors import LedgerError, LedgerExists
 from reticent.core.ledger import Receipt
 from reticent.ledger.chain import EDITED, SCHEMA_VERSION, Row
-from reticent.ledger.witness import sync_folder
 
 _APPLICATION_ID = 0x72746C67  # "rtlg"
 _PAGE = 1000  # rows read at once
@@ -77,7 +77,7 @@ class SqliteStore:
             with _ledger_errors(path):
                 _write_draft(draft, header)
             os.link(draft, path)  # unlike a rename, never replaces a file
-            sync_folder(path.parent)
+            sync(path.parent)
         except OSError as error:
             raise LedgerError(f"{path}: the ledger cannot be created", found=error.strerror) from error
         finally:

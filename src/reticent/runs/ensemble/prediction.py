@@ -296,7 +296,8 @@ def with_base(run: Path, setup: Setup) -> Setup:
 def _base_of(run: Path) -> Ancestry:
     """The trainings behind the base; where none were kept, those that are found now, their text not compared."""
     if (run / ANCESTRY).is_file():
-        return Ancestry.read(run).before_last
+        kept = Ancestry.read(run)
+        return replace(kept, runs=kept.runs[:-1])  # without the last: what the run itself started from
     return ancestry_of(Manifest.read(run).base) if (run / MANIFEST).is_file() else Ancestry("the base model")
 
 

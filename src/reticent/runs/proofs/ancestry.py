@@ -204,11 +204,6 @@ class Ancestry:
         last = Ancestor(name, guarantee, Members.of(corpus), corpus=corpus.fingerprint)
         return replace(self, runs=(*self.runs, last))
 
-    @property
-    def before_last(self) -> "Ancestry":
-        """Without the last training: what the run that keeps this started from."""
-        return replace(self, runs=self.runs[:-1])
-
     def write(self, folder: Path) -> None:
         """Keep it in a run directory, for its owner's eyes."""
         document = {
