@@ -236,6 +236,8 @@ def test_prompts_of_private_text_are_refused(private, there, tmp_path):
         assert done.returncode == 2
         assert "in common" in done.stderr
         assert SECRET not in done.stderr
+    (tmp_path / "none.jsonl").write_text("")
+    assert drawn(private, tmp_path / "corpus.jsonl", "--prompts", tmp_path / "none.jsonl")[0].returncode == 2
     forgetful = Path(shutil.copytree(private, tmp_path / "forgetful"))
     (forgetful / "ancestry.json").unlink()
     done, _ = drawn(forgetful, tmp_path / "corpus.jsonl", "--prompts", there / "prompts.jsonl")
@@ -317,11 +319,18 @@ def test_the_broken_twin_that_draws_past_the_ledger_is_told_by_its_charges(ensem
 
 
 @pytest.mark.parametrize("mechanism", ["submix", "public", "non-private"])
-def test_mechanisms_without_a_guarantee_to_publish_are_refused(mechanism, ensemble, tmp_path):
+def test_mechanisms_without_a_guarantee_to_publish_are_refused_and_fix_nothing(
+    mechanism, ensemble, there, tmp_path
+):
+    if mechanism == "submix":  # Algorithm 2 needs halves
+        halves = ("--parts", 2, "--halves", "--lora-rank", 2, "--epochs", 0.2)
+        ensemble = train(there, tmp_path / "halves", "submix", *halves)
     budget = ("--epsilon", 8, "--delta", "1e-5", "--mechanism", mechanism)
     done, _ = drawn(ensemble, tmp_path / "corpus.jsonl", *budget)
     assert done.returncode == 2
+    assert ("could publish" in done.stderr) == (mechanism != "non-private")
     assert not list(tmp_path.glob("corpus*"))
+    assert not [name for name in ("ledger.db", "prediction.json") if (ensemble / name).exists()]
 
 
 def test_an_unfinished_or_edited_ensemble_is_refused(ensemble, tmp_path):

@@ -88,7 +88,7 @@ class Datasheet:
             f"# {for_markdown(self.corpus.name)}",
             "",
             f"Synthetic text: {counted(figures.records, 'record')}, {counted(figures.tokens, 'token')}. "
-            f"Each record is an owner of its own; no record is a person's.",
+            "Each record is an owner of its own.",
             "",
             "## What is proved",
             "",

@@ -19,9 +19,10 @@ from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
+from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.predictor import Exhausted
-from reticent.runs.ensemble.manifest import MANIFEST
-from reticent.runs.ensemble.prediction import Answering, answering, ledger_identity
+from reticent.runs.ensemble.manifest import MANIFEST, Manifest
+from reticent.runs.ensemble.prediction import Answering, PredictionSettings, answering, ledger_identity
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
 from reticent.runs.proofs.certificates import beside, read_certificate, weights_guarantee
@@ -66,8 +67,8 @@ class Proof:
 def open_source(settings: SynthesizeSettings, prompts: Sequence[str]) -> "Iterator[Source]":
     """The weights or the ensemble of a run; `prompts` are all that will be asked for."""
     if (settings.run / MANIFEST).is_file():
-        asked = settings.of_run(settings.run)
-        place = LedgerPlace(settings.ledger)
+        asked, place = settings.of_run(settings.run), LedgerPlace(settings.ledger)
+        _require_publishable(settings.run, asked)
         with answering(
             settings.run, asked, shaping=settings.shaping, exhausted=Exhausted.REFUSE, place=place
         ) as opened:
@@ -127,11 +128,7 @@ class EnsembleSource:
     """
 
     def __init__(self, settings: SynthesizeSettings, opened: Answering, prompts: Sequence[str]) -> None:
-        if opened.guarantee is None or opened.guarantee.data_dependent:
-            raise ConfigError(
-                f"{opened.settings.mechanism.value} has no guarantee that a datasheet could publish",
-                hint="use submix-f, pmixed or gnmax",
-            )
+        assert opened.guarantee is not None  # or nothing could be published
         self._predictor = opened.predictor
         self._public = opened.predictor.ensemble.public
         self._most = _room(self._public, prompts, settings.max_tokens)
@@ -172,6 +169,18 @@ class EnsembleSource:
 
 
 Source = WeightsSource | EnsembleSource  # `draw` gives texts for the first prompts; none where the budget is spent
+
+
+def _require_publishable(run: Path, settings: PredictionSettings) -> None:
+    """Refuse a mechanism that proves nothing, or whose numbers are private, before its first use fixes anything."""
+    manifest = Manifest.read(run)
+    layout = Layout.halves(manifest.parts) if manifest.halves else Layout.single(manifest.parts)
+    budget = settings.set_up(layout).budget
+    if budget is None or budget.guarantee.data_dependent:
+        raise ConfigError(
+            f"{settings.mechanism.value} has no guarantee that a datasheet could publish",
+            hint="use submix-f, pmixed or gnmax",
+        )
 
 
 def public_prompts(settings: SynthesizeSettings) -> tuple[list[str], tuple[str, ...]]:
