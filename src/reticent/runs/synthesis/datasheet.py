@@ -81,7 +81,11 @@ class Datasheet:
     def to_markdown(self) -> str:
         """For people."""
         figures, how = self.figures, self.sampling
-        prompts = "from their beginning" if how["prompts"] is None else f"after {how['prompts']['count']:,} prompts"
+        prompts = (
+            "each text from its beginning"
+            if how["prompts"] is None
+            else f"after {how['prompts']['count']:,} prompts"
+        )
         distinct = ", ".join(f"{share:.1%} (n = {length})" for length, share in figures.distinct.items())
         spans = ", ".join(f"{count:,} {kind}" for kind, count in figures.spans.items()) or "none"
         lines = [
