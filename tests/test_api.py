@@ -42,6 +42,7 @@ SNAPSHOT = [
     "report",
     "scan",
     "scrub",
+    "synthesize",
     "train",
     "verify",
 ]

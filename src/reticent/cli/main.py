@@ -35,7 +35,7 @@ _ClickException: type[Exception] = typer.BadParameter.mro()[2]
 
 # In the order of the help. The verb X is the name `X` of the module `reticent.cli.X`: a function, or a group.
 VERBS = (
-    *("demo", "scan", "scrub", "dedup", "plant", "plan", "train", "predict", "evaluate", "serve"),
+    *("demo", "scan", "scrub", "dedup", "plant", "plan", "train", "synthesize", "predict", "evaluate", "serve"),
     *("audit", "diff", "report", "init", "ledger", "keys", "bound"),
 )
 
