@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         FilteredCharge,
         Gaussian,
         Laplace,
+        NoisyCheck,
         NoisyVote,
         NonPrivate,
         RandomAllocation,
@@ -52,7 +53,7 @@ _PLACES = names_by_module(
         "errors": "AccessError ConfigError DataError ModelError UnsupportedEvent",
         "event": "BandedCycle BestOfRuns Composed ConcentratedRelease Event "
         "ExponentialSampling FilteredCharge Gaussian Laplace "
-        "NoisyVote NonPrivate RandomAllocation RealisedCharge "
+        "NoisyCheck NoisyVote NonPrivate RandomAllocation RealisedCharge "
         "Repeated SampledGaussian SampledGroup SubsampledMixture",
         "finding": "Comparison Verdict",
         "guarantee": "Neighbours Notion Unit",
@@ -91,6 +92,7 @@ __all__ = [
     "ListedSpace",
     "ModelError",
     "Neighbours",
+    "NoisyCheck",
     "NoisyVote",
     "NonPrivate",
     "Notion",
