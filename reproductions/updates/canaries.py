@@ -366,9 +366,9 @@ def _render_table2(results: Mapping[str, Values]) -> Rendering:
             Judgement.of(
                 "In all cases the score is higher for continued training than for re-training.",
                 len(higher) == len(SHARES),
-                reason=f"With equally many steps for every training: at {len(higher)} of {len(SHARES)} shares of "
-                f"extra data, by the mean over all phrases. With equally many epochs: at "
-                f"{len(_higher(by_epochs))}. The paper does not say how long an update is trained.",
+                reason=f"At {len(higher)} of {len(SHARES)} shares of extra data where every training takes equally "
+                f"many steps (mean over all phrases), and at {len(_higher(by_epochs))} where each takes equally "
+                "many epochs over its own text. The paper does not say how long an update is trained.",
             ),
             Judgement.of(
                 "Extra data in re-training does not change the score significantly.",

@@ -63,8 +63,8 @@ ASSUMES = (
 )
 DEFAULT_WEIGHT_LIMIT = 0.3  # λmax of SubMix-F
 # Of Confident-GNMax: the share of the price that checks take, the share of questions that the parts are to answer,
-# and the share of the parts that must agree on more than the public model says.
-_CHECKING, _ANSWERED, _AGREEMENT = 0.25, 0.25, 0.5
+# and the share of the votes that the leader must have.
+_CHECKING, _ANSWERED, _AGREEMENT = 0.5, 0.5, 0.8
 _COUNTED_GAIN = 10  # how many times cheaper than in the worst case an answer is hoped to be at its actual votes
 _ROUNDING = 1.0 - 1e-12
 

@@ -16,9 +16,10 @@ from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up_
 from reticent.prediction.mechanisms.confident import ConfidentGNMax
 from reticent.prediction.mechanisms.mechanism import Layout, Moment
 from reticent.prediction.mechanisms.shaping import Shaping
+from reticent.runs.ensemble.comparison import mechanisms_for
 from reticent.runs.ensemble.prediction import SERVED, PredictionSettings
 from tests.prediction.mechanisms.test_rivals import winner_chance
-from tests.prediction.tables import FixedTable, RandomTable, random_pmfs
+from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble, random_pmfs
 
 ORDERS = (1.1, 2.0, 5.0, 20.0)
 BELOW, PASSED = 0, 1
@@ -112,19 +113,18 @@ def test_a_question_is_checked_and_answered_as_the_definition_has_it(shaping):
     rng = np.random.default_rng(1)
     for _ in range(2):
         rows = random_pmfs(rng, 4, 4, 1.5)
-        mechanism = ConfidentGNMax(Layout.single(3), 0.8, 1.3, 0.9, 0.2, shaping)
+        mechanism = ConfidentGNMax(Layout.single(3), 0.8, 1.3, 1.9, 0.2, shaping)
         pmfs = np.exp(rows / shaping.temperature)
         if shaping.top_k:
             pmfs[:, np.argsort(-rows[0])[shaping.top_k :]] = 0.0
         pmfs /= pmfs.sum(axis=1, keepdims=True)
-        agreement = max(sum(pmfs[i, y] - pmfs[0, y] for i in (1, 2, 3)) for y in range(4))
         kept = np.flatnonzero(pmfs[0])
         votes = [sum(int(kept[pmfs[i, kept].argmax()] == y) for i in (1, 2, 3)) for y in kept]
         winner = np.zeros(4)
         winner[kept] = [winner_chance(votes, 1.3, place) for place in range(len(kept))]
         (fails, below), (passes, passed) = both_outcomes(mechanism, rows, Moment(remaining=np.full(3, 9.0)))
-        assert passes == pytest.approx(norm.sf(0.9, agreement, 0.8), rel=1e-9)
-        assert fails == pytest.approx(norm.cdf(0.9, agreement, 0.8), rel=1e-9)
+        assert passes == pytest.approx(norm.sf(1.9, max(votes), 0.8), rel=1e-9)
+        assert fails == pytest.approx(norm.cdf(1.9, max(votes), 0.8), rel=1e-9)
         assert below.pmf == pytest.approx(pmfs[0], abs=1e-12)
         assert passed.pmf == pytest.approx(0.2 * pmfs[0] + 0.8 * winner, abs=1e-8)
         check = 1.3**2 / (2 * 0.8**2)  # 1/(2σ₁²) over 1/σ₂²
@@ -136,12 +136,12 @@ def test_a_question_is_checked_and_answered_as_the_definition_has_it(shaping):
 
 def test_the_check_is_drawn_with_its_chance():
     rows = np.log([[0.5, 0.5], *[[0.9, 0.1]] * 3])
-    mechanism = ConfidentGNMax(Layout.single(3), 1.0, 1.3, 1.5)
+    mechanism = ConfidentGNMax(Layout.single(3), 1.0, 1.3, 3.3)
     source, moment, draws = Randomness.seeded(3), Moment(remaining=np.full(3, 9.0)), 1000
     passed = sum(
         mechanism.release(rows, moment, randomness=source).costs[0] > mechanism.check_cost for _ in range(draws)
     )
-    chance = norm.sf(1.5, 1.2, 1.0)
+    chance = norm.sf(3.3, 3.0, 1.0)
     # Five standard errors: false alarm below 1e-6.
     assert abs(passed - draws * chance) < 5 * math.sqrt(draws * chance * (1 - chance))
 
@@ -166,12 +166,15 @@ def test_settings_that_protect_nothing_are_refused(wrong):
 
 # ---------------------------------------------------------------- what it costs
 
+# Both parts agree, and not with the public model: one that becomes public leaves a tie.
+TELLING = FixedTable([[0.001, 0.999], [0.999, 0.001], [0.999, 0.001]])
+
 
 @pytest.mark.parametrize(("parts", "vocabulary", "queries"), [(2, 2, 3), (3, 2, 3), (2, 3, 2)])
 def test_transcripts_never_pass_the_price_of_the_budget(parts, vocabulary, queries):
     for seed in range(2):
         table = RandomTable(seed, rows=parts, vocabulary=vocabulary, scale=3.0)
-        mechanism = ConfidentGNMax(Layout.single(parts), 0.9, 1.1, 0.4 * parts, 0.0)
+        mechanism = ConfidentGNMax(Layout.single(parts), 0.9, 1.1, 0.8 * parts, 0.0)
         budget = 1.0 + seed + queries * mechanism.check_cost
         setting = {"budget": budget, "queries": queries, "orders": ORDERS}
         found = exact_divergences(mechanism, table, changes=every_change(parts), **setting)
@@ -181,31 +184,21 @@ def test_transcripts_never_pass_the_price_of_the_budget(parts, vocabulary, queri
 
 def test_checks_alone_come_near_their_price():
     # Votes are so noisy that they tell nothing: the transcript is about the checks.
-    mechanism = ConfidentGNMax(Layout.single(1), 4.0, 200.0, 0.5)
-    table, queries = FixedTable([[0.999, 0.001], [0.001, 0.999]]), 3
+    mechanism, queries = ConfidentGNMax(Layout.single(2), 4.0, 200.0, 1.5), 3
     setting = {"budget": queries * (1.0 + mechanism.check_cost), "queries": queries, "orders": ORDERS}
-    found = exact_divergences(mechanism, table, changes=[public_instead(0)], **setting)
+    found = exact_divergences(mechanism, TELLING, changes=[public_instead(0)], **setting)
     for order in ORDERS[:2]:  # two outcomes show little of a Gaussian at high orders
         checks = queries * renyi_epsilon(mechanism.check, order, Neighbours.REPLACE)
         assert 0.5 * checks < found[order] <= 1.01 * checks  # of a Gaussian a threshold shows 2/π about
 
 
-# Both parts are sure, and one of them says what the public model would not: its change moves check and vote.
-TELLING = FixedTable([[0.5, 0.5], [0.999, 0.001], [0.999, 0.001]])
-
-
-def goes_over(rows):
-    rows[1] = np.log([0.001, 0.999])
-    return rows
-
-
 class WithoutNoise(ConfidentGNMax):
-    """Checks the agreement itself."""
+    """Checks the votes themselves."""
 
     __slots__ = ()
 
-    def check_pmf(self, shaped):
-        return np.round(ConfidentGNMax.check_pmf(self, shaped))
+    def check_pmf(self, counts):
+        return np.round(ConfidentGNMax.check_pmf(self, counts))
 
 
 class ChecksForFree(ConfidentGNMax):
@@ -219,7 +212,7 @@ class ChecksForFree(ConfidentGNMax):
 
 
 class HalfTheDistance(ConfidentGNMax):
-    """Prices an agreement that one part moves by a half."""
+    """Prices votes of a leader that one part moves by a half."""
 
     __slots__ = ()
 
@@ -235,8 +228,8 @@ def is_passed(mechanism, table, *, budget, queries, order, changes):
 
 
 def test_a_check_without_noise_is_caught():
-    setting = {"budget": 4.0, "queries": 3, "order": 2.0, "changes": [goes_over, public_instead(0)]}
-    values = Layout.single(2), 1.0, 1.1, 0.75, 0.5
+    setting = {"budget": 4.0, "queries": 3, "order": 2.0, "changes": [public_instead(0)]}
+    values = Layout.single(2), 1.0, 1.1, 1.5
     assert not is_passed(ConfidentGNMax(*values), TELLING, **setting)
     assert is_passed(WithoutNoise(*values), TELLING, **setting)
 
@@ -244,12 +237,11 @@ def test_a_check_without_noise_is_caught():
 @pytest.mark.parametrize("broken", [ChecksForFree, HalfTheDistance])
 def test_a_check_that_is_not_charged_in_full_is_caught(broken):
     # A vote tells next to nothing and a check much: with a budget of one check and one answer, checks must end.
-    table = FixedTable([[0.999, 0.001], [0.001, 0.999]])
-    values = Layout.single(1), 1.0, 20.0, 2.0  # hardly a question passes, so hardly an answer is charged
+    values = Layout.single(2), 1.0, 20.0, 3.0  # few questions pass, so few answers are charged
     honest = ConfidentGNMax(*values)
     setting = {"budget": 1.0 + honest.check_cost, "queries": 5, "order": 1.5, "changes": [public_instead(0)]}
-    assert not is_passed(honest, table, **setting)
-    assert is_passed(broken(*values), table, **setting)
+    assert not is_passed(honest, TELLING, **setting)
+    assert is_passed(broken(*values), TELLING, **setting)
 
 
 # ---------------------------------------------------------------- its budget
@@ -271,6 +263,13 @@ def test_checks_and_answers_share_one_budget_that_spends_what_was_asked_for(unit
         whole = renyi_epsilon(promise.basis.event, order, Neighbours.REPLACE)
         assert allowed(mechanism, setup.budget.limit, order) == pytest.approx(whole, rel=1e-9)
     assert setup.budget.measure == mechanism.measure
+
+
+@pytest.mark.parametrize(("parts", "is_there"), [(99, False), (100, True)])
+def test_all_mechanisms_are_compared_with_it_from_a_hundred_parts_on(parts, is_there):
+    ensemble = TableEnsemble(FixedTable([[0.5, 0.5]] * (1 + parts)), Layout.single(parts))
+    assert (MechanismName.CONFIDENT_GNMAX in mechanisms_for("all", ensemble, has_index=False)) is is_there
+    assert mechanisms_for("confident-gnmax", ensemble, has_index=False) == (MechanismName.CONFIDENT_GNMAX,)
 
 
 def test_it_is_compared_and_not_served():

@@ -1,14 +1,13 @@
-"""Confident-GNMax (Papernot et al. 2018, Algorithm 1), fitted to text: the parts answer where they agree.
+"""Confident-GNMax (Papernot et al. 2018, Algorithm 1): the parts answer where a noisy check finds that they agree.
 
-Before every answer a noisy check asks whether enough of the parts agree on something that the public model does
-not say:
+Every part votes for its likeliest token on the public support. Before each answer a check asks whether the leader
+has enough of the votes n:
 
-    A = max_y Σ_i (h_i(y) − r(y)),     A + N(0, σ₁²) ≥ T.
+    max_y n(y) + N(0, σ₁²) ≥ T.
 
-One part that becomes public or is replaced moves every sum, hence A, by at most 1, so a check costs a/(2σ₁²) at
-order a. (The paper's check, of the plurality, costs the same, and is also passed where the public model says the
-same.) Where it passes, the noisy winner of the parts' votes (GNMax, σ₂) is the answer, which costs a/σ₂² more;
-else the public model answers, which costs nothing more. A share of the public model is mixed into the winner's
+One part that becomes public or is replaced moves the leader's votes by at most 1, so a check costs a/(2σ₁²) at
+order a. Where it passes, the noisy winner of the same votes (GNMax, σ₂) is the answer, which costs a/σ₂² more; else
+the public model answers, which costs nothing more. A share of the public model is mixed into the winner's
 distribution, free of charge, so that losses stay finite.
 
 Both prices are a number times the order, so a ledger can count them in one unit, that of an answer: a check costs
@@ -48,7 +47,7 @@ class ConfidentGNMax:
     check_noise: float
     noise: float
     threshold: float
-    public_share: float = 0.1
+    public_share: float = 0.3
     shaping: Shaping = field(default_factory=Shaping)
 
     def __post_init__(self) -> None:
@@ -73,11 +72,14 @@ class ConfidentGNMax:
         """The price of a check in answers."""
         return self.noise**2 / (2.0 * self.check_noise**2) * _ROUNDING
 
-    def check_pmf(self, shaped: Shaped) -> Floats:
-        """The chances [2] that a question fails its check, and that it passes."""
+    def votes(self, shaped: Shaped) -> tuple[int, ...]:
+        """How many of the parts find each token [S] likeliest; ties of a part go by token id."""
         parts = self.layout.part_pmfs(shaped.private)
-        agreement = float((parts - shaped.public).sum(axis=0).max())
-        return check_chances(agreement, threshold=self.threshold, noise=self.check_noise)
+        return tuple(np.bincount(parts.argmax(axis=1), minlength=parts.shape[1]).tolist())
+
+    def check_pmf(self, counts: tuple[int, ...]) -> Floats:
+        """The chances [2] that votes fail the check, and that they pass it."""
+        return check_chances(max(counts), threshold=self.threshold, noise=self.check_noise)
 
     def release(self, rows: Floats, moment: Moment, *, randomness: Randomness) -> Release:
         """The winner's distribution or the public model's, as a draw of the check has it.
@@ -91,17 +93,12 @@ class ConfidentGNMax:
         shaped = self.shaping.shape(rows)
         if not can_pay(moment, 1.0 + self.check_cost):
             return self._answered(shaped.public, shaped, 0.0, Composed(()))
-        if not randomness.choice(self.check_pmf(shaped)):
+        counts = self.votes(shaped)
+        if not randomness.choice(self.check_pmf(counts)):
             return self._answered(shaped.public, shaped, self.check_cost, self.check)
-        pmf = self.public_share * shaped.public + (1.0 - self.public_share) * self._winner(shaped)
+        winner = np.exp(log_outcome_chances(counts, self.noise))
+        pmf = self.public_share * shaped.public + (1.0 - self.public_share) * winner / winner.sum()
         return self._answered(pmf, shaped, 1.0 + self.check_cost, Composed((self.check, self.answer)))
-
-    def _winner(self, shaped: Shaped) -> Floats:
-        """The exact distribution of the noisy winner [S]; ties of a part go by token id."""
-        parts = self.layout.part_pmfs(shaped.private)
-        counts = np.bincount(parts.argmax(axis=1), minlength=parts.shape[1])
-        chances = np.exp(log_outcome_chances(counts.tolist(), self.noise))
-        return np.asarray(chances / chances.sum())
 
     def _answered(self, pmf: Floats, shaped: Shaped, cost: float, event: Event) -> Release:
         return Release(shaped.spread(pmf), uniform_costs(self.layout.parts, cost), event)
