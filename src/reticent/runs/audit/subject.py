@@ -20,6 +20,7 @@ from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, read_json
 from reticent.runs.audit.remote import RemoteAccess, is_remote, open_remote
 from reticent.runs.directory import RunDirectory
+from reticent.runs.ensemble.manifest import MANIFEST
 from reticent.runs.proofs.certificates import beside, proved_of
 
 TRAINING: Final = "training.json"  # as a training run writes it
@@ -48,10 +49,10 @@ def find_model(source: str) -> ModelPlace:
         information = RunDirectory.open(run).information()
         folder = RunDirectory(run).model
         if not folder.is_dir():
-            raise ConfigError(
-                f"{run}: this run contains no model",
-                hint="audit a training run; if it was interrupted, resume it first",
-            )
+            hint = "audit a training run; if it was interrupted, resume it first"
+            if (run / MANIFEST).is_file():
+                hint = "an ensemble is never released: serve it, and audit the address that it is served at"
+            raise ConfigError(f"{run}: this run contains no model", hint=hint)
     guarantee = proved_of(folder)
     is_training = information.get("command") == "train"
     return ModelPlace(
