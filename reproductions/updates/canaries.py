@@ -428,7 +428,7 @@ def _render_rq5(results: Mapping[str, Values]) -> Rendering:
                 reason=f"Of {plain['ranked']['pairs']:,} pairs, {plain['ranked']['rank']:,} score higher "
                 "without DP, "
                 + " and ".join(f"{rank:,} at ε = {e:g}" for e, rank in zip(EPSILONS, ranks, strict=True))
-                + ".",
+                + ". All canaries share one update here, so that others can rank before this one.",
             ),
             Judgement.of(
                 "A smaller ε hides the phrase further.",
