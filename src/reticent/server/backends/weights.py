@@ -16,13 +16,13 @@ from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.evidence.certificate import GUARANTEE
 from reticent.core.guarantee import Guarantee
+from reticent.core.printing.numbers import at_most
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, Release
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex, PublicModel
 from reticent.prediction.predictor import TokenPredictor
 from reticent.runs.proofs.certificates import proved_of
-from reticent.runs.rounding import at_most
 from reticent.server.backends.backend import Backend
 from reticent.server.requests.chat import ChatFormat
 
