@@ -571,8 +571,9 @@ class TrainingSection(Settings):
             ensemble = [flag for flag in foreign if flag in ("--parts", "--halves")]
             if ensemble:
                 what, hint = "--parts and --halves make an ensemble", "use --method submix with them"
+            verb = "does" if len(foreign) == 1 else "do"
             raise ConfigError(
-                f"{', '.join(foreign)} does not belong to method '{name}'" + (f": {what}" if what else ""),
+                f"{', '.join(foreign)} {verb} not belong to method '{name}'" + (f": {what}" if what else ""),
                 hint=hint,
             )
         if self.optimiser is Rule.CORRECTED_ADAM and self.method is not Method.DP_SGD:
