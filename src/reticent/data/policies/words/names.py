@@ -122,8 +122,14 @@ _OFTEN = 3  # locales that list a name which is known everywhere
 _ANY = "any"  # the group of all words
 _NOTHING: Scores = (0.0, 0.0, 0.0)
 _KEPT = 100_000  # words whose scores are kept
-_RATHER = 1  # how much more often a word has a capital than not that may be a name without one
+# How much more often a word has a capital than not that may be a name without one; less where it is about as common
+# in other languages.
+_RATHER, _NEARLY = 1, -1
+_KNOWN_ABROAD, _AS_COMMON = 3.0, 0.6
+_CAPITAL_STEPS = (-4, -2, 0, 1, 2)
 _BITS = (4, 6, 10)  # of a cluster's path
+_NOT = ("t", "T")  # of "don't"
+_LAUGHTER = 6
 _PAIR = "pair"  # what a word has that is a place with the one beside it
 _AS_ALL = {"capitals": "shouted", "capital": "titled", "small": "flat"}  # a word that is written as all around it
 _WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
@@ -288,7 +294,7 @@ def _scored(text: str, table: "_Table", least: float) -> Iterator[tuple[int, int
             person, place, organisation = person + paired[0], place + paired[1], organisation + paired[2]
         if person < least and place < least and organisation < least:
             continue
-        is_odd = word == "I" or following == "t" or gap_after[:1] == ":"
+        is_odd = word == "I" or following in _NOT or gap_after[:1] == ":"
         if is_odd and _is_none(shape, word, gaps[n], gap_after, following, is_first=n == 0):
             continue
         starts = starts or read.starts()
@@ -301,7 +307,7 @@ def _is_none(shape: Shape, word: str, gap: str, gap_after: str, after: str, *, i
         return True
     if word == "I":
         return gap_after[:1] != "."
-    return shape.group == "small" and after == "t" and gap_after.strip() in ("'", "’")
+    return shape.group != "initial" and after in _NOT and gap_after.strip() in ("'", "’")
 
 
 def _usual_group(words: Sequence[str]) -> str:
@@ -324,19 +330,27 @@ def _is_role(word: str, gap: str, is_first: bool) -> bool:
 def is_candidate(word: str, language: str) -> bool:
     """Whether a word may be a name: it has a capital, or is listed as one and is no common word of the language."""
     if word[0].isupper() or (len(word) > 2 and any(symbol.isupper() for symbol in word)):
-        return True
+        return not _is_a_cry(word.lower())
     if not word.isalpha() or len(word) < 3:
         return False
     if not word[0].islower():  # a script without case: people's names there are `uncased_names`' business
         return word in countries() and not "\u0900" <= word[0] <= "\u0eff"  # where marks cut words into pieces
     own, elsewhere = commonness(word, language)
-    if language == "en" and (usage := usages(language).get(word)) and usage.capital >= _RATHER:
-        return own < 5.5
+    if language == "en" and (usage := usages(language).get(word)):
+        is_everywhere = elsewhere >= _KNOWN_ABROAD and own - elsewhere < _AS_COMMON
+        if usage.capital >= (_NEARLY if is_everywhere else _RATHER):
+            return own < 5.5
     listed = word in first_names() or word in last_names() or word in places()
     return listed and own - elsewhere < 1.5 and own < 5.5
 
 
 GROUPS = ("small", "initial", "capitals", "capital", "noun")
+
+
+def _is_a_cry(word: str) -> bool:
+    """Whether a word in small letters, in no list, is drawn out or laughed, as "nooo" and "hahaha"."""
+    drawn_out = _DRAWN_OUT.search(word) or (len(word) >= _LAUGHTER and len(set(word)) == 2)
+    return bool(drawn_out) and word.isalpha() and not _known_as(word)
 
 
 def _group(word: str, language: str) -> str:
@@ -444,6 +458,9 @@ def _used(word: str, language: str, known: str) -> Iterator[str]:
         yield f"unused known {known}"
         return
     yield f"capital {language} {usage.capital}"
+    for step in _CAPITAL_STEPS:
+        if usage.capital >= step:
+            yield f"capital {language} from {step}"
     yield f"capital {language} {usage.capital} known {known}"
     yield f"capital {language} {usage.capital} shouted {usage.shouted}"
     for bits in _BITS:
