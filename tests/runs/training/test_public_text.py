@@ -174,7 +174,7 @@ def test_it_is_plain_training_on_public_text_and_then_private_training_from_ther
         plan,
         PlainGradients(together, public, plan.public, computation=COMPUTATION),
         noisy(together, private, plan, tmp_path / "together.db"),
-        beside=public,
+        public_units=public,
     )
     first = trained(together, source, tmp_path / "together")
     apart = gpt2()
