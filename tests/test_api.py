@@ -53,8 +53,8 @@ PACKAGES = {
         ConcentratedRelease ConfigError DataError Ensemble Estimate Event ExponentialSampling FilteredCharge
         Gaussian LanguageModel Laplace Ledger ListedSpace ModelError Neighbours NoisyVote NonPrivate Notion
         Policy RandomAllocation Randomness Range RealisedCharge Repeated SampledGaussian SampledGroup Sampling
-        Secret SecretSpace Span SubsampledMixture TextModel Tokens Unit UnsupportedEvent Verdict read_document
-        renyi_divergence write_atomically write_document
+        Secret SecretSpace Span SubsampledMixture TextModel Tokens Unit UnsupportedEvent Verdict at_least at_most
+        read_document renyi_divergence write_atomically write_document
     """,
     "accounting": """
         Confidentiality ExtractionBound LeakageBounds RenyiCurve auc_ceiling ceiling compare_with_guarantee
@@ -98,7 +98,7 @@ PACKAGES = {
         EngineSettings Piece open_engine run_pieces
     """,
     "runs": """
-        EngineOptions Shown at_least at_most option package_versions policy_named
+        EngineOptions Shown option package_versions policy_named
     """,
     "cli": """
         Output VerbCommand run table verb

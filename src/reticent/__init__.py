@@ -73,34 +73,6 @@ _PLACES = {
     "BudgetExhausted": "reticent.core.errors",
 }
 
-__all__ = [
-    "BudgetExhausted",
-    "Corpus",
-    "DpSgd",
-    "Finding",
-    "Guarantee",
-    "Predictor",
-    "PrivateStep",
-    "Record",
-    "ReticentError",
-    "UsageError",
-    "__version__",
-    "audit",
-    "bound",
-    "dedup",
-    "diff",
-    "evaluate",
-    "load_model",
-    "open_corpus",
-    "plan",
-    "plant",
-    "report",
-    "scan",
-    "scrub",
-    "synthesize",
-    "train",
-    "verify",
-]
-
 if not TYPE_CHECKING:
+    __all__ = ["__version__", *sorted(_PLACES)]
     __getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -162,10 +162,10 @@ def audit(
     ('audit.html', True)
     """
     from reticent.runs.audit.audit import audit as verb
-    from reticent.runs.audit.options import AuditOptions
+    from reticent.runs.audit.settings import AuditSettings
 
     named = {"model": _place(model), "train": str(train), "holdout": str(holdout), "out": str(out)}
-    return verb(AuditOptions.of(**named, **options))
+    return verb(AuditSettings.of(**named, **options))
 
 
 def report(*runs: "TrainedRun | AuditResult | Path | str", out: Path | str, **options: Any) -> "WrittenReport":
@@ -191,9 +191,9 @@ def diff(
     1
     """
     from reticent.runs.update.diff import diff as verb
-    from reticent.runs.update.settings import UpdateSettings
+    from reticent.runs.update.settings import DiffSettings
 
-    return verb(UpdateSettings.of(before=_place(before), after=_place(after), out=str(out), **options))
+    return verb(DiffSettings.of(before=_place(before), after=_place(after), out=str(out), **options))
 
 
 def evaluate(run: "TrainedRun | Path | str", *, data: Path | str, **options: Any) -> "EvaluationResult":

@@ -29,8 +29,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from reticent.accounting.light_imports import log_ndtr, logsumexp
+from reticent.accounting.light_imports import log_ndtr
 from reticent.core.arrays import Floats
+from reticent.core.divergence import log_sum_exp
 from reticent.core.event import NoisyVote
 from reticent.core.guarantee import Neighbours
 
@@ -131,15 +132,17 @@ def log_upset_chance(counts: Sequence[int], noise: float) -> float:
     distinct, rivals = distinct[present], rivals[present]
     lead = (leader - distinct[-1]) / noise
     if lead > _FAR:
-        return min(0.0, float(logsumexp(log_ndtr((distinct - leader) / (noise * math.sqrt(2.0))), b=rivals)))
+        return min(
+            0.0, float(log_sum_exp(log_ndtr((distinct - leader) / (noise * math.sqrt(2.0))) + np.log(rivals)))
+        )
     t = np.arange(-lead / 2.0 - 2.0 * _TAIL, 2.0 * _TAIL, _STEP)  # in σ from the leader's count
     gap = t[:, None] - (distinct - leader)[None, :] / noise  # [T, distinct]
     none_above = log_ndtr(gap) @ rivals  # log Π Φ, [T]
     with np.errstate(divide="ignore"):
         exact = np.log(-np.expm1(none_above))
-        small = logsumexp(log_ndtr(-gap), b=rivals, axis=1)
+        small = log_sum_exp(log_ndtr(-gap) + np.log(rivals))
     some_above = np.where(none_above > _LOG_SMALL, small, exact)
-    return min(0.0, float(logsumexp(_log_density(t) + some_above)) + math.log(_STEP))
+    return min(0.0, float(log_sum_exp(_log_density(t) + some_above)) + math.log(_STEP))
 
 
 def log_outcome_chances(counts: Sequence[int], noise: float) -> Floats:
@@ -155,8 +158,8 @@ def log_outcome_chances(counts: Sequence[int], noise: float) -> Floats:
     all_below = times @ below  # [T]
     log_chance = np.empty(len(distinct))
     for d, count in enumerate(distinct):
-        log_chance[d] = logsumexp(_log_density(t - count / noise) + all_below - below[d]) + math.log(_STEP)
-    log_chance -= logsumexp(log_chance, b=times)
+        log_chance[d] = log_sum_exp(_log_density(t - count / noise) + all_below - below[d]) + math.log(_STEP)
+    log_chance -= log_sum_exp(log_chance + np.log(times))
     return np.asarray(log_chance[np.searchsorted(distinct, np.asarray(counts, dtype=np.float64))])
 
 

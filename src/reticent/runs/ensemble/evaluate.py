@@ -25,6 +25,7 @@ from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.prediction.planner import Plan
 from reticent.runs.audit.subject import find_model
+from reticent.runs.directory import PREDICTION
 from reticent.runs.ensemble.comparison import (
     Comparison,
     Line,
@@ -34,7 +35,7 @@ from reticent.runs.ensemble.comparison import (
     mechanisms_for,
 )
 from reticent.runs.ensemble.loading import load_ensemble
-from reticent.runs.ensemble.prediction import SETTINGS, check_unit, settings_of
+from reticent.runs.ensemble.prediction import check_unit, settings_of
 from reticent.runs.ensemble.public_text import calibrate
 from reticent.runs.ensemble.samples import Sample, count_as_asked, judge, judged_perplexity, sample_answers
 from reticent.runs.ensemble.settings import EvaluateSettings
@@ -83,7 +84,7 @@ def _calibration(settings: EvaluateSettings) -> Calibration | None:
     """That of the public text that was given; else the one that the ensemble answers with."""
     if settings.public is not None:
         return calibrate(settings.run, settings.public)
-    is_fixed = (settings.run / SETTINGS).is_file()
+    is_fixed = (settings.run / PREDICTION).is_file()
     return settings_of(settings.run, {}).calibration if is_fixed else None
 
 

@@ -14,7 +14,7 @@ from reticent.runs.settings.declaration import Settings, option
 from reticent.runs.settings.shared import CorpusOptions, Seeded, Shown
 
 if TYPE_CHECKING:
-    from reticent.runs.ensemble.prediction import PredictionSettings
+    pass
 
 PRIVACY = "Privacy (fixed by the first use of an ensemble)"
 _LENGTH = Range(1, 1_000_000)
@@ -63,12 +63,6 @@ class PredictionOptions(Settings):
             raise ConfigError("no such mechanism", found=self.mechanism, expected=", ".join(MechanismName))
         values = {name: getattr(self, name) for name in PredictionOptions.model_fields}
         return values | {"mechanism": None if self.mechanism is None else MechanismName(self.mechanism)}
-
-    def of_run(self, run: Path) -> "PredictionSettings":
-        """The settings of an ensemble: those of its first use, which these options must not contradict."""
-        from reticent.runs.ensemble.prediction import settings_of
-
-        return settings_of(run, self.asked())
 
 
 class LedgerOptions(Settings):

@@ -17,9 +17,9 @@ from reticent.core.event import Composed, Event, SampledGroup
 from reticent.core.evidence.certificate import GUARANTEE, Certificate
 from reticent.core.guarantee import Basis, Guarantee, Unit
 from reticent.ledger.durable import SqliteLedger
+from reticent.runs.directory import LEDGER
 from reticent.runs.schemas import read_valid
 
-LEDGER = "ledger.db"
 RELEASES = "all releases of the corpus"  # the one statement of a training that is about other runs too
 
 
@@ -82,7 +82,7 @@ def well_formed_by_name(documents: Any, *, where: str) -> dict[str, Guarantee]:
     return {name: _well_formed(each, where=f"{where}, {name}") for name, each in documents.items()}
 
 
-def beside(documents: Any, headline: Guarantee | None, *, where: str) -> dict[str, Guarantee]:
+def read_other_guarantees(documents: Any, headline: Guarantee | None, *, where: str) -> dict[str, Guarantee]:
     """Further statements of a training by name: each derived again, and about what the headline says was done."""
     found = {
         name: require_derivable(each, where=f"{where}, {name}")

@@ -17,14 +17,13 @@ from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
 from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.evidence.certificate import GUARANTEE, Certificate, base_digest, model_digest
 from reticent.core.guarantee import Basis, Guarantee
-from reticent.core.printing.numbers import counted
+from reticent.core.printing.numbers import at_most, counted
 from reticent.ledger.durable import SqliteLedger
-from reticent.runs.proofs.certificates import LEDGER, is_about, read_certificate, well_formed_by_name
-from reticent.runs.rounding import at_most
+from reticent.runs.directory import LEDGER, TRAINING
+from reticent.runs.proofs.certificates import is_about, read_certificate, well_formed_by_name
 from reticent.runs.synthesis.datasheet import SUFFIX, file_digest, read_datasheet
 
 SCHEMA_VERSION: Final = 1
-_TRAINING: Final = "training.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def rederive(path: Path) -> Rederivation:
     certificate = read_certificate(folder)
     run = folder.resolve().parent if folder.resolve().name == "model" else folder
     anew, headline = _derived(certificate.guarantee)
-    checks = [headline, *_beside(run, certificate.guarantee), _weights(folder, certificate)]
+    checks = [headline, *_other_guarantees(run, certificate.guarantee), _weights(folder, certificate)]
     checks += [*_of_run(run, folder, certificate), _ledger(run / LEDGER, certificate)]
     return Rederivation(folder / GUARANTEE, certificate.guarantee, anew, tuple(checks))
 
@@ -124,12 +123,12 @@ def _derived(guarantee: Guarantee, name: str = "epsilon") -> tuple[Guarantee | N
     return anew, Check(name, f"{says}, {found}: {verdict}.", is_same)
 
 
-def _beside(run: Path, headline: Guarantee) -> Iterator[Check]:
+def _other_guarantees(run: Path, headline: Guarantee) -> Iterator[Check]:
     """The other statements of a training, each derived again."""
-    if not (run / _TRAINING).is_file():
+    if not (run / TRAINING).is_file():
         return
-    documents = read_document(run / _TRAINING).get("guarantees", {})
-    yield from _statements(well_formed_by_name(documents, where=str(run / _TRAINING)), headline)
+    documents = read_document(run / TRAINING).get("guarantees", {})
+    yield from _statements(well_formed_by_name(documents, where=str(run / TRAINING)), headline)
 
 
 def _statements(others: dict[str, Guarantee], headline: Guarantee) -> Iterator[Check]:

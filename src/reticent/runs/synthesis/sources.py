@@ -21,17 +21,23 @@ from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.predictor import Exhausted
-from reticent.runs.ensemble.manifest import MANIFEST, Manifest
-from reticent.runs.ensemble.prediction import Answering, PredictionSettings, answering, ledger_identity
+from reticent.runs.directory import MANIFEST, TRAINING
+from reticent.runs.ensemble.manifest import Manifest
+from reticent.runs.ensemble.prediction import (
+    Answering,
+    PredictionSettings,
+    answering,
+    ledger_identity,
+    settings_of,
+)
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
-from reticent.runs.proofs.certificates import beside, read_certificate, weights_guarantee
+from reticent.runs.proofs.certificates import read_certificate, read_other_guarantees, weights_guarantee
 from reticent.runs.synthesis.settings import SynthesizeSettings
 
 if TYPE_CHECKING:
     from reticent.models.huggingface.model import HuggingFaceModel
 
-_TRAINING: Final = "training.json"
 _TOGETHER: Final = 64  # texts that are drawn from weights between two rows of the draft
 _STREAMS: Final = 16  # texts that an ensemble grows side by side
 
@@ -59,7 +65,7 @@ class Proof:
     """
 
     guarantee: Guarantee
-    beside: dict[str, Guarantee] = field(default_factory=dict)
+    other_guarantees: dict[str, Guarantee] = field(default_factory=dict)
     bound_to: dict[str, Any] = field(default_factory=dict)
 
 
@@ -67,7 +73,7 @@ class Proof:
 def open_source(settings: SynthesizeSettings, prompts: Sequence[str]) -> "Iterator[Source]":
     """The weights or the ensemble of a run; `prompts` are all that will be asked for."""
     if (settings.run / MANIFEST).is_file():
-        asked, place = settings.of_run(settings.run), LedgerPlace(settings.ledger)
+        asked, place = settings_of(settings.run, settings.asked()), LedgerPlace(settings.ledger)
         _require_publishable(settings.run, asked)
         with answering(
             settings.run, asked, shaping=settings.shaping, exhausted=Exhausted.REFUSE, place=place
@@ -99,11 +105,11 @@ class WeightsSource:
         self._model: HuggingFaceModel = load_model(folder, dtype="float32", name=run.name)
         most = _room(self._model, prompts, settings.max_tokens)
         self._sampling = Sampling(most, shaping.temperature, shaping.top_k, shaping.top_p)
-        stated = read_document(run / _TRAINING).get("guarantees", {}) if (run / _TRAINING).is_file() else {}
+        stated = read_document(run / TRAINING).get("guarantees", {}) if (run / TRAINING).is_file() else {}
         released = read_certificate(folder).released
         self.proof = Proof(
             guarantee=guarantee,
-            beside=beside(stated, guarantee, where=str(run / _TRAINING)),
+            other_guarantees=read_other_guarantees(stated, guarantee, where=str(run / TRAINING)),
             bound_to={"kind": "weights", "weights": released, "training": _training(run)},
         )
         # Which weights and settings the texts come from: for the draft alone, since an ensemble's is private.

@@ -17,15 +17,15 @@ from reticent.runs.audit.subject import find_model
 from reticent.runs.experiment_log import opened_log
 from reticent.runs.update.comparing import (
     FIGURE,
-    DiffSettings,
     Known,
+    PhraseSearch,
     UpdateStep,
     compare_snapshots,
     diff_to_json,
     start_diff,
     write_diff,
 )
-from reticent.runs.update.settings import UpdateSettings
+from reticent.runs.update.settings import DiffSettings
 
 _SHOWN: Final = 8
 _COLOURS: Final = ("#0b6e99", "#c2571a", "#4d7c0f", "#7c3aed", "#b91c1c", "#525252", "#0d9488", "#a16207")
@@ -36,7 +36,7 @@ class Diff:
     """What every update reveals, and where it is written."""
 
     steps: Sequence[UpdateStep]
-    search: DiffSettings
+    search: PhraseSearch
     path: Path
     reveals: bool
     has_figure: bool
@@ -46,14 +46,14 @@ class Diff:
         return diff_to_json(self.steps, settings=self.search, reveal=self.reveals) | {"run": str(self.path)}
 
 
-def diff(settings: UpdateSettings) -> Diff:
+def diff(settings: DiffSettings) -> Diff:
     """Compare snapshots in order of time and write what each update reveals."""
     settings.check_paths()
     update, untouched = (
         None if path is None else settings.corpus(path).load() for path in (settings.data, settings.untouched)
     )
     known = Known(update=update, untouched=untouched, nulls=_opened(settings.null))
-    search = settings.comparison()
+    search = settings.phrase_search()
     steps = compare_snapshots(list(_opened(settings.snapshots)), search, known=known)
     run = start_diff(settings.out, settings=search, config=settings.recorded(), known=known)
     write_diff(run, steps, settings=search, reveal=settings.reveal)

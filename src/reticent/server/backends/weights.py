@@ -14,13 +14,13 @@ from typing import ClassVar
 from reticent.core.arrays import Floats
 from reticent.core.ensemble import Ensemble
 from reticent.core.guarantee import Guarantee
+from reticent.core.printing.numbers import at_most
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, Release
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex, PublicModel
 from reticent.prediction.predictor import TokenPredictor
 from reticent.runs.proofs.certificates import weights_guarantee
-from reticent.runs.rounding import at_most
 from reticent.server.backends.backend import Backend
 from reticent.server.requests.chat import ChatFormat
 
