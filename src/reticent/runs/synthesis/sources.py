@@ -23,11 +23,16 @@ from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.predictor import Exhausted
 from reticent.runs.directory import MANIFEST, TRAINING
 from reticent.runs.ensemble.manifest import Manifest
-from reticent.runs.ensemble.prediction import Answering, PredictionSettings, answering, ledger_identity, settings_of
+from reticent.runs.ensemble.prediction import (
+    Answering,
+    PredictionSettings,
+    answering,
+    ledger_identity,
+    settings_of,
+)
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
 from reticent.runs.proofs.certificates import read_certificate, read_other_guarantees, weights_guarantee
-from reticent.runs.settings.declaration import flag_of
 from reticent.runs.synthesis.settings import SynthesizeSettings
 
 if TYPE_CHECKING:
@@ -60,7 +65,7 @@ class Proof:
     """
 
     guarantee: Guarantee
-    also_proved: dict[str, Guarantee] = field(default_factory=dict)
+    other_guarantees: dict[str, Guarantee] = field(default_factory=dict)
     bound_to: dict[str, Any] = field(default_factory=dict)
 
 
@@ -80,7 +85,7 @@ def open_source(settings: SynthesizeSettings, prompts: Sequence[str]) -> "Iterat
     if given or settings.ledger is not None:
         raise ConfigError(
             "a model whose weights are protected has nothing to charge",
-            found=flag_of(given[0]) if given else "--ledger",
+            found=f"--{given[0].replace('_', '-')}" if given else "--ledger",
             hint="leave it out: the guarantee of the weights covers every text",
         )
     yield WeightsSource(settings, guarantee, prompts)
@@ -104,7 +109,7 @@ class WeightsSource:
         released = read_certificate(folder).released
         self.proof = Proof(
             guarantee=guarantee,
-            also_proved=read_other_guarantees(stated, guarantee, where=str(run / TRAINING)),
+            other_guarantees=read_other_guarantees(stated, guarantee, where=str(run / TRAINING)),
             bound_to={"kind": "weights", "weights": released, "training": _training(run)},
         )
         # Which weights and settings the texts come from: for the draft alone, since an ensemble's is private.
