@@ -82,7 +82,7 @@ def bag_of_words_control(
     fold = generator.permutation(place.max() + 1)[place] % FOLDS  # [n]; by owner, without looking at labels
     columns = [labels, *islice(_exchanges(labels, place, generator), permutations)]
     scores = _held_out_scores(_counts(texts), np.stack(columns, axis=1), fold)  # [n, 1 + permutations]
-    areas = np.array([_area(scores[:, k], column) for k, column in enumerate(columns)])
+    areas = np.array([_area_of_ranks(midranks(scores[:, k]), column) for k, column in enumerate(columns)])
     # A column whose fold lacked a class has no signal there; ties count half, so its area is still comparable.
     p_value = (1 + int((areas[1:] >= areas[0] - 1e-12).sum())) / (1 + permutations)
     whose = Owners.of(units, labels)
@@ -164,11 +164,6 @@ def _log_rates(rows: "csr_array", weights: Floats) -> Floats:
     """Smoothed log-frequencies [V, k] of words in the weighted rows [n', V], weights [n', k]."""
     totals = np.asarray(rows.T @ weights) + _SMOOTHING
     return np.asarray(np.log(totals) - np.log(weights.sum(axis=0) + 2.0 * _SMOOTHING))
-
-
-def _area(scores: Floats, labels: Flags) -> float:
-    """AUC of scores [n] for labels [n]; 1/2 where a class is missing."""
-    return _area_of_ranks(midranks(scores), labels)
 
 
 def _area_of_ranks(ranks: Floats, labels: Flags) -> float:
