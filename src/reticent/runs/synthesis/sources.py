@@ -21,9 +21,15 @@ from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.predictor import Exhausted
-from reticent.runs.directory import TRAINING
-from reticent.runs.ensemble.manifest import MANIFEST, Manifest
-from reticent.runs.ensemble.prediction import Answering, PredictionSettings, answering, ledger_identity
+from reticent.runs.directory import MANIFEST, TRAINING
+from reticent.runs.ensemble.manifest import Manifest
+from reticent.runs.ensemble.prediction import (
+    Answering,
+    PredictionSettings,
+    answering,
+    ledger_identity,
+    settings_of,
+)
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
 from reticent.runs.proofs.certificates import read_certificate, read_other_guarantees, weights_guarantee
@@ -67,7 +73,7 @@ class Proof:
 def open_source(settings: SynthesizeSettings, prompts: Sequence[str]) -> "Iterator[Source]":
     """The weights or the ensemble of a run; `prompts` are all that will be asked for."""
     if (settings.run / MANIFEST).is_file():
-        asked, place = settings.of_run(settings.run), LedgerPlace(settings.ledger)
+        asked, place = settings_of(settings.run, settings.asked()), LedgerPlace(settings.ledger)
         _require_publishable(settings.run, asked)
         with answering(
             settings.run, asked, shaping=settings.shaping, exhausted=Exhausted.REFUSE, place=place
