@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.randomness import Randomness
-from reticent.runs.directory import RunDirectory
+from reticent.runs.directory import RUN, RunDirectory
 from reticent.runs.experiment_log import opened_log
 from reticent.runs.proofs.ancestry import Ancestry, ancestry_of
 from reticent.runs.settings.file import validate
@@ -36,8 +36,15 @@ class Given:
 
     @property
     def ancestry(self) -> Ancestry:
-        """The trainings behind the starting model, compared with the corpus."""
-        return ancestry_of(self.settings.model.source).compared_with(self.corpus)
+        """The trainings behind the model that private steps start from, compared with the corpus.
+
+        Guarantee: steps on public text are one of them, a plain one: text or, where owners are protected, people of
+        the corpus in it are refused, and a later run on that text is refused as well.
+        """
+        found, public = ancestry_of(self.settings.model.source), self.settings.public_corpus()
+        if public is not None:
+            found = found.followed_by("the steps on public text", None, public)
+        return found.compared_with(self.corpus)
 
 
 class Prepared(Protocol):
@@ -138,7 +145,7 @@ def _resume(asked: Resumption, ranks: Ranks, *, observe: Observer, randomness: R
     information = ranks.tell(lambda: RunDirectory.open(path).information())
     if information["command"] != "train":
         raise ConfigError(f"{path}: not a training run", found=information["command"])
-    settings = validate(TrainSettings, information["config"], where=str(path / "run.json")).model_copy(
+    settings = validate(TrainSettings, information["config"], where=str(path / RUN)).model_copy(
         update={"engine": asked.engine, "workers": asked.workers, "ray_address": asked.ray_address}
     )
     kind = _kind(settings)
