@@ -35,8 +35,8 @@ from reticent.core.document import read_document
 from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.randomness import Randomness
 from reticent.data.writing import write_corpus
+from reticent.runs.directory import TRAINING
 from reticent.runs.training.measuring import measure_plan
-from reticent.runs.training.model import TRAINING
 from reticent.runs.training.result import TrainedRun
 from reticent.runs.training.run import train
 from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings

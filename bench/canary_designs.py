@@ -35,7 +35,7 @@ from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.writing import write_corpus
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.audit import audit
-from reticent.runs.audit.options import AuditOptions
+from reticent.runs.audit.settings import AuditSettings
 from reticent.runs.corpus.plant import PlantSettings, plant
 from reticent.runs.training.run import train
 from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
@@ -85,7 +85,7 @@ def measured(folder: Path, design: DesignName, arguments: argparse.Namespace) ->
         )
     )
     found = audit(
-        AuditOptions(
+        AuditSettings(
             model=str(folder / "run"),
             train=planted,
             holdout=folder / "held-out.jsonl",

@@ -235,7 +235,7 @@ def redacted(model: HuggingFaceModel, setup: Setup, folder: Path, *, fill_seed: 
     assert plan.public is not None
     units = Units(encode_texts(model, routed.public))
     public = PlainGradients(model.module, units, plan.public, computation=COMPUTATION)
-    return PublicFirstGradients(plan, public, private, beside=units), budget.guarantee
+    return PublicFirstGradients(plan, public, private, public_units=units), budget.guarantee
 
 
 def twice(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:

@@ -96,7 +96,7 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reticent-fairness-")))
         source = str(asked.model)
         ensemble = new_ensemble(source, save_adapters(source, folder, PARTS, layers=0), halves=False)
-        directory = RunDirectory.create(folder / "run")
+        directory = RunDirectory.for_new_run(folder / "run")
         directory.start("bench", config={}, seed=None, corpora={})
         settings = PredictionSettings(mechanism=MechanismName.SUBMIX_F, epsilon=8.0, delta=1e-5, queries=1_000_000)
         backend = stack.enter_context(open_ensemble(directory.path, settings, name="bench", ensemble=ensemble))

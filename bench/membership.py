@@ -27,16 +27,17 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from reticent.auditing.attacks.membership.attack import MembershipAttack, run_attacks
 from reticent.auditing.attacks.membership.scores import (
     CalibratedScore,
     ErrorZoneScore,
     LossScore,
     LowerCaseScore,
+    MembershipScore,
     MinKPlusPlusScore,
     MinKScore,
     WindowScore,
     ZlibScore,
+    run_attacks,
 )
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.auditing.metrics.roc import Estimate, auc_interval, tpr_at_fpr
@@ -58,8 +59,8 @@ EPOCHS, BATCH, LEARNING_RATE = 2, 8, 2e-3
 REFERENCE_SEED = 1000  # its customers are drawn apart from those of every target
 RATES = (0.01, 0.001)
 DRAWS = 2000
-ALONE: tuple[MembershipAttack, ...] = (LossScore(), ZlibScore(), LowerCaseScore(), MinKScore(), MinKPlusPlusScore())
-COMPARED: tuple[MembershipAttack, ...] = (CalibratedScore(), WindowScore(), ErrorZoneScore())
+ALONE: tuple[MembershipScore, ...] = (LossScore(), ZlibScore(), LowerCaseScore(), MinKScore(), MinKPlusPlusScore())
+COMPARED: tuple[MembershipScore, ...] = (CalibratedScore(), WindowScore(), ErrorZoneScore())
 MUST_BEAT_LOSS = ("calibrated (reference)", "wbc (reference)")
 
 

@@ -181,7 +181,7 @@ def run(source: Path, load: Load) -> Rounds:
         ensemble = new_ensemble(str(source), save_adapters(str(source), folder, PARTS, layers=0), halves=False)
 
         def opened(kind: MechanismName) -> Backend:
-            directory = RunDirectory.create(folder / kind.value)
+            directory = RunDirectory.for_new_run(folder / kind.value)
             directory.start("bench", config={}, seed=None, corpora={})
             settings = PredictionSettings(mechanism=kind, epsilon=8.0, delta=1e-5, queries=10_000)
             return stack.enter_context(open_ensemble(directory.path, settings, name="bench", ensemble=ensemble))

@@ -30,7 +30,7 @@ from reticent.data.writing import write_corpus
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.training.run import train
 from reticent.runs.training.settings import DataSection, Method, ModelSection, TrainingSection, TrainSettings
-from reticent.runs.update.comparing import DiffSettings, Known, UpdateStep, compare_snapshots
+from reticent.runs.update.comparing import Known, PhraseSearch, UpdateStep, compare_snapshots
 from reticent.training.update_rules import Decay
 
 ADDED: Final = 20
@@ -80,7 +80,7 @@ def compared(models: Sequence[str], nulls: Sequence[str], records: list[Record] 
     known = Known(
         update=None if records is None else Corpus(records), nulls=(load_model(one, name=one) for one in nulls)
     )
-    (step,) = compare_snapshots([load_model(one, name=one) for one in models], DiffSettings(), known=known)
+    (step,) = compare_snapshots([load_model(one, name=one) for one in models], PhraseSearch(), known=known)
     return step
 
 

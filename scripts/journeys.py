@@ -1,7 +1,7 @@
 """Count the files and functions of src/reticent that a journey passes through, by `sys.setprofile`.
 
     python scripts/journeys.py            the table: bound, train, audit, one token
-    python scripts/journeys.py bound      one journey, in this process
+    python scripts/journeys.py bound      one journey in this process, every function in the order of its first call
 
 Each journey runs in a process of its own, on a small embedded corpus. Only functions that are called count; modules
 that are merely imported, comprehensions and lambdas do not.
@@ -44,17 +44,17 @@ def commands(folder: Path) -> dict[str, tuple[list[list[str]], list[str]]]:
     }
 
 
-def count(name: str) -> tuple[int, int]:
-    """Files and functions that a journey passes through."""
+def functions_of(name: str) -> list[tuple[str, str]]:
+    """The functions that a journey passes through, as file and name, in the order of their first calls."""
     from reticent.cli import main as cli
 
-    touched: set[tuple[str, str, int]] = set()
+    touched: dict[tuple[str, str, int], None] = {}
 
     def profile(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         is_function = code.co_flags & CO_OPTIMIZED and not code.co_name.startswith("<")  # no class body, no lambda
         if event == "call" and is_function and code.co_filename.startswith(SOURCE):
-            touched.add((code.co_filename, code.co_name, code.co_firstlineno))
+            touched[code.co_filename, code.co_qualname, code.co_firstlineno] = None
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -70,14 +70,16 @@ def count(name: str) -> tuple[int, int]:
         code = cli.run(call)
         sys.setprofile(None)
         assert code in (0, 1), call
-    return len({file for file, _, _ in touched}), len(touched)
+    return [(Path(file).relative_to(SOURCE).as_posix(), function) for file, function, _ in touched]
 
 
 def main() -> None:
     """Print one journey, or all of them."""
     if len(sys.argv) > 1:
-        files, functions = count(sys.argv[1])
-        sys.stdout.write(f"\njourney {sys.argv[1]}: {files} files, {functions} functions\n")
+        functions = functions_of(sys.argv[1])
+        sys.stdout.writelines(f"{file:50} {function}\n" for file, function in functions)
+        files = len({file for file, _ in functions})
+        sys.stdout.write(f"\njourney {sys.argv[1]}: {files} files, {len(functions)} functions\n")
         return
     for name in commands(Path()):
         done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=False)

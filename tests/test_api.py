@@ -42,6 +42,7 @@ SNAPSHOT = [
     "report",
     "scan",
     "scrub",
+    "synthesize",
     "train",
     "verify",
 ]
@@ -50,10 +51,10 @@ PACKAGES = {
     "core": """
         Access AccessError BandedCycle BestOfRuns Budget Canary CodeSpace Comparison Composed
         ConcentratedRelease ConfigError DataError Ensemble Estimate Event ExponentialSampling FilteredCharge
-        Gaussian LanguageModel Laplace Ledger ListedSpace ModelError Neighbours NoisyVote NonPrivate Notion
-        Policy RandomAllocation Randomness Range RealisedCharge Repeated SampledGaussian SampledGroup Sampling
-        Secret SecretSpace Span SubsampledMixture TextModel Tokens Unit UnsupportedEvent Verdict read_document
-        renyi_divergence write_atomically write_document
+        Gaussian LanguageModel Laplace Ledger ListedSpace ModelError Neighbours NoisyCheck NoisyVote NonPrivate
+        Notion Policy RandomAllocation Randomness Range RealisedCharge Repeated SampledGaussian SampledGroup
+        Sampling Secret SecretSpace Span SubsampledMixture TextModel Tokens Unit UnsupportedEvent Verdict at_least
+        at_most read_document renyi_divergence write_atomically write_document
     """,
     "accounting": """
         Confidentiality ExtractionBound LeakageBounds RenyiCurve auc_ceiling ceiling compare_with_guarantee
@@ -97,7 +98,7 @@ PACKAGES = {
         EngineSettings Piece open_engine run_pieces
     """,
     "runs": """
-        EngineOptions Shown at_least at_most option package_versions policy_named
+        EngineOptions Shown option package_versions policy_named
     """,
     "cli": """
         Output VerbCommand run table verb

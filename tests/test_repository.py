@@ -118,7 +118,7 @@ def test_importing_the_package_and_its_light_layers_never_imports_torch():
 # numba, pyarrow, scipy.stats, ...) is imported inside the function that needs it.
 HELP = {"rich", "typer", "click", "shellingham", "annotated_doc", "annotated_types", "numpy", "cython_runtime"}
 HELP |= {"pydantic", "pydantic_core", "typing_inspection", "typing_extensions"}
-BOUND = {*HELP, "scipy", "dp_accounting", "attr", "attrs", "charset_normalizer"}
+BOUND = {*HELP, "scipy"}
 HEAVY_SCIPY = {"scipy.stats", "scipy.signal", "scipy.ndimage"}  # half a second and more, each
 
 

@@ -27,8 +27,7 @@ from reproductions.experiment import (
     Scale,
     Values,
 )
-from reticent.core import Randomness
-from reticent.runs import at_most
+from reticent.core import Randomness, at_most
 
 SELECTIVE: Final = "selective DP-SGD (LSTM)"
 BUILT_IN: Final = "CRT, built-in π_c"

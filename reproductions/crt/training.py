@@ -163,8 +163,8 @@ def train_and_attack(parameters: Values, randomness: Randomness) -> Values:
         measured = _attack(model, canaries, missed, randomness.child("attack"))
     assert result.evaluation is not None
     # Of CRT's statements that on a secret which π_c catches: the worst case is ∞ where it misses one.
-    proved = result.beside.get("missed", result.guarantee)
-    average = _average(result.beside)
+    proved = result.other_guarantees.get("missed", result.guarantee)
+    average = _average(result.other_guarantees)
     return {
         "perplexity": result.evaluation.perplexity,
         "top1": result.evaluation.top1,
@@ -176,9 +176,9 @@ def train_and_attack(parameters: Values, randomness: Randomness) -> Values:
     }
 
 
-def _average(beside: Mapping[str, Guarantee]) -> Guarantee | None:
+def _average(others: Mapping[str, Guarantee]) -> Guarantee | None:
     """Bayesian confidentiality, where the run proves it."""
-    found = [one for one in beside.values() if one.notion is Notion.BAYESIAN_CONFIDENTIALITY]
+    found = [one for one in others.values() if one.notion is Notion.BAYESIAN_CONFIDENTIALITY]
     return found[0] if found and math.isfinite(found[0].epsilon) else None
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from reticent.api import report as report
     from reticent.api import scan as scan
     from reticent.api import scrub as scrub
+    from reticent.api import synthesize as synthesize
     from reticent.api import train as train
     from reticent.core.corpus import Corpus as Corpus
     from reticent.core.corpus import Record as Record
@@ -66,38 +67,12 @@ _PLACES = {
     "diff": "reticent.api",
     "Predictor": "reticent.runs.ensemble.text_predictor",
     "evaluate": "reticent.api",
+    "synthesize": "reticent.api",
     "ReticentError": "reticent.core.errors",
     "UsageError": "reticent.core.errors",
     "BudgetExhausted": "reticent.core.errors",
 }
 
-__all__ = [
-    "BudgetExhausted",
-    "Corpus",
-    "DpSgd",
-    "Finding",
-    "Guarantee",
-    "Predictor",
-    "PrivateStep",
-    "Record",
-    "ReticentError",
-    "UsageError",
-    "__version__",
-    "audit",
-    "bound",
-    "dedup",
-    "diff",
-    "evaluate",
-    "load_model",
-    "open_corpus",
-    "plan",
-    "plant",
-    "report",
-    "scan",
-    "scrub",
-    "train",
-    "verify",
-]
-
 if not TYPE_CHECKING:
+    __all__ = ["__version__", *sorted(_PLACES)]
     __getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reticent.runs.corpus.scrub import ScrubResult
     from reticent.runs.ensemble.evaluate import EvaluationResult
     from reticent.runs.report.run import WrittenReport
+    from reticent.runs.synthesis.synthesize import SyntheticCorpus
     from reticent.runs.training.advice import PlanAdvice
     from reticent.runs.training.result import Observer, TrainedRun
     from reticent.runs.update.diff import Diff
@@ -161,10 +162,10 @@ def audit(
     ('audit.html', True)
     """
     from reticent.runs.audit.audit import audit as verb
-    from reticent.runs.audit.options import AuditOptions
+    from reticent.runs.audit.settings import AuditSettings
 
     named = {"model": _place(model), "train": str(train), "holdout": str(holdout), "out": str(out)}
-    return verb(AuditOptions.of(**named, **options))
+    return verb(AuditSettings.of(**named, **options))
 
 
 def report(*runs: "TrainedRun | AuditResult | Path | str", out: Path | str, **options: Any) -> "WrittenReport":
@@ -190,9 +191,9 @@ def diff(
     1
     """
     from reticent.runs.update.diff import diff as verb
-    from reticent.runs.update.settings import UpdateSettings
+    from reticent.runs.update.settings import DiffSettings
 
-    return verb(UpdateSettings.of(before=_place(before), after=_place(after), out=str(out), **options))
+    return verb(DiffSettings.of(before=_place(before), after=_place(after), out=str(out), **options))
 
 
 def evaluate(run: "TrainedRun | Path | str", *, data: Path | str, **options: Any) -> "EvaluationResult":
@@ -206,6 +207,21 @@ def evaluate(run: "TrainedRun | Path | str", *, data: Path | str, **options: Any
     from reticent.runs.ensemble.settings import EvaluateSettings
 
     return evaluate_ensemble(EvaluateSettings.of(run=_place(run), data=str(data), **options))
+
+
+def synthesize(run: "TrainedRun | Path | str", *, out: Path | str, **options: Any) -> "SyntheticCorpus":
+    """Write a corpus of new texts with its datasheet, as `reticent synthesize` does.
+
+    `run` is a private model, whose guarantee covers the texts at no further cost, or an ensemble with a budget.
+
+    >>> made = reticent.synthesize("private", out="synthetic.jsonl", count=3, max_tokens=8, policy="patterns")
+    >>> made.is_complete, made.guarantee.epsilon <= 8, made.datasheet.name
+    (True, True, 'synthetic.datasheet.json')
+    """
+    from reticent.runs.synthesis.settings import SynthesizeSettings
+    from reticent.runs.synthesis.synthesize import synthesize as verb
+
+    return verb(SynthesizeSettings.of(run=_place(run), out=str(out), **options))
 
 
 def _place(run: "TrainedRun | AuditResult | Path | str") -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import common, pld_pmf, privacy_loss_distribution
 
-from reticent.accounting.loss_sums import ComposedLosses, composed, connected, span_of_sums
+from reticent.accounting.loss_sums import ComposedLosses, Losses, _quick_size, connected
 from reticent.accounting.prices.hockey_stick import Direction, step_delta
 
 NOISE, RATE, SPACING, STEPS = 0.8, 0.02, 1e-3, 300
@@ -30,11 +30,21 @@ def public():
     )
 
 
+def same(side) -> Losses:
+    """Their masses as ours."""
+    dense = side.to_dense_pmf()
+    return Losses(dense._lower_loss, dense._probs, dense._infinity_mass, dense._discretization)
+
+
+def both(distribution) -> list[Losses]:
+    return [same(distribution._pmf_remove), same(distribution._pmf_add)]
+
+
 @pytest.mark.parametrize("direction", [Direction.REMOVE, Direction.ADD])
 def test_one_step_is_the_one_of_dp_accounting(direction):
     ours, theirs = connected(exact(direction), FIRST[direction], spacing=SPACING), public_side(direction)
-    np.testing.assert_array_equal(ours._probs, theirs._probs)
-    assert (ours._lower_loss, ours._infinity_mass) == (theirs._lower_loss, theirs._infinity_mass)
+    np.testing.assert_array_equal(ours.masses, theirs._probs)
+    assert (ours.first, ours.infinite) == (theirs._lower_loss, theirs._infinity_mass)
 
 
 def test_a_delta_that_rises_or_is_no_chance_is_refused():
@@ -44,27 +54,45 @@ def test_a_delta_that_rises_or_is_no_chance_is_refused():
 
 
 def test_the_span_is_the_one_of_dp_accounting(public):
-    spans = span_of_sums(public, STEPS)
-    for side, (low, high) in zip((public._pmf_remove, public._pmf_add), spans, strict=True):
-        theirs = common.compute_self_convolve_bounds(side._probs, STEPS, 1e-15)
-        assert (low, high) == pytest.approx(theirs, abs=1)
+    for side in both(public):
+        theirs = common.compute_self_convolve_bounds(side.masses, STEPS, 1e-15)
+        assert side.span(STEPS) == pytest.approx(theirs, abs=1)
 
 
 def test_many_steps_have_the_masses_and_the_delta_of_dp_accounting(public):
-    ours, theirs = composed(public, STEPS, span_of_sums(public, STEPS)), public.self_compose(STEPS)
-    for one, other in ((ours._pmf_remove, theirs._pmf_remove), (ours._pmf_add, theirs._pmf_add)):
-        shift = one._lower_loss - other._lower_loss
-        size = min(one.size, other.size) - 2
-        np.testing.assert_allclose(one._probs[1 : size - shift], other._probs[1 + shift : size], atol=1e-14)
-        assert one._infinity_mass == pytest.approx(other._infinity_mass, rel=1e-12)
-    losses = ComposedLosses(theirs)  # of the very same masses: what differs is the summation
+    ours, theirs = [side.repeated(STEPS, side.span(STEPS)) for side in both(public)], public.self_compose(STEPS)
+    for one, other in zip(ours, both(theirs), strict=True):
+        shift = one.first - other.first
+        size = min(len(one.masses), len(other.masses)) - 2
+        np.testing.assert_allclose(one.masses[1 : size - shift], other.masses[1 + shift : size], atol=1e-14)
+        assert one.infinite == pytest.approx(other.infinite, rel=1e-12)
+    losses = ComposedLosses(both(theirs))  # of the very same masses: what differs is the summation
     for epsilon in (0.0, 1e-3, 0.0105, 0.5, 1.0239, 1.024, 2.0, 3.7, 50.0):
         assert losses.delta(epsilon) == pytest.approx(theirs.get_delta_for_epsilon(epsilon), rel=1e-9, abs=1e-16)
 
 
 def test_a_tail_that_leaves_out_its_own_block_is_caught(public):
-    losses = ComposedLosses(public.self_compose(STEPS))
+    losses = ComposedLosses(both(public.self_compose(STEPS)))
     right = losses.delta(0.5)
-    for _, tail in losses._sides:
+    for tail in losses._tails:
         tail._masses[:] = 0.0  # the broken twin: only the blocks above the one that ε cuts
     assert losses.delta(0.5) < right * (1.0 - 1e-3)
+
+
+def test_steps_of_two_kinds_have_the_masses_of_dp_accounting(public):
+    many = public.self_compose(STEPS)
+    for ours, other, theirs in zip(both(public), both(many), both(public.compose(many, 0.0)), strict=True):
+        sum_of_both = ours.with_step(other)
+        assert sum_of_both.first == theirs.first
+        np.testing.assert_allclose(sum_of_both.masses, theirs.masses, atol=1e-15)
+        assert sum_of_both.infinite == pytest.approx(theirs.infinite, rel=1e-12)
+
+
+def test_the_size_of_an_fft_is_enough_has_small_factors_and_is_at_most_an_eighth_more():
+    for size in [*range(1, 3000), 130_000, 1_234_567]:
+        quick = _quick_size(size)
+        assert size <= quick <= max(size + 3, 1.125 * size)
+        for factor in (2, 3, 5):
+            while quick % factor == 0:
+                quick //= factor
+        assert quick == 1

@@ -77,6 +77,20 @@ def test_rows_broadcast_and_each_equals_its_own():
     assert batch[2, 1] == pytest.approx(float(renyi_divergence(p[2, 0], q[1], 2.5)), rel=1e-14)
 
 
+def test_an_order_for_each_row_equals_each_row_by_itself():
+    rng = np.random.default_rng(4)
+    near = 1e-6 * rng.normal(size=(3, 5))
+    p, q = (log_normalise(rng.normal(size=(6, 5)) * 4.0) for _ in range(2))
+    q[:3] = log_normalise(p[:3] + near)  # the series near P = Q too
+    orders = np.array([1.001, 2.0, 40.0, 1.5, 8.0, 700.0])
+    together = renyi_divergence(p, q, orders)
+    for row, order in enumerate(orders.tolist()):
+        assert together[row] == pytest.approx(float(renyi_divergence(p[row], q[row], order)), rel=1e-12)
+    for wrong in (1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="order"):
+            renyi_divergence(p, q, np.array([2.0, 2.0, 2.0, 2.0, 2.0, wrong]))
+
+
 def test_support_decides_between_finite_and_infinite():
     with np.errstate(divide="ignore"):
         narrow, wide = np.log([0.5, 0.5, 0.0]), np.log([0.4, 0.4, 0.2])

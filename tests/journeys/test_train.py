@@ -283,3 +283,11 @@ def test_noise_on_counts_is_for_a_clip_norm_that_moves(tiny, tmp_path, capsys):
     plan = ("--delta", "1e-3", "--batch", 8, "--count-noise", 3, "--out", tmp_path / "run")
     assert cli.run(["train", *map(str, data), *map(str, plan)]) == 2
     assert "--clip-quantile" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "allocation"])
+def test_a_sampler_belongs_to_dp_sgd_even_where_it_names_the_default(tiny, tmp_path, capsys, sampler):
+    data = ("--data", tiny / "train.jsonl", "--model", tiny / "model", "--method", "sgd", "--batch", 8)
+    assert cli.run(["train", *map(str, data), "--sampler", sampler, "--out", str(tmp_path / "run")]) == 2
+    assert "--sampler does not belong to method 'sgd'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

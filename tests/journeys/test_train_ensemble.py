@@ -15,8 +15,9 @@ import pytest
 from reticent.cli import main as cli
 from reticent.core.errors import ConfigError, ModelError
 from reticent.data.splits import part_of
+from reticent.runs.directory import MANIFEST
 from reticent.runs.ensemble.loading import load_ensemble
-from reticent.runs.ensemble.manifest import MANIFEST, Manifest, finished_member
+from reticent.runs.ensemble.manifest import Manifest, finished_member
 from reticent.runs.settings.file import validate
 from reticent.runs.training import run as training_run
 from reticent.runs.training.settings import TrainSettings

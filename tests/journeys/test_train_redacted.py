@@ -182,8 +182,11 @@ def test_an_interrupted_redacted_run_goes_on_and_refuses_other_policies(files, t
         Resumption(resume=tmp_path / "run"), observe=lambda _, epsilon: epsilons.append(epsilon) or True
     )
     assert done.is_finished
-    assert epsilons[-1] == pytest.approx(done.beside["missed"].epsilon)
-    assert training_run.train(Resumption(resume=tmp_path / "run"), observe=lambda *_: True).beside == done.beside
+    assert epsilons[-1] == pytest.approx(done.other_guarantees["missed"].epsilon)
+    assert (
+        training_run.train(Resumption(resume=tmp_path / "run"), observe=lambda *_: True).other_guarantees
+        == done.other_guarantees
+    )
 
 
 def test_without_a_conservative_policy_everything_is_trained_with_noise(files, tmp_path):
@@ -197,7 +200,7 @@ def test_without_a_conservative_policy_everything_is_trained_with_noise(files, t
     given = config_of(files, conservative_policy=None, conservative_miss_rate=None, epochs=1.0, miss_rate=0.2)
     assumed = training_run.preview(given).guarantee.assumes
     assert "the policy misses at most 0.2 of all secrets (given, not measured)" in assumed
-    assert done.beside["bayesian"].epsilon == pytest.approx(done.guarantee.epsilon)
+    assert done.other_guarantees["bayesian"].epsilon == pytest.approx(done.guarantee.epsilon)
 
 
 def test_selective_training_says_what_it_does_not_protect(files, tmp_path, capsys):
@@ -268,7 +271,7 @@ def test_filled_masks_train_resume_and_mean_nothing_to_other_methods(files, tmp_
     assert finished.is_finished
     assert finished.guarantee == stopped.guarantee
     # What is drawn by kind shows the kind, and every statement says so; what is drawn from all kinds does not.
-    for each in (finished.guarantee, *finished.beside.values()):
+    for each in (finished.guarantee, *finished.other_guarantees.values()):
         assert any("mask that names the kind" in line for line in each.assumes)
     unkind = training_run.preview(config_of(files, fill_masks="any")).guarantee
     assert not any("mask that names the kind" in line for line in unkind.assumes)

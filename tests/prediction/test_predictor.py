@@ -279,8 +279,10 @@ def test_refusal_comes_by_public_counts_alone(kind):
         kind, exhausted=Exhausted.REFUSE, target=PredictionTarget(epsilon=8.0, delta=1e-5, queries=3)
     )
     handle = made.open([])
-    for _ in range(3):
+    for number in range(3):
+        assert made.affordable == 3 - number
         made.step([handle])
+    assert made.affordable == 0
     before = ledger.spent()
     with pytest.raises(BudgetExhausted):
         made.step([handle])

@@ -100,9 +100,9 @@ PROVED_EACH = with_map(RiskGroup("training", (point(0, log_chance=-50.0, epsilon
 EVERYTHING_RAN = report(bare_run(plan=(PlanLine(attack="lazy", needs="a base", n=3, seconds=1.0),)))
 SKIPPED = report(bare_run(plan=(PlanLine(attack="codes", needs="canaries", n=0, seconds=0.0, skipped="no key"),)))
 BESIDE = report(
-    bare_run(guarantee=guarantee(), guarantees_beside={"missed": guarantee(assumes=("nothing else is missed",))})
+    bare_run(guarantee=guarantee(), other_guarantees={"missed": guarantee(assumes=("nothing else is missed",))})
 )
-EMPTY_GROUP = report(bare_run(guarantee=guarantee(), guarantees_beside={"group": guarantee(delta=1.0)}))
+EMPTY_GROUP = report(bare_run(guarantee=guarantee(), other_guarantees={"group": guarantee(delta=1.0)}))
 OF_THIS_DATA = report(bare_run(guarantee=guarantee(data_dependent=True, notion=Notion.OPERATIONAL_PRIVACY)))
 NO_REASONS = report(bare_run(absent={}))
 NO_NUMBERS = report(full_run(roc=(replace(full_run().roc[0], n=None),), findings=(), comparisons=()))

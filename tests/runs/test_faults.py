@@ -145,6 +145,7 @@ def test_nothing_can_be_written_below_a_file_and_no_verb_calls_that_its_bug(ther
         ["report", trained, "--out", below.with_suffix(".html")],
         ["ledger", "export", trained, "--out", below],
         ["evaluate", trained, "--data", corpus, "--out", below],
+        ["synthesize", trained, "--out", below.with_suffix(".jsonl")],
         [*noisy, "--plot", below.with_suffix(".png")],
     ):
         code, said = one_line(*arguments)
@@ -320,9 +321,10 @@ def verbs():
 OPTIONS = {verb: tuple(numeric_options(function)) for verb, function in verbs()}
 QUICK = [("plant",), ("dedup",), ("scan",), ("scrub",), ("keys", "add"), ("bound", "extraction"), ("train",)]
 SLOW = [("bound", "dp-sgd"), ("bound", "confidentiality"), ("audit",), ("diff",), ("plan",)]
-# `predict` and `evaluate` need an ensemble: tests/journeys/test_predict.py. `serve` has the settings of `predict`;
+# `predict` and `evaluate` need an ensemble: tests/journeys/test_predict.py. `synthesize` needs a run:
+# tests/journeys/test_synthesize.py. `serve` has the settings of `predict`;
 # `demo` takes a seed alone.
-ELSEWHERE = [("predict",), ("evaluate",), ("serve",), ("demo",)]
+ELSEWHERE = [("predict",), ("evaluate",), ("synthesize",), ("serve",), ("demo",)]
 
 
 def test_every_verb_that_takes_a_number_is_in_the_table():

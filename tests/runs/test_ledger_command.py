@@ -15,7 +15,7 @@ ACCEPT = "--nothing-was-released"
 @pytest.fixture
 def run(tmp_path):
     """A run whose ledger holds two charges."""
-    made = RunDirectory.create(tmp_path / "run")
+    made = RunDirectory.for_new_run(tmp_path / "run")
     made.start("train", config={}, seed=0, corpora={})
     with SqliteLedger.create(made.ledger, budget_of(4.0), accounts=["a", "b"]) as ledger:
         ledger.charge({"a": 1.0}, EVENT)

@@ -21,7 +21,7 @@ EVENT = SampledGaussian(1.0, 0.1)
 
 def run_with(folder, measure: str, accounts: list[str]):
     """A run whose ledger was charged three times."""
-    run = RunDirectory.create(folder)
+    run = RunDirectory.for_new_run(folder)
     run.start("train", config={}, seed=None, corpora={})
     budget = Budget(measure, 30.0, guarantee(epsilon=7.98765))
     with SqliteLedger.create(run.ledger, budget, accounts=accounts) as ledger:
@@ -58,7 +58,7 @@ def test_the_measure_of_a_training_has_one_name():
 
 
 def test_a_run_that_never_charged_is_not_said_to_have_lost_its_ledger(tmp_path, capsys):
-    plain = RunDirectory.create(tmp_path / "plain")
+    plain = RunDirectory.for_new_run(tmp_path / "plain")
     plain.start("train", config={}, seed=None, corpora={})
     assert cli.run(["ledger", "show", str(plain.path)]) == 2
     error = capsys.readouterr().err

@@ -8,7 +8,7 @@ from reticent.runs.directory import RunDirectory
 
 
 def test_a_run_leaves_its_record(tmp_path):
-    run = RunDirectory.create(tmp_path / "run")
+    run = RunDirectory.for_new_run(tmp_path / "run")
     run.start("train", config={"a": 1}, seed=3, corpora={"train": "abc"})
     information = RunDirectory.open(tmp_path / "run").information()
     assert information["corpora"] == {"train": "abc"}
@@ -23,15 +23,15 @@ def test_a_run_leaves_its_record(tmp_path):
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "mine.txt").write_text("keep")
     with pytest.raises(ConfigError, match="not an empty directory"):
-        RunDirectory.create(tmp_path)
+        RunDirectory.for_new_run(tmp_path)
     with pytest.raises(ConfigError, match="not an empty directory"):
-        RunDirectory.create(tmp_path / "mine.txt")
+        RunDirectory.for_new_run(tmp_path / "mine.txt")
     with pytest.raises(ConfigError, match="not a run directory"):
         RunDirectory.open(tmp_path)
 
 
 def test_unknown_schema_version_is_refused(tmp_path):
-    run = RunDirectory.create(tmp_path / "run")
+    run = RunDirectory.for_new_run(tmp_path / "run")
     run.start("train", config={}, seed=None, corpora={})
     path = tmp_path / "run" / "run.json"
     write_document(path, read_document(path) | {"schema_version": 99})

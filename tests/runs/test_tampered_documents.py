@@ -23,7 +23,7 @@ BAD = [float("nan"), float("inf"), -5, 0, 10**400, -(10**400), "word", None, [],
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
     """An audit's directory."""
-    run = RunDirectory.create(tmp_path_factory.mktemp("tampered") / "run")
+    run = RunDirectory.for_new_run(tmp_path_factory.mktemp("tampered") / "run")
     run.start("audit", config={"model": "m"}, seed=0, corpora={"training": "0123abcd"})
     plan = {"attack": "loss", "needs": "logprobs", "n": 3, "seconds": 0.5, "skipped": None}
     document = {

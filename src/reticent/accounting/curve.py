@@ -34,6 +34,7 @@ from reticent.core.event import (
     FilteredCharge,
     Gaussian,
     Laplace,
+    NoisyCheck,
     NoisyVote,
     NonPrivate,
     RandomAllocation,
@@ -97,6 +98,10 @@ def _leaf_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
             from reticent.accounting.prices.noisy_vote import noisy_vote_epsilon
 
             return noisy_vote_epsilon(event, order, neighbours)
+        case NoisyCheck():
+            from reticent.accounting.prices.noisy_vote import noisy_check_epsilon
+
+            return noisy_check_epsilon(event, order)
         case SubsampledMixture():
             from reticent.accounting.prices.subsampled_mixture import subsampled_mixture_epsilon
 
@@ -191,6 +196,10 @@ class RenyiCurve:
         """D_a at each of `orders` [n], as [n]."""
         return np.array([self(float(order)) for order in orders])
 
+    def points(self, orders: Floats) -> list[tuple[float, float]]:
+        """(order, D_order) at each of `orders` [n]."""
+        return list(zip(orders.tolist(), self.values(orders).tolist(), strict=True))
+
     def orders(self) -> Floats:
         """Ascending orders that are worth looking at: a fine wide grid, and those at which a charge is known.
 
@@ -198,6 +207,11 @@ class RenyiCurve:
         """
         pure = {math.inf} if self(math.inf) < math.inf else set[float]()
         return np.array(sorted({*_GRID.tolist(), *known_orders(self.event), *pure}))
+
+    def coarse_orders(self) -> Floats:
+        """Every fourth of the orders on the grid, and all at which a charge is known."""
+        orders = self.orders()
+        return orders[[i % _THINNED == 0 or order not in _GRID for i, order in enumerate(orders)]]
 
     def minimise(
         self, objective: Objective, *, highest: float = math.inf, enough: float = -math.inf
@@ -223,7 +237,8 @@ class RenyiCurve:
                         return i
             return min(scores, key=lambda i: (scores[i], i))
 
-        best = best_of(i for i, order in enumerate(orders) if i % _THINNED == 0 or order not in _GRID)
+        coarse = set(self.coarse_orders().tolist())
+        best = best_of(i for i, order in enumerate(orders.tolist()) if order in coarse)
         if not scores[best] <= enough:
             best = best_of(range(max(best - _THINNED, 0), min(best + _THINNED + 1, len(orders))))
         value, order = scores[best], float(orders[best])

@@ -11,12 +11,12 @@ begins at l_b, and an ε cuts one block.
 """
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.accounting.light_imports import privacy_losses
 from reticent.core.arrays import Floats
 
 Complexes = NDArray[np.complex128]
@@ -26,10 +26,70 @@ _CUT = 1e-15  # mass outside the span; charged as an infinite loss, as dp-accoun
 _ORDERS = 20  # of Chernoff's bound, either way
 _BLOCK = 1024  # cells
 _VANISHED = 80.0  # nats: a frequency that is e^-80 of the whole changes no mass by more than that
+_ODD = (1, 3, 5, 9, 15, 25, 27, 45, 75, 81)  # an FFT of one of these times a power of two is quick
 
 
-def connected(deltas: Floats, first: int, *, spacing: float) -> Any:
-    """One side whose δ is `deltas` [n ≥ 2] at the grid's points from `first` on, and joined between them.
+@dataclass(frozen=True, slots=True, eq=False)
+class Losses:
+    """Masses [n] of the losses first·h, (first + 1)·h, …, and the mass of an infinite loss."""
+
+    first: int
+    masses: Floats
+    infinite: float
+    spacing: float
+
+    def span(self, count: int) -> Span:
+        """The cells of `count` such steps together that hold all but 1e-15 of the mass.
+
+        By Chernoff's bound at orders k/n for n masses: log E e^{kS/n} of the sum is `count` times that of a step.
+        """
+        size = len(self.masses)
+        slack = math.log(2.0 / _CUT)
+        ends = []
+        for rise in (np.exp(np.arange(size) / size), np.exp(-np.arange(size) / size)):
+            weighted, reached = self.masses, []
+            for k in range(1, _ORDERS + 1):
+                weighted = weighted * rise
+                total = float(weighted.sum())
+                if total > 0.0:
+                    reached.append((count * math.log(total) + slack) * size / k)
+            ends.append(min(reached, default=math.inf))
+        highest = (size - 1) * count
+        return max(0, math.floor(-min(ends[1], 0.0))), int(min(highest, math.ceil(min(ends[0], highest))))
+
+    def repeated(self, count: int, span: Span) -> "Losses":
+        """`count` such steps together, on the cells of the span.
+
+        Guarantee: pessimistic if the step is: what lies outside the span counts as an infinite loss.
+        """
+        if count == 1:
+            return self
+        low, high = span
+        size = _quick_size(max(high - low + 1, len(self.masses)))
+        # [size], the sum's cells modulo the size
+        wrapped = np.fft.irfft(power(np.fft.rfft(self.masses, size), count), size)
+        masses = np.roll(wrapped, -low)[: high - low + 1]
+        infinite = _CUT - math.expm1(count * math.log1p(-self.infinite))
+        return Losses(self.first * count + low, masses, infinite, self.spacing)
+
+    def with_step(self, other: "Losses") -> "Losses":
+        """These losses and those of another release on the same grid, together."""
+        cells = len(self.masses) + len(other.masses) - 1
+        size = _quick_size(cells)
+        masses = np.fft.irfft(np.fft.rfft(self.masses, size) * np.fft.rfft(other.masses, size), size)[:cells]
+        infinite = self.infinite + other.infinite - self.infinite * other.infinite
+        return Losses(self.first + other.first, masses, infinite, self.spacing)
+
+    def positive(self) -> tuple[Floats, Floats]:
+        """The losses above 0 and their masses, that of an infinite loss at the end."""
+        masses = np.maximum(self.masses, 0.0)  # the FFT rounds below 0
+        losses = self.spacing * (self.first + np.arange(len(masses)))
+        above = (losses > 0.0) & (masses > 0.0)
+        return np.append(losses[above], np.inf), np.append(masses[above], max(0.0, self.infinite))
+
+
+def connected(deltas: Floats, first: int, *, spacing: float) -> Losses:
+    """Losses whose δ is `deltas` [n ≥ 2] at the grid's points from `first` on, and joined between them.
 
     Guarantee: pessimistic, as δ is convex in e^ε. δ that rises by more than rounding is refused.
     """
@@ -42,58 +102,12 @@ def connected(deltas: Floats, first: int, *, spacing: float) -> Any:
     masses[0] = 1.0 - falling[0] + steps[0] / grown
     masses[1:-1] = (steps[1:] - steps[:-1] * math.exp(spacing)) / grown
     masses[-1] = steps[-1] / math.expm1(-spacing)
-    return privacy_losses().pld_pmf.DensePLDPmf(spacing, first, np.maximum(masses, 0.0), float(falling[-1]), True)
+    return Losses(first, np.maximum(masses, 0.0), float(falling[-1]), spacing)
 
 
-def _sides(distribution: Any) -> list[Any]:
-    """The sides of dp-accounting's distribution, removing first: one where both are the same."""
-    sides = [distribution._pmf_remove, distribution._pmf_add]
-    return [side.to_dense_pmf() for side in (sides[:1] if sides[0] is sides[1] else sides)]
-
-
-def span_of_sums(one: Any, count: int) -> list[Span]:
-    """The cells of `count` such steps together that hold all but 1e-15 of the mass, for each side."""
-    return [_span(np.asarray(side._probs), count) for side in _sides(one)]
-
-
-def _span(masses: Floats, count: int) -> Span:
-    """By Chernoff's bound at orders k/n for n masses: log E e^{kS/n} of the sum is `count` times that of a step."""
-    size = len(masses)
-    slack = math.log(2.0 / _CUT)
-    ends = []
-    for rise in (np.exp(np.arange(size) / size), np.exp(-np.arange(size) / size)):
-        weighted, reached = masses, []
-        for k in range(1, _ORDERS + 1):
-            weighted = weighted * rise
-            total = float(weighted.sum())
-            if total > 0.0:
-                reached.append((count * math.log(total) + slack) * size / k)
-        ends.append(min(reached, default=math.inf))
-    highest = (size - 1) * count
-    return max(0, math.floor(-min(ends[1], 0.0))), int(min(highest, math.ceil(min(ends[0], highest))))
-
-
-def composed(one: Any, count: int, spans: list[Span]) -> Any:
-    """dp-accounting's distribution of `count` steps, on the cells of `spans`.
-
-    Guarantee: pessimistic if the step is: what lies outside the spans counts as an infinite loss.
-    """
-    if count == 1:
-        return one
-    made = [_repeated(side, count, span) for side, span in zip(_sides(one), spans, strict=True)]
-    return privacy_losses().privacy_loss_distribution.PrivacyLossDistribution(*made)
-
-
-def _repeated(side: Any, count: int, span: Span) -> Any:
-    from scipy.fft import irfft, next_fast_len, rfft
-
-    low, high = span
-    size = next_fast_len(max(high - low + 1, side.size), real=True)
-    wrapped = irfft(power(rfft(side._probs, size), count), size)  # [size], the sum's cells modulo the size
-    masses = np.roll(wrapped, -low)[: high - low + 1]
-    infinite = _CUT - math.expm1(count * math.log1p(-side._infinity_mass))
-    first = side._lower_loss * count + low
-    return privacy_losses().pld_pmf.DensePLDPmf(side._discretization, first, masses, infinite, True)
+def _quick_size(size: int) -> int:
+    """The least size of a quick FFT that is at least `size`."""
+    return min(odd << max(0, (-(-size // odd) - 1).bit_length()) for odd in _ODD)
 
 
 def power(spectrum: Complexes, count: int) -> Complexes:
@@ -108,21 +122,19 @@ def power(spectrum: Complexes, count: int) -> Complexes:
 
 
 class ComposedLosses:
-    """δ(ε) of dp-accounting's distribution, for many ε."""
+    """δ(ε) of losses of one side or two (the same one is given once), for many ε."""
 
-    def __init__(self, distribution: Any) -> None:
-        self.distribution = distribution
-        self._sides = [
-            (float(side._infinity_mass), Tails(side._probs, side._lower_loss, spacing=float(side._discretization)))
-            for side in _sides(distribution)
-        ]
+    def __init__(self, sides: Sequence[Losses]) -> None:
+        self.sides = tuple(sides)
+        self._tails = [Tails(side.masses, side.first, spacing=side.spacing) for side in self.sides]
 
     def delta(self, epsilon: float) -> float:
         """The greater δ of both sides; round-off of the masses can make it negative.
 
-        Guarantee: the distribution's own, to rounding of its masses' sum.
+        Guarantee: that of the losses, to rounding of their masses' sum.
         """
-        return max(infinite + tails.above(epsilon) for infinite, tails in self._sides)
+        tails = zip(self.sides, self._tails, strict=True)
+        return max(side.infinite + tail.above(epsilon) for side, tail in tails)
 
 
 class Tails:

@@ -20,14 +20,12 @@ Not here: events without a known privacy loss distribution, which raise Unsuppor
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache, partial, reduce
 
 import numpy as np
 
 from reticent.accounting.curve import leaves
-from reticent.accounting.light_imports import privacy_losses
-from reticent.accounting.loss_sums import ComposedLosses, composed, connected, span_of_sums
+from reticent.accounting.loss_sums import ComposedLosses, Losses, connected
 from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
 from reticent.accounting.prices.random_allocation import allocation_ratio, allocation_spacing
 from reticent.accounting.prices.sampled_group import group_delta, group_loss_range
@@ -147,28 +145,25 @@ class PrivacyProfile:
         """
         if self.is_unprotected or self.is_out_of_reach or self._neighbours is not Neighbours.ADD_REMOVE:
             raise UnsupportedEvent("no privacy loss distribution of adding and removing one unit is at hand")
-        made = self._distribution.distribution if self._distribution else None
-        if made is None and self._gaussian is not None:
-            made, _ = _step_distribution(Gaussian(self._gaussian), self._neighbours, _COARSEST)
-        if made is None:
+        sides = self._distribution.sides if self._distribution else ()
+        if not sides and self._gaussian is not None:
+            sides, _ = _step_losses(Gaussian(self._gaussian), self._neighbours, _COARSEST)
+        if not sides:
             return (np.zeros(0), np.zeros(0)), (np.zeros(0), np.zeros(0))
-        return _positive(made._pmf_remove), _positive(made._pmf_add)
+        return sides[0].positive(), sides[-1].positive()
 
     def points(self) -> tuple[tuple[float, float], ...]:
         """Proved (ε, δ) points from ε = 0 up to where δ reaches 1e-12 (or the accountant's floor); kept."""
         if self._points is None:
-            self._points = self._compute_points()
+            high, floor = 0.0, max(_LEAST_DELTA, 2.0 * self.round_off)
+            is_known = not (self.is_unprotected or self.is_empty or self.is_out_of_reach)
+            if is_known and self.delta(0.0) > floor:
+                high = self.epsilon(floor)
+            if not math.isfinite(high):  # practically unprotected: what is proved at 0 is all that is worth saying
+                high = 0.0
+            grid = sorted({0.0, *(high * np.linspace(0.0, 1.0, _POINTS) ** 1.5).tolist()})
+            self._points = tuple((epsilon, self.delta(epsilon)) for epsilon in grid)
         return self._points
-
-    def _compute_points(self) -> tuple[tuple[float, float], ...]:
-        if self.is_unprotected or self.is_empty or self.is_out_of_reach:
-            return ((0.0, self.delta(0.0)),)
-        floor = max(_LEAST_DELTA, 2.0 * self.round_off)
-        high = self.epsilon(floor) if self.delta(0.0) > floor else 0.0
-        if not math.isfinite(high):  # practically unprotected: what is proved at 0 is all that is worth saying
-            return ((0.0, self.delta(0.0)),)
-        grid = np.unique(np.concatenate([[0.0], high * np.linspace(0.0, 1.0, _POINTS) ** 1.5]))
-        return tuple((float(epsilon), self.delta(float(epsilon))) for epsilon in grid)
 
     def _compose(self) -> None:
         """Discretise every kind of step and convolve; sets the distribution and its round-off allowance."""
@@ -178,31 +173,23 @@ class PrivacyProfile:
             parts.append((Gaussian(self._gaussian), 1))
         spacing = _spacing(self._stepwise, self._neighbours, self._tolerance)
         while True:
-            made = [(*_step_distribution(leaf, self._neighbours, spacing), count) for leaf, count in parts]
-            spans = [span_of_sums(one, count) for one, _, count in made]
-            excess = sum(high - low + 1 for sides in spans for low, high in sides) / _MOST_COMPOSED
+            made = [(*_step_losses(leaf, self._neighbours, spacing), count) for leaf, count in parts]
+            spans = [[side.span(count) for side in sides] for sides, _, count in made]
+            excess = sum(high - low + 1 for ends in spans for low, high in ends) / _MOST_COMPOSED
             if excess <= 1.0:
                 break
             spacing *= max(2.0, excess)
             if spacing > _USELESS:
                 self.is_out_of_reach = True
                 return
-        total: Any = None
-        for (one, _, count), sides in zip(made, spans, strict=True):
-            repeated = composed(one, count, sides)
-            total = repeated if total is None else total.compose(repeated)
-        cells = sum(size for _, size, _ in made)
-        self._distribution = ComposedLosses(total)
-        self.round_off = _ROUND_OFF * (steps + cells)
-
-
-def _positive(side: Any) -> tuple[Floats, Floats]:
-    """The losses above 0 of one direction and their masses, that of an infinite loss at the end."""
-    dense = side.to_dense_pmf()
-    masses = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)  # the FFT rounds below 0
-    losses = dense._discretization * (dense._lower_loss + np.arange(len(masses)))
-    above = (losses > 0.0) & (masses > 0.0)
-    return np.append(losses[above], np.inf), np.append(masses[above], max(0.0, dense._infinity_mass))
+        repeated = [
+            [side.repeated(count, span) for side, span in zip(sides, ends, strict=True)]
+            for (sides, _, count), ends in zip(made, spans, strict=True)
+        ]
+        two = max(len(sides) for sides in repeated)  # one side stands for both where they are the same
+        both = zip(*(sides * (two // len(sides)) for sides in repeated), strict=True)
+        self._distribution = ComposedLosses([reduce(Losses.with_step, parts) for parts in both])
+        self.round_off = _ROUND_OFF * (steps + sum(size for _, size, _ in made))
 
 
 @lru_cache(maxsize=8)
@@ -285,31 +272,28 @@ def _least_spacing(leaf: Event, neighbours: Neighbours) -> float:
             raise UnsupportedEvent(f"no privacy loss distribution is known for the event {type(leaf).__name__}")
 
 
-def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> tuple[Any, int]:
-    """dp-accounting's distribution of one step on the grid, and its number of cells."""
-    library = privacy_losses()
-    pld_pmf, privacy_loss_distribution = library.pld_pmf, library.privacy_loss_distribution
-    if isinstance(leaf, Laplace):
-        distance = 1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0
-        one = privacy_loss_distribution.from_laplace_mechanism(
-            leaf.scale, sensitivity=distance, value_discretization_interval=spacing
-        )
-        return one, math.ceil(2.0 * distance / leaf.scale / spacing)
-    if isinstance(leaf, RandomAllocation):
-        ratio = allocation_ratio(leaf.noise_multiplier, leaf.batches, spacing=spacing)
-        masses, first, last = ratio.masses, ratio.first, ratio.first + len(ratio.masses) - 1
-        removed = pld_pmf.DensePLDPmf(spacing, first, masses * ratio.values(), ratio.lost, True)
-        added = pld_pmf.DensePLDPmf(spacing, -last, masses[::-1].copy(), ratio.zero, True)
-        # Its sums were made of as many cells once for every doubling.
-        cells = len(masses) * (2 + leaf.batches.bit_length())
-        return privacy_loss_distribution.PrivacyLossDistribution(removed, added), cells
-    if isinstance(leaf, SampledGroup):
-        low, high = group_loss_range(leaf)
-        removed = _side(partial(group_delta, leaf, direction=Direction.REMOVE), (low, high), spacing)
-        added = _side(partial(group_delta, leaf, direction=Direction.ADD), (-high, -low), spacing)
-        return privacy_loss_distribution.PrivacyLossDistribution(removed, added), 2 * math.ceil(
-            (high - low) / spacing + 2
-        )
+def _step_losses(leaf: Event, neighbours: Neighbours, spacing: float) -> tuple[tuple[Losses, ...], int]:
+    """The losses of one step on the grid, of removing and of adding a unit, and how many cells were computed.
+
+    One side stands for both where they are the same.
+    """
+    match leaf:
+        case Laplace(scale):
+            reach = (1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0) / scale
+            side = _side(partial(_laplace_delta, reach=reach), (-reach, reach), spacing)
+            return (side,), math.ceil(2.0 * reach / spacing)
+        case RandomAllocation(noise, batches):
+            ratio = allocation_ratio(noise, batches, spacing=spacing)
+            masses, first, last = ratio.masses, ratio.first, ratio.first + len(ratio.masses) - 1
+            removed = Losses(first, masses * ratio.values(), ratio.lost, spacing)
+            added = Losses(-last, masses[::-1].copy(), ratio.zero, spacing)
+            # Its sums were made of as many cells once for every doubling.
+            return (removed, added), len(masses) * (2 + batches.bit_length())
+        case SampledGroup():
+            low, high = group_loss_range(leaf)
+            removed = _side(partial(group_delta, leaf, direction=Direction.REMOVE), (low, high), spacing)
+            added = _side(partial(group_delta, leaf, direction=Direction.ADD), (-high, -low), spacing)
+            return (removed, added), 2 * math.ceil((high - low) / spacing + 2)
     assert isinstance(leaf, Gaussian | SampledGaussian)
     rate = leaf.sampling_rate if isinstance(leaf, SampledGaussian) else 1.0
     noise = leaf.noise_multiplier
@@ -319,13 +303,19 @@ def _step_distribution(leaf: Event, neighbours: Neighbours, spacing: float) -> t
         deltas = partial(step_delta, direction=direction, noise_multiplier=noise, sampling_rate=rate)
         sides.append(_side(deltas, limits, spacing))
         cells += math.ceil(limits[1] / spacing) - math.floor(limits[0] / spacing) + 1
-    return privacy_loss_distribution.PrivacyLossDistribution(*sides), cells
+    return tuple(sides), cells
 
 
-def _side(deltas: Callable[[Floats], Floats], limits: tuple[float, float], spacing: float) -> Any:
-    """The distribution on the grid whose δ joins the exact ones at the grid's points."""
+def _side(deltas: Callable[[Floats], Floats], limits: tuple[float, float], spacing: float) -> Losses:
+    """The losses on the grid whose δ joins the exact ones at the grid's points."""
     first, last = math.floor(limits[0] / spacing), math.ceil(limits[1] / spacing)
     return connected(deltas(spacing * np.arange(first, last + 1, dtype=np.float64)), first, spacing=spacing)
+
+
+def _laplace_delta(epsilons: Floats, *, reach: float) -> Floats:
+    """δ of one Laplace release whose privacy loss lies between −reach and reach, exact."""
+    inside = -np.expm1(0.5 * (np.minimum(epsilons, reach) - reach))
+    return np.asarray(np.where(epsilons < -reach, -np.expm1(np.minimum(epsilons, 0.0)), inside))
 
 
 def _gaussian_delta(epsilons: Floats, noise_multiplier: float, neighbours: Neighbours) -> Floats:

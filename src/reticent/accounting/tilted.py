@@ -126,7 +126,10 @@ def _sums(event: Event, neighbours: Neighbours) -> "tuple[_Sum, ...] | None":
             return None
         ways = [cells, cells.mirrored()] if neighbours is Neighbours.ADD_REMOVE else [cells]
         kinds.append([way.step(spacing, count) for way in ways])
-    return tuple(_Sum.of(steps, spacing) for steps in zip(*kinds, strict=True))
+    return tuple(
+        _Sum(steps, spacing, np.sum([step.count * _log_moments(step, spacing) for step in steps], axis=0))
+        for steps in zip(*kinds, strict=True)
+    )
 
 
 def _counted(event: Event) -> dict[SampledGaussian, int] | None:
@@ -235,22 +238,10 @@ class _Sum:
     spacing: float
     moments: Floats
 
-    @classmethod
-    def of(cls, steps: tuple[_Step, ...], spacing: float) -> "_Sum":
-        """The sum with its moments."""
-        moments = np.zeros(len(_TILTS))
-        for step in steps:
-            moments += step.count * _log_moments(step, spacing)
-        return cls(steps, spacing, moments)
-
     def best_epsilon(self, log_p0: float) -> float:
         """About the ε of the least e^ε p0 + δ(ε), with Chernoff's bound as δ."""
         # min over t and ε of max(ε + log p0, log M(t) − tε): equal at ε = (log M − log p0)/(1 + t).
         return max(0.0, float(((self.moments - log_p0) / (1.0 + _TILTS)).min()))
-
-    def log_above(self, loss: float) -> float:
-        """Chernoff's bound on the log of the mass above a loss."""
-        return float((self.moments - _TILTS * loss).min())
 
     def tilt(self, centre: int) -> float:
         """The tilt of the least Chernoff bound there: any tilt is valid, this one has the least round-off."""
@@ -282,7 +273,7 @@ class _Sum:
         bottom = centre - width // 2
         convolved = np.roll(np.fft.irfft(spectrum, width), (shift - bottom) % width)  # [width]
         lost = math.fsum(step.count * step.lost for step in self.steps)
-        above = self.log_above(spacing * (bottom + width - 1))
+        above = float((self.moments - _TILTS * (spacing * (bottom + width - 1))).min())  # Chernoff's bound
         return _Window(
             tails=Tails(np.maximum(convolved, 0.0), bottom, spacing=spacing, tilt=t),
             tilt=t,

@@ -5,72 +5,78 @@ from typing import TYPE_CHECKING
 from reticent.core.lazy_names import lazy_names, names_by_module
 
 if TYPE_CHECKING:
-    from reticent.auditing.attacks.exposure.candidate_search import SearchLimits
-    from reticent.auditing.attacks.exposure.ranking import Exposure, ExposureSettings, measure_exposures
-    from reticent.auditing.attacks.extraction.codes import (
-        CodeHits,
-        PlantedCodes,
-        attack_codes,
-        code_answers,
-        hit_rate_ceiling,
-    )
-    from reticent.auditing.attacks.lazy.emission import calibrated_loss, emission_log_prob
-    from reticent.auditing.attacks.lazy.risk_map import RiskMap, draw_risk_map
-    from reticent.auditing.attacks.membership.groups import GroupScores, Pooling, pooled_scores, score_owners
-    from reticent.auditing.attacks.membership.metrics import MembershipSetting, membership_findings
-    from reticent.auditing.attacks.membership.scores import (
-        CalibratedScore,
-        ErrorZoneScore,
-        LossScore,
-        LowerCaseScore,
-        MinKPlusPlusScore,
-        MinKScore,
-        WindowScore,
-        ZlibScore,
-    )
-    from reticent.auditing.attacks.membership.target_scores import TargetScores
-    from reticent.auditing.attacks.personal_data.contexts import (
-        ContextWindow,
-        MaskedSpan,
-        OtherValues,
-        masked_spans,
+    from reticent.auditing.attacks.exposure.candidate_search import SearchLimits as SearchLimits
+    from reticent.auditing.attacks.exposure.ranking import Exposure as Exposure
+    from reticent.auditing.attacks.exposure.ranking import ExposureSettings as ExposureSettings
+    from reticent.auditing.attacks.exposure.ranking import measure_exposures as measure_exposures
+    from reticent.auditing.attacks.extraction.codes import CodeHits as CodeHits
+    from reticent.auditing.attacks.extraction.codes import PlantedCodes as PlantedCodes
+    from reticent.auditing.attacks.extraction.codes import attack_codes as attack_codes
+    from reticent.auditing.attacks.extraction.codes import code_answers as code_answers
+    from reticent.auditing.attacks.extraction.codes import hit_rate_ceiling as hit_rate_ceiling
+    from reticent.auditing.attacks.lazy.emission import calibrated_loss as calibrated_loss
+    from reticent.auditing.attacks.lazy.emission import emission_log_prob as emission_log_prob
+    from reticent.auditing.attacks.lazy.risk_map import RiskMap as RiskMap
+    from reticent.auditing.attacks.lazy.risk_map import draw_risk_map as draw_risk_map
+    from reticent.auditing.attacks.membership.groups import GroupScores as GroupScores
+    from reticent.auditing.attacks.membership.groups import Pooling as Pooling
+    from reticent.auditing.attacks.membership.groups import pooled_scores as pooled_scores
+    from reticent.auditing.attacks.membership.groups import score_owners as score_owners
+    from reticent.auditing.attacks.membership.metrics import MembershipSetting as MembershipSetting
+    from reticent.auditing.attacks.membership.metrics import membership_findings as membership_findings
+    from reticent.auditing.attacks.membership.scores import CalibratedScore as CalibratedScore
+    from reticent.auditing.attacks.membership.scores import ErrorZoneScore as ErrorZoneScore
+    from reticent.auditing.attacks.membership.scores import LossScore as LossScore
+    from reticent.auditing.attacks.membership.scores import LowerCaseScore as LowerCaseScore
+    from reticent.auditing.attacks.membership.scores import MinKPlusPlusScore as MinKPlusPlusScore
+    from reticent.auditing.attacks.membership.scores import MinKScore as MinKScore
+    from reticent.auditing.attacks.membership.scores import WindowScore as WindowScore
+    from reticent.auditing.attacks.membership.scores import ZlibScore as ZlibScore
+    from reticent.auditing.attacks.membership.target_scores import TargetScores as TargetScores
+    from reticent.auditing.attacks.personal_data.contexts import ContextWindow as ContextWindow
+    from reticent.auditing.attacks.personal_data.contexts import MaskedSpan as MaskedSpan
+    from reticent.auditing.attacks.personal_data.contexts import OtherValues as OtherValues
+    from reticent.auditing.attacks.personal_data.contexts import masked_spans as masked_spans
+    from reticent.auditing.attacks.personal_data.extractability import (
+        compare_extractability as compare_extractability,
     )
     from reticent.auditing.attacks.personal_data.extractability import (
-        compare_extractability,
-        estimate_extractability,
+        estimate_extractability as estimate_extractability,
     )
-    from reticent.auditing.attacks.personal_data.extraction import (
-        EmittedValues,
-        ExtractionGame,
-        sample_texts,
-        tag_texts,
-        token_lengths,
-    )
-    from reticent.auditing.attacks.personal_data.findings import (
-        PiiSetting,
-        extraction_findings,
-        inference_finding,
-        reconstruction_findings,
-    )
-    from reticent.auditing.attacks.personal_data.inference import (
-        CandidateDraw,
-        draw_candidates,
-        infer_values,
-        token_counter,
-    )
-    from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take_inventory
-    from reticent.auditing.attacks.personal_data.reconstruction import (
-        CandidateSources,
-        continue_greedily,
-        gather_candidates,
-        rank_candidates,
-    )
-    from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, CandidateScoring, HeldOutPlaces
-    from reticent.auditing.attacks.update.matching import match_phrases
-    from reticent.auditing.attacks.update.score import PhraseScore, Snapshots, UpdateScore
-    from reticent.auditing.attacks.update.search import BeamSettings, BestPhrases, PhraseWalk, search_phrases
-    from reticent.auditing.metrics.one_run import one_run_epsilon
-    from reticent.auditing.metrics.roc import auc, auc_interval, tpr_at_fpr
+    from reticent.auditing.attacks.personal_data.extraction import EmittedValues as EmittedValues
+    from reticent.auditing.attacks.personal_data.extraction import ExtractionGame as ExtractionGame
+    from reticent.auditing.attacks.personal_data.extraction import sample_texts as sample_texts
+    from reticent.auditing.attacks.personal_data.extraction import tag_texts as tag_texts
+    from reticent.auditing.attacks.personal_data.extraction import token_lengths as token_lengths
+    from reticent.auditing.attacks.personal_data.findings import PiiSetting as PiiSetting
+    from reticent.auditing.attacks.personal_data.findings import extraction_findings as extraction_findings
+    from reticent.auditing.attacks.personal_data.findings import inference_finding as inference_finding
+    from reticent.auditing.attacks.personal_data.findings import reconstruction_findings as reconstruction_findings
+    from reticent.auditing.attacks.personal_data.inference import CandidateDraw as CandidateDraw
+    from reticent.auditing.attacks.personal_data.inference import draw_candidates as draw_candidates
+    from reticent.auditing.attacks.personal_data.inference import infer_values as infer_values
+    from reticent.auditing.attacks.personal_data.inference import token_counter as token_counter
+    from reticent.auditing.attacks.personal_data.inventory import PiiInventory as PiiInventory
+    from reticent.auditing.attacks.personal_data.inventory import take_inventory as take_inventory
+    from reticent.auditing.attacks.personal_data.reconstruction import CandidateSources as CandidateSources
+    from reticent.auditing.attacks.personal_data.reconstruction import continue_greedily as continue_greedily
+    from reticent.auditing.attacks.personal_data.reconstruction import gather_candidates as gather_candidates
+    from reticent.auditing.attacks.personal_data.reconstruction import rank_candidates as rank_candidates
+    from reticent.auditing.attacks.personal_data.scoring import CandidateScorer as CandidateScorer
+    from reticent.auditing.attacks.personal_data.scoring import CandidateScoring as CandidateScoring
+    from reticent.auditing.attacks.personal_data.scoring import HeldOutPlaces as HeldOutPlaces
+    from reticent.auditing.attacks.update.matching import match_phrases as match_phrases
+    from reticent.auditing.attacks.update.score import PhraseScore as PhraseScore
+    from reticent.auditing.attacks.update.score import Snapshots as Snapshots
+    from reticent.auditing.attacks.update.score import UpdateScore as UpdateScore
+    from reticent.auditing.attacks.update.search import BeamSettings as BeamSettings
+    from reticent.auditing.attacks.update.search import BestPhrases as BestPhrases
+    from reticent.auditing.attacks.update.search import PhraseWalk as PhraseWalk
+    from reticent.auditing.attacks.update.search import search_phrases as search_phrases
+    from reticent.auditing.metrics.one_run import one_run_epsilon as one_run_epsilon
+    from reticent.auditing.metrics.roc import auc as auc
+    from reticent.auditing.metrics.roc import auc_interval as auc_interval
+    from reticent.auditing.metrics.roc import tpr_at_fpr as tpr_at_fpr
 
 _PLACES = names_by_module(
     __name__,
@@ -103,76 +109,6 @@ _PLACES = names_by_module(
     },
 )
 
-__all__ = [
-    "BeamSettings",
-    "BestPhrases",
-    "CalibratedScore",
-    "CandidateDraw",
-    "CandidateScorer",
-    "CandidateScoring",
-    "CandidateSources",
-    "CodeHits",
-    "ContextWindow",
-    "EmittedValues",
-    "ErrorZoneScore",
-    "Exposure",
-    "ExposureSettings",
-    "ExtractionGame",
-    "GroupScores",
-    "HeldOutPlaces",
-    "LossScore",
-    "LowerCaseScore",
-    "MaskedSpan",
-    "MembershipSetting",
-    "MinKPlusPlusScore",
-    "MinKScore",
-    "OtherValues",
-    "PhraseScore",
-    "PhraseWalk",
-    "PiiInventory",
-    "PiiSetting",
-    "PlantedCodes",
-    "Pooling",
-    "RiskMap",
-    "SearchLimits",
-    "Snapshots",
-    "TargetScores",
-    "UpdateScore",
-    "WindowScore",
-    "ZlibScore",
-    "attack_codes",
-    "auc",
-    "auc_interval",
-    "calibrated_loss",
-    "code_answers",
-    "compare_extractability",
-    "continue_greedily",
-    "draw_candidates",
-    "draw_risk_map",
-    "emission_log_prob",
-    "estimate_extractability",
-    "extraction_findings",
-    "gather_candidates",
-    "hit_rate_ceiling",
-    "infer_values",
-    "inference_finding",
-    "masked_spans",
-    "match_phrases",
-    "measure_exposures",
-    "membership_findings",
-    "one_run_epsilon",
-    "pooled_scores",
-    "rank_candidates",
-    "reconstruction_findings",
-    "sample_texts",
-    "score_owners",
-    "search_phrases",
-    "tag_texts",
-    "take_inventory",
-    "token_counter",
-    "token_lengths",
-    "tpr_at_fpr",
-]
-
 if not TYPE_CHECKING:
+    __all__ = sorted(_PLACES)
     __getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -2,7 +2,7 @@
 
 Each family of `auditing.attacks` keeps its attacks beside their methods, nulls and findings. An attack says what it
 needs and costs, chooses targets, calls its method, and says in which unit its findings are stated. All intervals of
-one attack hold together at `AuditSettings.attack_confidence` (Bonferroni). Artefacts hold ids and numbers, never
+one attack hold together at `AttackSettings.attack_confidence` (Bonferroni). Artefacts hold ids and numbers, never
 text or secrets.
 
 A new attack is a class of this protocol in its family's folder and a line in `runs.audit.registry`.
@@ -11,7 +11,7 @@ A new attack is a class of this protocol in its family's folder and a line in `r
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.errors import InternalError
 from reticent.core.finding import Finding
@@ -55,7 +55,7 @@ Lines = tuple[PlannedAttack, ...]
 class Measurement:
     """What one attack found; `artefacts` are documents for the run directory, by file name.
 
-    `revealed` holds texts and secrets, and only where `AuditSettings.reveal` asks for them. It is never cached.
+    `revealed` holds texts and secrets, and only where `AttackSettings.reveal` asks for them. It is never cached.
     """
 
     findings: tuple[Finding, ...]
@@ -92,14 +92,14 @@ class Attack(Protocol):
         """Whether it runs only where it is named: `all` leaves it out."""
         ...
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """The attack's own line, and further ones for parts of it that are left out.
 
         `mean` is the mean number of tokens of a record. Costs are tokens; whoever plans knows the speed.
         """
         ...
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Measure. Only called where `plan` gave a line of the attack's name that is not skipped."""
         ...
 

@@ -1,4 +1,4 @@
-"""What is asked of an audit: attacks, sizes, confidence, time; and how the command line spells it."""
+"""What is asked of attacks: which, sizes, confidence, time."""
 
 import math
 from collections.abc import Callable
@@ -53,8 +53,8 @@ def _half(size: int, least: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSettings:
-    """What is asked of an audit. `by_coin` states that each target was trained on or held out by its own fair coin.
+class AttackSettings:
+    """What is asked of attacks. `by_coin` states that each target was trained on or held out by its own fair coin.
 
     `attacks` names them; None stands for all that are not opt-in. `reveal` asks for texts and secrets. `told` hears
     of tokens of work that no model of the subject does, such as training shadows.

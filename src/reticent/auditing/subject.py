@@ -33,7 +33,7 @@ class ModelPlace:
     source: str
     guarantee: Guarantee | None = None
     started_from: str | None = None
-    beside: dict[str, Guarantee] = field(default_factory=dict)
+    other_guarantees: dict[str, Guarantee] = field(default_factory=dict)
     recipe: dict[str, Any] | None = None
     measured: tuple[Finding, ...] = ()  # by the training of itself
     individual: IndividualBounds | None = None
@@ -65,7 +65,7 @@ class Subject:
     repeated: frozenset[str] = frozenset()
     twins: frozenset[str] = frozenset()
     guarantee: Guarantee | None = None
-    beside: dict[str, Guarantee] = field(default_factory=dict)
+    other_guarantees: dict[str, Guarantee] = field(default_factory=dict)
     recipe: dict[str, Any] | None = field(default=None, repr=False)
     measured: tuple[Finding, ...] = ()
     individual: IndividualBounds | None = None
@@ -113,7 +113,11 @@ def make_subject(
 ) -> Subject:
     """The subject with its targets made comparable; `place` tells what was proved of the model."""
     known_of = place or ModelPlace("")
-    holders = _holders(training, canaries)
+    # For each canary the places of the training records that hold its text.
+    holders = [
+        [place for place, record in enumerate(training) if text in record.text]
+        for text in (canary.text() for canary in canaries)
+    ]
     copies = {place for places in holders for place in places}
     tossed = _checked_coins(coins, training)
     copies |= {place for place, record in enumerate(training) if record.text in tossed}
@@ -156,7 +160,7 @@ def make_subject(
         repeated=repeated,
         twins=twins,
         guarantee=known_of.guarantee,
-        beside=known_of.beside,
+        other_guarantees=known_of.other_guarantees,
         recipe=known_of.recipe,
         measured=known_of.measured,
         individual=known_of.individual,
@@ -175,12 +179,6 @@ def _checked_coins(coins: CoinKey | None, training: Corpus) -> frozenset[str]:
             hint="name the corpus and the key that one call of plant --audit wrote",
         )
     return frozenset(coins.texts)
-
-
-def _holders(training: Corpus, canaries: Sequence[Canary]) -> list[list[int]]:
-    """For each canary the places of the training records that hold its text."""
-    texts = [canary.text() for canary in canaries]
-    return [[place for place, record in enumerate(training) if text in record.text] for text in texts]
 
 
 def _planted(training: Corpus, holders: Sequence[Sequence[int]]) -> dict[Unit, int]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.metrics.roc import Owners
-from reticent.auditing.settings import AuditSettings
+from reticent.auditing.settings import AttackSettings
 from reticent.auditing.subject import Subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.randomness import Randomness
@@ -23,7 +23,7 @@ def sample_records(corpus: Corpus, count: int, *, randomness: Randomness) -> Cor
     return Corpus(corpus[place] for place in places)
 
 
-def sampled_sides(subject: Subject, settings: AuditSettings, count: int) -> tuple[Corpus, Corpus]:
+def sampled_sides(subject: Subject, settings: AttackSettings, count: int) -> tuple[Corpus, Corpus]:
     """At most `count` training and held-out records, by the seed."""
     return (
         sample_records(subject.training, count, randomness=settings.randomness("training records")),
@@ -53,7 +53,7 @@ class Targets:
         """The owner of each."""
         return [record.owner for record in self.records]
 
-    def clusters(self, settings: AuditSettings) -> Owners | None:
+    def clusters(self, settings: AttackSettings) -> Owners | None:
         """The owners, where they are what is independent; None where each has one target, or coins chose records.
 
         Where every record was included by its own coin, membership is independent of the owner: chance differences
@@ -63,7 +63,7 @@ class Targets:
         owners = Owners.of(self.owners, self.is_member)
         return None if owners is not None and settings.by_coin and owners.has_mixed else owners
 
-    def sides(self, settings: AuditSettings) -> tuple[int, int]:
+    def sides(self, settings: AttackSettings) -> tuple[int, int]:
         """Independent members and non-members that say as much as these."""
         owners = self.clusters(settings)
         if owners is not None:
@@ -72,7 +72,7 @@ class Targets:
         return members, len(self.records) - members
 
 
-def membership_targets(subject: Subject, settings: AuditSettings, count: int) -> Targets:
+def membership_targets(subject: Subject, settings: AttackSettings, count: int) -> Targets:
     """Equally many of either side at most; with coins, a sample of all, so that the coins stay independent.
 
     With coins, a text that several records have is no target on either side. Which of its records are left out of

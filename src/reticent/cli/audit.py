@@ -11,7 +11,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.metric import shown_interval, shown_value, words_of
 from reticent.core.model import Access
 from reticent.core.printing.numbers import counted
-from reticent.runs.audit.options import AuditOptions
+from reticent.runs.audit.settings import AuditSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from reticent.auditing.attack import PlannedAttack
-    from reticent.auditing.settings import AuditSettings
+    from reticent.auditing.settings import AttackSettings
     from reticent.auditing.subject import Subject
     from reticent.core.finding import Comparison, Finding
     from reticent.runs.audit.attacking import Audit, Observer
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from reticent.runs.audit.plan import AuditPlan
 
 
-@verb(AuditOptions)
-def audit(options: AuditOptions, output: Output) -> int:
+@verb(AuditSettings)
+def audit(options: AuditSettings, output: Output) -> int:
     """Run attacks on a model and compare what they find with the guarantee beside its weights.
 
     Exit code 1 if a finding refutes the guarantee, a --require limit is not met (exceeded, undecided or not
@@ -77,7 +77,7 @@ def _plan_lines(plan: "AuditPlan", notes: "Sequence[str]") -> list[object]:
 
 
 def _result_lines(
-    found: "Audit", gate: "Sequence[GateResult]", settings: "AuditSettings", out: Path
+    found: "Audit", gate: "Sequence[GateResult]", settings: "AttackSettings", out: Path
 ) -> list[object]:
     """The summary: every finding beside its null and its ceiling, and in words what is void or refuted."""
     from reticent.reporting.comparing import comparison_sentences
@@ -130,7 +130,7 @@ def _beside_lines(found: "Audit") -> list[str]:
         f"Above the guarantee '{name}': {one.finding.attack} measured {_named(one.finding.metric)} of at least "
         f"{one.finding.refuting_low:.3g}, but it allows at most {one.ceiling:.3g} for {one.guarantee.covers}. "
         "Either it does not hold, or the target is not one of these."
-        for name, one in found.beside
+        for name, one in found.other_comparisons
         if one.verdict is Verdict.REFUTED
     ]
 

@@ -9,14 +9,13 @@ from reticent.cli.console import Output
 from reticent.cli.flags import VerbCommand, verb
 from reticent.core.finding import allows_everything
 from reticent.core.metric import AUC, TPR_AT_FPR
-from reticent.core.printing.numbers import counted
+from reticent.core.printing.numbers import at_least, at_most, chance_at_most, counted
 from reticent.runs.bounds.settings import (
     ConfidentialityBoundSettings,
     DpSgdBoundSettings,
     ExtractionBoundSettings,
     RunBoundSettings,
 )
-from reticent.runs.rounding import at_least, at_most, chance_at_most
 
 
 class _BoundGroup(typer.core.TyperGroup):

@@ -76,9 +76,9 @@ def _watch(bars: "Bars", total: int) -> "Watch":
 
 def _lines(story: "Story") -> list[object]:
     """The table, and how to read it."""
+    from reticent.core.printing.numbers import at_most
     from reticent.reporting.comparing import comparison_sentences
     from reticent.runs.demo.story import table_rows
-    from reticent.runs.rounding import at_most
 
     columns = ["", *(_NAMES.get(told.name, told.name) for told in story.models)]
     rows = [(label, *cells) for label, cells in table_rows(story)]

@@ -6,19 +6,19 @@ from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
 from reticent.core.metric import shown_interval, shown_value
 from reticent.core.printing.numbers import MISSING, counted
-from reticent.runs.update.settings import Search, UpdateSettings
+from reticent.runs.update.settings import DiffSettings, Search
 
 if TYPE_CHECKING:
     from reticent.auditing.attacks.update.findings import FoundPhrase
     from reticent.auditing.attacks.update.matching import RecordGains
     from reticent.auditing.attacks.update.null import NullTest, WindowExcess
-    from reticent.runs.update.comparing import DiffSettings, UpdateStep
+    from reticent.runs.update.comparing import PhraseSearch, UpdateStep
 
 _RECORDS: Final = 10  # shown
 
 
-@verb(UpdateSettings)
-def diff(settings: UpdateSettings, output: Output) -> int:
+@verb(DiffSettings)
+def diff(settings: DiffSettings, output: Output) -> int:
     """Find the phrases that an update made more likely: what two snapshots reveal about text added between them.
 
     With --data, every record of the update is searched for words that the update reveals, judged against --null.
@@ -38,7 +38,7 @@ def diff(settings: UpdateSettings, output: Output) -> int:
     return 0
 
 
-def _lines(step: "UpdateStep", settings: "DiffSettings", *, reveal: bool) -> list[object]:
+def _lines(step: "UpdateStep", settings: "PhraseSearch", *, reveal: bool) -> list[object]:
     """What one update reveals, as a table and sentences."""
     what = "removed by" if settings.removed else "added by"
     columns = ["phrase", "group", "DS", "DS~", "bits", "rank", "in the update", "null"]
@@ -115,7 +115,7 @@ def _verdict(step: "UpdateStep") -> list[str]:
     return [*lines, f"{step.above_null} of {len(step.phrases)} phrases lie above the null {level}."]
 
 
-def _coverage(step: "UpdateStep", settings: "DiffSettings") -> str:
+def _coverage(step: "UpdateStep", settings: "PhraseSearch") -> str:
     """How far the ranks of the table can be trusted."""
     most = f"A phrase of {settings.length} tokens scores at most {settings.length}."
     if step.search is Search.GUIDED:

@@ -10,7 +10,7 @@ file or the default in force. Help lists the options panel by panel.
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_origin
 
 import typer
 import typer.core
@@ -52,17 +52,22 @@ def signature_of(settings: type[Settings]) -> inspect.Signature:
     options = sorted(declared_in(settings), key=lambda each: (not each.option.positional, each.option.last))
     return inspect.Signature(
         [
-            _parameter(each, is_required=each.is_required and not (has_file and each.option.in_file))
+            _parameter(each, is_required=each.field.is_required() and not (has_file and each.option.in_file))
             for each in options
         ]
     )
 
 
 def _parameter(each: Declared, *, is_required: bool) -> inspect.Parameter:
+    """One flag: its type as typer parses it, and its help with the methods it belongs to and its default."""
     about = each.option
-    kind: Any = Literal[each.choices] if each.choices else _typed(each.type)
+    kind: Any = Literal[each.choices] if each.choices else each.type
+    if get_origin(kind) is tuple:  # of words: a flag that may be repeated
+        kind = list[kind.__args__[0]]
+    methods = f" Only for {', '.join(sorted(about.methods))}." if about.methods else ""
+    default = "" if each.default is None else f" [default: {each.default}]"
     shown: Any = {
-        "help": _help(each),
+        "help": f"{about.help}{methods}{default}",
         "metavar": about.metavar,
         "hidden": about.hidden,
         "show_default": False,
@@ -76,18 +81,6 @@ def _parameter(each: Declared, *, is_required: bool) -> inspect.Parameter:
         default=inspect.Parameter.empty if is_required else None,
         annotation=Annotated[kind if is_required else kind | None, described],
     )
-
-
-def _typed(kind: Any) -> Any:
-    """The type that typer parses: a tuple of words is a flag that may be repeated."""
-    return list[kind.__args__[0]] if getattr(kind, "__origin__", None) is tuple else kind
-
-
-def _help(each: Declared) -> str:
-    """The help text, the methods that the option belongs to, and its default."""
-    methods = f" Only for {', '.join(sorted(each.option.methods))}." if each.option.methods else ""
-    default = "" if each.default is None else f" [default: {each.default}]"
-    return f"{each.option.help}{methods}{default}"
 
 
 class VerbCommand(typer.core.TyperCommand):

@@ -63,7 +63,7 @@ def show(settings: ShowLedgerSettings, output: Output) -> None:
 
 def _sentences(document: dict[str, Any]) -> list[str]:
     """What may be spent and what was charged: steps of a training, tokens of an ensemble."""
-    from reticent.runs.rounding import at_most
+    from reticent.core.printing.numbers import at_most
 
     promise = f"within (ε = {at_most(document['epsilon'])}, δ = {document['delta']:g})"
     if "steps" in document:
@@ -115,8 +115,8 @@ def export(settings: ExportLedgerSettings, output: Output) -> None:  # noqa: ARG
 @verb(CorpusLedgerSettings)
 def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
     """List every release of a corpus and their joint guarantee."""
+    from reticent.core.printing.numbers import at_most
     from reticent.runs.proofs.corpus_ledger import CorpusLedger, Entry, all_together
-    from reticent.runs.rounding import at_most
 
     file = settings.file
     entries = CorpusLedger(file).entries()

@@ -12,7 +12,6 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -36,7 +35,7 @@ _ClickException: type[Exception] = typer.BadParameter.mro()[2]
 
 # In the order of the help. The verb X is the name `X` of the module `reticent.cli.X`: a function, or a group.
 VERBS = (
-    *("demo", "scan", "scrub", "dedup", "plant", "plan", "train", "predict", "evaluate", "serve"),
+    *("demo", "scan", "scrub", "dedup", "plant", "plan", "train", "synthesize", "predict", "evaluate", "serve"),
     *("audit", "diff", "report", "init", "ledger", "keys", "bound"),
 )
 
@@ -44,10 +43,21 @@ VERBS = (
 class _Commands(Mapping[str, Any]):
     """The commands by name, each made when it is first asked for."""
 
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
     def __getitem__(self, name: str) -> Any:
         if name not in VERBS:
             raise KeyError(name)
-        return _command(name)
+        if name not in self._made:
+            verb = getattr(import_module(f"reticent.cli.{name}"), name)
+            alone = typer.Typer(rich_markup_mode=None)
+            if isinstance(verb, typer.Typer):
+                alone.add_typer(verb, name=name)
+            else:
+                alone.command(name, cls=VerbCommand)(verb)
+            self._made[name] = typer.main.get_group(alone).commands[name]
+        return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(VERBS)
@@ -56,16 +66,7 @@ class _Commands(Mapping[str, Any]):
         return len(VERBS)
 
 
-@cache
-def _command(name: str) -> Any:
-    """The command of a verb."""
-    verb = getattr(import_module(f"reticent.cli.{name}"), name)
-    alone = typer.Typer(rich_markup_mode=None)
-    if isinstance(verb, typer.Typer):
-        alone.add_typer(verb, name=name)
-    else:
-        alone.command(name, cls=VerbCommand)(verb)
-    return typer.main.get_group(alone).commands[name]
+_COMMANDS = _Commands()
 
 
 class _Verbs(typer.core.TyperGroup):
@@ -73,7 +74,7 @@ class _Verbs(typer.core.TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Commands()  # type: ignore[assignment]
+        self.commands = _COMMANDS  # type: ignore[assignment]
 
 
 app = typer.Typer(

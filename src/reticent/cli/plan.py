@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.core.metric import shown_value, words_of
-from reticent.runs.rounding import at_most
+from reticent.core.printing.numbers import at_most
 from reticent.runs.training import advice
 from reticent.runs.training.advice import PlanSettings
 

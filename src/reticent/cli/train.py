@@ -11,8 +11,8 @@ from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.core.evidence.canary_trace import KEY as CANARY_KEY
 from reticent.core.evidence.individual import FILE as INDIVIDUAL
-from reticent.core.printing.numbers import counted
-from reticent.runs.rounding import at_most
+from reticent.core.printing.numbers import at_most, counted
+from reticent.runs.settings.declaration import flag_of
 from reticent.runs.training.settings import Resumption, TrainSettings
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _risk_lines(risk: "RiskTarget | None", guarantee: "Guarantee | None") -> lis
 
 def _chosen_lines(chosen: dict[str, float]) -> list[str]:
     """What was chosen for options that were not given."""
-    flags = ", ".join(f"--{key.replace('_', '-')} {value:g}" for key, value in chosen.items())
+    flags = ", ".join(f"{flag_of(key)} {value:g}" for key, value in chosen.items())
     return [f"Chosen from the number of units and the size of the model alone: {flags}."] if chosen else []
 
 
@@ -95,12 +95,12 @@ def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None"
         )
     else:
         guarantee = None if found.guarantee is None else found.guarantee.to_json()
-        beside = {name: each.to_json() for name, each in found.beside.items()}
-        made = {"plan": found.plan, "chosen": found.chosen, "guarantee": guarantee, "guarantees": beside}
+        others = {name: each.to_json() for name, each in found.other_guarantees.items()}
+        made = {"plan": found.plan, "chosen": found.chosen, "guarantee": guarantee, "guarantees": others}
         output.document(document | made | {"redaction": found.redaction})
         output.show(*_chosen_lines(found.chosen))
         output.show(f"Would take {counted(found.steps, 'step')}.", *_redaction_lines(found.redaction))
-        output.show(*_promise(found.guarantee, found.beside, is_done=False))
+        output.show(*_promise(found.guarantee, found.other_guarantees, is_done=False))
         noisy = found.plan.get("private", found.plan)
         if "noise_multiplier" in noisy:
             output.show(*_risk_lines(risk, found.guarantee))
@@ -149,7 +149,7 @@ def _document(result: "TrainedRun") -> dict[str, Any]:
     return document | {
         "model": str(result.model) if result.is_finished else None,
         "guarantee": None if result.guarantee is None else result.guarantee.to_json(),
-        "guarantees": {name: each.to_json() for name, each in result.beside.items()},
+        "guarantees": {name: each.to_json() for name, each in result.other_guarantees.items()},
         "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
         "measured": None if result.measured is None else result.measured.to_json(),
         "individual": _individual_document(result),
@@ -193,7 +193,11 @@ def _model_lines(result: "TrainedRun") -> list[str]:
             "to which epoch or cycle."
         )
     lines += _individual_lines(result)
-    return [*lines, *_redaction_lines(result.redaction), *_promise(result.guarantee, result.beside, is_done=True)]
+    return [
+        *lines,
+        *_redaction_lines(result.redaction),
+        *_promise(result.guarantee, result.other_guarantees, is_done=True),
+    ]
 
 
 def _individual_lines(result: "TrainedRun") -> list[str]:
@@ -248,7 +252,7 @@ def _ensemble_lines(result: "TrainedRun") -> list[str]:
     ]
 
 
-def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]", *, is_done: bool) -> list[str]:
+def _promise(guarantee: "Guarantee | None", others: "dict[str, Guarantee]", *, is_done: bool) -> list[str]:
     """What was proved, or would be, in words, with everything it rests on."""
     if guarantee is None:
         return ["No guarantee: plain training promises nothing about its text."]
@@ -256,10 +260,10 @@ def _promise(guarantee: "Guarantee | None", beside: "dict[str, Guarantee]", *, i
     about = f", for {guarantee.covers}" if guarantee.epsilon == float("inf") else ""
     return [
         f"{said}: {_statement(guarantee)}{about}.",
-        *(f"{said} as well ({name}): {_statement(each)}: {each.covers}." for name, each in beside.items()),
+        *(f"{said} as well ({name}): {_statement(each)}: {each.covers}." for name, each in others.items()),
         *(
             ["Some owners have several records. To protect whole owners, use --unit owner."]
-            if "owner" in beside
+            if "owner" in others
             else []
         ),
         "It assumes:" if is_done else "It would assume:",

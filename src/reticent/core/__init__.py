@@ -8,39 +8,58 @@ from typing import TYPE_CHECKING
 from reticent.core.lazy_names import lazy_names, names_by_module
 
 if TYPE_CHECKING:
-    from reticent.core.corpus import Policy, Span
-    from reticent.core.divergence import renyi_divergence
-    from reticent.core.document import read_document, write_atomically, write_document
-    from reticent.core.ensemble import Ensemble
-    from reticent.core.errors import AccessError, ConfigError, DataError, ModelError, UnsupportedEvent
-    from reticent.core.event import (
-        BandedCycle,
-        BestOfRuns,
-        Composed,
-        ConcentratedRelease,
-        Event,
-        ExponentialSampling,
-        FilteredCharge,
-        Gaussian,
-        Laplace,
-        NoisyVote,
-        NonPrivate,
-        RandomAllocation,
-        RealisedCharge,
-        Repeated,
-        SampledGaussian,
-        SampledGroup,
-        SubsampledMixture,
-    )
-    from reticent.core.finding import Comparison, Verdict
-    from reticent.core.guarantee import Neighbours, Notion, Unit
-    from reticent.core.ledger import Budget, Ledger
-    from reticent.core.model import Access, LanguageModel, TextModel, Tokens
-    from reticent.core.randomness import Randomness
-    from reticent.core.ranges import Range
-    from reticent.core.sampling import Sampling
-    from reticent.core.secret import Canary, CodeSpace, ListedSpace, Secret, SecretSpace
-    from reticent.core.statistics.estimate import Estimate
+    from reticent.core.corpus import Policy as Policy
+    from reticent.core.corpus import Span as Span
+    from reticent.core.divergence import renyi_divergence as renyi_divergence
+    from reticent.core.document import read_document as read_document
+    from reticent.core.document import write_atomically as write_atomically
+    from reticent.core.document import write_document as write_document
+    from reticent.core.ensemble import Ensemble as Ensemble
+    from reticent.core.errors import AccessError as AccessError
+    from reticent.core.errors import ConfigError as ConfigError
+    from reticent.core.errors import DataError as DataError
+    from reticent.core.errors import ModelError as ModelError
+    from reticent.core.errors import UnsupportedEvent as UnsupportedEvent
+    from reticent.core.event import BandedCycle as BandedCycle
+    from reticent.core.event import BestOfRuns as BestOfRuns
+    from reticent.core.event import Composed as Composed
+    from reticent.core.event import ConcentratedRelease as ConcentratedRelease
+    from reticent.core.event import Event as Event
+    from reticent.core.event import ExponentialSampling as ExponentialSampling
+    from reticent.core.event import FilteredCharge as FilteredCharge
+    from reticent.core.event import Gaussian as Gaussian
+    from reticent.core.event import Laplace as Laplace
+    from reticent.core.event import NoisyCheck as NoisyCheck
+    from reticent.core.event import NoisyVote as NoisyVote
+    from reticent.core.event import NonPrivate as NonPrivate
+    from reticent.core.event import RandomAllocation as RandomAllocation
+    from reticent.core.event import RealisedCharge as RealisedCharge
+    from reticent.core.event import Repeated as Repeated
+    from reticent.core.event import SampledGaussian as SampledGaussian
+    from reticent.core.event import SampledGroup as SampledGroup
+    from reticent.core.event import SubsampledMixture as SubsampledMixture
+    from reticent.core.finding import Comparison as Comparison
+    from reticent.core.finding import Verdict as Verdict
+    from reticent.core.guarantee import Neighbours as Neighbours
+    from reticent.core.guarantee import Notion as Notion
+    from reticent.core.guarantee import Unit as Unit
+    from reticent.core.ledger import Budget as Budget
+    from reticent.core.ledger import Ledger as Ledger
+    from reticent.core.model import Access as Access
+    from reticent.core.model import LanguageModel as LanguageModel
+    from reticent.core.model import TextModel as TextModel
+    from reticent.core.model import Tokens as Tokens
+    from reticent.core.printing.numbers import at_least as at_least
+    from reticent.core.printing.numbers import at_most as at_most
+    from reticent.core.randomness import Randomness as Randomness
+    from reticent.core.ranges import Range as Range
+    from reticent.core.sampling import Sampling as Sampling
+    from reticent.core.secret import Canary as Canary
+    from reticent.core.secret import CodeSpace as CodeSpace
+    from reticent.core.secret import ListedSpace as ListedSpace
+    from reticent.core.secret import Secret as Secret
+    from reticent.core.secret import SecretSpace as SecretSpace
+    from reticent.core.statistics.estimate import Estimate as Estimate
 
 _PLACES = names_by_module(
     __name__,
@@ -52,12 +71,13 @@ _PLACES = names_by_module(
         "errors": "AccessError ConfigError DataError ModelError UnsupportedEvent",
         "event": "BandedCycle BestOfRuns Composed ConcentratedRelease Event "
         "ExponentialSampling FilteredCharge Gaussian Laplace "
-        "NoisyVote NonPrivate RandomAllocation RealisedCharge "
+        "NoisyCheck NoisyVote NonPrivate RandomAllocation RealisedCharge "
         "Repeated SampledGaussian SampledGroup SubsampledMixture",
         "finding": "Comparison Verdict",
         "guarantee": "Neighbours Notion Unit",
         "ledger": "Budget Ledger",
         "model": "Access LanguageModel TextModel Tokens",
+        "printing.numbers": "at_least at_most",
         "randomness": "Randomness",
         "ranges": "Range",
         "sampling": "Sampling",
@@ -66,57 +86,6 @@ _PLACES = names_by_module(
     },
 )
 
-__all__ = [
-    "Access",
-    "AccessError",
-    "BandedCycle",
-    "BestOfRuns",
-    "Budget",
-    "Canary",
-    "CodeSpace",
-    "Comparison",
-    "Composed",
-    "ConcentratedRelease",
-    "ConfigError",
-    "DataError",
-    "Ensemble",
-    "Estimate",
-    "Event",
-    "ExponentialSampling",
-    "FilteredCharge",
-    "Gaussian",
-    "LanguageModel",
-    "Laplace",
-    "Ledger",
-    "ListedSpace",
-    "ModelError",
-    "Neighbours",
-    "NoisyVote",
-    "NonPrivate",
-    "Notion",
-    "Policy",
-    "RandomAllocation",
-    "Randomness",
-    "Range",
-    "RealisedCharge",
-    "Repeated",
-    "SampledGaussian",
-    "SampledGroup",
-    "Sampling",
-    "Secret",
-    "SecretSpace",
-    "Span",
-    "SubsampledMixture",
-    "TextModel",
-    "Tokens",
-    "Unit",
-    "UnsupportedEvent",
-    "Verdict",
-    "read_document",
-    "renyi_divergence",
-    "write_atomically",
-    "write_document",
-]
-
 if not TYPE_CHECKING:
+    __all__ = sorted(_PLACES)
     __getattr__, __dir__ = lazy_names(__name__, _PLACES)

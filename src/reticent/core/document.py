@@ -82,7 +82,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        sync(path.parent)
 
 
 def append_row(path: Path, row: bytes) -> None:
@@ -126,9 +126,9 @@ def require_writable(path: Path) -> None:
         )
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename itself durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file durable, or the names in a folder: a rename, say."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

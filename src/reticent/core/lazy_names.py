@@ -1,11 +1,12 @@
 """Public names of a package, each loaded from its module when it is first used.
 
     _PLACES = names_by_module(__name__, {"event": "Gaussian Laplace", "bounds.leakage": "leakage_bounds"})
+    __all__ = sorted(_PLACES)
     __getattr__, __dir__ = lazy_names(__name__, _PLACES)
 
 Importing a package thus imports none of its modules, and no torch. Type checkers and editors do not run this: for
-them the package imports the same names under `if TYPE_CHECKING`, and `__all__` lists them. A test compares the
-three.
+them the package imports the same names under `if TYPE_CHECKING`, each `as` itself, which offers it to others. A
+test compares the two.
 """
 
 import sys

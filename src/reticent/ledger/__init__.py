@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from reticent.core.lazy_names import lazy_names, names_by_module
 
 if TYPE_CHECKING:
-    from reticent.ledger.durable import SqliteLedger
+    from reticent.ledger.durable import SqliteLedger as SqliteLedger
 
 _PLACES = names_by_module(
     __name__,
@@ -14,9 +14,6 @@ _PLACES = names_by_module(
     },
 )
 
-__all__ = [
-    "SqliteLedger",
-]
-
 if not TYPE_CHECKING:
+    __all__ = sorted(_PLACES)
     __getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from reticent.core.document import sync
 from reticent.core.errors import LedgerError, LedgerExists
 from reticent.core.ledger import Receipt
 from reticent.ledger.chain import EDITED, SCHEMA_VERSION, Row
-from reticent.ledger.witness import sync_folder
 
 _APPLICATION_ID = 0x72746C67  # "rtlg"
 _PAGE = 1000  # rows read at once
@@ -61,22 +61,32 @@ class SqliteStore:
     @classmethod
     def create(cls, path: Path, header: str) -> None:
         """Write a database with a header and no rows. It appears under its name complete, or not at all."""
-        for leftover in (path, _beside(path, "-wal"), _beside(path, "-shm"), _beside(path, "-journal")):
+        for leftover in (
+            path,
+            _with_suffix(path, "-wal"),
+            _with_suffix(path, "-shm"),
+            _with_suffix(path, "-journal"),
+        ):
             if leftover.exists():
                 raise LedgerExists(
                     f"{leftover}: a ledger already exists here", hint="open it, or choose another path"
                 )
-        draft = _beside(path, f".{os.getpid()}.draft")
+        draft = _with_suffix(path, f".{os.getpid()}.draft")
         try:
             os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # the spend is the operator's
             with _ledger_errors(path):
                 _write_draft(draft, header)
             os.link(draft, path)  # unlike a rename, never replaces a file
-            sync_folder(path.parent)
+            sync(path.parent)
         except OSError as error:
             raise LedgerError(f"{path}: the ledger cannot be created", found=error.strerror) from error
         finally:
-            for leftover in (draft, _beside(draft, "-wal"), _beside(draft, "-shm"), _beside(draft, "-journal")):
+            for leftover in (
+                draft,
+                _with_suffix(draft, "-wal"),
+                _with_suffix(draft, "-shm"),
+                _with_suffix(draft, "-journal"),
+            ):
                 leftover.unlink(missing_ok=True)
 
     @classmethod
@@ -167,7 +177,7 @@ class SqliteStore:
         SQLite holds them open and reads what it has cached: a file that was deleted, replaced or cut off under it
         would be noticed at the next start, when charges are gone. Neither shrinks while anybody has it open.
         """
-        for path in (self.path, _beside(self.path, "-wal")):
+        for path in (self.path, _with_suffix(self.path, "-wal")):
             try:
                 status = path.stat()
             except OSError:
@@ -184,7 +194,7 @@ class SqliteStore:
             self._connection.close()
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from reticent.core.document import sync
 from reticent.core.errors import LedgerError
 from reticent.core.ledger import Receipt
 
@@ -50,7 +51,7 @@ class Witness:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            sync_folder(path.parent)
+            sync(path.parent)
         except FileExistsError as error:
             raise LedgerError(
                 f"{path}: there is a witness, so a ledger was here",
@@ -157,15 +158,6 @@ class Witness:
                 hint="restore the file; if nothing was released since the last row: reticent ledger reanchor RUN",
             )
         return whole
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _encode(receipt: Receipt) -> bytes:

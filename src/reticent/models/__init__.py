@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 from reticent.core.lazy_names import lazy_names, names_by_module
 
 if TYPE_CHECKING:
-    from reticent.models.embedded import embedded_model_path
-    from reticent.models.ensemble.adapters import AdapterEnsemble, EnsembleMember
-    from reticent.models.huggingface.model import HuggingFaceModel
-    from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM
+    from reticent.models.embedded import embedded_model_path as embedded_model_path
+    from reticent.models.ensemble.adapters import AdapterEnsemble as AdapterEnsemble
+    from reticent.models.ensemble.adapters import EnsembleMember as EnsembleMember
+    from reticent.models.huggingface.model import HuggingFaceModel as HuggingFaceModel
+    from reticent.models.lstm.model import LSTMConfig as LSTMConfig
+    from reticent.models.lstm.model import LSTMForCausalLM as LSTMForCausalLM
 
 _PLACES = names_by_module(
     __name__,
@@ -20,14 +22,6 @@ _PLACES = names_by_module(
     },
 )
 
-__all__ = [
-    "AdapterEnsemble",
-    "EnsembleMember",
-    "HuggingFaceModel",
-    "LSTMConfig",
-    "LSTMForCausalLM",
-    "embedded_model_path",
-]
-
 if not TYPE_CHECKING:
+    __all__ = sorted(_PLACES)
     __getattr__, __dir__ = lazy_names(__name__, _PLACES)

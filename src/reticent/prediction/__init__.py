@@ -5,11 +5,18 @@ from typing import TYPE_CHECKING
 from reticent.core.lazy_names import lazy_names, names_by_module
 
 if TYPE_CHECKING:
-    from reticent.prediction.budgets import MechanismName, MechanismOptions, PredictionTarget, set_up_mechanism
-    from reticent.prediction.evaluation import Passage, evaluate_mechanisms, look_up_passages, realised_share
-    from reticent.prediction.mechanisms.mechanism import Layout, Mechanism
-    from reticent.prediction.memory_ledger import MemoryLedger
-    from reticent.prediction.predictor import TokenPredictor
+    from reticent.prediction.budgets import MechanismName as MechanismName
+    from reticent.prediction.budgets import MechanismOptions as MechanismOptions
+    from reticent.prediction.budgets import PredictionTarget as PredictionTarget
+    from reticent.prediction.budgets import set_up_mechanism as set_up_mechanism
+    from reticent.prediction.evaluation import Passage as Passage
+    from reticent.prediction.evaluation import evaluate_mechanisms as evaluate_mechanisms
+    from reticent.prediction.evaluation import look_up_passages as look_up_passages
+    from reticent.prediction.evaluation import realised_share as realised_share
+    from reticent.prediction.mechanisms.mechanism import Layout as Layout
+    from reticent.prediction.mechanisms.mechanism import Mechanism as Mechanism
+    from reticent.prediction.memory_ledger import MemoryLedger as MemoryLedger
+    from reticent.prediction.predictor import TokenPredictor as TokenPredictor
 
 _PLACES = names_by_module(
     __name__,
@@ -22,20 +29,6 @@ _PLACES = names_by_module(
     },
 )
 
-__all__ = [
-    "Layout",
-    "Mechanism",
-    "MechanismName",
-    "MechanismOptions",
-    "MemoryLedger",
-    "Passage",
-    "PredictionTarget",
-    "TokenPredictor",
-    "evaluate_mechanisms",
-    "look_up_passages",
-    "realised_share",
-    "set_up_mechanism",
-]
-
 if not TYPE_CHECKING:
+    __all__ = sorted(_PLACES)
     __getattr__, __dir__ = lazy_names(__name__, _PLACES)

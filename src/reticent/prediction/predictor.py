@@ -94,6 +94,14 @@ class TokenPredictor:
         return self._queries
 
     @property
+    def affordable(self) -> int:
+        """How many more tokens are answered before a refusing predictor refuses: by public counts alone."""
+        price = self._mechanism.price
+        if price and self._ledger is not None:
+            return int(min(self._ledger.remaining().values()) / price)
+        return max(0, self._queries - self._answered)
+
+    @property
     def ensemble(self) -> Ensemble:
         """What is answered from."""
         return self._ensemble
@@ -274,14 +282,7 @@ class TokenPredictor:
 
     def _require_budget(self, answers: int) -> None:
         """Refuse by public counts alone: whether a part is spent must not show."""
-        if self._exhausted is not Exhausted.REFUSE:
-            return
-        price = self._mechanism.price
-        if price and self._ledger is not None:
-            is_spent = min(self._ledger.remaining().values()) < price * answers
-        else:
-            is_spent = self._answered + answers > self._queries
-        if is_spent:
+        if self._exhausted is Exhausted.REFUSE and answers > self.affordable:
             raise BudgetExhausted("the answers that this ensemble may give privately are used up")
 
 

@@ -213,7 +213,7 @@ class RunReport:
     findings: tuple[Finding, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     guarantee: Guarantee | None = None
-    guarantees_beside: Mapping[str, Guarantee] = field(default_factory=dict)
+    other_guarantees: Mapping[str, Guarantee] = field(default_factory=dict)
     confidence: float | None = None
     utility: tuple[Utility, ...] = ()
     plan: tuple[PlanLine, ...] = ()

@@ -5,32 +5,22 @@ from typing import TYPE_CHECKING
 from reticent.core.lazy_names import lazy_names, names_by_module
 
 if TYPE_CHECKING:
-    from reticent.runs.directory import package_versions
-    from reticent.runs.policies.by_name import policy_named
-    from reticent.runs.rounding import at_least, at_most
-    from reticent.runs.settings.declaration import option
-    from reticent.runs.settings.shared import EngineOptions, Shown
+    from reticent.runs.directory import package_versions as package_versions
+    from reticent.runs.policies.by_name import policy_named as policy_named
+    from reticent.runs.settings.declaration import option as option
+    from reticent.runs.settings.shared import EngineOptions as EngineOptions
+    from reticent.runs.settings.shared import Shown as Shown
 
 _PLACES = names_by_module(
     __name__,
     {
         "directory": "package_versions",
         "policies.by_name": "policy_named",
-        "rounding": "at_least at_most",
         "settings.declaration": "option",
         "settings.shared": "EngineOptions Shown",
     },
 )
 
-__all__ = [
-    "EngineOptions",
-    "Shown",
-    "at_least",
-    "at_most",
-    "option",
-    "package_versions",
-    "policy_named",
-]
-
 if not TYPE_CHECKING:
+    __all__ = sorted(_PLACES)
     __getattr__, __dir__ = lazy_names(__name__, _PLACES)

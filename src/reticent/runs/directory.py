@@ -19,14 +19,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from reticent import __version__
 from reticent.core.document import folder_at, require_writable, write_document
 from reticent.core.errors import ConfigError
 
+# The files of a run directory; guarantee.json is named where it is bound to weights (`core.evidence.certificate`).
+RUN: Final = "run.json"
+LEDGER: Final = "ledger.db"
+FINDINGS: Final = "findings.json"
+TRAINING: Final = "training.json"  # of a training run: plan, seed, fingerprints, what else is proved
+MANIFEST: Final = "ensemble.json"  # of an ensemble: its parts and members
+PREDICTION: Final = "prediction.json"  # of an ensemble: how it answers, fixed by its first use
+PAGE: Final = "report.html"
+
 SCHEMA_VERSION = 1
-PACKAGES = ("torch", "transformers", "peft", "numpy", "scipy", "dp-accounting", "tokenizers")
+PACKAGES = ("torch", "transformers", "peft", "numpy", "scipy", "tokenizers")
 
 
 class RunDirectory:
@@ -36,14 +45,14 @@ class RunDirectory:
         self.path = path
 
     @classmethod
-    def create(cls, path: Path) -> "RunDirectory":
-        """A new run directory, which `start` makes: a run that fails before leaves nothing.
+    def for_new_run(cls, path: Path) -> "RunDirectory":
+        """The place of a new run, which `start` makes: a run that fails before leaves nothing.
 
         A folder that holds anything is refused, so that no run overwrites another, and so is a place where nothing
         can be written.
         """
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            is_training = (path / "training.json").is_file() or (path / "ensemble.json").is_file()
+            is_training = (path / TRAINING).is_file() or (path / MANIFEST).is_file()
             again = "continue with --resume, " if is_training else ""
             raise ConfigError(
                 f"{path}: not an empty directory",
@@ -55,7 +64,7 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """The directory of a run that was started before."""
-        if not (path / "run.json").is_file():
+        if not (path / RUN).is_file():
             raise ConfigError(f"{path}: not a run directory", expected="a folder with run.json")
         return cls(path)
 
@@ -67,12 +76,12 @@ class RunDirectory:
     @property
     def ledger(self) -> Path:
         """Where the charges stand."""
-        return self.path / "ledger.db"
+        return self.path / LEDGER
 
     @property
     def findings(self) -> Path:
         """Where it stands what was measured."""
-        return self.path / "findings.json"
+        return self.path / FINDINGS
 
     def start(self, command: str, *, config: dict[str, Any], seed: int | None, corpora: dict[str, str]) -> None:
         """Write run.json: what is about to run, on which corpora (name → fingerprint), with which versions."""
@@ -86,18 +95,18 @@ class RunDirectory:
             "started": _now(),
             "finished": None,
         }
-        write_document(self.path / "run.json", document, mode=0o600)
+        write_document(self.path / RUN, document, mode=0o600)
 
     def finish(self, **results: Any) -> None:
         """Mark the run as finished, with its headline results."""
         document = self.information() | {"finished": _now(), "results": results}
-        write_document(self.path / "run.json", document, mode=0o600)
+        write_document(self.path / RUN, document, mode=0o600)
 
     def information(self) -> dict[str, Any]:
         """run.json; an unknown schema version is refused."""
         from reticent.runs.schemas import read_valid  # deferred: pydantic takes a tenth of a second
 
-        return read_valid(self.path / "run.json")
+        return read_valid(self.path / RUN)
 
 
 @contextmanager

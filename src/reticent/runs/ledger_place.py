@@ -22,10 +22,10 @@ from reticent.core.ledger import Budget, Receipt
 from reticent.ledger.durable import TIMEOUT, DurableLedger, SqliteLedger, reanchor, witness_path
 from reticent.ledger.postgres.address import PostgresAddress
 from reticent.ledger.postgres.ledger import PostgresLedger, reanchor_postgres
-from reticent.runs.directory import RunDirectory
+from reticent.runs.directory import LEDGER, PREDICTION, RunDirectory
 
 # Files of which a run that has charged anything keeps one at least, even where its ledger was lost.
-_TRACES: Final = (witness_path(Path("ledger.db")).name, GUARANTEE, "prediction.json")
+_TRACES: Final = (witness_path(Path(LEDGER)).name, GUARANTEE, PREDICTION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from reticent.core.document import check_schema, read_document
 from reticent.core.errors import ConfigError, GuaranteeError, UsageError
+from reticent.core.evidence.certificate import GUARANTEE
 from reticent.core.guarantee import Neighbours, Notion, Unit
+from reticent.runs.directory import FINDINGS, RUN
 
 Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e308, le=1e308)]
 Number = Finite | Literal["inf", "-inf"]  # JSON has no infinity
@@ -122,9 +124,9 @@ class GuaranteeDocument(Document):
 
 
 SCHEMAS: Final[dict[str, type[Document]]] = {
-    "run.json": RunDocument,
-    "findings.json": FindingsDocument,
-    "guarantee.json": GuaranteeDocument,
+    RUN: RunDocument,
+    FINDINGS: FindingsDocument,
+    GUARANTEE: GuaranteeDocument,
 }
 VERSION: Final = 1  # of all three
 
@@ -139,7 +141,7 @@ def read_valid(path: Path) -> dict[str, Any]:
 
 def require_valid(document: dict[str, Any], name: str, *, where: str) -> None:
     """Refuse a document that is not as the schema of `name` says."""
-    kind: type[UsageError] = GuaranteeError if name == "guarantee.json" else ConfigError
+    kind: type[UsageError] = GuaranteeError if name == GUARANTEE else ConfigError
     hint = "the file was edited or damaged: restore it as it was written"
     try:
         checked = SCHEMAS[name].model_validate(document)

@@ -33,10 +33,11 @@ from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.runs.ensemble.manifest import Manifest
 from reticent.runs.ensemble.prediction import PredictionSettings, with_base
 from reticent.runs.ledger_place import LedgerPlace
+from reticent.runs.proofs.certificates import weights_guarantee
 from reticent.server.access.keys import KeyFile
 from reticent.server.access.quotas import Quotas, usage_path
 from reticent.server.backends.backend import ALONE, Backend, open_ensemble, sentences
-from reticent.server.backends.weights import weights_guarantee, weights_notes
+from reticent.server.backends.weights import weights_notes
 from reticent.server.http.connections import connection_class
 from reticent.server.limits import Limits
 

@@ -33,7 +33,7 @@ from typing import Any, Final, Protocol
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from reticent.core.document import check_schema, read_document, write_atomically, write_document
+from reticent.core.document import check_schema, read_document, sync, write_atomically, write_document
 from reticent.core.errors import ConfigError, LedgerError, UsageError
 from reticent.core.ledger import Ledger, Receipt
 from reticent.training.optimiser import Learner
@@ -136,7 +136,7 @@ class Checkpoints:
         document = {"schema_version": SCHEMA_VERSION, "step": step, "source": told, "digests": digests}
         write_document(unfinished / _STATE, document)
         unfinished.rename(final)
-        _sync(self.folder)
+        sync(self.folder)
         self._prune()
         return final
 
@@ -167,14 +167,6 @@ class Checkpoints:
 
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def receipt_state(receipt: Receipt | None) -> dict[str, Any]:

@@ -5,7 +5,6 @@ merged, a whole model. The folder is written under another name and renamed: a m
 or not there.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
-from reticent.core.document import read_document, write_document
+from reticent.core.document import read_document, sync, write_document
 from reticent.core.evidence.certificate import Certificate
 from reticent.models.huggingface.model import HuggingFaceModel
 
@@ -40,10 +39,10 @@ def release_model(
     if certificate is not None:
         certificate.bound_to(unfinished).write(unfinished)
     for path in (*unfinished.iterdir(), unfinished):
-        _sync(path)
+        sync(path)
     shutil.rmtree(folder, ignore_errors=True)
     unfinished.rename(folder)
-    _sync(folder.parent)
+    sync(folder.parent)
     return folder
 
 
@@ -65,11 +64,3 @@ def _without_progress_bar() -> Iterator[None]:
     finally:
         if was_enabled:
             transformers_logging.enable_progress_bar()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,11 +10,26 @@ from hypothesis import strategies as st
 
 from reticent.accounting.bounds import binary_renyi
 from reticent.accounting.bounds.approximate import log_probability_bound
-from reticent.accounting.bounds.binary_renyi import largest_log_probability, least_log_probability
+from reticent.accounting.bounds.binary_renyi import (
+    largest_log_probability,
+    least_log_probability,
+    least_log_probability_on,
+)
 from reticent.accounting.bounds.leakage import leakage_bounds, leakage_of_guarantee, rdp_leakage
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import dp_sgd_guarantee
-from reticent.core.event import ConcentratedRelease, Event, Gaussian, NonPrivate, Repeated, SampledGaussian
+from reticent.core.divergence import symmetric_renyi_divergence
+from reticent.core.event import (
+    Composed,
+    ConcentratedRelease,
+    Event,
+    Gaussian,
+    Laplace,
+    NonPrivate,
+    RealisedCharge,
+    Repeated,
+    SampledGaussian,
+)
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from tests.accounting.oracles import divergence, hockey_stick, random_pair
 
@@ -264,3 +279,38 @@ def test_the_least_of_several_points_is_found_by_searching_few_of_them(bits, mon
     for nonsense in ((2.0, math.nan), (2.0, -1.0), (1.0, 1.0)):
         with pytest.raises(ValueError, match=r"order|divergence"):
             least_log_probability(log_p0, [*gaussian, nonsense])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Repeated(SampledGaussian(1.0, 0.01), 1000),
+        Repeated(SampledGaussian(3.0, 0.1), 10),
+        Gaussian(0.2),
+        Laplace(1.0),
+        Composed((RealisedCharge(4.0, 0.5), Gaussian(2.0))),
+        NonPrivate(),
+    ],
+)
+@pytest.mark.parametrize("bits", [0.3, 20.0, 400.0])
+def test_the_best_order_of_a_curve_is_found_as_by_searching_every_order_alone(event, bits):
+    curve, log_p0 = RenyiCurve(event, Neighbours.ADD_REMOVE), -bits * LOG2
+    slow, _ = curve.minimise(lambda a, d: largest_log_probability(log_p0, a, epsilon=d))
+    assert least_log_probability_on(curve, log_p0) == pytest.approx(slow, abs=1e-5)
+
+
+def test_too_small_a_divergence_on_the_curve_is_caught_by_the_best_attack():
+    p, q = random_pair(np.random.default_rng(5), 4, spread=2.0)
+    log_p0 = -6.0 * LOG2
+    truth = math.log(worst_attack(p, q, log_p0))
+
+    class Exact(RenyiCurve):
+        def __call__(self, order: float) -> float:
+            return float(symmetric_renyi_divergence(np.log(p), np.log(q), order))
+
+    class Half(Exact):
+        def __call__(self, order: float) -> float:
+            return super().__call__(order) / 4.0
+
+    assert truth <= least_log_probability_on(Exact(Gaussian(1.0), Neighbours.ADD_REMOVE), log_p0) + 1e-9
+    assert truth > least_log_probability_on(Half(Gaussian(1.0), Neighbours.ADD_REMOVE), log_p0)

@@ -405,7 +405,7 @@ def test_a_run_charges_the_file_in_it_or_the_database_that_is_named(path, ledger
     place = LedgerPlace(f"{ledgers.url}#{ledgers.address(path).ledger}")
     run, other, third, fourth = (tmp_path / name for name in ("run", "other", "third", "fourth"))
     for folder in (run, other, third, fourth):
-        RunDirectory.create(folder).start("train", config={}, seed=None, corpora={})
+        RunDirectory.for_new_run(folder).start("train", config={}, seed=None, corpora={})
     shutil.copy(witness_path(path), witness_path(run / "ledger.db"))
     with place.open(run, identity="ensemble 1") as ledger:
         assert isinstance(ledger, PostgresLedger)

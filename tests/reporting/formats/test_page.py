@@ -138,7 +138,7 @@ def test_one_run_says_how_useful_it_is_inside_and_outside_of_secrets_and_several
 )
 def test_a_guarantee_that_allows_everything_is_said_to_prove_nothing(epsilon, delta, is_empty):
     empty = replace(guarantee(), epsilon=epsilon, delta=delta, profile=())
-    said = render_markdown(report(full_run(guarantees_beside={"group": empty})))
+    said = render_markdown(report(full_run(other_guarantees={"group": empty})))
     (row,) = (line for line in said.splitlines() if line.startswith("| full | group |"))
     assert ("(nothing is proved)" in row) == is_empty
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from reticent.accounting.bounds.ceiling import ceiling
-from reticent.auditing.attacks.membership.inference import ONE_RUN_BOUNDS, one_run_findings, why_no_one_run
+from reticent.auditing.attacks.membership.attack import ONE_RUN_BOUNDS, one_run_findings, why_no_one_run
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.auditing.metrics.one_run import FAIR_COINS
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.auditing.targets import Targets, membership_targets
 from reticent.core.corpus import Corpus, Record
@@ -29,7 +29,7 @@ from tests.claims import certify, claim
 from tests.runs.audit.subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
 
 SMALL = Sizes(records=60, extraction_records=40, candidates=200, search_tokens=20_000, answers=40, texts=192)
-SETTINGS = AuditSettings(sizes=SMALL, rates=(0.1,))
+SETTINGS = AttackSettings(sizes=SMALL, rates=(0.1,))
 MEMBERSHIP = dataclasses.replace(SETTINGS, attacks=("membership",))
 FAST = Speed(1e6, 1e5)
 
@@ -315,7 +315,7 @@ def test_the_run_directory_holds_the_findings_and_no_secret_or_text(learnt, tmp_
 
 
 def test_a_run_names_its_model_its_guarantee_and_its_start(tmp_path):
-    run = RunDirectory.create(tmp_path / "run")
+    run = RunDirectory.for_new_run(tmp_path / "run")
     run.start("train", config={"model": {"source": "embedded"}}, seed=0, corpora={})
     with pytest.raises(ConfigError, match="no model"):
         find_model(str(run.path))

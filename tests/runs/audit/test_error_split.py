@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reticent.auditing.attacks.personal_data.attack import intervals_of
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.finding import Finding, Standing
 from reticent.runs.audit.attacking import run_audit, score_key
@@ -19,17 +19,17 @@ SMALL = Sizes(records=20, extraction_records=10, candidates=50, search_tokens=2_
 
 
 def test_attacks_that_cannot_run_take_no_share_of_the_error():
-    assert share_error(SUBJECT, AuditSettings()).shares == 6
-    assert share_error(SUBJECT, AuditSettings(attacks=("exposure",))).attack_confidence == 0.95
+    assert share_error(SUBJECT, AttackSettings()).shares == 6
+    assert share_error(SUBJECT, AttackSettings(attacks=("exposure",))).attack_confidence == 0.95
     alone = dataclasses.replace(SUBJECT, base=None, canaries=(), planted={})
-    assert share_error(alone, AuditSettings()).shares == 3  # membership, extraction, generation
+    assert share_error(alone, AttackSettings()).shares == 3  # membership, extraction, generation
     text = dataclasses.replace(alone, model=TextOnly(SUBJECT.model))
-    assert share_error(text, AuditSettings()).shares == 2
-    assert share_error(text, AuditSettings(attacks=("lazy",))).shares == 1  # nothing runs: no division by 0
+    assert share_error(text, AttackSettings()).shares == 2
+    assert share_error(text, AttackSettings(attacks=("lazy",))).shares == 1  # nothing runs: no division by 0
 
 
 def test_neither_budget_nor_results_change_the_shares():
-    cramped = AuditSettings(attacks=("exposure", "lazy"), budget=1e-3)
+    cramped = AttackSettings(attacks=("exposure", "lazy"), budget=1e-3)
     assert share_error(SUBJECT, cramped).shares == 2
     assert not plan_audit(SUBJECT, cramped, FAST).running
     again = share_error(SUBJECT, share_error(SUBJECT, cramped))
@@ -37,7 +37,7 @@ def test_neither_budget_nor_results_change_the_shares():
 
 
 def test_what_was_measured_at_another_confidence_is_not_taken_from_the_cache():
-    alone, among = AuditSettings(attacks=("lazy",)), AuditSettings(attacks=("lazy", "exposure"))
+    alone, among = AttackSettings(attacks=("lazy",)), AttackSettings(attacks=("lazy", "exposure"))
     keys = [score_key("lazy", SUBJECT, one, sizes=SMALL).material() for one in (alone, among)]
     assert keys[0] != keys[1]
     assert score_key("lazy", SUBJECT, share_error(SUBJECT, alone), sizes=SMALL).material() == keys[0]
@@ -57,7 +57,7 @@ def null_world(seed: int):
 
 @pytest.mark.parametrize("attacks", [("lazy",), ("membership", "lazy", "extraction")])
 def test_the_errors_of_all_findings_of_an_audit_sum_to_its_error_at_most(attacks):
-    settings = AuditSettings(attacks=attacks, sizes=SMALL, rates=(0.1,))
+    settings = AttackSettings(attacks=attacks, sizes=SMALL, rates=(0.1,))
     world = null_world(0)
     found = run_audit(world, plan_audit(world, settings, FAST), settings=settings)
     assert {finding.confidence for finding in found.findings}
@@ -72,7 +72,7 @@ def test_an_audit_of_null_data_raises_an_alarm_no_more_often_than_stated():
     Exposure has no canaries here, so the plan skips it and its share goes to the others. At a true rate of 20 %,
     more than 17 audits with an alarm have chance 1e-3.
     """
-    settings = AuditSettings(attacks=("exposure", "membership", "lazy", "extraction"), sizes=SMALL, confidence=0.8)
+    settings = AttackSettings(attacks=("exposure", "membership", "lazy", "extraction"), sizes=SMALL, confidence=0.8)
     settings = dataclasses.replace(settings, rates=(0.1,))
     alarms = 0
     for seed in range(40):
@@ -93,7 +93,7 @@ def test_games_that_are_not_played_take_no_share():
 
 
 def test_a_perfect_score_of_too_few_targets_is_too_few_to_tell():
-    settings = AuditSettings(attacks=("lazy", "membership"), sizes=SMALL, rates=(0.1,))
+    settings = AttackSettings(attacks=("lazy", "membership"), sizes=SMALL, rates=(0.1,))
     few = make_subject(
         fit(sentences(1, 4) * 3),
         fit(sentences(5, 40), order=3),
@@ -109,8 +109,8 @@ def test_a_perfect_score_of_too_few_targets_is_too_few_to_tell():
 def test_standings_and_their_json_survive_the_disk():
     known = run_audit(
         SUBJECT,
-        plan_audit(SUBJECT, AuditSettings(attacks=("exposure",), sizes=SMALL), FAST),
-        settings=AuditSettings(attacks=("exposure",), sizes=SMALL),
+        plan_audit(SUBJECT, AttackSettings(attacks=("exposure",), sizes=SMALL), FAST),
+        settings=AttackSettings(attacks=("exposure",), sizes=SMALL),
     ).findings[0]
     assert known.p_value is not None
     assert Finding.from_json(known.to_json()) == known

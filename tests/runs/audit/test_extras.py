@@ -11,7 +11,7 @@ import pytest
 from reticent.auditing.attacks.membership.result import fewest_targets, has_power
 from reticent.auditing.attacks.membership.target_scores import PositionModel
 from reticent.auditing.progress import watched
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.errors import AccessError, ConfigError, ModelError
 from reticent.core.finding import Verdict
@@ -31,7 +31,7 @@ from tests.runs.audit.subjects import CANARIES, promise, records, sentences, sub
 
 FAST = Speed(1e6, 1e5)
 SMALL = Sizes(records=40, extraction_records=20, candidates=50, search_tokens=5_000, answers=20, texts=32)
-SETTINGS = AuditSettings(sizes=SMALL, rates=(0.3,))
+SETTINGS = AttackSettings(sizes=SMALL, rates=(0.3,))
 
 
 def audited(which, settings=SETTINGS, **options):
@@ -105,12 +105,12 @@ def test_a_guarantee_for_some_secrets_is_told_of_and_not_refuted(learnt):
     missed = dataclasses.replace(promise(0.1), covers="a record that the conservative policy catches")
     average = dataclasses.replace(missed, notion=Notion.BAYESIAN_CONFIDENTIALITY)
     worst = dataclasses.replace(missed, epsilon=float("inf"), delta=0.0)
-    which = dataclasses.replace(learnt, guarantee=worst, beside={"missed": missed, "bayesian": average})
+    which = dataclasses.replace(learnt, guarantee=worst, other_guarantees={"missed": missed, "bayesian": average})
     settings = dataclasses.replace(SETTINGS, attacks=("membership",))
     audit = audited(which, settings)
     assert audit.refuted == ()
-    assert {name for name, _ in audit.beside} == {"missed"}  # the average speaks of another attacker
-    above = {one.finding.attack for _, one in audit.beside if one.verdict is Verdict.REFUTED}
+    assert {name for name, _ in audit.other_comparisons} == {"missed"}  # the average speaks of another attacker
+    above = {one.finding.attack for _, one in audit.other_comparisons if one.verdict is Verdict.REFUTED}
     assert {"loss", "calibrated"} <= above
     document = audit_to_json(audit, subject=which, settings=settings)
     assert set(document["beside"]) == {"missed", "bayesian"}
@@ -119,7 +119,7 @@ def test_a_guarantee_for_some_secrets_is_told_of_and_not_refuted(learnt):
 
 
 def test_the_plan_says_how_many_records_a_rate_needs(learnt):
-    settings = AuditSettings(attacks=("membership",), sizes=Sizes(records=30))
+    settings = AttackSettings(attacks=("membership",), sizes=Sizes(records=30))
     reasons = {line.name: line.skipped for line in plan_audit(learnt, settings, FAST).attacks if line.skipped}
     assert (
         "30 members and 30 non-members (independent ones, where owners have several) are too few"

@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from reticent.auditing.attacks.lazy.risk_map import GENERATED
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.errors import ConfigError
 from reticent.core.sampling import Sampling
 from reticent.runs.audit.attacking import run_audit, score_key
-from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, plan_audit
+from reticent.runs.audit.settings import AuditSettings
 from reticent.runs.report.curves import extraction_curves
 from tests.runs.audit.subjects import fit, records, sentences, subject
 
 SIZES = Sizes(records=30, texts=16)
 SUBJECT = subject(count=30)
-SETTINGS = AuditSettings(attacks=("lazy",), sizes=SIZES)
+SETTINGS = AttackSettings(attacks=("lazy",), sizes=SIZES)
 
 
-def lazy(settings: AuditSettings, of=SUBJECT):
+def lazy(settings: AttackSettings, of=SUBJECT):
     """The finding and the risk map of one audit."""
     found = run_audit(of, plan_audit(of, settings, Speed(1e6, 1e5)), settings=settings)
     (finding,) = found.findings
@@ -90,20 +90,20 @@ def test_a_text_in_many_copies_is_counted_once():
     assert curve.n == 23
 
 
-def asked(**options) -> AuditOptions:
-    return AuditOptions(model="m", train=Path("t"), holdout=Path("h"), out=Path("o"), **options)
+def asked(**options) -> AuditSettings:
+    return AuditSettings(model="m", train=Path("t"), holdout=Path("h"), out=Path("o"), **options)
 
 
 def test_the_options_of_the_command_reach_the_attacker():
-    usual = asked().settings()
+    usual = asked().attack_settings()
     assert (usual.sampler, usual.chance) == (Sampling(), 0.5)
-    chosen = asked(temperature=(1.0, 0.0), top_k=40, chance=0.1, samples=500).settings()
+    chosen = asked(temperature=(1.0, 0.0), top_k=40, chance=0.1, samples=500).attack_settings()
     assert (chosen.sampler, chosen.chance) == (Sampling(temperature=(1.0, 0.0), top_k=40), 0.1)
     assert (usual.samples, chosen.samples) == (1_000_000, 500)
-    assert asked(temperature=(0.7,)).settings().sampler == Sampling(temperature=0.7)
+    assert asked(temperature=(0.7,)).attack_settings().sampler == Sampling(temperature=0.7)
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": (-1.0,)}, {"temperature": (1.0, math.nan)}, {"chance": 0.0}])
 def test_options_without_a_meaning_are_refused(wrong):
     with pytest.raises(ConfigError):
-        asked(**wrong).settings()
+        asked(**wrong).attack_settings()

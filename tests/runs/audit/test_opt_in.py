@@ -10,7 +10,7 @@ import pytest
 from reticent.auditing.attacks.extraction.attack import DivergenceAttack
 from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAttack
 from reticent.auditing.attacks.membership.shadow_models import _Split
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.document import write_document
@@ -19,9 +19,9 @@ from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
 from reticent.data.writing import write_corpus
 from reticent.runs.audit.attacking import run_audit
-from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, plan_audit
 from reticent.runs.audit.registry import parse_attacks
+from reticent.runs.audit.settings import AuditSettings
 from reticent.runs.audit.subject import find_model, open_models
 from reticent.runs.directory import RunDirectory
 from reticent.runs.training.run import train
@@ -34,7 +34,7 @@ SMALL = Sizes(records=40, extraction_records=20, candidates=50, search_tokens=5_
 
 
 def audited(which, attack: str, **settings):
-    chosen = AuditSettings(attacks=(attack,), sizes=SMALL, rates=(0.3,), **settings)
+    chosen = AttackSettings(attacks=(attack,), sizes=SMALL, rates=(0.3,), **settings)
     plan = plan_audit(which, chosen, FAST)
     audit = run_audit(which, plan, settings=chosen)
     assert {finding.metric for finding in audit.findings} <= set(plan.metrics)
@@ -52,10 +52,10 @@ def test_all_includes_personal_data_where_a_policy_is_given():
     assert parse_attacks("all", with_policy=True) == (*parse_attacks("all"), "pii")
     assert parse_attacks("exposure", with_policy=True) == ("exposure",)
     places = {"model": "m", "train": Path("t"), "holdout": Path("h"), "out": Path("o")}
-    plain, with_policy = AuditOptions(**places), AuditOptions(**places, policy="patterns")
-    assert (plain.settings().attacks, plain.settings().policy) == (parse_attacks("all"), "union")
-    assert "pii" in with_policy.settings().attacks
-    assert with_policy.settings().policy == "patterns"
+    plain, with_policy = AuditSettings(**places), AuditSettings(**places, policy="patterns")
+    assert (plain.attack_settings().attacks, plain.attack_settings().policy) == (parse_attacks("all"), "union")
+    assert "pii" in with_policy.attack_settings().attacks
+    assert with_policy.attack_settings().policy == "patterns"
 
 
 @pytest.mark.parametrize(("named", "found"), [("../base", "adapter/../base"), ("org/model", "org/model")])
@@ -118,10 +118,10 @@ class _Reciting:
 
 
 def test_shadows_need_the_run_that_trained_the_model():
-    lines = plan_audit(subject(), AuditSettings(attacks=("shadow",)), FAST).attacks
+    lines = plan_audit(subject(), AttackSettings(attacks=("shadow",)), FAST).attacks
     assert "not the directory of a training run" in lines[0].skipped
     with pytest.raises(ConfigError, match="pairs"):
-        AuditSettings(shadow_models=5)
+        AttackSettings(shadow_models=5)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def opened(folder: Path):
 def test_shadows_trained_by_the_recipe_of_the_run_find_its_members(trained):
     which = opened(trained)
     told = []
-    settings = AuditSettings(attacks=("shadow",), sizes=SMALL, rates=(0.3,), shadow_models=4)
+    settings = AttackSettings(attacks=("shadow",), sizes=SMALL, rates=(0.3,), shadow_models=4)
     plan = plan_audit(which, settings, FAST)
     assert plan.attacks[0].forward_tokens > 4 * 3 * 6 * 12 * 20  # four trainings of six epochs, at least
     audit = run_audit(which, plan, settings=settings, observe=lambda line, share: told.append(share))
@@ -170,7 +170,7 @@ def test_shadows_trained_by_the_recipe_of_the_run_find_its_members(trained):
 
 def test_every_target_is_in_half_of_the_shadows_and_the_population_in_none():
     which = subject(count=50)
-    settings = AuditSettings(shadow_models=6)
+    settings = AttackSettings(shadow_models=6)
     split = _Split.of(which, settings, SMALL)
     halves = split.halves(settings)
     assert halves.shape == (6, len(split.targets.records))
@@ -183,13 +183,13 @@ def test_every_target_is_in_half_of_the_shadows_and_the_population_in_none():
 
 
 def test_the_recipe_and_what_else_is_proved_are_read_from_the_run(tmp_path):
-    run = RunDirectory.create(tmp_path / "run")
+    run = RunDirectory.for_new_run(tmp_path / "run")
     run.start("train", config={"model": {"source": "embedded"}, "training": {"epochs": 6}}, seed=0, corpora={})
     run.model.mkdir()
-    assert find_model(str(run.path)).beside == {}
+    assert find_model(str(run.path)).other_guarantees == {}
     proved = claim(2.0)
     write_document(run.path / "training.json", {"guarantees": {"missed": proved.to_json()}})
     place = find_model(str(run.path))
     assert place.recipe is not None
     assert place.recipe["training"]["epochs"] == 6
-    assert place.beside == {"missed": proved}
+    assert place.other_guarantees == {"missed": proved}

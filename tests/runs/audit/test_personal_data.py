@@ -8,14 +8,14 @@ import pytest
 
 from reticent.auditing.attacks.personal_data.attack import policy_identity
 from reticent.auditing.attacks.personal_data.contexts import OtherValues
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding, Verdict
 from reticent.runs.audit.attacking import run_audit, score_key, start_run, write_audit
-from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Speed, plan_audit
+from reticent.runs.audit.settings import AuditSettings
 from tests.models.ngram import NGramModel
 from tests.runs.audit.subjects import TextOnly, promise
 
@@ -55,7 +55,7 @@ def subject(*, learnt: bool = True, guarantee=None, text_only: bool = False):
 
 
 def audit(seen, tmp_path, **options):
-    settings = AuditSettings(attacks=("pii",), sizes=SIZES, seed=3, **options)
+    settings = AttackSettings(attacks=("pii",), sizes=SIZES, seed=3, **options)
     plan = plan_audit(seen, settings, Speed(1e6, 1e6))
     found = run_audit(seen, plan, settings=settings)
     run = start_run(tmp_path / "run", subject=seen, settings=settings, config={})
@@ -126,7 +126,7 @@ def test_the_error_is_split_over_the_games_that_were_played(learnt):
 
 def test_candidates_draws_and_masked_others_are_as_asked(tmp_path):
     sizes = dataclasses.replace(SIZES, choices=5, draws=3)
-    settings = AuditSettings(attacks=("pii",), sizes=sizes, seed=3, others=OtherValues.MASKED)
+    settings = AttackSettings(attacks=("pii",), sizes=sizes, seed=3, others=OtherValues.MASKED)
     seen = subject()
     found = run_audit(seen, plan_audit(seen, settings, Speed(1e6, 1e6)), settings=settings)
     findings = {finding.metric: finding for finding in found.findings}
@@ -142,7 +142,7 @@ def test_candidates_draws_and_masked_others_are_as_asked(tmp_path):
 
 
 def test_the_options_of_the_command_reach_the_games():
-    options = AuditOptions.of(
+    options = AuditSettings.of(
         model="m",
         train="t",
         holdout="h",
@@ -153,7 +153,7 @@ def test_the_options_of_the_command_reach_the_games():
         others="masked",
         policy="union",
     )
-    asked = options.settings()
+    asked = options.attack_settings()
     assert (asked.sizes.texts, asked.sizes.choices, asked.sizes.draws, asked.others) == (
         7,
         500,
@@ -162,7 +162,7 @@ def test_the_options_of_the_command_reach_the_games():
     )
     assert options.recorded(None)["others"] == "masked"
     with pytest.raises(ConfigError):
-        AuditOptions.of(model="m", train="t", holdout="h", out="o", candidates=501)
+        AuditSettings.of(model="m", train="t", holdout="h", out="o", candidates=501)
 
 
 def test_text_access_plays_extraction_alone(tmp_path):

@@ -5,15 +5,15 @@ import math
 
 import pytest
 
-from reticent.auditing.settings import AuditSettings, Sizes, parse_budget
+from reticent.auditing.settings import AttackSettings, Sizes, parse_budget
 from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.auditing.targets import sample_records
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
-from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import Correction, Speed, measure_speed, plan_audit, timed_trial
 from reticent.runs.audit.registry import ATTACKS, parse_attacks
+from reticent.runs.audit.settings import AuditSettings
 from tests.runs.audit.subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
 
 SUBJECT = subject()
@@ -25,7 +25,7 @@ def skipped(plan) -> dict[str, str]:
 
 
 def test_everything_that_can_run_is_planned_with_what_it_measures():
-    plan = plan_audit(SUBJECT, AuditSettings(), FAST)
+    plan = plan_audit(SUBJECT, AttackSettings(), FAST)
     assert [line.name for line in plan.running] == [
         "exposure",
         "codes",
@@ -40,7 +40,7 @@ def test_everything_that_can_run_is_planned_with_what_it_measures():
 
 def test_scores_that_need_what_is_missing_are_skipped_with_the_reason():
     alone = dataclasses.replace(SUBJECT, base=None, canaries=(), planted={})
-    reasons = skipped(plan_audit(alone, AuditSettings(), FAST))
+    reasons = skipped(plan_audit(alone, AttackSettings(), FAST))
     assert "--canaries" in reasons["exposure"]
     assert "--canaries" in reasons["codes"]
     assert "--base" in reasons["lazy"]
@@ -53,14 +53,14 @@ def test_a_base_with_another_tokenizer_compares_no_losses():
     other = dataclasses.replace(
         SUBJECT, base=type(SUBJECT.base).fit(sentences(5, 9), order=2, level="word", unknown="?")
     )
-    reasons = skipped(plan_audit(other, AuditSettings(), FAST))
+    reasons = skipped(plan_audit(other, AttackSettings(), FAST))
     assert "tokenizer" in reasons["membership: calibrated, wbc, ez"]
     assert "lazy" not in reasons  # which compares whole texts
 
 
 def test_a_model_of_text_alone_is_asked_for_text():
     hidden = dataclasses.replace(SUBJECT, model=TextOnly(SUBJECT.model))
-    plan = plan_audit(hidden, AuditSettings(), measure_speed(hidden))
+    plan = plan_audit(hidden, AttackSettings(), measure_speed(hidden))
     assert [line.name for line in plan.running] == ["codes", "extraction", "generation"]
     assert "sampled_share" in plan.metrics
     assert all("text only" in reason for name, reason in skipped(plan).items() if name != "codes")
@@ -68,18 +68,18 @@ def test_a_model_of_text_alone_is_asked_for_text():
 
 def test_a_budget_halves_sizes_before_it_leaves_attacks_out():
     slow = Speed(forward=20_000.0, generated=2_000.0)
-    whole = plan_audit(SUBJECT, AuditSettings(), slow)
-    half = plan_audit(SUBJECT, AuditSettings(budget=whole.seconds / 3), slow)
+    whole = plan_audit(SUBJECT, AttackSettings(), slow)
+    half = plan_audit(SUBJECT, AttackSettings(budget=whole.seconds / 3), slow)
     assert half.seconds <= whole.seconds / 3
     assert half.sizes.search_tokens < whole.sizes.search_tokens
     assert len(half.running) == len(whole.running)
-    little = plan_audit(SUBJECT, AuditSettings(budget=2.5), slow)
+    little = plan_audit(SUBJECT, AttackSettings(budget=2.5), slow)
     assert little.seconds <= 2.5
     assert any("budget" in reason for reason in skipped(little).values())
 
 
 def test_what_was_measured_before_costs_nothing():
-    plan = plan_audit(SUBJECT, AuditSettings(), FAST, is_cached=lambda name, sizes: name == "exposure")
+    plan = plan_audit(SUBJECT, AttackSettings(), FAST, is_cached=lambda name, sizes: name == "exposure")
     (line,) = [line for line in plan.running if line.name == "exposure"]
     assert line.is_cached
     assert line.seconds == 0.0
@@ -93,12 +93,12 @@ def test_owners_on_both_sides_are_told():
         held_out=records("same", sentences(2, 20)),
         place=ModelPlace("", promise(1.0, unit=Unit.OWNER)),
     )
-    reasons = skipped(plan_audit(mixed, AuditSettings(attacks=("membership",)), FAST))
+    reasons = skipped(plan_audit(mixed, AttackSettings(attacks=("membership",)), FAST))
     assert "split by owner" in reasons["membership: owners"]
 
 
 def test_the_estimate_of_forward_tokens_is_what_scoring_reads():
-    plan = plan_audit(SUBJECT, AuditSettings(attacks=("lazy",)), FAST)
+    plan = plan_audit(SUBJECT, AttackSettings(attacks=("lazy",)), FAST)
     texts = [*SUBJECT.training.texts, *SUBJECT.held_out.texts]
     assert plan.attacks[0].forward_tokens == 2 * sum(len(text) for text in texts)  # a token a character, two models
 
@@ -173,7 +173,7 @@ def test_what_is_spent_on_a_target_shrinks_before_targets_do():
 def test_a_trial_corrects_estimates_that_are_too_high_so_that_targets_stay():
     """The estimate is five times what the attack takes: alone it would cut 200 targets, corrected it cuts none."""
     slow = Speed(forward=2_000.0, generated=math.inf)
-    asked = AuditSettings(attacks=("pii",), sizes=Sizes(extraction_records=200, choices=20, draws=4, texts=32))
+    asked = AttackSettings(attacks=("pii",), sizes=Sizes(extraction_records=200, choices=20, draws=4, texts=32))
     whole = plan_audit(SUBJECT, asked, slow).seconds
     settings = dataclasses.replace(asked, budget=whole / 2)
     tried = []
@@ -201,10 +201,10 @@ def test_the_line_through_two_trials_has_what_is_fixed_and_what_grows():
 
 
 def test_a_trial_runs_the_attack_and_gives_its_time():
-    run = timed_trial(SUBJECT, AuditSettings(attacks=("lazy",)))
+    run = timed_trial(SUBJECT, AttackSettings(attacks=("lazy",)))
     assert run("lazy", Sizes(records=5, texts=2)) > 0.0
     nobody = dataclasses.replace(SUBJECT, training=records("t", [""] * 3))
-    assert timed_trial(nobody, AuditSettings(attacks=("lazy",)))("lazy", Sizes(records=5, texts=2)) is None
+    assert timed_trial(nobody, AttackSettings(attacks=("lazy",)))("lazy", Sizes(records=5, texts=2)) is None
 
 
 def test_attacks_and_budgets_are_read_strictly():
@@ -226,7 +226,7 @@ def test_speeds_are_positive():
 
 
 def test_the_help_of_attacks_lists_every_attack_of_the_registry_and_no_other():
-    said = AuditOptions.model_fields["attacks"].description or ""
+    said = AuditSettings.model_fields["attacks"].description or ""
     usual, opt_in = (part.split(".")[0].split(", ") for part in (said.split("all: ")[1], said.split("named: ")[1]))
     assert usual == [attack.name for attack in ATTACKS if not attack.is_opt_in]
     assert opt_in == [attack.name for attack in ATTACKS if attack.is_opt_in]

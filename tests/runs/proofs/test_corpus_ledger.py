@@ -11,8 +11,8 @@ from reticent.cli import main as cli
 from reticent.core.errors import LedgerError
 from reticent.core.event import FilteredCharge, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours, Unit
+from reticent.core.printing.numbers import at_most
 from reticent.runs.proofs.corpus_ledger import CorpusLedger, _digest, all_together
-from reticent.runs.rounding import at_most
 
 EVENT = Repeated(SampledGaussian(1.0, 0.05), 100)
 RECORD = dp_sgd_guarantee(EVENT, delta=1e-5)

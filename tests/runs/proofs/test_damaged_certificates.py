@@ -16,7 +16,7 @@ from reticent.core.errors import GuaranteeError
 from reticent.core.event import FilteredCharge, RealisedCharge, Repeated, SampledGaussian
 from reticent.core.evidence.certificate import Certificate
 from reticent.core.guarantee import Neighbours, Notion, Unit
-from reticent.runs.proofs.certificates import beside, is_about, stated
+from reticent.runs.proofs.certificates import is_about, read_other_guarantees, stated
 from tests.claims import certify
 
 PROVED = guarantee_of(Repeated(SampledGaussian(1.0, 0.05), 20), delta=1e-5, unit=Unit.RECORD)
@@ -211,7 +211,7 @@ def test_miss_rates_of_a_statement_are_those_that_the_headline_was_charged_with(
         assert is_about(name, statement, honest.worst_case)
     documents = {"bayesian": forged.bayesian.to_json()}
     with pytest.raises(GuaranteeError, match="miss rates"):
-        beside(documents, honest.worst_case, where="training.json")
+        read_other_guarantees(documents, honest.worst_case, where="training.json")
     assert honest.worst_case != forged.worst_case  # so that the ledger of one is not the ledger of the other
 
 

@@ -19,7 +19,7 @@ PLAN = {"needs": "nothing", "n": 2, "seconds": 1.0}
 
 def audit(folder, *, attacks: dict[str, str], documents: dict[str, dict] | None = None, **found):
     """The directory of an audit with this plan (an attack, and why it was skipped)."""
-    run = RunDirectory.create(folder)
+    run = RunDirectory.for_new_run(folder)
     run.start("audit", config={"model": "m"}, seed=0, corpora={})
     lines = [{"attack": name, "skipped": why, **PLAN} for name, why in attacks.items()]
     document = {"schema_version": 1, "attacks": lines, "findings": [finding().to_json()], **found}
@@ -31,7 +31,7 @@ def audit(folder, *, attacks: dict[str, str], documents: dict[str, dict] | None 
 
 
 def other(folder, command: str):
-    run = RunDirectory.create(folder)
+    run = RunDirectory.for_new_run(folder)
     run.start(command, config={}, seed=0, corpora={})
     return run.path
 
@@ -143,7 +143,7 @@ def test_a_missing_and_a_refused_ledger_are_told_apart_and_neither_is_said_of_on
 
 
 def test_where_fingerprints_of_a_corpus_stand_is_said_unless_they_are_shown(tmp_path):
-    run = RunDirectory.create(tmp_path / "run")
+    run = RunDirectory.for_new_run(tmp_path / "run")
     run.start("train", config={}, seed=0, corpora={"training": "0123abcd"})
     hidden, shown = (said(read_report([run.path], with_fingerprints=shows)) for shows in (False, True))
     assert ("0123abcd" in hidden, "0123abcd" in shown) == (False, True)

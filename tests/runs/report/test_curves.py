@@ -16,12 +16,12 @@ from reticent.core.guarantee import Notion
 from reticent.core.ledger import Budget
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.ledger.durable import SqliteLedger
-from reticent.runs.audit.options import AuditOptions
+from reticent.runs.audit.settings import AuditSettings
 from reticent.runs.report.command import command_of
 from reticent.runs.report.curves import budget_use, extraction_curves, leakage_points, roc_curves
 from reticent.runs.report.texts import covered, record_facts
 from reticent.runs.settings.declaration import declared_in
-from reticent.runs.update.settings import UpdateSettings
+from reticent.runs.update.settings import DiffSettings
 from tests.reporting.sample_reports import guarantee
 
 
@@ -142,12 +142,12 @@ def test_the_command_of_an_update_names_its_snapshots_first():
     ("kind", "options", "said"),
     [
         (
-            UpdateSettings,
+            DiffSettings,
             {"before": "a", "after": "b", "then": ["c"], "relative": True, "width": 4, "prefix": ["a secret"]},
             "diff a b --width 4 --relative --then c",
         ),
         (
-            AuditOptions,
+            AuditSettings,
             {
                 "model": "m",
                 "train": "t",
@@ -162,7 +162,7 @@ def test_the_command_of_an_update_names_its_snapshots_first():
 )
 def test_what_is_recorded_of_a_run_is_enough_to_type_its_command_again(kind, options, said):
     settings = kind.of(out="out", seed=3, **options)
-    config = settings.recorded() if kind is UpdateSettings else settings.recorded(None)
+    config = settings.recorded() if kind is DiffSettings else settings.recorded(None)
     command = command_of({"command": said.split()[0], "config": json.loads(json.dumps(config)), "seed": 3}, "out")
     assert command == f"reticent {said} --seed 3 --out out"
     known = {each.flag for each in declared_in(kind)}

@@ -15,7 +15,7 @@ PHRASE = "the vault opens with marigold"
 @pytest.fixture
 def update(tmp_path):
     """A run of `reticent diff --reveal`, whose documents hold a phrase."""
-    run = RunDirectory.create(tmp_path / "update")
+    run = RunDirectory.for_new_run(tmp_path / "update")
     run.start("diff", config={"snapshots": ["a", "b"]}, seed=0, corpora={"update": "0123abcd"})
     phrase = {"number": 0, "bits": 31.5, "differential_score": 4.2, "above_null": True, "records": ["new-7"]}
     exposed = finding("exposed_records", value=0.3, low=0.1, high=0.5, null=0.0)

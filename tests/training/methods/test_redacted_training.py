@@ -100,7 +100,7 @@ def source_of(module, chosen: RedactedPlan, ledger, **more) -> PublicFirstGradie
         randomness=Randomness.seeded(5),
         computation=COMPUTATION,
     )
-    return PublicFirstGradients(chosen, public, private, beside=units, **more)
+    return PublicFirstGradients(chosen, public, private, public_units=units, **more)
 
 
 class Killed(Exception):
@@ -175,7 +175,7 @@ def test_a_public_step_is_an_ordinary_one_and_a_private_one_is_noisy(tmp_path):
     for found in public:
         expected = alone.next()
         assert all(torch.equal(found.values[name], expected.values[name]) for name in expected.values)
-    assert chosen.public_beside == 4  # of nine, as 4 of ten private ones are expected
+    assert chosen.public_per_step == 4  # of nine, as 4 of ten private ones are expected
     deviation = chosen.private.noise_deviation / (chosen.private.normaliser + 4)
     noise = private.values["transformer.wpe.weight"][16:]  # positions that no text reaches
     assert float(noise.std()) == pytest.approx(deviation, rel=0.2)
@@ -212,11 +212,11 @@ def test_what_stands_beside_private_records_is_a_function_of_public_text_and_the
             )
             with alone:
                 noisy = alone.next().values
-        total = half.normaliser + chosen.public_beside
+        total = half.normaliser + chosen.public_per_step
         rest.append({key: total * value - half.normaliser * noisy[key] for key, value in found.values.items()})
     first, second = rest
     length = math.sqrt(sum(float((value**2).sum()) for value in first.values()))
-    assert 0.1 < length <= chosen.public_beside * half.clip_norm  # clipped like private records, and something
+    assert 0.1 < length <= chosen.public_per_step * half.clip_norm  # clipped like private records, and something
     assert all(torch.allclose(first[key], second[key], atol=1e-5) for key in first)
 
 
@@ -406,7 +406,7 @@ def test_without_a_conservative_policy_nothing_may_be_public():
     half = plan().private
     chosen = RedactedPlan(public=None, private=half, misses=MISSES, policies=alone)
     assert chosen.steps == half.steps
-    assert chosen.public_beside == 0
+    assert chosen.public_per_step == 0
     assert "one secret in one record" in chosen.confidentiality().missed.covers
 
 

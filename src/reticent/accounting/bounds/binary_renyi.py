@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from reticent.accounting.curve import RenyiCurve
 from reticent.core.arrays import Floats
 from reticent.core.divergence import renyi_divergence
 
 _RESOLUTION = 1e-10  # of the logarithm that is returned
 _SECTIONS = 64  # one call on 64 points costs little more than one on 2
 _SECTIONS_OF_MANY = 16  # where many chances are solved at once, the points are the cost
+_CLOSER = 9  # orders between the two neighbours of the best one, so many times; its logarithm is right to 1e-3 then
+_REFINEMENTS = 5
 
 
 def _check(order: float, epsilon: float) -> None:
@@ -43,17 +46,59 @@ def largest_log_probability(log_p0: float, order: float, *, epsilon: float) -> f
 def least_log_probability(log_p0: float, points: Iterable[tuple[float, float]]) -> float:
     """The least `largest_log_probability` of several Rényi points (order, epsilon).
 
-    A point that allows the least chance found so far cannot give a smaller one: one look tells, and only the others
-    are searched. The point with the least classic bound comes first, so that these are few.
-
     Guarantee: as `largest_log_probability`, for any of the points.
     """
-    found = 0.0
-    for order, epsilon in sorted(points, key=lambda point: float(_classic(log_p0, point[0], epsilon=point[1]))):
-        is_finite = order < math.inf and epsilon < math.inf
-        if not is_finite or not _divergence(np.array(found), np.array(log_p0), order) <= epsilon:
-            found = min(found, largest_log_probability(log_p0, order, epsilon=epsilon))
+    return _least_of_points(log_p0, list(points))[0]
+
+
+def least_log_probability_on(curve: RenyiCurve, log_p0: float) -> float:
+    """The least `largest_log_probability` over the orders of a curve: a coarse grid first, then ever closer orders.
+
+    Guarantee: as `largest_log_probability`, for some order of the curve; a better order may exist.
+    """
+    orders = curve.coarse_orders()
+    found, best = _least_of_points(log_p0, curve.points(orders))
+    for _ in range(_REFINEMENTS):
+        place = int(np.searchsorted(orders, best))
+        low, high = orders[max(place - 1, 0)], orders[min(place + 1, len(orders) - 1)]
+        if not low < best < math.inf or high == math.inf:
+            break
+        orders = np.array(sorted({*(1.0 + np.geomspace(low - 1.0, high - 1.0, _CLOSER)).tolist(), best}))
+        least, order = _least_of_points(log_p0, curve.points(orders))
+        if least < found:
+            found, best = least, order
     return found
+
+
+def _least_of_points(log_p0: float, points: list[tuple[float, float]]) -> tuple[float, float]:
+    """The least chance that any point allows, with the point's order; 0 and ∞ where there is none.
+
+    A point that allows the least chance found so far cannot give a smaller one. One look at all of them tells, and
+    only the one that is furthest from allowing it is searched, until none is left.
+    """
+    for order, epsilon in points:
+        _check(order, epsilon)
+    pure = [
+        largest_log_probability(log_p0, order, epsilon=epsilon) for order, epsilon in points if order == math.inf
+    ]
+    found, best = min(pure, default=0.0), math.inf
+    left = sorted(
+        (point for point in points if point[0] < math.inf and point[1] < math.inf),
+        key=lambda point: float(_classic(log_p0, point[0], epsilon=point[1])),
+    )
+    place = 0  # the point with the least classic bound comes first, so that few are searched
+    while left:
+        order, epsilon = left.pop(place)
+        least = largest_log_probability(log_p0, order, epsilon=epsilon)
+        if least < found:
+            found, best = least, order
+        if left:
+            orders, epsilons = np.array(left).T  # [n]
+            excess = _divergence(np.full(len(left), found), np.full(len(left), log_p0), orders) - epsilons
+            place = int(np.argmax(excess))
+            if not excess[place] > 0.0:
+                break
+    return found, best
 
 
 def largest_log_probabilities(log_p0: Floats, order: float, *, epsilon: float) -> Floats:
@@ -131,7 +176,7 @@ def _last_allowed(divergence: Callable[[Floats], Floats], epsilon: float, *, end
     return high
 
 
-def _divergence(log_p1: Floats, log_p0: Floats, order: float) -> Floats:
+def _divergence(log_p1: Floats, log_p0: Floats, order: float | Floats) -> Floats:
     """The greater direction of D_a between Bernoulli variables, element by element."""
     events = np.stack(np.broadcast_arrays(log_p1, log_p0))  # [2, ...]
     worlds = np.stack([events, log_complement(events)], axis=-1)  # [2, ..., 2]

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reticent.accounting.bounds.approximate import log_probability_bound
-from reticent.accounting.bounds.binary_renyi import largest_log_probability, least_log_probability
+from reticent.accounting.bounds.binary_renyi import least_log_probability, least_log_probability_on
 from reticent.accounting.conversion import rdp_delta
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import guarantee_of_group
@@ -90,12 +90,11 @@ def leakage_bounds(
         converted = None if has_profile else _converted_bound(curve, log_p0, copies)
         return LeakageBounds(secret_bits=secret_bits, copies=copies, pld=profile, converted=converted)
     rdp, _ = curve.minimise(lambda a, d: rdp_leakage(log_p0, a, renyi=d))
-    binary, _ = curve.minimise(lambda a, d: largest_log_probability(log_p0, a, epsilon=d))
     traditional, _ = curve.minimise(lambda a, d: d - _over(log_p0, a - 1.0))
     return LeakageBounds(
         secret_bits=secret_bits,
         rdp=rdp / _LOG2,
-        binary_rdp=(binary - log_p0) / _LOG2,
+        binary_rdp=(least_log_probability_on(curve, log_p0) - log_p0) / _LOG2,
         pld=profile,
         traditional=traditional / _LOG2,
     )

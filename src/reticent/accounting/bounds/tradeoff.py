@@ -120,4 +120,4 @@ def _cap_area(width: float, rise: float, *, steep: float, flat: float) -> float:
 def _nodes() -> Floats:
     """Rates [n] from 0 to 1, dense at both ends where ceilings bend."""
     half = np.concatenate([[0.0], np.geomspace(1e-9, 0.5, _NODES // 2)])
-    return np.unique(np.concatenate([half, 1.0 - half]))
+    return np.array(sorted({*half.tolist(), *(1.0 - half).tolist()}))  # np.unique would load masked arrays

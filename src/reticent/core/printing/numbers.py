@@ -1,7 +1,7 @@
 """Numbers for people: a value with its unit, rounded to the side that keeps the sentence true.
 
-"At least" is rounded down, "at most" up; a value in the middle to the nearest. Infinity is a word, and what is
-missing is a dash and never a zero.
+"At least" is rounded down, "at most" up ("(1.54, …)-private" is false of a run whose ε is 1.5444); a value in the
+middle is rounded to the nearest. Infinity is a word, and what is missing is a dash or a word and never a zero.
 """
 
 import math
@@ -39,6 +39,23 @@ def shown(value: float | None, scale: Scale = Scale.PLAIN, *, digits: int = 3, s
     if scale is Scale.BITS:
         return f"{_rounded(value, digits, side)}\u00a0bits"
     return _rounded(value, digits, side)
+
+
+def at_most(value: float | str | None, digits: int = 4) -> str:
+    """An upper bound with so many significant digits, rounded up; words where there is none."""
+    return _bound(value, digits, "up")
+
+
+def at_least(value: float | str | None, digits: int = 4) -> str:
+    """A lower bound with so many significant digits, rounded down."""
+    return _bound(value, digits, "down")
+
+
+def chance_at_most(log2_chance: float) -> str:
+    """2^x as an upper bound: per cent where that can be read, else a power of two."""
+    if log2_chance > -13.0:
+        return f"{at_most(100.0 * 2.0**log2_chance, 3)} %"
+    return f"2^{math.ceil(log2_chance * 10.0) / 10.0:.1f}"
 
 
 def interval(low: float, high: float, scale: Scale = Scale.PLAIN, *, digits: int = 3) -> str:
@@ -93,18 +110,32 @@ def _outward(bits: float, *, up: bool) -> float:
     return (math.ceil(hundredths - slack) if up else math.floor(hundredths + slack)) / 100.0
 
 
+def _bound(value: float | str | None, digits: int, side: str) -> str:
+    """As it is typed, so that it can be copied: no exponent of raised digits, and a plain minus."""
+    if value is None:
+        return "unknown"
+    number = float(value)
+    if math.isinf(number):
+        return "unbounded" if number > 0 else "-unbounded"
+    return f"{_to_side(number, digits, side):.{digits}g}"
+
+
 def _rounded(value: float, digits: int, side: str) -> str:
-    rounding = {"up": ROUND_CEILING, "down": ROUND_FLOOR, "nearest": ROUND_HALF_EVEN}[side]
     if side == "down" and 0.0 < value < _NOISE:
         return "0"
-    slack = 1.0
-    if side != "nearest":
-        slack = 1.0 - _ROUND_OFF if (side == "up") == (value > 0) else 1.0 + _ROUND_OFF
-    exact = Context(prec=digits, rounding=rounding).create_decimal(repr(value * slack))
-    size = abs(float(exact))
-    text = f"{float(exact):.{digits}g}" if size < 10**digits else f"{float(exact):,.0f}"
+    exact = _to_side(value, digits, side)
+    text = f"{exact:.{digits}g}" if abs(exact) < 10**digits else f"{exact:,.0f}"
     if "e" in text:
         mantissa, exponent = text.split("e")
         power = f"10{str(int(exponent)).translate(_RAISED)}"
         text = power if mantissa == "1" else f"{mantissa}·{power}"
     return text.replace("-", "−")
+
+
+def _to_side(value: float, digits: int, side: str) -> float:
+    """The number of so many digits on that side of a value, or the nearest; round-off of the value aside."""
+    rounding = {"up": ROUND_CEILING, "down": ROUND_FLOOR, "nearest": ROUND_HALF_EVEN}[side]
+    slack = 1.0
+    if side != "nearest":
+        slack = 1.0 - _ROUND_OFF if (side == "up") == (value > 0) else 1.0 + _ROUND_OFF
+    return float(Context(prec=digits, rounding=rounding).create_decimal(repr(value * slack)))

@@ -82,7 +82,7 @@ def _conditions(run: RunReport, *, is_only: bool) -> list[str]:
     of = "" if is_only else f" of {run.name}"
     assumed = run.guarantee.assumes if run.guarantee is not None else ()
     lines = [f"The headline guarantee{of} holds if {assumption}." for assumption in assumed]
-    for name, one in run.guarantees_beside.items():
+    for name, one in run.other_guarantees.items():
         more = [assumption for assumption in one.assumes if assumption not in assumed]
         lines += [f"The guarantee “{name}”{of} holds if, in addition, {assumption}." for assumption in more]
     return lines
@@ -92,7 +92,7 @@ def _guarantees(report: Report) -> Table | Absent:
     rows = []
     for run in report.runs:
         named = {"headline": run.guarantee} if run.guarantee is not None else {}
-        for name, one in {**named, **run.guarantees_beside}.items():
+        for name, one in {**named, **run.other_guarantees}.items():
             rows.append([cell(run.name), cell(name), cell(one.notion.value), *_promise(one)])
     if not rows:
         return Absent(

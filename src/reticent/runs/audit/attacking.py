@@ -21,7 +21,7 @@ from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack, p
 from reticent.auditing.attacks.personal_data.fragments import FragmentAttack
 from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.progress import watched_subject
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.document import write_document
 from reticent.core.finding import Comparison, Finding, Verdict
@@ -32,10 +32,9 @@ from reticent.runs.audit.gate import GateResult
 from reticent.runs.audit.plan import AuditPlan, share_error
 from reticent.runs.audit.registry import attack_named
 from reticent.runs.audit.score_cache import ScoreCache, ScoreKey
-from reticent.runs.directory import RunDirectory
+from reticent.runs.directory import FINDINGS, RunDirectory
 
 SCHEMA_VERSION: Final = 1
-FINDINGS: Final = "findings.json"
 REVEALED: Final = "revealed.json"
 
 # Settings that leave the numbers of an attack alone, or that stand in the key of a score by themselves.
@@ -67,14 +66,14 @@ Observer = Callable[[PlannedAttack, float], None]
 class Audit:
     """What an audit found. `attacks` is the plan with what was skipped on the way.
 
-    `comparisons` are with the headline, `beside` with further guarantees by name, as far as they are comparable.
-    Those hold for some secrets only (that the conservative policy catches, say), and whether a target is one of
-    them an audit cannot tell: a finding above their ceiling is told, and refutes nothing.
+    `comparisons` are with the headline, `other_comparisons` with further guarantees by name, as far as they are
+    comparable. Those hold for some secrets only (that the conservative policy catches, say), and whether a target
+    is one of them an audit cannot tell: a finding above their ceiling is told, and refutes nothing.
     """
 
     findings: tuple[Finding, ...]
     comparisons: tuple[Comparison, ...]
-    beside: tuple[tuple[str, Comparison], ...] = ()
+    other_comparisons: tuple[tuple[str, Comparison], ...] = ()
     attacks: tuple[PlannedAttack, ...]
     artefacts: dict[str, dict[str, Any]]
     cached: tuple[str, ...]
@@ -95,7 +94,7 @@ def run_audit(
     subject: Subject,
     plan: AuditPlan,
     *,
-    settings: AuditSettings,
+    settings: AttackSettings,
     cache: ScoreCache | None = None,
     observe: Observer = lambda _, __: None,
 ) -> Audit:
@@ -106,7 +105,7 @@ def run_audit(
     comparisons: list[Comparison] = []
     if subject.guarantee is not None:
         comparisons += [compare_with_guarantee(finding, subject.guarantee) for finding in findings]
-    beside: list[tuple[str, Comparison]] = []
+    others: list[tuple[str, Comparison]] = []
     artefacts: dict[str, dict[str, Any]] = {}
     lines, cached, revealed = list[PlannedAttack](), list[str](), list[dict[str, Any]]()
     for line in plan.attacks:
@@ -127,9 +126,9 @@ def run_audit(
                         comparisons.append(
                             _compared(finding, subject.guarantee, measured=measured, subject=subject)
                         )
-                    for name, each in subject.beside.items():
+                    for name, each in subject.other_guarantees.items():
                         one = _compared(finding, each, measured=measured, subject=subject)
-                        beside += [(name, one)] if one.ceiling is not None else []
+                        others += [(name, one)] if one.ceiling is not None else []
                 artefacts |= measured.artefacts
                 cached += [line.name] if was_cached else []
                 revealed += measured.revealed
@@ -137,7 +136,7 @@ def run_audit(
     return Audit(
         findings=tuple(findings),
         comparisons=tuple(comparisons),
-        beside=tuple(beside),
+        other_comparisons=tuple(others),
         attacks=tuple(lines),
         artefacts=artefacts,
         cached=tuple(cached),
@@ -150,7 +149,7 @@ def _measured(
     subject: Subject,
     plan: AuditPlan,
     *,
-    settings: AuditSettings,
+    settings: AttackSettings,
     cache: ScoreCache | None,
     observe: Observer,
 ) -> tuple[Measurement, bool]:
@@ -180,7 +179,7 @@ def is_cacheable(subject: Subject) -> bool:
     return subject.model.access >= Access.WEIGHTS
 
 
-def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> ScoreKey:
+def score_key(name: str, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> ScoreKey:
     """Everything that decides what the attack measures."""
     guarantee, settings = subject.guarantee, share_error(subject, settings)
     return ScoreKey(
@@ -207,7 +206,7 @@ def score_key(name: str, subject: Subject, settings: AuditSettings, *, sizes: Si
     )
 
 
-def _asked(name: str, settings: AuditSettings) -> dict[str, Any]:
+def _asked(name: str, settings: AttackSettings) -> dict[str, Any]:
     """The settings that decide what the attack measures: all of them, but for those that only another reads."""
     asked = {field.name: getattr(settings, field.name) for field in fields(settings)}
     return {
@@ -227,7 +226,7 @@ def _compared(finding: Finding, guarantee: Guarantee, *, measured: Measurement, 
 
 
 def write_audit(
-    run: RunDirectory, audit: Audit, *, subject: Subject, settings: AuditSettings, gate: Sequence[GateResult] = ()
+    run: RunDirectory, audit: Audit, *, subject: Subject, settings: AttackSettings, gate: Sequence[GateResult] = ()
 ) -> None:
     """Write findings.json and the attacks' own documents, and finish the run."""
     for name, document in audit.artefacts.items():
@@ -244,7 +243,7 @@ def write_audit(
 
 
 def audit_to_json(
-    audit: Audit, *, subject: Subject, settings: AuditSettings, gate: Sequence[GateResult] = ()
+    audit: Audit, *, subject: Subject, settings: AttackSettings, gate: Sequence[GateResult] = ()
 ) -> dict[str, Any]:
     """The document of findings.json; a comparison names its finding by its place in `findings`."""
     base = subject.base
@@ -258,10 +257,10 @@ def audit_to_json(
         "attacks": [line.to_json() for line in audit.attacks],
         "findings": [finding.to_json() for finding in audit.findings],
         "guarantee": None if subject.guarantee is None else subject.guarantee.to_json(),
-        "beside": {name: each.to_json() for name, each in subject.beside.items()},
+        "beside": {name: each.to_json() for name, each in subject.other_guarantees.items()},
         "comparisons": [_comparison_to_json(one, audit) for one in audit.comparisons],
         "comparisons_beside": [
-            {"guarantee": name, **_comparison_to_json(one, audit)} for name, one in audit.beside
+            {"guarantee": name, **_comparison_to_json(one, audit)} for name, one in audit.other_comparisons
         ],
         "gate": [result.to_json() for result in gate],
     }
@@ -271,9 +270,9 @@ def _comparison_to_json(one: Comparison, audit: Audit) -> dict[str, Any]:
     return {"finding": audit.findings.index(one.finding), **one.to_json()}
 
 
-def start_run(out: Path, *, subject: Subject, settings: AuditSettings, config: dict[str, Any]) -> RunDirectory:
+def start_run(out: Path, *, subject: Subject, settings: AttackSettings, config: dict[str, Any]) -> RunDirectory:
     """A new run directory with its run.json."""
-    run = RunDirectory.create(out)
+    run = RunDirectory.for_new_run(out)
     corpora = {"training": subject.training.fingerprint, "held-out": subject.held_out.fingerprint}
     run.start("audit", config=config, seed=settings.seed, corpora=corpora)
     return run

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject, make_subject
 from reticent.core.errors import ConfigError, UsageError
 from reticent.core.finding import Comparison, Finding
@@ -24,9 +24,9 @@ from reticent.runs.audit.attacking import (
     write_audit,
 )
 from reticent.runs.audit.gate import GateResult, LimitKind, check_gate, check_known, parse_limit
-from reticent.runs.audit.options import AuditOptions
 from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error, timed_trial
 from reticent.runs.audit.score_cache import ScoreCache, default_folder
+from reticent.runs.audit.settings import AuditSettings
 from reticent.runs.audit.shards import sharded_subject
 from reticent.runs.audit.subject import open_models
 from reticent.runs.experiment_log import opened_log
@@ -50,7 +50,7 @@ class AuditResult:
     audit: Audit
     gate: tuple[GateResult, ...]
     subject: Subject
-    settings: AuditSettings
+    settings: AttackSettings
     path: Path
 
     @property
@@ -148,12 +148,12 @@ class AuditResult:
         return document | {"run": str(self.path), "cached": list(self.audit.cached)}
 
 
-def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
+def audit(options: AuditSettings, *, watch: Watch = unwatched) -> AuditResult:
     """Plan the attacks, run them, set what they find beside what was proved, and write the run directory."""
     options.check_paths()
     place = options.log_place
     limits, subject = options.limits(), _subject(options)
-    settings = share_error(subject, options.settings())
+    settings = share_error(subject, options.attack_settings())
     scores = None
     if not options.no_cache and not settings.reveal and is_cacheable(subject):
         scores = ScoreCache(default_folder() if options.cache is None else options.cache)
@@ -185,7 +185,7 @@ def audit(options: AuditOptions, *, watch: Watch = unwatched) -> AuditResult:
     return AuditResult(found, gate, subject, settings, options.out)
 
 
-def _subject(options: AuditOptions) -> Subject:
+def _subject(options: AuditSettings) -> Subject:
     """Everything the audit looks at; files first, since they fail sooner than models."""
     training, held_out = (options.corpus(path).load() for path in (options.train, options.holdout))
     coins = None if options.canaries is None else read_coins(options.canaries)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from reticent.auditing.attack import NothingToAttack, PlannedAttack
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
@@ -93,7 +93,7 @@ def _speed_of_answers(subject: Subject) -> float:
     return 8 * len(prompts) / max(1e-6, time.perf_counter() - started)
 
 
-def share_error(subject: Subject, settings: AuditSettings) -> AuditSettings:
+def share_error(subject: Subject, settings: AttackSettings) -> AttackSettings:
     """The settings with the error of the audit split over the attacks that can run on this subject.
 
     Guarantee: the count depends on the subject and the settings alone, so all intervals hold together.
@@ -110,7 +110,7 @@ def share_error(subject: Subject, settings: AuditSettings) -> AuditSettings:
 
 def plan_audit(
     subject: Subject,
-    settings: AuditSettings,
+    settings: AttackSettings,
     speed: Speed,
     *,
     is_cached: IsCached = lambda _, __: False,
@@ -121,7 +121,15 @@ def plan_audit(
     def lines_of(sizes: Sizes) -> tuple[PlannedAttack, ...]:
         planned = (attack.plan(subject, settings, sizes=sizes, mean=mean) for attack in attacks)
         lines = [line for lines in planned for line in lines]
-        return tuple(line if line.skipped else _timed(line, speed, is_cached(line.name, sizes)) for line in lines)
+        timed = []
+        for line in lines:
+            if not line.skipped and is_cached(line.name, sizes):
+                line = replace(line, is_cached=True)
+            elif not line.skipped:
+                reading, writing = line.forward_tokens / speed.forward, line.generated_tokens / speed.generated
+                line = replace(line, seconds=_OVERHEAD + reading + writing)
+            timed.append(line)
+        return tuple(timed)
 
     settings = share_error(subject, settings)
     attacks = asked_attacks(settings)
@@ -201,7 +209,7 @@ def tried(
     return corrections, spent
 
 
-def timed_trial(subject: Subject, settings: AuditSettings) -> Trial:
+def timed_trial(subject: Subject, settings: AttackSettings) -> Trial:
     """Runs an attack and gives the seconds it took; what it measured is thrown away."""
     shared = share_error(subject, settings)
 
@@ -224,11 +232,3 @@ def _mean_tokens(subject: Subject) -> float:
         return sum(len(text) for text in texts) / len(texts) / 4.0
     room = math.inf if model.context_length is None else model.context_length - 1
     return sum(min(len(tokens), room) for tokens in model.encode(texts)) / len(texts)
-
-
-def _timed(line: PlannedAttack, speed: Speed, is_cached: bool) -> PlannedAttack:
-    """The line with its estimate."""
-    if is_cached:
-        return replace(line, is_cached=True)
-    seconds = line.forward_tokens / speed.forward + line.generated_tokens / speed.generated
-    return replace(line, seconds=_OVERHEAD + seconds)

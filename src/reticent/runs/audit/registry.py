@@ -37,8 +37,8 @@ from reticent.auditing.attacks.extraction.attack import (
     StyledAttack,
 )
 from reticent.auditing.attacks.lazy.attack import LazyAttack
+from reticent.auditing.attacks.membership.attack import MembershipInference
 from reticent.auditing.attacks.membership.dataset_inference import DatasetInference
-from reticent.auditing.attacks.membership.inference import MembershipInference
 from reticent.auditing.attacks.membership.neighbourhood import NeighbourhoodAttack
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
 from reticent.auditing.attacks.one_run.coins import CoinAttack, TrapAttack
@@ -46,7 +46,7 @@ from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack
 from reticent.auditing.attacks.personal_data.attributes import AttributeAttack
 from reticent.auditing.attacks.personal_data.fragments import FragmentAttack
 from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
-from reticent.auditing.settings import AuditSettings
+from reticent.auditing.settings import AttackSettings
 from reticent.core.errors import ConfigError, InternalError
 from reticent.runs.audit.retraining import fine_tune, train_shadows
 from reticent.runs.policies.by_name import policy_named
@@ -82,7 +82,7 @@ def attack_named(name: str) -> Attack:
     raise InternalError(f"no attack is called {name}")
 
 
-def asked_attacks(settings: AuditSettings) -> tuple[Attack, ...]:
+def asked_attacks(settings: AttackSettings) -> tuple[Attack, ...]:
     """The attacks that are asked for, in the order of the registry."""
     if settings.attacks is None:
         return tuple(attack for attack in ATTACKS if not attack.is_opt_in)

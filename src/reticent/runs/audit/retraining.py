@@ -15,7 +15,7 @@ import numpy as np
 from reticent.auditing.attacks.membership.shadow import shadow_scores
 from reticent.auditing.attacks.membership.shadow_models import TRAINING_COST, ShadowTask
 from reticent.auditing.attacks.personal_data.fragments import EPOCHS
-from reticent.auditing.settings import AuditSettings
+from reticent.auditing.settings import AttackSettings
 from reticent.core.arrays import Floats
 from reticent.core.corpus import Corpus, Record
 from reticent.core.model import LanguageModel, TextModel
@@ -24,7 +24,7 @@ from reticent.engine.work import Piece, Told, gather, open_engine
 from reticent.runs.training.result import Observer, unobserved
 
 
-def train_shadows(tasks: Sequence[ShadowTask], settings: AuditSettings) -> Floats:
+def train_shadows(tasks: Sequence[ShadowTask], settings: AttackSettings) -> Floats:
     """Mean log-probabilities [S, n + m] by every shadow: one after the other here, or as pieces of an engine."""
     if settings.engine is None:
         return np.concatenate([train_shadow(task, settings.told) for task in tasks])
@@ -57,7 +57,7 @@ def train_shadow(task: ShadowTask, told: Told) -> Floats:
     return scores
 
 
-def fine_tune(model: TextModel, texts: Sequence[str], settings: AuditSettings) -> TextModel:
+def fine_tune(model: TextModel, texts: Sequence[str], settings: AttackSettings) -> TextModel:
     """A copy of the model after a few epochs of plain training on the texts."""
     from reticent.runs.audit.subject import find_model
 

@@ -19,10 +19,9 @@ from reticent.core.model import LanguageModel, TextModel
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, read_json
 from reticent.runs.audit.remote import RemoteAccess, is_remote, open_remote
-from reticent.runs.directory import RunDirectory
-from reticent.runs.proofs.certificates import beside, proved_of
+from reticent.runs.directory import MANIFEST, RUN, TRAINING, RunDirectory
+from reticent.runs.proofs.certificates import proved_of, read_other_guarantees
 
-TRAINING: Final = "training.json"  # as a training run writes it
 _RANDOM_START: Final = "lstm:"
 
 
@@ -42,35 +41,35 @@ def find_model(source: str) -> ModelPlace:
     folder = Path(source).expanduser()
     if is_remote(source) or not folder.is_dir():
         return ModelPlace(source)
-    run = folder if (folder / "run.json").is_file() else folder.parent
+    run = folder if (folder / RUN).is_file() else folder.parent
     information: dict[str, Any] = {}
-    if (run / "run.json").is_file() and (run == folder or folder.name == "model"):
+    if (run / RUN).is_file() and (run == folder or folder.name == "model"):
         information = RunDirectory.open(run).information()
         folder = RunDirectory(run).model
         if not folder.is_dir():
-            raise ConfigError(
-                f"{run}: this run contains no model",
-                hint="audit a training run; if it was interrupted, resume it first",
-            )
+            hint = "audit a training run; if it was interrupted, resume it first"
+            if (run / MANIFEST).is_file():
+                hint = "an ensemble is never released: serve it, and audit the address that it is served at"
+            raise ConfigError(f"{run}: this run contains no model", hint=hint)
     guarantee = proved_of(folder)
     is_training = information.get("command") == "train"
     return ModelPlace(
         str(folder),
         guarantee,
         _start_of(information) or _base_of_adapter(folder),
-        _beside(run, guarantee) if is_training else {},
+        _other_guarantees(run, guarantee) if is_training else {},
         information["config"] if is_training else None,
         _measured_by(RunDirectory(run)) if is_training else (),
         IndividualBounds.read(run) if is_training else None,
     )
 
 
-def _beside(run: Path, headline: Guarantee | None) -> dict[str, Guarantee]:
+def _other_guarantees(run: Path, headline: Guarantee | None) -> dict[str, Guarantee]:
     """What else is proved of the run: of a missed secret, of a group, against an attacker who knows less."""
     stored_in = run / TRAINING
     if not stored_in.is_file():
         return {}
-    return beside(read_document(stored_in).get("guarantees", {}), headline, where=str(stored_in))
+    return read_other_guarantees(read_document(stored_in).get("guarantees", {}), headline, where=str(stored_in))
 
 
 def _measured_by(run: RunDirectory) -> tuple[Finding, ...]:

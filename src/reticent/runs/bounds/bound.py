@@ -14,7 +14,7 @@ from reticent.accounting.bounds.confidentiality import (
     missed_secret,
     missed_secret_of,
 )
-from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
+from reticent.accounting.bounds.leakage import leakage_bounds
 from reticent.accounting.bounds.parts import ONE_PART, extraction_success, owner_point
 from reticent.accounting.bounds.tradeoff import auc_ceiling, true_positive_rate_ceiling
 from reticent.accounting.calibration import Target, least_noise
@@ -94,6 +94,9 @@ def dp_sgd_bound(training: Training, secret_bits: list[float], *, copies: int = 
     """ε, leaked bits of each secret and what attacks may reach."""
     found = epsilons(training.event, delta=training.delta, neighbours=training.neighbours)
     guarantee = dp_sgd_guarantee(training.event, delta=training.delta, neighbours=training.neighbours)
+    leaks = [
+        leakage_bounds(training.event, bits, neighbours=training.neighbours, copies=copies) for bits in secret_bits
+    ]
     return {
         "schema_version": SCHEMA_VERSION,
         "mechanism": "dp-sgd",
@@ -106,8 +109,15 @@ def dp_sgd_bound(training: Training, secret_bits: list[float], *, copies: int = 
         "epsilon": {"rdp": number_to_json(found.rdp), "pld": number_to_json(found.pld)},
         "order": number_to_json(found.rdp_order),
         "leakage": [
-            _leakage(leakage_bounds(training.event, bits, neighbours=training.neighbours, copies=copies))
-            for bits in secret_bits
+            {
+                "secret_bits": bounds.secret_bits,
+                "copies": bounds.copies,
+                "leaked_bits": bounds.least,
+                "bounds": bounds.bounds,
+                "posterior_bits": bounds.posterior_bits,
+                "traditional_bits": number_to_json(bounds.traditional),
+            }
+            for bounds in leaks
         ],
         "ceilings": {
             AUC.name: auc_ceiling(guarantee),
@@ -115,17 +125,6 @@ def dp_sgd_bound(training: Training, secret_bits: list[float], *, copies: int = 
             TPR_AT_FPR.at(0.001): true_positive_rate_ceiling(guarantee, 0.001),
         },
         "assumes": list(guarantee.assumes),
-    }
-
-
-def _leakage(bounds: LeakageBounds) -> dict[str, Any]:
-    return {
-        "secret_bits": bounds.secret_bits,
-        "copies": bounds.copies,
-        "leaked_bits": bounds.least,
-        "bounds": bounds.bounds,
-        "posterior_bits": bounds.posterior_bits,
-        "traditional_bits": number_to_json(bounds.traditional),
     }
 
 

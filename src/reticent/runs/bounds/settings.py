@@ -54,7 +54,11 @@ def parse_bits(listed: str) -> list[float]:
 class RunBoundSettings(Shown):
     """What is asked of `reticent bound RUN`."""
 
-    run: Path = option("Run directory, model folder or guarantee.json.", positional=True, metavar="RUN")
+    run: Path = option(
+        "Run directory, model folder, guarantee.json or the datasheet of a synthetic corpus.",
+        positional=True,
+        metavar="RUN",
+    )
 
 
 class _Delta(Settings):

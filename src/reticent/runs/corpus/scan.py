@@ -69,7 +69,7 @@ def scan(settings: ScanSettings, *, track: Track = untracked) -> "Scan":
         chosen, *rivals = working
         seen = scan_records(track(corpus, "scanning"), chosen, labels=settings.labels, rivals=rivals)
     if settings.out is not None:
-        run = RunDirectory.create(settings.out)
+        run = RunDirectory.for_new_run(settings.out)
         config = settings.model_dump(mode="json", exclude={"out", "cache", "processes"})
         run.start("scan", config=config, seed=None, corpora={"scanned": corpus.fingerprint()})
         write_document(settings.out / "scan.json", seen.to_json())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from reticent.auditing.settings import AuditSettings
+from reticent.auditing.settings import AttackSettings
 from reticent.auditing.subject import ModelPlace, Subject, make_subject
 from reticent.core.finding import Finding
 from reticent.core.model import TextModel
@@ -14,7 +14,7 @@ from reticent.runs.audit.plan import measure_speed, plan_audit
 from reticent.runs.audit.subject import open_models
 from reticent.runs.demo.corpora import Corpora
 from reticent.runs.demo.scale import HOLDOUT, KEY, TARGETS, Scale
-from reticent.runs.update.comparing import DiffSettings, Known, compare_snapshots, start_diff, write_diff
+from reticent.runs.update.comparing import Known, PhraseSearch, compare_snapshots, start_diff, write_diff
 
 ATTACKS = ("exposure", "codes", "membership", "lazy", "pii")
 OF_PUBLIC = ("exposure", "codes", "membership")
@@ -61,7 +61,7 @@ class Auditor:
         return self.folder / f"audit-{name}"
 
     def _run(self, name: str, source: str, subject: Subject, *, attacks: tuple[str, ...]) -> Audit:
-        settings = AuditSettings(attacks=attacks, sizes=self.scale.sizes, seed=self.seed)
+        settings = AttackSettings(attacks=attacks, sizes=self.scale.sizes, seed=self.seed)
         config = {
             "model": source,
             "base": None if subject.base is None else subject.base.name,
@@ -81,7 +81,7 @@ class Auditor:
 
     def compare_update(self, name: str, before: str, after: str) -> tuple[Finding, ...]:
         """What the change from one model to the other reveals about the training text; written to `update-NAME`."""
-        settings = DiffSettings(width=self.scale.beam, seed=self.seed)
+        settings = PhraseSearch(width=self.scale.beam, seed=self.seed)
         known = Known(update=self.corpora.targets, untouched=self.corpora.holdout)
         config = {
             "snapshots": [before, after],

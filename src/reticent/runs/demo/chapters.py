@@ -144,8 +144,8 @@ class _Teller:
         result = self._train(config)
         assert result.evaluation is not None
         audit = self.auditor(_TRAINED).audit_model(CRT, str(result.path))
-        audit = replace(audit, comparisons=of_planted(audit.beside))
-        told = self._told(CRT, _perplexity(result.evaluation), audit, result.beside[FOUND_WHOLE])
+        audit = replace(audit, comparisons=of_planted(audit.other_comparisons))
+        told = self._told(CRT, _perplexity(result.evaluation), audit, result.other_guarantees[FOUND_WHOLE])
         policy, conservative = policy_named(POLICY), policy_named(CONSERVATIVE)
         return replace(told, lost=count_misses(self.chapter.corpora.train, policy, conservative=conservative).both)
 
@@ -158,7 +158,7 @@ class _Teller:
         told = []
         for epsilon in epsilons:
             name = f"submix-f-{epsilon:g}"
-            run = RunDirectory.create(self.folder / name)
+            run = RunDirectory.for_new_run(self.folder / name)
             with private_answers(ensemble, run, epsilon=epsilon, scale=recipes.scale) as (answers, promise):
                 audit = self.auditor(_TRAINED).audit_answers(name, answers, ModelPlace(str(run.path), promise))
             spread = useful[epsilon].spread
@@ -196,12 +196,12 @@ class _Teller:
         )
 
 
-def of_planted(beside: Sequence[tuple[str, Comparison]]) -> tuple[Comparison, ...]:
+def of_planted(others: Sequence[tuple[str, Comparison]]) -> tuple[Comparison, ...]:
     """Comparisons with what is proved of secrets found whole: of findings on the planted numbers, which are.
 
     Other findings, as that on personal data, may be about values that are found in pieces: they refute nothing.
     """
-    return tuple(one for name, one in beside if name == FOUND_WHOLE and one.finding.metric in _ON_PLANTED)
+    return tuple(one for name, one in others if name == FOUND_WHOLE and one.finding.metric in _ON_PLANTED)
 
 
 def _perplexity(quality: Evaluation) -> Estimate:

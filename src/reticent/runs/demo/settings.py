@@ -69,6 +69,6 @@ class DemoSettings(Shown):
         from reticent.runs.directory import RunDirectory
 
         if self.out is not None:
-            RunDirectory.create(self.out)
+            RunDirectory.for_new_run(self.out)
         if self.model is not None:
             locate(self.model)

@@ -29,9 +29,9 @@ from reticent.core.metric import (
     LARGEST_EXPOSURE,
     UPDATE_AUC,
 )
+from reticent.core.printing.numbers import at_least, at_most
 from reticent.core.statistics.estimate import Estimate
 from reticent.core.statistics.proportion import Share
-from reticent.runs.rounding import at_least, at_most
 
 CODES = CODE_HIT_RATE.name
 PUBLIC = "public"

@@ -24,6 +24,7 @@ from reticent.runs.demo.corpora import write_corpora
 from reticent.runs.demo.scale import EPSILON, SMALL_EPSILON, TARGETS, TRAIN, Recipes
 from reticent.runs.demo.settings import DemoSettings
 from reticent.runs.demo.story import PUBLIC, UNDEFENDED, Story, Told
+from reticent.runs.directory import PAGE
 from reticent.runs.report.reading import read_report, record_ids
 from reticent.runs.report.texts import read_facts
 
@@ -81,7 +82,7 @@ def _write_report(folder: Path, models: dict[str, Told]) -> Path:
     diffs = {run.name.removeprefix("update-"): run for run in read_report(updates, facts=facts).runs}
     found = read_report(audits, facts=facts)
     runs = [_shown(run, diffs, models) for run in found.runs]
-    page = folder / "report.html"
+    page = folder / PAGE
     found = replace(found, runs=tuple(runs))
     write_atomically(page, render_page(found).encode("utf8"), mode=0o600)
     write_atomically(page.with_suffix(".md"), render_markdown(found).encode("utf8"), mode=0o600)

@@ -17,9 +17,9 @@ from typing import Any, Final
 from reticent.core.document import check_schema, read_document, write_document
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.evidence.certificate import model_digest
+from reticent.runs.directory import MANIFEST
 
 SCHEMA_VERSION: Final = 1
-MANIFEST: Final = "ensemble.json"
 MEMBER: Final = "member.json"
 KEY: Final = "split.key"
 MEMBERS: Final = "members"

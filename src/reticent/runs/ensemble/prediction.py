@@ -44,23 +44,29 @@ from reticent.prediction.lifetime import Lifetime
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import Exhausted, TokenPredictor
-from reticent.runs.directory import RunDirectory
-from reticent.runs.ensemble.manifest import MANIFEST, Manifest
+from reticent.runs.directory import MANIFEST, PREDICTION, RunDirectory
+from reticent.runs.ensemble.manifest import Manifest
 from reticent.runs.ensemble.public_text import calibrate, require_same_text
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry, ancestry_of, answers_together
 from reticent.runs.proofs.corpus_ledger import CorpusLedger
+from reticent.runs.settings.declaration import flag_of
 
 SCHEMA_VERSION: Final = 1
-SETTINGS: Final = "prediction.json"
 QUERIES: Final = 1024
-# What may serve answers: the rest is for experiments, since it protects nothing, is no ensemble or, as the price of
-# actual votes, holds for questions that no earlier answer had a part in.
+# What may serve answers: the rest is for experiments, since it protects nothing, is no ensemble, holds for
+# questions that no earlier answer had a part in (the price of actual votes), or is a rival that was never better.
 SERVED: Final = tuple(
     kind
     for kind in MechanismName
     if kind
-    not in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE, MechanismName.DP_SGD, MechanismName.GNMAX_COUNTED)
+    not in (
+        MechanismName.NON_PRIVATE,
+        MechanismName.MEMFREE,
+        MechanismName.DP_SGD,
+        MechanismName.GNMAX_COUNTED,
+        MechanismName.CONFIDENT_GNMAX,
+    )
 )
 # Mechanisms whose charges are metered at one order.
 ONE_ORDER: Final = (MechanismName.SUBMIX_F, MechanismName.SUBMIX, MechanismName.SUBMIX_PER_PART)
@@ -94,6 +100,12 @@ class PredictionSettings:
                 "the price of actual votes holds for questions that are fixed ahead, and answers are not",
                 found=self.mechanism.value,
                 hint="use gnmax; compare the two with `reticent evaluate`",
+            )
+        if self.mechanism is MechanismName.CONFIDENT_GNMAX:
+            raise ConfigError(
+                "confident-gnmax is a rival to compare, not a way to serve answers",
+                found=self.mechanism.value,
+                hint="use submix-f; compare the two with `reticent evaluate`",
             )
         if self.mechanism not in SERVED:
             raise ConfigError(
@@ -164,15 +176,15 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
     """The settings of a run: those of its first use, which `asked` (None: not asked for) must not contradict."""
     given = {name: value for name, value in asked.items() if value is not None}
     public: Path | None = given.pop("public", None)
-    if (run / SETTINGS).is_file():
-        stored = _stored(run / SETTINGS)
+    if (run / PREDICTION).is_file():
+        stored = _stored(run / PREDICTION)
         if public is not None:
             require_same_text(stored.calibration, public)
         other = [name for name, value in given.items() if getattr(stored, name) != value]
         if other:
             raise ConfigError(
                 f"{run}: the settings of this ensemble are already fixed",
-                found=f"--{other[0].replace('_', '-')} {given[other[0]]}",
+                found=f"{flag_of(other[0])} {given[other[0]]}",
                 expected=f"{getattr(stored, other[0])}",
                 hint="one budget covers all answers; leave the option out",
             )
@@ -270,7 +282,7 @@ def answering(
         )
         return
     is_joined = place is not None and place.joins  # whoever made that ledger has entered it
-    if alone.budget is not None and not is_joined and not (run / SETTINGS).is_file():
+    if alone.budget is not None and not is_joined and not (run / PREDICTION).is_file():
         _enter_release(run, alone.budget.guarantee)
     with _ledger(run, settings, setup, ensemble=loaded, place=place or LedgerPlace()) as ledger:
         predictor = TokenPredictor(
@@ -296,7 +308,8 @@ def with_base(run: Path, setup: Setup) -> Setup:
 def _base_of(run: Path) -> Ancestry:
     """The trainings behind the base; where none were kept, those that are found now, their text not compared."""
     if (run / ANCESTRY).is_file():
-        return Ancestry.read(run).before_last
+        kept = Ancestry.read(run)
+        return replace(kept, runs=kept.runs[:-1])  # without the last: what the run itself started from
     return ancestry_of(Manifest.read(run).base) if (run / MANIFEST).is_file() else Ancestry("the base model")
 
 
@@ -312,19 +325,19 @@ def _ledger(
     """The run's ledger, made where there is none; refused where its budget is not what the settings give."""
     assert setup.budget is not None
     path, name = RunDirectory.open(run).ledger, ledger_identity(ensemble, settings)
-    is_first = not (run / SETTINGS).is_file()
+    is_first = not (run / PREDICTION).is_file()
     if is_first and path.exists():
-        raise LedgerError(f"{path}: a ledger without {SETTINGS}", hint="put the file back as it was")
+        raise LedgerError(f"{path}: a ledger without {PREDICTION}", hint="put the file back as it was")
     if place.joins:
         place.join(run, identity=name)
     elif is_first:
         place.create(run, setup.budget, accounts=ensemble.parts, identity=name)
     if is_first:
-        write_document(run / SETTINGS, settings.to_json(), mode=0o600)
+        write_document(run / PREDICTION, settings.to_json(), mode=0o600)
     ledger = place.open(run, identity=name)
     if _proved(ledger.budget) != _proved(setup.budget):
         ledger.close()
-        raise LedgerError(f"{ledger.name}: made for another budget than {SETTINGS} asks for")
+        raise LedgerError(f"{ledger.name}: made for another budget than {PREDICTION} asks for")
     return ledger
 
 

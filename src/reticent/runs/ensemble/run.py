@@ -20,7 +20,7 @@ from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.engine.work import EngineSettings
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.runs.directory import RunDirectory, staged
+from reticent.runs.directory import RUN, RunDirectory, staged
 from reticent.runs.ensemble.manifest import (
     KEY,
     MEMBER,
@@ -140,12 +140,12 @@ class PreparedEnsemble:
     def create(self, out: Path) -> None:
         """The run directory with manifest and key, made under another name and renamed when complete."""
         assert self.ancestry is not None  # an ensemble that is resumed is not created
-        RunDirectory.create(out)
+        RunDirectory.for_new_run(out)
         with staged(out) as staging:  # 0700, and it stays so
-            run = RunDirectory.create(staging)
+            run = RunDirectory.for_new_run(staging)
             config = self.settings.model_dump(mode="json")
             run.start("train", config=config, seed=self.settings.seed, corpora={"training": self.manifest.corpus})
-            write_document(staging / "run.json", run.information() | {"notice": NOTICE}, mode=0o600)
+            write_document(staging / RUN, run.information() | {"notice": NOTICE}, mode=0o600)
             write_atomically(staging / KEY, self.key, mode=0o600)
             (staging / MEMBERS).mkdir(mode=0o700)
             self.manifest.write(staging)

@@ -14,7 +14,7 @@ from reticent.runs.settings.declaration import Settings, option
 from reticent.runs.settings.shared import CorpusOptions, Seeded, Shown
 
 if TYPE_CHECKING:
-    from reticent.runs.ensemble.prediction import PredictionSettings
+    pass
 
 PRIVACY = "Privacy (fixed by the first use of an ensemble)"
 _LENGTH = Range(1, 1_000_000)
@@ -64,12 +64,6 @@ class PredictionOptions(Settings):
         values = {name: getattr(self, name) for name in PredictionOptions.model_fields}
         return values | {"mechanism": None if self.mechanism is None else MechanismName(self.mechanism)}
 
-    def of_run(self, run: Path) -> "PredictionSettings":
-        """The settings of an ensemble: those of its first use, which these options must not contradict."""
-        from reticent.runs.ensemble.prediction import settings_of
-
-        return settings_of(run, self.asked())
-
 
 class LedgerOptions(Settings):
     """Where charges are written."""
@@ -114,7 +108,8 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
     run: Path = option("Run directory of `train --method submix`.", positional=True, metavar="RUN")
     data: Path = option("Held-out corpus.", metavar="FILE")
     mechanisms: str = option(
-        "Mechanisms to compare, comma-separated, or all. gnmax-counted prices GNMax by its actual votes.",
+        "Mechanisms to compare, comma-separated, or all. gnmax-counted prices GNMax by its actual votes; "
+        "confident-gnmax checks first whether the parts agree, and is among all from 100 parts on.",
         default="all",
         metavar="NAMES",
     )

@@ -28,7 +28,7 @@ from reticent.core.model import Tokens
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import Exhausted
 from reticent.runs.ensemble.manifest import Manifest
-from reticent.runs.ensemble.prediction import Answer, answering, ledger_identity
+from reticent.runs.ensemble.prediction import Answer, answering, ledger_identity, settings_of
 from reticent.runs.ensemble.settings import PredictSettings
 from reticent.runs.ledger_place import LedgerPlace
 
@@ -55,7 +55,7 @@ class Predictor:
 
     def __init__(self, settings: PredictSettings) -> None:
         Manifest.read(settings.run)  # what is no ensemble is said before torch is loaded
-        self._settings = settings.of_run(settings.run)
+        self._settings = settings_of(settings.run, settings.asked())
         self._shaping = Shaping(settings.temperature, settings.top_k, settings.top_p)
         self._transcript = Transcript(settings.run) if settings.replay else None
         self._stack = ExitStack()

@@ -34,11 +34,11 @@ from reticent.core.errors import ConfigError
 from reticent.core.event import Composed
 from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
 from reticent.models.embedded import EMBEDDED
+from reticent.runs.directory import RUN
 from reticent.runs.proofs.certificates import is_about, proved_of, stated
 
 SCHEMA_VERSION: Final = 1
 ANCESTRY: Final = "ancestry.json"
-_RUN: Final = "run.json"
 _DEPTH: Final = 3  # RUN/members/part-00/model is the deepest place of weights in a run
 _RANDOM: Final = "lstm:"
 
@@ -204,11 +204,6 @@ class Ancestry:
         last = Ancestor(name, guarantee, Members.of(corpus), corpus=corpus.fingerprint)
         return replace(self, runs=(*self.runs, last))
 
-    @property
-    def before_last(self) -> "Ancestry":
-        """Without the last training: what the run that keeps this started from."""
-        return replace(self, runs=self.runs[:-1])
-
     def write(self, folder: Path) -> None:
         """Keep it in a run directory, for its owner's eyes."""
         document = {
@@ -277,8 +272,8 @@ def ancestry_of(source: str) -> Ancestry:
             found = replace(Ancestry.read(place), source=source)
             _require_own_weights(folder / "model" if place == folder else folder, found)
             return found
-        if (place / _RUN).is_file():  # of a version that kept no ancestry: of its text the fingerprint is known
-            corpora = read_document(place / _RUN).get("corpora")
+        if (place / RUN).is_file():  # of a version that kept no ancestry: of its text the fingerprint is known
+            corpora = read_document(place / RUN).get("corpora")
             seen = corpora.get("training") if isinstance(corpora, dict) else None
             return Ancestry(source, (Ancestor(place.name, proved_of(folder), None, corpus=seen),))
     proved = proved_of(folder)

@@ -12,14 +12,14 @@ from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import require_derivable
 from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.document import MALFORMED
-from reticent.core.errors import GuaranteeError
+from reticent.core.errors import ConfigError, GuaranteeError
 from reticent.core.event import Composed, Event, SampledGroup
 from reticent.core.evidence.certificate import GUARANTEE, Certificate
 from reticent.core.guarantee import Basis, Guarantee, Unit
 from reticent.ledger.durable import SqliteLedger
+from reticent.runs.directory import LEDGER
 from reticent.runs.schemas import read_valid
 
-LEDGER = "ledger.db"
 RELEASES = "all releases of the corpus"  # the one statement of a training that is about other runs too
 
 
@@ -32,6 +32,24 @@ def proved_of(model: Path) -> Guarantee | None:
     proved = require_derivable(certificate.guarantee, where=str(model / GUARANTEE))
     require_paid(certificate, model.resolve().parent / LEDGER)  # also where a link leads to the run
     return proved
+
+
+def weights_guarantee(run: Path) -> Guarantee:
+    """What was proved of a run's weights; refused where nothing was, since whatever they say may be private."""
+    if not (run / "model").is_dir():
+        raise ConfigError(
+            f"{run}: neither an ensemble nor a trained model",
+            expected="a run directory of `reticent train`",
+            hint="train with --method submix, dp-sgd or crt",
+        )
+    guarantee = proved_of(run / "model")
+    if guarantee is None:
+        raise ConfigError(
+            f"{run}: nothing was proved for these weights",
+            expected=f"a run with model/{GUARANTEE}",
+            hint="train with --method submix, dp-sgd or crt; nothing is released from an undefended model",
+        )
+    return guarantee
 
 
 def read_certificate(folder: Path) -> Certificate:
@@ -64,7 +82,7 @@ def well_formed_by_name(documents: Any, *, where: str) -> dict[str, Guarantee]:
     return {name: _well_formed(each, where=f"{where}, {name}") for name, each in documents.items()}
 
 
-def beside(documents: Any, headline: Guarantee | None, *, where: str) -> dict[str, Guarantee]:
+def read_other_guarantees(documents: Any, headline: Guarantee | None, *, where: str) -> dict[str, Guarantee]:
     """Further statements of a training by name: each derived again, and about what the headline says was done."""
     found = {
         name: require_derivable(each, where=f"{where}, {name}")

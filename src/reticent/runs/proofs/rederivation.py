@@ -17,13 +17,13 @@ from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
 from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.evidence.certificate import GUARANTEE, Certificate, base_digest, model_digest
 from reticent.core.guarantee import Basis, Guarantee
-from reticent.core.printing.numbers import counted
+from reticent.core.printing.numbers import at_most, counted
 from reticent.ledger.durable import SqliteLedger
-from reticent.runs.proofs.certificates import LEDGER, is_about, read_certificate, well_formed_by_name
-from reticent.runs.rounding import at_most
+from reticent.runs.directory import LEDGER, TRAINING
+from reticent.runs.proofs.certificates import is_about, read_certificate, well_formed_by_name
+from reticent.runs.synthesis.datasheet import SUFFIX, file_digest, read_datasheet
 
 SCHEMA_VERSION: Final = 1
-_TRAINING: Final = "training.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,9 @@ def _numbers(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def rederive(path: Path) -> Rederivation:
-    """Derive again what a run directory, a model's folder or a guarantee.json states."""
+    """Derive again what a run directory, a model's folder, a guarantee.json or a datasheet states."""
+    if path.name.endswith(SUFFIX):
+        return _of_datasheet(path)
     stated_in = (path / GUARANTEE, path / "model" / GUARANTEE)
     if (path / LEDGER).is_file() and not any(place.is_file() for place in stated_in):
         return _of_ledger(path / LEDGER)
@@ -87,7 +89,7 @@ def rederive(path: Path) -> Rederivation:
     certificate = read_certificate(folder)
     run = folder.resolve().parent if folder.resolve().name == "model" else folder
     anew, headline = _derived(certificate.guarantee)
-    checks = [headline, *_beside(run, certificate.guarantee), _weights(folder, certificate)]
+    checks = [headline, *_other_guarantees(run, certificate.guarantee), _weights(folder, certificate)]
     checks += [*_of_run(run, folder, certificate), _ledger(run / LEDGER, certificate)]
     return Rederivation(folder / GUARANTEE, certificate.guarantee, anew, tuple(checks))
 
@@ -121,12 +123,16 @@ def _derived(guarantee: Guarantee, name: str = "epsilon") -> tuple[Guarantee | N
     return anew, Check(name, f"{says}, {found}: {verdict}.", is_same)
 
 
-def _beside(run: Path, headline: Guarantee) -> Iterator[Check]:
+def _other_guarantees(run: Path, headline: Guarantee) -> Iterator[Check]:
     """The other statements of a training, each derived again."""
-    if not (run / _TRAINING).is_file():
+    if not (run / TRAINING).is_file():
         return
-    documents = read_document(run / _TRAINING).get("guarantees", {})
-    for name, each in well_formed_by_name(documents, where=str(run / _TRAINING)).items():
+    documents = read_document(run / TRAINING).get("guarantees", {})
+    yield from _statements(well_formed_by_name(documents, where=str(run / TRAINING)), headline)
+
+
+def _statements(others: dict[str, Guarantee], headline: Guarantee) -> Iterator[Check]:
+    for name, each in others.items():
         if is_about(name, each, headline):
             yield _derived(each, name)[1]
         else:
@@ -189,6 +195,20 @@ def _of_ledger(path: Path) -> Rederivation:
         "ledger", f"The ledger is intact: {counted(head.sequence, 'charge')}, all within its budget.", holds=True
     )
     return Rederivation(path, stated, anew, (headline, whole))
+
+
+def _of_datasheet(path: Path) -> Rederivation:
+    """What the datasheet of a synthetic corpus states, and whether the corpus beside it is the one it is about."""
+    stated, others, corpus, digest = read_datasheet(path)
+    anew, headline = _derived(stated)
+    checks = [headline, *_statements(others, stated)]
+    if not corpus.is_file():
+        checks.append(Check("corpus", "The corpus is not here, so it was not checked.", None))
+    elif file_digest(corpus) == digest:
+        checks.append(Check("corpus", "The corpus beside it is the one it was written for.", holds=True))
+    else:
+        checks.append(Check("corpus", "The corpus beside it is NOT the one it was written for.", holds=False))
+    return Rederivation(path, stated, anew, tuple(checks))
 
 
 def described(event: Event) -> str:

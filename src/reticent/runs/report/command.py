@@ -29,12 +29,12 @@ def command_of(information: dict[str, Any], out: Path) -> str:
 
 def _settings_of(command: str) -> type[Settings] | None:
     """The options of a verb that leaves a run directory."""
-    from reticent.runs.audit.options import AuditOptions
+    from reticent.runs.audit.settings import AuditSettings
     from reticent.runs.corpus.scan import ScanSettings
     from reticent.runs.training.settings import TrainSettings
-    from reticent.runs.update.settings import UpdateSettings
+    from reticent.runs.update.settings import DiffSettings
 
-    known: dict[str, type[Settings]] = {"audit": AuditOptions, "diff": UpdateSettings, "scan": ScanSettings}
+    known: dict[str, type[Settings]] = {"audit": AuditSettings, "diff": DiffSettings, "scan": ScanSettings}
     return (known | {"train": TrainSettings}).get(command)
 
 
@@ -43,7 +43,7 @@ def _words(each: Declared, config: dict[str, Any]) -> list[str]:
     value: Any = config
     for key in each.path:
         value = value.get(key) if isinstance(value, dict) else None
-    default = None if each.is_required else to_jsonable_python(each.field.default)
+    default = None if each.field.is_required() else to_jsonable_python(each.field.default)
     if value is None or value is False or value in (default, []):
         return []
     if each.option.positional:

@@ -40,8 +40,8 @@ from reticent.reporting.report import (
     only_absent,
 )
 from reticent.runs.audit.gate import GateResult, Limit, check_gate, parse_limit
-from reticent.runs.directory import RunDirectory
-from reticent.runs.proofs.certificates import beside, proved_of, read_certificate, stated
+from reticent.runs.directory import FINDINGS, RUN, RunDirectory
+from reticent.runs.proofs.certificates import proved_of, read_certificate, read_other_guarantees, stated
 from reticent.runs.report.command import command_of
 from reticent.runs.report.curves import budget_use, extraction_curves, leakage_points, roc_curves
 from reticent.runs.schemas import SCHEMAS, read_valid
@@ -134,7 +134,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: bool) -> RunReport:
     information = run.information()
     trained = _training_run(run, information)
-    found = _document(run, "findings.json")
+    found = _document(run, FINDINGS)
     absent = _absences(information, found)
     guarantee = _guarantee(run, found, trained)
     leakage, why_no_leakage = leakage_points(guarantee)
@@ -162,7 +162,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         findings=findings,
         comparisons=comparisons,
         guarantee=guarantee,
-        guarantees_beside=beside(results.get("guarantees") or {}, guarantee, where="run.json"),
+        other_guarantees=read_other_guarantees(results.get("guarantees") or {}, guarantee, where=RUN),
         confidence=found.get("confidence"),
         utility=_utility(results),
         plan=tuple(_plan_line(line) for line in found.get("attacks", [])),
@@ -202,7 +202,7 @@ def _training_run(run: RunDirectory, information: dict[str, Any]) -> RunDirector
         return None
     folder = Path(source).expanduser()
     for place in (folder, folder.parent if folder.name == "model" else folder):
-        if (place / "run.json").is_file():
+        if (place / RUN).is_file():
             return RunDirectory.open(place)
     return None
 
@@ -211,7 +211,7 @@ def _guarantee(run: RunDirectory, found: dict[str, Any], trained: RunDirectory |
     """What was proved: as the audit recorded it, else as it stands beside the weights."""
     if "guarantee" in found:
         document = found["guarantee"]
-        return None if document is None else stated(document, where=str(run.path / "findings.json"))
+        return None if document is None else stated(document, where=str(run.path / FINDINGS))
     for place in (run, trained):
         if place is not None and place.model.is_dir():
             return proved_of(place.model)

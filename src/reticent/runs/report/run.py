@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from reticent.core.document import write_atomically
 from reticent.core.errors import ConfigError
 from reticent.reporting.checks import checks
-from reticent.runs.directory import RunDirectory
+from reticent.runs.directory import PAGE, RunDirectory
 from reticent.runs.policies.by_name import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.gate import GateOptions
@@ -104,7 +104,7 @@ def report(settings: ReportSettings) -> WrittenReport:
     runs, limits = list(settings.runs), settings.limits()
     for run in runs:
         RunDirectory.open(run)
-    page = runs[0] / "report.html" if settings.out is None else settings.out
+    page = runs[0] / PAGE if settings.out is None else settings.out
     if page.is_dir() or page.suffix != ".html":
         raise ConfigError("--out names a page", found=str(page), expected="a file that ends in .html")
     text = None if settings.training_text is None else settings.corpus(settings.training_text)

@@ -101,8 +101,7 @@ class Declared:
     @property
     def flag(self) -> str:
         """Its name on the command line, such as --learning-rate; a positional argument has no dashes."""
-        dashes = "" if self.option.positional else "--"
-        return self.option.flag or dashes + self.key.replace("_", "-")
+        return self.option.flag or flag_of(self.key).removeprefix("--" if self.option.positional else "")
 
     @property
     def keyword(self) -> str:
@@ -110,22 +109,21 @@ class Declared:
         return self.flag.lstrip("-").replace("-", "_")
 
     @property
-    def is_required(self) -> bool:
-        """Whether it must be given."""
-        return self.field.is_required()
-
-    @property
     def default(self) -> str | None:
         """Its default as it is typed, or in words; None where there is nothing to say."""
-        value = self.field.default
-        if self.option.shown is not None or self.is_required or value is None or value is False or value == ():
+        value = None if self.field.is_required() else self.field.default
+        if self.option.shown is not None or value is None or value is False or value == ():
             return self.option.shown
         return spelled(value)
 
     @property
     def type(self) -> Any:
-        """The type of its value when it is given."""
-        return _without_none(self.field.annotation)
+        """The type of its value when it is given: without None, and without what pydantic is told of it."""
+        kind: Any = self.field.annotation
+        if get_origin(kind) in (Union, types.UnionType):
+            left = [each for each in get_args(kind) if each is not type(None)]
+            kind = left[0] if len(left) == 1 else kind
+        return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -173,15 +171,13 @@ def misplaced(settings: BaseModel, method: str) -> list[str]:
     ]
 
 
+def flag_of(keyword: str) -> str:
+    """The flag of a keyword, unless its option declares another: --learning-rate of learning_rate."""
+    return "--" + keyword.replace("_", "-")
+
+
 def spelled(value: Any) -> str:
     """A value as it is typed; a member of an enum by its `word`, where it has one beside its value."""
     if isinstance(value, Enum):
         return str(getattr(value, "word", value.value))
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _without_none(annotation: Any) -> Any:
-    if get_origin(annotation) in (Union, types.UnionType):
-        left = [each for each in get_args(annotation) if each is not type(None)]
-        annotation = left[0] if len(left) == 1 else annotation
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -51,7 +51,7 @@ class Proof:
     """What a run proves: the headline (None: nothing), and statements of the same run by name that go with it."""
 
     headline: Guarantee | None
-    beside: dict[str, Guarantee] = field(default_factory=dict)
+    other_guarantees: dict[str, Guarantee] = field(default_factory=dict)
 
     def budget(self, steps: int) -> Budget | None:
         """What the run's ledger may spend, where there is anything to spend."""
@@ -200,8 +200,8 @@ class RedactedCourse:
     def proof(self, *, is_seeded: bool = False) -> Proof:
         """The worst case as the headline, never without the other three."""
         found = self.plan.confidentiality(is_seeded=is_seeded)
-        beside = {"missed": found.missed, "group": found.group, "bayesian": found.bayesian}
-        return Proof(found.worst_case, beside)
+        others = {"missed": found.missed, "group": found.group, "bayesian": found.bayesian}
+        return Proof(found.worst_case, others)
 
     def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """Both parts, and the mask as one token of the model where it is read."""
@@ -218,13 +218,13 @@ class RedactedCourse:
             units = Units(public)
             plain = PlainGradients(model.module, units, self.plan.public, computation=means.computation)
             rate = self.public_rate or public_rate_of(model.module)
-            return PublicFirstGradients(self.plan, plain, noisy, beside=units, public_rate=rate)
+            return PublicFirstGradients(self.plan, plain, noisy, public_units=units, public_rate=rate)
 
         return Encoded(model, private.shortened + public.shortened, source)
 
     def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
         """ε so far of a secret that the policy misses and the conservative one finds."""
-        spending = self.plan.private.spending(proof.beside["missed"].epsilon)
+        spending = self.plan.private.spending(proof.other_guarantees["missed"].epsilon)
 
         def epsilon(source: GradientSource) -> float | None:
             return spending.epsilon(source.private_position) if isinstance(source, PublicFirstGradients) else None
@@ -288,7 +288,7 @@ def _public_first(
         noisy = _private(model, private, plan, means)
         rate = public.rate or public_rate_of(model.module)
         phases = PublicFirst(public.plan, plan)
-        return PublicFirstGradients(phases, plain, noisy, beside=Units(texts), public_rate=rate)
+        return PublicFirstGradients(phases, plain, noisy, public_units=Units(texts), public_rate=rate)
 
     return texts.shortened, source
 

@@ -23,10 +23,10 @@ from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.runs.directory import RunDirectory, staged
+from reticent.runs.directory import TRAINING, RunDirectory, staged
 from reticent.runs.policies.by_name import policy_named
 from reticent.runs.proofs.ancestry import Ancestry, together
-from reticent.runs.proofs.certificates import RELEASES, beside, proved_of
+from reticent.runs.proofs.certificates import RELEASES, proved_of, read_other_guarantees
 from reticent.runs.proofs.corpus_ledger import CorpusLedger, Entry, all_together
 from reticent.runs.training.course import Course, Encoded, Means, Proof, RedactedCourse
 from reticent.runs.training.individual import individual_bounds
@@ -50,7 +50,6 @@ from reticent.training.release import release_model
 from reticent.training.starting_model import load_for_training
 
 SCHEMA_VERSION: Final = 1
-TRAINING: Final = "training.json"
 ALONE: Final = "this run alone"
 
 
@@ -65,7 +64,7 @@ class ModelKind:
         ancestry = given.ancestry
         proof = _proof(course, ancestry)
         if proof.headline is not None and (ledger := _corpus_ledger(settings)) is not None:
-            alone = proof.beside.get(ALONE, proof.headline)
+            alone = proof.other_guarantees.get(ALONE, proof.headline)
             earlier = ledger.unlisted(ancestry.overlapping(alone.unit))
             proof = _with_releases(proof, (*ledger.entries(), *earlier, Entry("", "", alone)))
         plan = course.plan
@@ -73,7 +72,7 @@ class ModelKind:
             steps=plan.steps,
             plan=plan.to_json(),
             guarantee=proof.headline,
-            beside=proof.beside,
+            other_guarantees=proof.other_guarantees,
             redaction=_redaction(course),
         )
 
@@ -100,7 +99,7 @@ class ModelKind:
                 "the policies find other spans than when this run was started",
                 hint="restore their files, or start a new run",
             )
-        proof = Proof(None, beside(document["guarantees"], None, where=TRAINING))
+        proof = Proof(None, read_other_guarantees(document["guarantees"], None, where=TRAINING))
         prepared = _prepare(replace(given, seed=int(document["seed"])), course, proof=proof)
         if prepared.encoded.model.fingerprint != document["model"]:
             raise ConfigError(f"{given.settings.model.source}: not the model that this run started from")
@@ -117,7 +116,9 @@ class ModelKind:
             steps=steps,
             is_finished=True,
             guarantee=guarantee,
-            beside=beside(read_document(path / TRAINING)["guarantees"], guarantee, where=TRAINING),
+            other_guarantees=read_other_guarantees(
+                read_document(path / TRAINING)["guarantees"], guarantee, where=TRAINING
+            ),
             evaluation=None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"]),
             measured=record_measured(path, plan_from_json(plan), guarantee) if plan.get("canaries") else None,
             individual=IndividualBounds.read(path),
@@ -137,10 +138,10 @@ class PreparedModel:
 
     def create(self, out: Path) -> None:
         """The run directory with plan, guarantee and ledger, made under another name and renamed when complete."""
-        RunDirectory.create(out)
+        RunDirectory.for_new_run(out)
         course, ancestry, proof, settings = self.course, self.ancestry, self.proof, self.given.settings
         assert ancestry is not None  # a run that is resumed is not created
-        alone = proof.beside.get(ALONE, proof.headline)
+        alone = proof.other_guarantees.get(ALONE, proof.headline)
         lineage = ancestry.followed_by(out.name, alone, self.given.corpus)
         if (ledger := _corpus_ledger(settings)) is not None:  # before anything that it pays for exists
             for one in () if alone is None else ledger.unlisted(ancestry.overlapping(alone.unit)):
@@ -148,7 +149,7 @@ class PreparedModel:
             entries = ledger.enter(out.name, alone, training=lineage.runs[-1].identity)
             self.proof = proof = _with_releases(proof, entries)
         with staged(out) as staging:
-            run = RunDirectory.create(staging)
+            run = RunDirectory.for_new_run(staging)
             run.start(
                 "train",
                 config=settings.model_dump(mode="json"),
@@ -161,7 +162,7 @@ class PreparedModel:
                 "seed": self.given.seed,
                 "model": self.encoded.model.fingerprint,
                 "prepared": course.fingerprint,
-                "guarantees": {name: each.to_json() for name, each in proof.beside.items()},
+                "guarantees": {name: each.to_json() for name, each in proof.other_guarantees.items()},
             }
             write_document(staging / TRAINING, document)
             lineage.write(staging)
@@ -180,7 +181,7 @@ class PreparedModel:
             return self._train(run, Proof(None), ledger=None, observe=observe)
         with self._ledger(run) as ledger:
             return self._train(
-                run, Proof(ledger.budget.guarantee, self.proof.beside), ledger=ledger, observe=observe
+                run, Proof(ledger.budget.guarantee, self.proof.other_guarantees), ledger=ledger, observe=observe
             )
 
     @contextmanager
@@ -226,7 +227,7 @@ class PreparedModel:
             steps=source.steps,
             is_finished=outcome.is_finished,
             guarantee=proof.headline,
-            beside=proof.beside,
+            other_guarantees=proof.other_guarantees,
             evaluation=evaluation,
             measured=record_measured(run.path, self.course.plan, proof.headline) if outcome.is_finished else None,
             individual=IndividualBounds.read(run.path) if outcome.is_finished else None,
@@ -265,7 +266,7 @@ class PreparedModel:
             steps=steps,
             epsilon=None if guarantee is None else number_to_json(guarantee.epsilon),
             evaluation=None if evaluation is None else evaluation.to_json(),
-            guarantees={name: each.to_json() for name, each in proof.beside.items()},
+            guarantees={name: each.to_json() for name, each in proof.other_guarantees.items()},
             redaction=_redaction(self.course),
         )
         return evaluation
@@ -282,7 +283,7 @@ def _proof(course: Course, ancestry: Ancestry, *, is_seeded: bool = False) -> Pr
     if alone.headline is None:
         return alone
     whole = together(alone.headline, ancestry)
-    others = {name: together(each, ancestry) for name, each in alone.beside.items()}
+    others = {name: together(each, ancestry) for name, each in alone.other_guarantees.items()}
     if ancestry.overlapping(alone.headline.unit):
         others[ALONE] = alone.headline
     return Proof(whole, others)
@@ -297,8 +298,8 @@ def _with_releases(proof: Proof, entries: tuple[Entry, ...]) -> Proof:
     """The proof with what all releases of the corpus prove together."""
     if proof.headline is None:
         return proof
-    alone = proof.beside.get(ALONE, proof.headline)
-    return Proof(proof.headline, proof.beside | {RELEASES: all_together(entries, alone)})
+    alone = proof.other_guarantees.get(ALONE, proof.headline)
+    return Proof(proof.headline, proof.other_guarantees | {RELEASES: all_together(entries, alone)})
 
 
 def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry | None = None) -> PreparedModel:

@@ -37,7 +37,7 @@ class Preview:
     steps: int
     plan: dict[str, Any] | None = None
     guarantee: "Guarantee | None" = None
-    beside: "dict[str, Guarantee]" = field(default_factory=dict)
+    other_guarantees: "dict[str, Guarantee]" = field(default_factory=dict)
     redaction: dict[str, Any] | None = None  # counts of redacted training
     chosen: dict[str, float] = field(default_factory=dict)
     parts: int | None = None
@@ -60,7 +60,7 @@ class TrainedRun:
     steps: int
     is_finished: bool
     guarantee: "Guarantee | None" = None
-    beside: "dict[str, Guarantee]" = field(default_factory=dict)
+    other_guarantees: "dict[str, Guarantee]" = field(default_factory=dict)
     evaluation: "Evaluation | None" = None
     measured: "MeasuredEpsilon | None" = None
     individual: "IndividualBounds | None" = None

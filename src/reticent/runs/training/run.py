@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.randomness import Randomness
-from reticent.runs.directory import RunDirectory
+from reticent.runs.directory import RUN, RunDirectory
 from reticent.runs.experiment_log import opened_log
 from reticent.runs.proofs.ancestry import Ancestry, ancestry_of
 from reticent.runs.settings.file import validate
@@ -145,7 +145,7 @@ def _resume(asked: Resumption, ranks: Ranks, *, observe: Observer, randomness: R
     information = ranks.tell(lambda: RunDirectory.open(path).information())
     if information["command"] != "train":
         raise ConfigError(f"{path}: not a training run", found=information["command"])
-    settings = validate(TrainSettings, information["config"], where=str(path / "run.json")).model_copy(
+    settings = validate(TrainSettings, information["config"], where=str(path / RUN)).model_copy(
         update={"engine": asked.engine, "workers": asked.workers, "ray_address": asked.ray_address}
     )
     kind = _kind(settings)

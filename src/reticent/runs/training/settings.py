@@ -40,6 +40,7 @@ from reticent.runs.settings.shared import (
     with_patterns,
 )
 from reticent.training.gradients.rounding_bound import Rounding
+from reticent.training.plans.adaptive_norm import check_moving_norm
 from reticent.training.plans.sampler import SamplerName
 from reticent.training.update_rules import Decay, Rule
 
@@ -319,12 +320,13 @@ class TrainingSection(Settings):
         panel=_PRIVACY,
         methods=PRIVATE,
     )
-    sampler: SamplerName = option(
+    sampler: SamplerName | None = option(
         "How each step samples units: independently (poisson), each unit in exactly one step per epoch "
         "(allocation), or, with noise correlated over a cycle of steps, at most once per cycle (banded).",
-        default=SamplerName.POISSON,
+        default=None,
         panel=_PRIVACY,
         methods=[Method.DP_SGD],
+        shown=SamplerName.POISSON.value,
     )
     bands: int | None = option(
         "Number of steps per cycle of correlated noise (--sampler banded). Needs memory for N copies of the "
@@ -537,16 +539,12 @@ class TrainingSection(Settings):
         """The risk that the noise is calibrated to, where one was given."""
         return risk_of(tpr=self.target_tpr, bits=self.target_bits, advantage=self.target_advantage)
 
-    @property
-    def calibrates(self) -> bool:
-        """Whether the noise is chosen for a target: then more steps cost noise, and never ε."""
-        return self.method in (Method.DP_SGD, Method.CRT) and self.noise_multiplier is None
-
     def chosen(self, units: int, *, parameters: int | None) -> dict[str, float]:
         """Values chosen for this many units where none were given, by key; none unless the noise is calibrated."""
         from reticent.training.plans.choice import choose
 
-        if not self.calibrates:
+        # Where the noise is calibrated more steps cost noise, and never ε.
+        if self.method not in (Method.DP_SGD, Method.CRT) or self.noise_multiplier is not None:
             return {}
         # Redacted training has few noisy steps and starts them from weights that public text taught: no average.
         given = self.model_fields_set | ({"average_tail"} if self.ema or self.method is Method.CRT else set())
@@ -589,8 +587,9 @@ class TrainingSection(Settings):
             ensemble = [flag for flag in foreign if flag in ("--parts", "--halves")]
             if ensemble:
                 what, hint = "--parts and --halves make an ensemble", "use --method submix with them"
+            verb = "does" if len(foreign) == 1 else "do"
             raise ConfigError(
-                f"{', '.join(foreign)} does not belong to method '{name}'" + (f": {what}" if what else ""),
+                f"{', '.join(foreign)} {verb} not belong to method '{name}'" + (f": {what}" if what else ""),
                 hint=hint,
             )
         if self.optimiser is Rule.CORRECTED_ADAM and self.method is not Method.DP_SGD:
@@ -613,7 +612,7 @@ class TrainingSection(Settings):
             raise ConfigError("--audit measures added or removed units", found="--neighbours replace")
         if self.texts_per_owner is not None and self.unit is not Unit.OWNER:
             raise ConfigError("--texts-per-owner is for --unit owner: a record is one text")
-        if self.individual_accounting and self.sampler is not SamplerName.POISSON:
+        if self.individual_accounting and self.sampler not in (None, SamplerName.POISSON):
             raise ConfigError("--individual-accounting needs --sampler poisson", found=self.sampler.value)
         if self.individual_accounting and self.protected is not Unit.RECORD:
             raise ConfigError("--individual-accounting is of records", found=f"--unit {self.protected.value}")
@@ -627,22 +626,19 @@ class TrainingSection(Settings):
 
     def _check_clipping(self) -> None:
         """Refuse what was not proved, or does not work, together with a clip norm that moves."""
-        if self.clip_quantile is None:
-            if self.count_noise is not None:
-                raise ConfigError("--count-noise is for --clip-quantile", hint="give both, or neither")
-            return
-        others = {
-            "--sampler banded": self.sampler is SamplerName.BANDED,
-            "--audit": self.audit is not None,
-            "--individual-accounting": bool(self.individual_accounting),
-            "--rounding proved": self.rounding is Rounding.PROVED,
-            "--optimiser corrected-adam, which needs the same noise in all steps": (
-                self.optimiser is Rule.CORRECTED_ADAM
-            ),
-        }
-        for name, is_asked in others.items():
-            if is_asked:
-                raise ConfigError(f"--clip-quantile cannot be combined with {name}", hint="leave one of them out")
+        check_moving_norm(
+            self.clip_quantile,
+            self.count_noise,
+            correlated=self.sampler is SamplerName.BANDED,
+            canaries=self.audit is not None,
+            individual=bool(self.individual_accounting),
+            proved_rounding=self.rounding is Rounding.PROVED,
+        )
+        if self.clip_quantile is not None and self.optimiser is Rule.CORRECTED_ADAM:
+            raise ConfigError(
+                "--optimiser corrected-adam needs the same noise in all steps, and --clip-quantile moves it",
+                hint="leave one of them out",
+            )
 
     def _check_public_text(self) -> None:
         """Options of public steps need public text, and the optimiser must fit steps without noise."""
@@ -720,7 +716,7 @@ class TrainingSection(Settings):
         from reticent.training.plans.sampler import audited_sampler, sampler_of
 
         assert self.delta is not None
-        sampler = sampler_of(self.sampler, units, self.batch, bands=self.correlated)
+        sampler = sampler_of(self.sampler or SamplerName.POISSON, units, self.batch, bands=self.correlated)
         if self.audit is not None:
             sampler = audited_sampler(sampler, self.audit)
         protects: dict[str, Any] = {
@@ -742,7 +738,7 @@ class TrainingSection(Settings):
                 units=sampler.units,
                 batch=sampler.batch,
                 epochs=self.epochs,
-                sampler=self.sampler,
+                sampler=sampler.name,
                 bands=self.correlated,
                 **protects,
             )
@@ -873,7 +869,7 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
         if not self.model.source.startswith("lstm:"):
             _ = find_local(self.model.source) if self.dry_run else locate(self.model.source)
         if out is not None and not is_follower():
-            RunDirectory.create(out)
+            RunDirectory.for_new_run(out)
 
     def public_corpus(self) -> Corpus | None:
         """The public text that is trained on first, in memory; None where there is none."""

@@ -45,7 +45,7 @@ def train_tuned(given: Given, kind: RunKind, observe: Observer) -> TrainedRun:
     runs = number_of_runs(
         float(given.randomness.uniform(1)[0]), shape=TUNING_SHAPE, rate=rate_for(tune, TUNING_SHAPE)
     )
-    RunDirectory.create(out)
+    RunDirectory.for_new_run(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         best, least = None, math.inf

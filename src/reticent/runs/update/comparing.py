@@ -33,11 +33,10 @@ from reticent.core.document import number_to_json, write_document
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.finding import Finding
 from reticent.core.model import LanguageModel
-from reticent.runs.directory import RunDirectory
+from reticent.runs.directory import FINDINGS, RunDirectory
 from reticent.runs.update.settings import Search
 
 SCHEMA_VERSION: Final = 1
-FINDINGS: Final = "findings.json"
 PHRASES: Final = "phrases.json"
 RECORDS: Final = "records.json"
 FIGURE: Final = "prefix_scores.png"
@@ -47,8 +46,8 @@ _LARGE_VOCABULARY: Final = 10_000  # from here on a search that reads every toke
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiffSettings:
-    """How snapshots are compared. `top` phrases of each group are reported.
+class PhraseSearch:
+    """How phrases of an update are searched. `top` phrases of each group are reported.
 
     Groups, a width, the relative score or the paper's halved width ask for a beam. Else small vocabularies are
     searched with a bound and large ones by guided texts, unless `search` says which.
@@ -140,7 +139,7 @@ class UpdateStep:
 
 
 def compare_snapshots(
-    models: Sequence[LanguageModel], settings: DiffSettings, *, known: Known | None = None
+    models: Sequence[LanguageModel], settings: PhraseSearch, *, known: Known | None = None
 ) -> list[UpdateStep]:
     """What each update between successive snapshots reveals. The operator's knowledge is of the first one."""
     if len(models) < 2:
@@ -173,7 +172,7 @@ class _Searched:
     forward_tokens: int
 
 
-def _searched(pair: Snapshots, settings: DiffSettings) -> _Searched:
+def _searched(pair: Snapshots, settings: PhraseSearch) -> _Searched:
     """The search that the settings ask for."""
     prefixes = [tuple(row) for row in pair.before.encode(settings.prefixes or ("",))]
     chosen = settings.search_for(pair.before)
@@ -204,7 +203,7 @@ def _searched(pair: Snapshots, settings: DiffSettings) -> _Searched:
     )
 
 
-def _guided(pair: Snapshots, settings: DiffSettings, prefixes: list[tuple[int, ...]]) -> _Searched:
+def _guided(pair: Snapshots, settings: PhraseSearch, prefixes: list[tuple[int, ...]]) -> _Searched:
     """Windows of guided texts, near-duplicates left out."""
     room = [m.context_length - 1 for m in (pair.before, pair.after) if m.context_length is not None]
     longest = max(map(len, prefixes))
@@ -230,7 +229,7 @@ def _guided(pair: Snapshots, settings: DiffSettings, prefixes: list[tuple[int, .
     )
 
 
-def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: DiffSettings, *, known: Known) -> UpdateStep:
+def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: PhraseSearch, *, known: Known) -> UpdateStep:
     """Search one pair, match and judge what was found."""
     chosen: dict[str, Any] = {"length": settings.length, "score": settings.score}
     found = _searched(pair, settings)
@@ -314,7 +313,7 @@ def _judged(pair: Snapshots, found: _Searched, evidence: Evidence, *, known: Kno
     ]
 
 
-def write_diff(run: RunDirectory, steps: Sequence[UpdateStep], *, settings: DiffSettings, reveal: bool) -> None:
+def write_diff(run: RunDirectory, steps: Sequence[UpdateStep], *, settings: PhraseSearch, reveal: bool) -> None:
     """Write findings, phrases and records, and finish the run. Without `reveal` no phrase is written."""
     write_document(run.path / FINDINGS, diff_to_json(steps, settings=settings, reveal=reveal))
     phrases = {"schema_version": SCHEMA_VERSION, "updates": [_phrases_to_json(s, reveal=reveal) for s in steps]}
@@ -326,7 +325,7 @@ def write_diff(run: RunDirectory, steps: Sequence[UpdateStep], *, settings: Diff
     run.finish(findings=sum(len(step.findings) for step in steps), above_null=sum(decided) if decided else None)
 
 
-def diff_to_json(steps: Sequence[UpdateStep], *, settings: DiffSettings, reveal: bool) -> dict[str, Any]:
+def diff_to_json(steps: Sequence[UpdateStep], *, settings: PhraseSearch, reveal: bool) -> dict[str, Any]:
     """The document of findings.json: findings of all updates, and the phrases' numbers."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -415,10 +414,10 @@ def _records_to_json(step: UpdateStep, gains: RecordGains, *, reveal: bool) -> d
     return {"schema_version": SCHEMA_VERSION, "records": rows}
 
 
-def start_diff(out: Path, *, settings: DiffSettings, config: dict[str, Any], known: Known) -> RunDirectory:
+def start_diff(out: Path, *, settings: PhraseSearch, config: dict[str, Any], known: Known) -> RunDirectory:
     """A new run directory with its run.json."""
     corpora = {"update": known.update, "untouched": known.untouched}
-    run = RunDirectory.create(out)
+    run = RunDirectory.for_new_run(out)
     fingerprints = {name: corpus.fingerprint for name, corpus in corpora.items() if corpus is not None}
     run.start("diff", config=config, seed=settings.seed, corpora=fingerprints)
     return run

@@ -11,21 +11,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.auditing.attacks.update.findings import FoundPhrase
+from reticent.core.corpus import Corpus
+from reticent.core.errors import ConfigError
 from reticent.core.model import LanguageModel
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.subject import find_model
 from reticent.runs.experiment_log import opened_log
 from reticent.runs.update.comparing import (
     FIGURE,
-    DiffSettings,
     Known,
+    PhraseSearch,
     UpdateStep,
     compare_snapshots,
     diff_to_json,
     start_diff,
     write_diff,
 )
-from reticent.runs.update.settings import UpdateSettings
+from reticent.runs.update.settings import DiffSettings
 
 _SHOWN: Final = 8
 _COLOURS: Final = ("#0b6e99", "#c2571a", "#4d7c0f", "#7c3aed", "#b91c1c", "#525252", "#0d9488", "#a16207")
@@ -36,7 +38,7 @@ class Diff:
     """What every update reveals, and where it is written."""
 
     steps: Sequence[UpdateStep]
-    search: DiffSettings
+    search: PhraseSearch
     path: Path
     reveals: bool
     has_figure: bool
@@ -46,14 +48,16 @@ class Diff:
         return diff_to_json(self.steps, settings=self.search, reveal=self.reveals) | {"run": str(self.path)}
 
 
-def diff(settings: UpdateSettings) -> Diff:
+def diff(settings: DiffSettings) -> Diff:
     """Compare snapshots in order of time and write what each update reveals."""
     settings.check_paths()
     update, untouched = (
         None if path is None else settings.corpus(path).load() for path in (settings.data, settings.untouched)
     )
+    if update is not None and untouched is not None:
+        _require_untouched(update, untouched, where=settings.untouched)
     known = Known(update=update, untouched=untouched, nulls=_opened(settings.null))
-    search = settings.comparison()
+    search = settings.phrase_search()
     steps = compare_snapshots(list(_opened(settings.snapshots)), search, known=known)
     run = start_diff(settings.out, settings=search, config=settings.recorded(), known=known)
     write_diff(run, steps, settings=search, reveal=settings.reveal)
@@ -61,6 +65,15 @@ def diff(settings: UpdateSettings) -> Diff:
         for number, step in enumerate(steps):
             log.found(step.findings, step=number)
     return Diff(steps, search, settings.out, settings.reveal, has_figure=_draw(steps, settings.out))
+
+
+def _require_untouched(update: Corpus, untouched: Corpus, *, where: Path | None) -> None:
+    """Refuse text for comparison that the update contains: nothing would tell the two apart."""
+    if set(untouched.texts) <= set(update.texts):
+        raise ConfigError(
+            f"{where}: every text is also in --data, so it is not untouched",
+            hint="give text of the same kind that the update did not contain",
+        )
 
 
 def _opened(names: Sequence[str]) -> Iterator[LanguageModel]:

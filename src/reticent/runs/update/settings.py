@@ -10,7 +10,7 @@ from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, LogOptions, Shown
 
 if TYPE_CHECKING:
-    from reticent.runs.update.comparing import DiffSettings
+    from reticent.runs.update.comparing import PhraseSearch
 
 _COUNT: Final = Range(1, 1_000_000)  # phrases, or tokens of one
 _SEARCH: Final = "Search"
@@ -24,7 +24,7 @@ class Search(StrEnum):
     BEAM = "beam"  # the paper's
 
 
-class UpdateSettings(CorpusOptions, LogOptions, Shown):
+class DiffSettings(CorpusOptions, LogOptions, Shown):
     """Everything that `reticent diff` can be asked for."""
 
     before: str = option(
@@ -104,12 +104,12 @@ class UpdateSettings(CorpusOptions, LogOptions, Shown):
         """The models in order of time."""
         return (self.before, self.after, *self.then)
 
-    def comparison(self) -> "DiffSettings":
+    def phrase_search(self) -> "PhraseSearch":
         """How snapshots are compared."""
         from reticent.auditing.attacks.update.score import UpdateScore
-        from reticent.runs.update.comparing import DiffSettings
+        from reticent.runs.update.comparing import PhraseSearch
 
-        return DiffSettings(
+        return PhraseSearch(
             length=self.length,
             width=self.width,
             groups=self.groups,
@@ -134,7 +134,7 @@ class UpdateSettings(CorpusOptions, LogOptions, Shown):
         from reticent.models.huggingface.location import locate
         from reticent.runs.audit.subject import find_model
 
-        RunDirectory.create(self.out)
+        RunDirectory.for_new_run(self.out)
         for path in (self.data, self.untouched):
             if path is not None:
                 self.corpus(path)

@@ -21,14 +21,15 @@ from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
 from reticent.core.model import LanguageModel, Tokens
+from reticent.core.printing.numbers import at_most
 from reticent.prediction.mechanisms.clipped_differences import ClippedDifferences
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.predictor import TokenPredictor
-from reticent.runs.ensemble.manifest import MANIFEST
+from reticent.runs.directory import MANIFEST
 from reticent.runs.ensemble.prediction import PredictionSettings, answering, settings_of
 from reticent.runs.ledger_place import LedgerPlace
-from reticent.runs.rounding import at_most
+from reticent.runs.settings.declaration import flag_of
 from reticent.server.requests.chat import ChatFormat
 
 ALONE: Final = "the public model answers alone: nothing is learnt"
@@ -142,7 +143,7 @@ def settings_for(run: Path, asked: dict[str, Any]) -> PredictionSettings | None:
     if given:
         raise ConfigError(
             f"{run}: not an ensemble, so there is no budget to set",
-            found=f"--{given[0].replace('_', '-')}",
+            found=flag_of(given[0]),
             hint="what a trained model promises stands beside its weights; leave the option out",
         )
     return None

@@ -13,16 +13,14 @@ from typing import ClassVar
 
 from reticent.core.arrays import Floats
 from reticent.core.ensemble import Ensemble
-from reticent.core.errors import ConfigError
-from reticent.core.evidence.certificate import GUARANTEE
 from reticent.core.guarantee import Guarantee
+from reticent.core.printing.numbers import at_most
 from reticent.core.randomness import Randomness
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, Release
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex, PublicModel
 from reticent.prediction.predictor import TokenPredictor
-from reticent.runs.proofs.certificates import proved_of
-from reticent.runs.rounding import at_most
+from reticent.runs.proofs.certificates import weights_guarantee
 from reticent.server.backends.backend import Backend
 from reticent.server.requests.chat import ChatFormat
 
@@ -49,24 +47,6 @@ class FilteredModel:
         plain = PublicModel(_LAYOUT, self.shaping).release(rows, moment, randomness=randomness)
         kept = self.index.filtered(plain.pmf, moment.context)
         return plain if kept is None else replace(plain, pmf=kept)
-
-
-def weights_guarantee(run: Path) -> Guarantee:
-    """What stands beside a run's weights; a run that proves nothing is not served."""
-    if not (run / "model").is_dir():
-        raise ConfigError(
-            f"{run}: neither an ensemble nor a trained model",
-            expected="a run directory of `reticent train`",
-            hint="train with --method submix, dp-sgd or crt",
-        )
-    guarantee = proved_of(run / "model")
-    if guarantee is None:
-        raise ConfigError(
-            f"{run}: nothing was proved for these weights",
-            expected=f"a run with model/{GUARANTEE}",
-            hint="train with --method submix, dp-sgd or crt; an undefended model is not served",
-        )
-    return guarantee
 
 
 @contextmanager

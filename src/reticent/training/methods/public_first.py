@@ -60,7 +60,7 @@ class PhasedPlan(Protocol):
         ...
 
     @property
-    def public_beside(self) -> int:
+    def public_per_step(self) -> int:
         """Public records that a private step reads."""
         ...
 
@@ -78,7 +78,7 @@ class PublicFirst:
         return self.public.steps + self.private.steps
 
     @property
-    def public_beside(self) -> int:
+    def public_per_step(self) -> int:
         """None."""
         return 0
 
@@ -96,18 +96,18 @@ class PublicFirstGradients:
         public: PlainGradients | None,
         private: PrivateGradients,
         *,
-        beside: Units | None = None,
+        public_units: Units | None = None,
         public_rate: float = PUBLIC_RATE,
     ) -> None:
-        """`beside` are the public records of which private steps read some, too."""
+        """`public_units` are the public records of which private steps read some, too."""
         if (public is None) != (plan.public is None) or private.steps != plan.private.steps:
             raise ConfigError("the sources of gradients do not belong to this plan")
-        if (0 if beside is None else len(beside)) != (0 if plan.public is None else plan.public.units):
+        if (0 if public_units is None else len(public_units)) != (0 if plan.public is None else plan.public.units):
             raise ConfigError("the public records do not belong to this plan")
         self._plan = plan
         self._public = public
         self._private = private
-        self._beside = beside
+        self._public_units = public_units
         self._public_rate = public_rate
         self._has_noise = False  # whether the optimiser has seen a private step
         self._is_attached = False
@@ -148,11 +148,11 @@ class PublicFirstGradients:
 
     def _with_public(self, noisy: Gradient, place: int) -> Gradient:
         """The noisy mean of private records, and public ones beside it, as the mean of all of them."""
-        count = self._plan.public_beside
-        if self._beside is None or self._plan.public is None or not count:
+        count = self._plan.public_per_step
+        if self._public_units is None or self._plan.public is None or not count:
             return noisy
         seeded = Randomness.seeded(self._plan.public.seed).child(f"beside {place}")
-        groups = self._beside.gather(seeded.permutation(len(self._beside))[:count].tolist(), seeded)
+        groups = self._public_units.gather(seeded.permutation(len(self._public_units))[:count].tolist(), seeded)
         added = self._private.clipped_sum(groups)
         private = self._plan.private.normaliser
         values = {name: (private * value + added[name]) / (private + count) for name, value in noisy.values.items()}

@@ -24,12 +24,41 @@ import math
 from typing import Final
 
 from reticent.core.errors import ConfigError
-from reticent.core.ranges import NORM
+from reticent.core.ranges import NORM, QUANTILE
 
 RATE: Final = 0.2  # η of the paper
 GREATEST_VOTE: Final = 0.5
 _COUNTED: Final = 20.0  # the paper's noise on a count: a twentieth of the expected batch
 _LIGHT: Final = 2.0  # in noise multipliers: so much noise on the count raises the gradient's by 3 %
+
+
+def check_moving_norm(
+    quantile: float | None,
+    count_noise: float | None,
+    *,
+    correlated: bool,
+    canaries: bool,
+    individual: bool,
+    proved_rounding: bool,
+) -> None:
+    """Refuse what was not proved together with a clip norm that follows a quantile; None is a norm that stays."""
+    if quantile is None:
+        if count_noise is not None:
+            raise ConfigError("--count-noise is for --clip-quantile", hint="give both, or neither")
+        return
+    QUANTILE.require("the quantile that the clip norm follows (--clip-quantile)", quantile)
+    others = {
+        "correlated noise (--sampler banded)": correlated,
+        "gradient canaries (--audit)": canaries,
+        "individual accounting (--individual-accounting)": individual,
+        "proved rounding (--rounding proved)": proved_rounding,
+    }
+    for name, is_asked in others.items():
+        if is_asked:
+            raise ConfigError(
+                f"a clip norm that follows a quantile (--clip-quantile) was not proved together with {name}",
+                hint="leave one of them out",
+            )
 
 
 def usual_count_noise(noise_multiplier: float, expected_batch: float) -> float:

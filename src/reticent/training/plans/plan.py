@@ -39,10 +39,10 @@ from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import BandedCycle, BestOfRuns, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
-from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, QUANTILE, STEPS
+from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
 from reticent.training.gradients.levels import LEVELS
 from reticent.training.gradients.rounding_bound import Rounding, movement_by_rounding
-from reticent.training.plans.adaptive_norm import next_norm, raised_multiplier, usual_count_noise
+from reticent.training.plans.adaptive_norm import check_moving_norm, next_norm, raised_multiplier, usual_count_noise
 from reticent.training.plans.bands import coefficients, noise_of_a_step, prefix_error
 from reticent.training.plans.sampler import (
     AllocationSampler,
@@ -202,22 +202,16 @@ class DpSgd:
 
     def _check_clipping(self) -> None:
         """Refuse what was not proved together with a clip norm that moves; decide on the noise of its counts."""
+        check_moving_norm(
+            self.clip_quantile,
+            self.count_noise,
+            correlated=self.sampler.bands is not None,
+            canaries=self.canaries > 0,
+            individual=self.individual,
+            proved_rounding=self.rounding is Rounding.PROVED,
+        )
         if self.clip_quantile is None:
-            if self.count_noise is not None:
-                raise ConfigError(
-                    "noise on counts is of a clip norm that follows a quantile", hint="--clip-quantile"
-                )
             return
-        QUANTILE.require("the quantile that the clip norm follows", self.clip_quantile)
-        others = {
-            "correlated noise": self.sampler.bands is not None,
-            "gradient canaries": self.canaries > 0,
-            "individual accounting": self.individual,
-            "proved rounding": self.rounding is Rounding.PROVED,
-        }
-        for name, is_asked in others.items():
-            if is_asked:
-                raise ConfigError(f"a clip norm that follows a quantile was not proved together with {name}")
         if self.count_noise is None:
             usual = usual_count_noise(self.noise_multiplier, self.sampler.expected_batch)
             object.__setattr__(self, "count_noise", usual)

@@ -115,7 +115,7 @@ class RedactedPlan:
         return self.private.steps + (0 if self.public is None else self.public.steps)
 
     @property
-    def public_beside(self) -> int:
+    def public_per_step(self) -> int:
         """Public records that a private step reads: the share of them that it expects of the private ones."""
         return 0 if self.public is None else round(self.private.sampler.rate * self.public.units)
 

@@ -6,13 +6,13 @@ import pytest
 
 from reticent.auditing.attacks.extraction.attack import StyledAttack
 from reticent.auditing.attacks.extraction.discoverable import Writing, discover_text
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.model import Access
 from reticent.core.randomness import Randomness
 
-SETTINGS = AuditSettings(attacks=("styles",), sizes=Sizes(extraction_records=40), shares=1)
+SETTINGS = AttackSettings(attacks=("styles",), sizes=Sizes(extraction_records=40), shares=1)
 
 
 def texts(first: int, count: int) -> Corpus:

@@ -7,18 +7,21 @@ import zlib
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.membership.attack import MembershipAttack, membership_scores, run_attacks, why_not
 from reticent.auditing.attacks.membership.neighbourhood import Neighbourhood
 from reticent.auditing.attacks.membership.scores import (
     CalibratedScore,
     ErrorZoneScore,
     LossScore,
     LowerCaseScore,
+    MembershipScore,
     MinKPlusPlusScore,
     MinKScore,
     WindowScore,
     ZlibScore,
     mean_of_least,
+    membership_scores,
+    run_attacks,
+    why_not,
     windows_won,
 )
 from reticent.auditing.attacks.membership.target_scores import LEAST_LOG_PROB, TargetScores
@@ -108,7 +111,7 @@ def test_an_error_zone_that_scores_flawless_texts_as_zero_would_be_caught(certai
 
 def test_every_attack_keeps_the_protocol():
     for attack in ATTACKS:
-        assert isinstance(attack, MembershipAttack)
+        assert isinstance(attack, MembershipScore)
         assert attack.access is Access.LOGPROBS
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reticent.auditing.attacks.one_run.coins import CoinAttack, TrapAttack
-from reticent.auditing.settings import AuditSettings
+from reticent.auditing.settings import AttackSettings
 from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError, DataError
@@ -21,7 +21,7 @@ from tests.runs.audit.subjects import fit, records, sentences
 N = 200
 PUBLIC = fit(sentences(5, 40), order=3)
 TEXTS = sentences(1, 80)
-SETTINGS = AuditSettings(seed=3, shares=1)
+SETTINGS = AttackSettings(seed=3, shares=1)
 
 
 def key(seed=0, *, design=DesignName.RANDOM_TOKENS, count=N, copies=1) -> CoinKey:

@@ -13,7 +13,7 @@ from reticent.auditing.attacks.personal_data.findings import PiiSetting, associa
 from reticent.auditing.attacks.personal_data.inventory import take_inventory
 from reticent.auditing.attacks.personal_data.pairs import Aliases, associated_pairs, is_alias
 from reticent.auditing.attacks.personal_data.prompted import PromptedAttack, ask_all, compared
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.randomness import Randomness
@@ -205,7 +205,7 @@ def test_a_model_that_answers_to_one_style_is_found_by_it_and_by_many_queries_of
     model = Telling(lambda prompt: told(prompt, of=known) if only_for(style, prompt) else " unknown")
     subject = make_subject(model, None, training=training, held_out=held_out)
     attack = PromptedAttack(lambda _: FINDS)
-    settings = AuditSettings(attacks=("prompts",), sizes=Sizes(extraction_records=60, draws=2), policy="book")
+    settings = AttackSettings(attacks=("prompts",), sizes=Sizes(extraction_records=60, draws=2), policy="book")
     assert attack.plan(subject, settings, sizes=settings.sizes, mean=9.0)[0].n == 60
     measured = attack.run(subject, settings, sizes=settings.sizes)
     shares = {finding.metric: finding for finding in measured.findings}
@@ -229,7 +229,7 @@ def test_a_model_that_tells_strangers_as_readily_does_not_beat_the_null() -> Non
         Telling(lambda prompt: told(prompt, of=PERSONS)), None, training=book(0, 25), held_out=book(30, 25)
     )
     games = [
-        ask_all(subject, AuditSettings(), asking, side, name) for name, side in (("a", pairs), ("b", strangers))
+        ask_all(subject, AttackSettings(), asking, side, name) for name, side in (("a", pairs), ("b", strangers))
     ]
     for style in Style:
         found = prompted_finding(games[0][style], games[1][style], style=style.value, setting=PiiSetting())

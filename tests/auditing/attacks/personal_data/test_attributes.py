@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reticent.auditing.attacks.personal_data.attributes import AttributeAttack
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.corpus import Corpus, Record
 from reticent.core.finding import Standing
@@ -60,7 +60,7 @@ class Reader:
 
 def measured(model, seed=0, authors=60):
     subject = make_subject(model, None, **CORPORA)
-    settings = AuditSettings(attacks=("attributes",), sizes=Sizes(extraction_records=authors), seed=seed, shares=1)
+    settings = AttackSettings(attacks=("attributes",), sizes=Sizes(extraction_records=authors), seed=seed, shares=1)
     (line,) = AttributeAttack().plan(subject, settings, sizes=settings.sizes, mean=3.0)
     found = AttributeAttack().run(subject, settings, sizes=settings.sizes)
     assert line.n == found.findings[0].n == authors * len(CLUES)
@@ -92,7 +92,7 @@ def test_few_authors_are_too_few_to_tell_and_text_alone_is_not_enough():
     (finding,) = measured(Reader(understands=True), authors=1).findings
     assert finding.standing is Standing.TOO_FEW
     subject = make_subject(TextOnly(Reader(understands=True)), None, **CORPORA)
-    settings = AuditSettings(sizes=Sizes())
+    settings = AttackSettings(sizes=Sizes())
     assert AttributeAttack().plan(subject, settings, sizes=settings.sizes, mean=3.0)[0].skipped
 
 

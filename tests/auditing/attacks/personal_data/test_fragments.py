@@ -7,7 +7,7 @@ import pytest
 
 from reticent.auditing.attack import NothingToAttack
 from reticent.auditing.attacks.personal_data.fragments import FragmentAttack
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import make_subject
 from reticent.core.model import Access
 from reticent.models.huggingface.loading import load_model
@@ -17,7 +17,7 @@ from tests.auditing.attacks.personal_data.small_models import Telling
 from tests.auditing.attacks.personal_data.test_association import BOOK, CODES, FINDS, PERSONS, book, told
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
-SETTINGS = AuditSettings(
+SETTINGS = AttackSettings(
     attacks=("fragments",), sizes=Sizes(extraction_records=60, draws=2), policy="book", shares=1
 )
 

@@ -6,7 +6,7 @@ import pytest
 from reticent.auditing.attacks.update.null import Highest, NullTest, null_measures
 from reticent.auditing.attacks.update.search import BeamSettings, search_phrases
 from reticent.core.errors import ModelError
-from reticent.runs.update.comparing import DiffSettings, Known, compare_snapshots
+from reticent.runs.update.comparing import Known, PhraseSearch, compare_snapshots
 from tests.auditing.attacks.update.oracles import OLD, ngram, updated
 from tests.models.ngram import NGramModel
 
@@ -102,7 +102,7 @@ def alarms(worlds: int, *, nulls: int, planted: int = 0) -> tuple[int, int]:
     found = best_of_one = 0
     for seed in range(worlds):
         before, after, others = world(seed, nulls=nulls, planted=planted)
-        (step,) = compare_snapshots([before, after], DiffSettings(length=3), known=Known(nulls=iter(others)))
+        (step,) = compare_snapshots([before, after], PhraseSearch(length=3), known=Known(nulls=iter(others)))
         found += step.above_null > 0
         best_of_one += step.phrases[0].scores.score > step.test.nulls[0].score
     return found, best_of_one

@@ -7,7 +7,7 @@ from reticent.auditing.attacks.exposure.candidate_search import SearchLimits
 from reticent.auditing.attacks.exposure.findings import exposure_findings
 from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure_exposures
 from reticent.auditing.metrics.intervals import shared_confidence
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.metric import EXPOSURE, LARGEST_EXPOSURE
 
@@ -18,7 +18,7 @@ class ExposureAttack:
     name: ClassVar[str] = "exposure"
     is_opt_in: ClassVar[bool] = False
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line; a search for each canary and a sample of candidates for each template."""
         needs, model = "log-probabilities, canaries", subject.scoring_model
         if not subject.canaries:
@@ -36,7 +36,7 @@ class ExposureAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Exact ranks where the search finds them, sampled ones elsewhere."""
         confidence = shared_confidence(settings.attack_confidence, 2)
         chosen = ExposureSettings(

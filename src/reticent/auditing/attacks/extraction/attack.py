@@ -36,7 +36,7 @@ from reticent.auditing.attacks.extraction.findings import (
 from reticent.auditing.attacks.extraction.generate_and_rank import generate_texts, match_records, rank_texts
 from reticent.auditing.attacks.extraction.novelty import NGramIndex
 from reticent.auditing.metrics.intervals import shared_confidence
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.auditing.targets import count_sides, revealed_records, sampled_sides
 from reticent.core.corpus import Corpus
@@ -68,7 +68,7 @@ class DiscoverableAttack:
     name: ClassVar[str] = "extraction"
     is_opt_in: ClassVar[bool] = False
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: every record read once, and half of it written."""
         n = count_sides(subject, sizes.extraction_records)
         last = SAMPLED_SHARE if subject.scoring_model is None else NP_DISCOVERABLE_SHARE
@@ -82,7 +82,7 @@ class DiscoverableAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Shares of records that the model completes."""
         sides = sampled_sides(subject, settings, sizes.extraction_records)
         training, held_out = (_discover(subject, settings, side) for side in sides)
@@ -102,7 +102,7 @@ class StyledAttack:
     name: ClassVar[str] = "styles"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: half of every record written in every writing."""
         n = count_sides(subject, sizes.extraction_records)
         line = PlannedAttack(
@@ -114,7 +114,7 @@ class StyledAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Shares of records that the model completes in each writing."""
         sides = sampled_sides(subject, settings, sizes.extraction_records)
         source, lengths = settings.randomness("writings"), DiscoverySettings(least=_FEWEST_WORDS)
@@ -139,7 +139,7 @@ class StyledAttack:
         )
 
 
-def _discover(subject: Subject, settings: AuditSettings, records: Corpus) -> Discovery:
+def _discover(subject: Subject, settings: AttackSettings, records: Corpus) -> Discovery:
     if subject.scoring_model is not None:
         return discover(subject.scoring_model, records)
     randomness = settings.randomness("continuations")
@@ -157,7 +157,7 @@ class GenerationAttack:
     name: ClassVar[str] = "generation"
     is_opt_in: ClassVar[bool] = False
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: texts written, and read again by each ranking's model."""
         metrics = [EXTRACTED_SHARE.name, EXTRACTION_RATE.name, EXTRACTION_PRECISION.at("repeats")]
         if subject.scoring_model is not None:
@@ -174,7 +174,7 @@ class GenerationAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Share of records found in the texts, and how many of the best ranked texts hold one."""
         training, held_out = sampled_sides(subject, settings, sizes.records)
         generated = generate_texts(
@@ -212,7 +212,7 @@ class CodesAttack:
     name: ClassVar[str] = "codes"
     is_opt_in: ClassVar[bool] = False
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: answers for each template."""
         needs = "text, canaries that are codes"
         groups = _by_template(subject)
@@ -229,7 +229,7 @@ class CodesAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Hit rate of each template."""
         groups = _by_template(subject)
         findings = []
@@ -261,7 +261,7 @@ class DivergenceAttack:
     name: ClassVar[str] = "divergence"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: answers written."""
         n = 2 * len(WORDS) * _rounds(sizes)
         line = PlannedAttack(
@@ -273,7 +273,7 @@ class DivergenceAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Share of answers that hold training text."""
         training, held_out = sampled_sides(subject, settings, sizes.records)
         prompts = (*repeat_prompts(), *repeat_prompts(instruction="")) * _rounds(sizes)
@@ -305,7 +305,7 @@ class NoveltyAttack:
     name: ClassVar[str] = "novelty"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: texts written."""
         line = PlannedAttack(
             name=self.name,
@@ -316,7 +316,7 @@ class NoveltyAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """How much less novel the generated texts are, for each n."""
         generated = generate_texts(
             subject.model,

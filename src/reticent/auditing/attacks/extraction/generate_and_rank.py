@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attacks.extraction.eidetic import EideticIndex
-from reticent.auditing.attacks.membership.attack import text_by_text
-from reticent.auditing.attacks.membership.scores import LossScore, LowerCaseScore, ZlibScore
+from reticent.auditing.attacks.membership.scores import LossScore, LowerCaseScore, ZlibScore, text_by_text
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.core.arrays import Floats
 from reticent.core.corpus import Record

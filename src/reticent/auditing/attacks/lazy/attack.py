@@ -1,7 +1,8 @@
 """Lazy reconstruction: which records would an attacker see by only sampling from the model?
 
-The attacker draws `AuditSettings.samples` texts by `AuditSettings.sampler`; a text counts as emitted from a chance
-of `AuditSettings.chance` on. Texts that the model generates stand in the map as well: what it says by itself.
+The attacker draws `AttackSettings.samples` texts by `AttackSettings.sampler`. A text counts as emitted from a
+chance of `AttackSettings.chance` on. Texts that the model generates stand in the map as well: what it says by
+itself.
 """
 
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import ClassVar, Final
 from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, scoring_model, skip
 from reticent.auditing.attacks.extraction.generate_and_rank import generate_texts
 from reticent.auditing.attacks.lazy.risk_map import GENERATED, HELD_OUT, TRAINING, draw_risk_map, emission_finding
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject, gives_distributions
 from reticent.auditing.targets import count_sides, revealed_records, sampled_sides
 from reticent.core.corpus import Record
@@ -27,7 +28,7 @@ class LazyAttack:
     name: ClassVar[str] = "lazy"
     is_opt_in: ClassVar[bool] = False
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """One line: every record read once by either model, or token by token where the sampler is not plain."""
         needs = "log-probabilities, a base model" + " and distributions" * (not settings.sampler.is_plain)
         if subject.scoring_model is None:
@@ -49,7 +50,7 @@ class LazyAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Share of training texts that the lazy attacker sees."""
         if subject.base is None:
             raise InternalError("the lazy attack was planned without a base model")
@@ -70,7 +71,7 @@ class LazyAttack:
         return Measurement((finding,), {"risk_map.json": drawn.to_json()}, revealed=revealed)
 
 
-def _generated(subject: Subject, settings: AuditSettings, sizes: Sizes) -> list[Record]:
+def _generated(subject: Subject, settings: AttackSettings, sizes: Sizes) -> list[Record]:
     """Distinct texts that the model says by itself, drawn by the attacker's sampler."""
     longest = scoring_model(subject).context_length or _GENERATED_TOKENS + 1  # the start token takes a place
     drawn = generate_texts(

@@ -17,11 +17,11 @@ from typing import ClassVar, Final
 import numpy as np
 
 from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, skip
+from reticent.auditing.attacks.membership.attack import membership_attacks, score_targets
 from reticent.auditing.attacks.membership.control import permutation_p_value
-from reticent.auditing.attacks.membership.inference import membership_attacks, score_targets
 from reticent.auditing.attacks.membership.result import ScoredTargets, independence
 from reticent.auditing.metrics.roc import Owners, auc_interval
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.auditing.targets import count_targets
 from reticent.core.arrays import Flags, Floats
@@ -78,7 +78,7 @@ class DatasetInference:
     name: ClassVar[str] = "dataset"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: each text is read by every score that can be computed here."""
         needs = "log-probabilities"
         if subject.scoring_model is None:
@@ -97,7 +97,7 @@ class DatasetInference:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """The one finding, with its p-value."""
         whole, _ = score_targets(subject, settings, sizes=sizes)
         targets = whole.targets
@@ -111,7 +111,7 @@ class DatasetInference:
         return Measurement((finding,), {"dataset.json": document})
 
     def _finding(
-        self, values: Floats, labels: Flags, *, whole: ScoredTargets, tested: Flags, settings: AuditSettings
+        self, values: Floats, labels: Flags, *, whole: ScoredTargets, tested: Flags, settings: AttackSettings
     ) -> Finding:
         names = [owner for owner, is_tested in zip(whole.targets.owners, tested, strict=True) if is_tested]
         owners = None if whole.targets.clusters(settings) is None else Owners.of(names, labels)

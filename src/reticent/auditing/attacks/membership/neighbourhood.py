@@ -17,11 +17,11 @@ from typing import ClassVar, Final
 import numpy as np
 
 from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
-from reticent.auditing.attacks.membership.attack import LogProbScore, run_attacks, text_by_text
-from reticent.auditing.attacks.membership.inference import why_no_comparison
+from reticent.auditing.attacks.membership.attack import why_no_comparison
 from reticent.auditing.attacks.membership.result import ScoredTargets, few_targets
+from reticent.auditing.attacks.membership.scores import LogProbScore, run_attacks, text_by_text
 from reticent.auditing.attacks.membership.target_scores import TargetScores, scored
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject, gives_distributions
 from reticent.auditing.targets import count_targets, membership_targets
 from reticent.core.arrays import Floats
@@ -107,7 +107,7 @@ class NeighbourhoodAttack:
     name: ClassVar[str] = "neighbourhood"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """One line: each text read once for itself, for each neighbour, and half of it for each proposal."""
         needs = "whole next-token distributions"
         if subject.scoring_model is None:
@@ -127,7 +127,7 @@ class NeighbourhoodAttack:
         sides = membership_targets(subject, settings, sizes.records).sides(settings)
         return (line, *few_targets(self.name, subject, settings, sides=sides, scores=1))
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Findings of the one score."""
         targets = membership_targets(subject, settings, sizes.records)
         proposer = None if why_no_comparison(subject) else subject.base

@@ -21,7 +21,7 @@ from reticent.auditing.attacks.membership.groups import score_owners
 from reticent.auditing.attacks.membership.metrics import MembershipSetting, membership_findings
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.auditing.metrics.roc import Owners, tpr_at_fpr
-from reticent.auditing.settings import AuditSettings
+from reticent.auditing.settings import AttackSettings
 from reticent.auditing.subject import Subject
 from reticent.auditing.targets import Targets
 from reticent.core.arrays import Floats
@@ -47,7 +47,7 @@ class ScoredTargets:
     def of(
         cls,
         subject: Subject,
-        settings: AuditSettings,
+        settings: AttackSettings,
         *,
         targets: Targets,
         scores: dict[str, Floats],
@@ -62,12 +62,12 @@ class ScoredTargets:
         )
         return cls(targets, scores, access, control)
 
-    def confidence(self, subject: Subject, settings: AuditSettings, *, more: int = 0) -> float:
+    def confidence(self, subject: Subject, settings: AttackSettings, *, more: int = 0) -> float:
         """Confidence of each interval, if those of all scores and `more` others hold together."""
         sides = self.targets.sides(settings)
         return powerful_rates(subject, settings, sides=sides, scores=len(self.scores), more=more)[1]
 
-    def findings(self, subject: Subject, settings: AuditSettings, *, confidence: float) -> Iterator[Finding]:
+    def findings(self, subject: Subject, settings: AttackSettings, *, confidence: float) -> Iterator[Finding]:
         """Findings on records, and on owners where a guarantee speaks of them; each at `confidence`."""
         is_member, control = self.targets.is_member, self.control
         owners = self.targets.clusters(settings)
@@ -109,7 +109,7 @@ class ScoredTargets:
         }
 
 
-def independence(owners: Owners | None, settings: AuditSettings) -> str:
+def independence(owners: Owners | None, settings: AttackSettings) -> str:
     """What intervals and p-values take as independent, for a note."""
     if owners is not None:
         return f"interval and p-value by owner: {owners.count} owners, assumed independent"
@@ -147,7 +147,7 @@ def fewest_targets(rate: float, *, confidence: float) -> int | None:
 
 
 def powerful_rates(
-    subject: Subject, settings: AuditSettings, *, sides: tuple[int, int], scores: int, more: int = 0
+    subject: Subject, settings: AttackSettings, *, sides: tuple[int, int], scores: int, more: int = 0
 ) -> tuple[tuple[float, ...], float]:
     """The rates at which so many independent targets can show anything, and the confidence of each interval."""
     rates = settings.rates
@@ -161,7 +161,7 @@ def powerful_rates(
 
 
 def few_targets(
-    name: str, subject: Subject, settings: AuditSettings, *, sides: tuple[int, int], scores: int
+    name: str, subject: Subject, settings: AttackSettings, *, sides: tuple[int, int], scores: int
 ) -> Lines:
     """Lines for the false-positive rates that so many members and non-members cannot show, and how many could."""
     rates, confidence = powerful_rates(subject, settings, sides=sides, scores=scores)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.auditing.attacks.membership.result import ScoredTargets, few_targets
 from reticent.auditing.attacks.membership.shadow import lira_online, rmia, shadow_scores
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.auditing.targets import Targets, count_targets, membership_targets
 from reticent.core.arrays import Floats
@@ -47,7 +47,7 @@ class ShadowTask:
 
 
 # Trains a shadow for each task; gives mean log-probabilities [S, n + m] of the tasks' texts.
-TrainShadows = Callable[[Sequence[ShadowTask], AuditSettings], Floats]
+TrainShadows = Callable[[Sequence[ShadowTask], AttackSettings], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ShadowAttack:
     name: ClassVar[str] = "shadow"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """One line: N trainings, and every target read by every shadow."""
         needs = "the run that trained the model"
         if subject.scoring_model is None:
@@ -90,7 +90,7 @@ class ShadowAttack:
         sides = inside, outside - outside // _POPULATION
         return (line, *few_targets(self.name, subject, settings, sides=sides, scores=len(_SCORES)))
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Train the shadows, score, throw them away."""
         split = _Split.of(subject, settings, sizes)
         texts = [*split.targets.texts, *(record.text for record in split.population)]
@@ -121,7 +121,7 @@ class _Split:
     background: tuple[Record, ...]
 
     @classmethod
-    def of(cls, subject: Subject, settings: AuditSettings, sizes: Sizes) -> "_Split":
+    def of(cls, subject: Subject, settings: AttackSettings, sizes: Sizes) -> "_Split":
         drawn = membership_targets(subject, settings, sizes.records)
         outside = np.flatnonzero(~drawn.is_member)
         order = settings.randomness("population").permutation(len(outside))
@@ -132,7 +132,7 @@ class _Split:
         background = tuple(record for record in subject.training if record.id not in ids)
         return cls(targets, tuple(drawn.records[place] for place in sorted(apart)), background)
 
-    def halves(self, settings: AuditSettings) -> NDArray[np.bool_]:
+    def halves(self, settings: AttackSettings) -> NDArray[np.bool_]:
         """Which shadow is trained on which target, [S, n]: pairs of a random half and its complement."""
         n = len(self.targets.records)
         rows = []
@@ -148,7 +148,7 @@ class _Split:
 
 
 def _tasks(
-    subject: Subject, settings: AuditSettings, split: "_Split", *, trained_on: NDArray[np.bool_], texts: list[str]
+    subject: Subject, settings: AttackSettings, split: "_Split", *, trained_on: NDArray[np.bool_], texts: list[str]
 ) -> list[ShadowTask]:
     """What every shadow is trained on and asked about."""
     if subject.recipe is None:

@@ -13,19 +13,18 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
-from reticent.auditing.attacks.membership.attack import MembershipAttack, run_attacks
-from reticent.auditing.attacks.membership.control import permutation_p_value
-from reticent.auditing.attacks.membership.inference import (
+from reticent.auditing.attacks.membership.attack import (
     ONE_RUN_BOUNDS,
     one_run_delta,
     one_run_findings,
     why_no_comparison,
 )
-from reticent.auditing.attacks.membership.scores import CalibratedScore, LossScore
+from reticent.auditing.attacks.membership.control import permutation_p_value
+from reticent.auditing.attacks.membership.scores import CalibratedScore, LossScore, MembershipScore, run_attacks
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.auditing.metrics.roc import auc_interval
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours
@@ -39,7 +38,7 @@ class CoinAttack:
     name: ClassVar[str] = "coins"
     is_opt_in: ClassVar[bool] = False
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: every canary is scored by the model, and by its base where there is one."""
         needs, model = "log-probabilities, canaries with coins", subject.scoring_model
         if model is None:
@@ -59,7 +58,7 @@ class CoinAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:  # noqa: ARG002
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:  # noqa: ARG002
         """Every bound by every score; all hold together."""
         coins, attacks = subject.coins, _scores(subject)
         assert coins is not None
@@ -93,7 +92,7 @@ class TrapAttack:
     name: ClassVar[str] = "traps"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: every trap is read by the model, and by its base where there is one."""
         needs, model = "log-probabilities, canaries with coins", subject.scoring_model
         if model is None:
@@ -111,7 +110,7 @@ class TrapAttack:
             ),
         )
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:  # noqa: ARG002
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:  # noqa: ARG002
         """The one finding, by the score that is best by its design: no result chose it."""
         coins, attacks = subject.coins, _scores(subject)[-1:]
         assert coins is not None
@@ -141,6 +140,6 @@ class TrapAttack:
         return Measurement((finding,))
 
 
-def _scores(subject: Subject) -> tuple[MembershipAttack, ...]:
+def _scores(subject: Subject) -> tuple[MembershipScore, ...]:
     """The scores that can be computed here."""
     return (LossScore(),) if why_no_comparison(subject) else (LossScore(), CalibratedScore())

@@ -35,7 +35,7 @@ from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take
 from reticent.auditing.attacks.personal_data.pairs import Pair, associated_pairs
 from reticent.auditing.attacks.personal_data.places import PlaceGames, choose_places, play_places
 from reticent.auditing.metrics.intervals import shared_confidence
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.corpus import Policy
 from reticent.core.guarantee import Unit
@@ -97,7 +97,7 @@ class PersonalDataAttack:
     name: ClassVar[str] = "pii"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """One line for all games; one more where log-probabilities are missing."""
         self.policy_named(settings.policy)  # an unknown policy is told before the work
         models = 1 + (subject.base is not None)
@@ -122,7 +122,7 @@ class PersonalDataAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Play every game that the access allows."""
         tagged = tag_sides(subject, settings, self.policy_named(settings.policy))
         pairs = chosen_pairs(tagged, settings, sizes.extraction_records, self.policy_named(PEOPLE))
@@ -174,7 +174,7 @@ def intervals_of(subject: Subject, *, with_pairs: bool, drawn: int) -> int:
     return of_extraction + with_pairs + of_places
 
 
-def tag_sides(subject: Subject, settings: AuditSettings, tagger: Policy) -> Tagged:
+def tag_sides(subject: Subject, settings: AttackSettings, tagger: Policy) -> Tagged:
     """Both sides tagged, with what labels say of the tagger."""
     found = take_inventory(subject.training, tagger)
     if not len(found):
@@ -206,7 +206,7 @@ def unit_of(subject: Subject) -> Unit:
     return guarantee.unit if guarantee is not None and is_countable else Unit.SECRET
 
 
-def _emitted(model: TextModel, tagger: Policy, settings: AuditSettings, sizes: Sizes) -> EmittedValues:
+def _emitted(model: TextModel, tagger: Policy, settings: AttackSettings, sizes: Sizes) -> EmittedValues:
     sampled = sample_texts(
         model,
         sizes.texts,
@@ -217,7 +217,7 @@ def _emitted(model: TextModel, tagger: Policy, settings: AuditSettings, sizes: S
 
 
 def chosen_pairs(
-    tagged: Tagged, settings: AuditSettings, count: int, people: Policy
+    tagged: Tagged, settings: AttackSettings, count: int, people: Policy
 ) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
     """At most `count` pairs of a person and a value of either side, none of the held-out ones in training text."""
     training, held_out = (associated_pairs(side, people=people) for side in (tagged.training, tagged.held_out))
@@ -233,7 +233,7 @@ def chosen_pairs(
 def _associated(
     subject: Subject,
     tagged: Tagged,
-    settings: AuditSettings,
+    settings: AttackSettings,
     sizes: Sizes,
     pairs: tuple[tuple[Pair, ...], tuple[Pair, ...]],
 ) -> tuple[Association, Association | None]:

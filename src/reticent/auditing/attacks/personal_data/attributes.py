@@ -15,7 +15,7 @@ import numpy as np
 from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.auditing.attacks.personal_data.contexts import MaskedSpan
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, CandidateScoring, HeldOutPlaces
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
@@ -67,7 +67,7 @@ class AttributeAttack:
     name: ClassVar[str] = "attributes"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: every author's comments are read once for each attribute."""
         needs = "log-probabilities"
         if subject.scoring_model is None:
@@ -82,7 +82,7 @@ class AttributeAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Accuracy over all attributes of all authors."""
         count = min(AUTHORS, sizes.extraction_records)
         authors = generate_authors(count, randomness=settings.randomness("authors"))

@@ -17,14 +17,14 @@ from reticent.auditing.attacks.personal_data.findings import PiiSetting, recover
 from reticent.auditing.attacks.personal_data.pairs import Pair
 from reticent.auditing.attacks.personal_data.prompted import EXAMPLES, parted
 from reticent.auditing.metrics.paired import Paired
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.corpus import Policy
 from reticent.core.metric import RECOVERED_SHARE
 from reticent.core.model import Access, TextModel
 
 # The model after a few epochs on the texts; the model itself stays as it is.
-FineTune = Callable[[TextModel, Sequence[str], AuditSettings], TextModel]
+FineTune = Callable[[TextModel, Sequence[str], AttackSettings], TextModel]
 EPOCHS = 5
 _TEXT = 20  # tokens of a known pair in a sentence, roughly
 _TRAINING_COST = 3
@@ -40,7 +40,7 @@ class FragmentAttack:
     name: ClassVar[str] = "fragments"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: a short training, and answers before and after it."""
         needs = "weights, a policy"
         if subject.model.access < Access.WEIGHTS:
@@ -56,7 +56,7 @@ class FragmentAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """Share of the other pairs that the fine-tuned model tells."""
         tagged = tag_sides(subject, settings, self.policy_named(settings.policy))
         people = self.policy_named(PEOPLE)

@@ -49,7 +49,7 @@ from reticent.auditing.attacks.personal_data.reconstruction import (
 )
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, HeldOutPlaces
 from reticent.auditing.metrics.paired import Paired
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.corpus import Policy
 from reticent.core.finding import Finding
@@ -85,7 +85,7 @@ class Places:
     drawn: dict[Decoys, CandidateDraw]
 
 
-def choose_places(subject: Subject, settings: AuditSettings, games: PlaceGames, sizes: Sizes) -> Places:
+def choose_places(subject: Subject, settings: AttackSettings, games: PlaceGames, sizes: Sizes) -> Places:
     """The targets of all games on places; nothing is scored yet."""
     model = scoring_model(subject)
     targets, strangers = (
@@ -114,7 +114,7 @@ def choose_places(subject: Subject, settings: AuditSettings, games: PlaceGames, 
 
 def play_places(
     subject: Subject,
-    settings: AuditSettings,
+    settings: AttackSettings,
     places: Places,
     emitted: EmittedValues,
     *,
@@ -195,7 +195,7 @@ def _drawn(
     pool: PiiInventory,
     training: PiiInventory,
     model: LanguageModel,
-    settings: AuditSettings,
+    settings: AttackSettings,
     *,
     most: int,
 ) -> CandidateDraw:
@@ -245,7 +245,7 @@ def _against_membership(
 
 def _extractability(
     subject: Subject,
-    settings: AuditSettings,
+    settings: AttackSettings,
     games: PlaceGames,
     emitted: EmittedValues,
     *,

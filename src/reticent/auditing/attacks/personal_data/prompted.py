@@ -17,7 +17,7 @@ from reticent.auditing.attacks.personal_data.findings import PiiSetting, prompte
 from reticent.auditing.attacks.personal_data.pairs import Pair
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.auditing.metrics.paired import Paired
-from reticent.auditing.settings import AuditSettings, Sizes
+from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.corpus import Policy
 from reticent.core.metric import PROMPTED_SHARE
@@ -35,7 +35,7 @@ class PromptedAttack:
     name: ClassVar[str] = "prompts"
     is_opt_in: ClassVar[bool] = True
 
-    def plan(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
+    def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: answers on pairs of either side, in every style."""
         self.policy_named(settings.policy)  # an unknown policy is told before the work
         asked = 2 * len(Style) * sizes.extraction_records * sizes.draws
@@ -48,7 +48,7 @@ class PromptedAttack:
         )
         return (line,)
 
-    def run(self, subject: Subject, settings: AuditSettings, *, sizes: Sizes) -> Measurement:
+    def run(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes) -> Measurement:
         """A share for every style."""
         tagged = tag_sides(subject, settings, self.policy_named(settings.policy))
         people = self.policy_named(PEOPLE)
@@ -94,7 +94,7 @@ def parted(pairs: tuple[Pair, ...]) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]
 
 
 def ask_all(
-    subject: Subject, settings: AuditSettings, asking: Asking, pairs: tuple[Pair, ...], name: str
+    subject: Subject, settings: AttackSettings, asking: Asking, pairs: tuple[Pair, ...], name: str
 ) -> dict[Style, Association]:
     """Outcomes of every style; many queries hit what any other style of text hits as well."""
     hits = {

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reticent.runs.rounding import at_least, at_most, chance_at_most
+from reticent.core.printing.numbers import at_least, at_most, chance_at_most
 
 VALUES = st.floats(1e-12, 1e12)
 

@@ -1,4 +1,4 @@
-"""The options of `reticent audit`, and what they ask of attacks (`AuditSettings`), of the gate and of the cache."""
+"""The settings of `reticent audit`; what they ask of its attacks is in `AttackSettings`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,7 @@ from reticent.runs.settings.gate import GateOptions
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, LogOptions, PatternOptions, Shown
 
 if TYPE_CHECKING:
-    from reticent.auditing.settings import AuditSettings
+    from reticent.auditing.settings import AttackSettings
     from reticent.core.sampling import Sampling
     from reticent.runs.audit.remote import RemoteAccess
 
@@ -23,7 +23,7 @@ _SERVED: Final = "Served models"
 _UNRECORDED: Final = {"out", "seed", "cache", "no_cache", "journal", "junit", "sarif"}
 
 
-class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, LogOptions, Shown):
+class AuditSettings(PatternOptions, CorpusOptions, EngineOptions, GateOptions, LogOptions, Shown):
     """Everything that `reticent audit` can be asked for."""
 
     model: str = option(
@@ -162,19 +162,19 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
     def check(self) -> None:
         """Refuse limits, attacks and times that mean nothing, before anything is read."""
         self.limits()
-        self.settings()
+        self.attack_settings()
         _ = self.log_place
         if self.no_cache and self.cache is not None:
             raise ConfigError("--cache and --no-cache contradict each other")
 
-    def settings(self) -> "AuditSettings":
+    def attack_settings(self) -> "AttackSettings":
         """What is asked of the attacks."""
-        from reticent.auditing.settings import AuditSettings, Sizes, parse_budget
+        from reticent.auditing.settings import AttackSettings, Sizes, parse_budget
         from reticent.runs.audit.gate import asked_rates
         from reticent.runs.audit.registry import parse_attacks
 
-        usual = AuditSettings()
-        return AuditSettings(
+        usual = AttackSettings()
+        return AttackSettings(
             attacks=parse_attacks(self.attacks, with_policy=self.policy is not None),
             sizes=Sizes(
                 records=self.records,
@@ -218,7 +218,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
 
     def recorded(self, base: str | None) -> dict[str, Any]:
         """What the record of the run says of the options; `base` is the base model that was used."""
-        used = {"base": base, "attacks": list(self.settings().attacks or ())}
+        used = {"base": base, "attacks": list(self.attack_settings().attacks or ())}
         return self.model_dump(mode="json", exclude=_UNRECORDED) | used
 
     def check_paths(self) -> None:
@@ -227,7 +227,7 @@ class AuditOptions(PatternOptions, CorpusOptions, EngineOptions, GateOptions, Lo
         from reticent.runs.audit.remote import is_remote
         from reticent.runs.audit.subject import find_model
 
-        RunDirectory.create(self.out)
+        RunDirectory.for_new_run(self.out)
         find_model(self.model)
         for path in (self.train, self.holdout):
             self.corpus(path)

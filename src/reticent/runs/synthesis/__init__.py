@@ -1,0 +1,1 @@
+"""Private synthetic corpora: text to keep, sampled from what was proved private, with its datasheet."""
