@@ -12,7 +12,8 @@ from reticent.ledger.durable import SqliteLedger
 from reticent.runs.proofs import ancestry
 from reticent.runs.proofs.ancestry import Shared
 from reticent.runs.proofs.rederivation import rederive
-from reticent.runs.training import run
+from reticent.runs.training import comparison, run
+from reticent.runs.training.advice import PlanSettings, plan
 from reticent.runs.training.settings import Resumption, TrainSettings
 from reticent.training.batches import Units
 from reticent.training.checkpoint import Checkpoints
@@ -143,6 +144,16 @@ def test_a_run_goes_on_with_its_own_public_text_alone(tiny, tmp_path):
     write(public, [{"id": "x", "text": "Another text."}])
     with pytest.raises(ConfigError, match="not the public text that this run was started with"):
         run.train(Resumption(resume=out))
+
+
+def test_a_plan_with_public_text_trains_on_it_first(monkeypatch, tmp_path):
+    monkeypatch.setattr(comparison, "compare_on", lambda *_, **__: ())  # trains three models
+    monkeypatch.setattr(comparison, "advice_on", lambda _: "None is better.")
+    asked = {"records": 300, "model": "embedded", "target_epsilon": 8.0, "public_text": "public.jsonl"}
+    found = plan(PlanSettings.of(**asked))
+    assert found.values["public_text"] == "public.jsonl"
+    assert 'public_text = "public.jsonl"' in found.config
+    assert any("trained on first" in reason for reason in found.reasons)
 
 
 def test_canaries_are_in_private_steps_alone(tiny, tmp_path):
