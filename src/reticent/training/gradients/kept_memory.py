@@ -45,7 +45,8 @@ def _set(mmap_threshold: int, trim_threshold: int) -> bool:
     mallopt = _mallopt()
     if mallopt is None:
         return False
-    return bool(mallopt(_MMAP_THRESHOLD, mmap_threshold) and mallopt(_TRIM_THRESHOLD, trim_threshold))
+    done = [mallopt(_MMAP_THRESHOLD, mmap_threshold), mallopt(_TRIM_THRESHOLD, trim_threshold)]
+    return all(done)
 
 
 def _mallopt() -> Callable[[int, int], int] | None:
