@@ -48,7 +48,7 @@ Row = tuple[names.Features, int, float]  # of a word: its features, its class an
 
 def without_usage(rows: list[Row]) -> list[Row]:
     """The words as if nothing were known of how they are used."""
-    return [(tuple(f for f in features if not OF_USAGE.search(f)), *rest) for features, *rest in rows]
+    return [(tuple(f for f in fs if not OF_USAGE.search(f)), label, weight) for fs, label, weight in rows]
 
 
 def learn(rows: list[Row], penalty: float) -> dict[str, list[float]]:
