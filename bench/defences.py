@@ -68,7 +68,8 @@ from reticent.training.gradients.source import (  # noqa: E402
 )
 from reticent.training.loop import CheckpointSchedule, train_learner  # noqa: E402
 from reticent.training.methods.mask_token import keep_mask_unsaid  # noqa: E402
-from reticent.training.methods.redacted import RedactedGradients, encode_private  # noqa: E402
+from reticent.training.methods.public_first import PublicFirstGradients  # noqa: E402
+from reticent.training.methods.redacted import encode_private  # noqa: E402
 from reticent.training.methods.redaction import MissRates, redact_and_route  # noqa: E402
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of  # noqa: E402
 from reticent.training.methods.selective_steps import SelectiveGradients  # noqa: E402
@@ -234,7 +235,7 @@ def redacted(model: HuggingFaceModel, setup: Setup, folder: Path, *, fill_seed: 
     assert plan.public is not None
     units = Units(encode_texts(model, routed.public))
     public = PlainGradients(model.module, units, plan.public, computation=COMPUTATION)
-    return RedactedGradients(plan, public, private, public_units=units), budget.guarantee
+    return PublicFirstGradients(plan, public, private, public_units=units), budget.guarantee
 
 
 def twice(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:

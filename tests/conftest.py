@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import shared_loops
 from tests.chance import SAME_CHANCE
 
 # What imports and collection make is kept: a search for garbage among it finds none, and is a fifth of their time.
@@ -37,6 +38,14 @@ settings.load_profile("same")
 SAME_CHANCE.install()
 
 
+def pytest_configure(config) -> None:
+    """The first process of a run makes the folder in which all of them share compiled loops."""
+    if not hasattr(config, "workerinput"):
+        folder = shared_loops.folder_of_a_run()
+        folder.__enter__()
+        config.add_cleanup(lambda: folder.__exit__(None, None, None))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """What was imported and collected lives until the end: searching it for garbage is a thirtieth of all work."""
@@ -46,6 +55,20 @@ def pytest_collection() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session) -> Iterator[None]:
+    """Before the first test and outside of what catches output: share loops, and fork what forks processes."""
+    if session.items and "numba" in sys.modules:
+        shared_loops.share()
+    if (
+        session.items
+        and (processes := sys.modules.get("tests.processes"))
+        and not session.config.option.collectonly
+    ):
+        processes.fork_server()
+    return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -73,7 +96,8 @@ def same_start(request) -> Iterator[None]:
     if torch is None:
         yield
         return
-    torch.manual_seed(0)
+    # Not `torch.manual_seed`: it also notes the whole stack for every kind of processor that is not there.
+    torch.default_generator.manual_seed(0)
     kind, threads, gradients = torch.get_default_dtype(), torch.get_num_threads(), torch.is_grad_enabled()
     yield
     torch.set_default_dtype(kind)

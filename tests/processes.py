@@ -1,30 +1,70 @@
 """Processes that tests start, forked from a server that has imported what they need: each starts in milliseconds.
 
-There is one such server for all tests of a process, so that its imports are listed here, once. It has no threads,
-and nothing of the tests that ran before.
+There is one such server for all tests of a process. It is a fork of that process itself, taken when all tests were
+collected and none had run: what they import is there already, and nothing of what they do. It has no threads. When
+the first process is asked for, it imports the rest, which is listed here.
 """
 
+import atexit
+import faulthandler
+import logging
 import multiprocessing
 import os
 import resource
+import select
 import selectors
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
+from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection
 from pathlib import Path
+from unittest import mock
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    [
-        *("tests.kept_imports", "pytest", "hypothesis", "psycopg", "tests.ledger.ledgers"),
-        *("tests.training.killed_run", "tests.training.distributed.ranked_run", "tests.processes"),
-        # imported when a run needs them, by every process anew: transformers, adapters and what trains with them
-        *("reticent.runs.training.model", "reticent.runs.ensemble.run", "reticent.runs.ensemble.loading"),
-        *("reticent.models.huggingface.loading", "transformers.models.gpt2.modeling_gpt2", "peft"),
-        "tests.warm_policies",
-    ]
-)
+PRELOADED = [
+    *("tests.kept_imports", "pytest", "hypothesis", "psycopg", "tests.ledger.ledgers"),
+    *("tests.training.killed_run", "tests.training.distributed.ranked_run", "tests.processes"),
+    # imported when a run needs them, by every process anew: transformers, adapters and what trains with them
+    *("reticent.runs.training.model", "reticent.runs.ensemble.run", "reticent.runs.ensemble.loading"),
+    *("reticent.models.huggingface.loading", "transformers.models.gpt2.modeling_gpt2", "peft"),
+    "tests.warm_policies",
+]
+
+
+def fork_server() -> None:
+    """Fork the server of `PROCESSES` off this process, as it is now."""
+    resource_tracker.ensure_running()
+    with mock.patch.object(util, "spawnv_passfds", _fork):
+        forkserver.ensure_running()
+
+
+def _fork(_path: object, _arguments: object, places: Sequence[int]) -> int:
+    """In the place of multiprocessing's start of an interpreter: its number, as that gives it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _serve(*places)
+        finally:
+            os._exit(0)
+    return child
+
+
+def _serve(listener: int, alive: int) -> None:
+    """What a fresh interpreter would do, less what this one has of its parent: open files, streams, handlers."""
+    util.close_all_fds_except([0, 1, 2, listener, alive])
+    faulthandler.disable()
+    atexit._clear()
+    logging.getLogger().handlers.clear()
+    forkserver._forkserver._lock = threading.Lock()  # which the parent holds
+    sys.stdin = open(0, encoding="utf8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf8", closefd=False)  # noqa: SIM115
+    ready, _, _ = select.select([listener, alive], [], [])
+    if listener in ready:
+        forkserver.main(listener, alive, PRELOADED)
 
 
 class Command:

@@ -51,10 +51,10 @@ PACKAGES = {
     "core": """
         Access AccessError BandedCycle BestOfRuns Budget Canary CodeSpace Comparison Composed
         ConcentratedRelease ConfigError DataError Ensemble Estimate Event ExponentialSampling FilteredCharge
-        Gaussian LanguageModel Laplace Ledger ListedSpace ModelError Neighbours NoisyVote NonPrivate Notion
-        Policy RandomAllocation Randomness Range RealisedCharge Repeated SampledGaussian SampledGroup Sampling
-        Secret SecretSpace Span SubsampledMixture TextModel Tokens Unit UnsupportedEvent Verdict at_least at_most
-        read_document renyi_divergence write_atomically write_document
+        Gaussian LanguageModel Laplace Ledger ListedSpace ModelError Neighbours NoisyCheck NoisyVote NonPrivate
+        Notion Policy RandomAllocation Randomness Range RealisedCharge Repeated SampledGaussian SampledGroup
+        Sampling Secret SecretSpace Span SubsampledMixture TextModel Tokens Unit UnsupportedEvent Verdict at_least
+        at_most read_document renyi_divergence write_atomically write_document
     """,
     "accounting": """
         Confidentiality ExtractionBound LeakageBounds RenyiCurve auc_ceiling ceiling compare_with_guarantee

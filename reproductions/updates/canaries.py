@@ -224,12 +224,12 @@ def _render_table1(results: Mapping[str, Values]) -> Rendering:
                 reason=f"For {len(grows)} of {len(CLASSES)} kinds.",
             ),
             Judgement.of(
-                "With enough copies the canary has the highest score of all that the beam finds: it ranks first.",
+                "With enough copies a canary has the highest score that the beam finds: it ranks first.",
                 most["first"]["all low"] == most["phrases"],
-                reason=f"{most['first']['all low']} of {most['phrases']} phrases of rare words, "
-                f"{sum(most['first'].values())} of {len(CLASSES) * most['phrases']} of all, against phrases that "
-                "are no canaries: all canaries share one update here, the paper's had one each. Counted against "
-                f"each other too, the canaries have the ranks {_ranks(most)}.",
+                reason=f"{most['first']['all low']} of {most['phrases']} phrases of rare words and "
+                f"{sum(most['first'].values())} of all {len(CLASSES) * most['phrases']} phrases score higher than "
+                "every phrase that is not a canary. All canaries share one update here; the paper gives each its "
+                f"own. Counted against each other too, their ranks are {_ranks(most)}.",
             ),
             Judgement.of(
                 "Phrases of rare words are exposed before those that begin with frequent ones.",
@@ -244,14 +244,14 @@ def _render_table1(results: Mapping[str, Values]) -> Rendering:
         ),
         tables=(
             Grid(
-                "Mean differential score; * where all phrases of the kind rank before all that are no canaries",
+                "Mean differential score; * if all phrases of the kind score higher than all non-canaries",
                 ("words", *plain, "printed (Penn Treebank)", transformer, "printed (Reddit)", private),
                 tuple(rows),
             ),
         ),
         notes=(
-            f"{most['phrases']} phrases of each kind: one odd word moves a mean. The copies of all canaries are a "
-            "far greater part of the text than in the paper: see the last row.",
+            f"With {most['phrases']} phrases of each kind, one odd word moves a mean. Copies of canaries are a far "
+            "larger share of the text than in the paper: see the last row.",
         ),
     )
 
@@ -293,15 +293,15 @@ def _render_fig1(results: Mapping[str, Values]) -> Rendering:
     return Rendering(
         judgements=(
             Judgement.of(
-                "The score of the first token without context is near zero; that of later ones grows quickly.",
+                "The score of the first token, without context, is near zero; that of later tokens grows quickly.",
                 first < 0.3 and later > 0.5,
-                reason=f"With the most copies {first:.2f} at most for the first and {later:.2f} on average for the "
-                "later tokens of rare words.",
+                reason=f"With the most copies, the first token has {first:.2f} at most, and the later tokens of "
+                f"phrases of rare words have {later:.2f} on average.",
             ),
         ),
         tables=(
             Grid(
-                "Mean differential score of a token, by how many before it are known",
+                "Mean differential score of a token, by the number of known tokens before it",
                 ("phrase", *(f"{n} known" for n in range(5))),
                 rows,
             ),
@@ -366,15 +366,16 @@ def _render_table2(results: Mapping[str, Values]) -> Rendering:
             Judgement.of(
                 "In all cases the score is higher for continued training than for re-training.",
                 len(higher) == len(SHARES),
-                reason=f"At {len(higher)} of {len(SHARES)} shares of extra data, mean over all phrases, where "
-                f"trainings take equally many steps; at {len(_higher(by_epochs))} where each takes equally many "
-                "epochs over its own text. The paper leaves open how long an update is trained.",
+                reason=f"At {len(higher)} of {len(SHARES)} shares of extra data where every training takes equally "
+                f"many steps (mean over all phrases), and at {len(_higher(by_epochs))} where each takes equally "
+                "many epochs over its own text. The paper does not say how long an update is trained.",
             ),
             Judgement.of(
                 "Extra data in re-training does not change the score significantly.",
                 min(steady) > 0.5 * max(steady),
-                reason=f"Means from {min(steady):.2f} to {max(steady):.2f}; taken as: the least above half the "
-                "greatest. Every training takes equally many steps, so extra data leaves fewer for the phrase.",
+                reason=f"The means go from {min(steady):.2f} to {max(steady):.2f}; the claim holds if the lowest "
+                "is above half the highest. Every training takes equally many steps, so extra data leaves fewer of "
+                "them for the phrases.",
             ),
             Judgement.of(
                 "The score falls as more extra data is used in continued training.",
@@ -419,19 +420,20 @@ def _render_rq5(results: Mapping[str, Values]) -> Rendering:
     return Rendering(
         judgements=(
             Judgement.of(
-                "With DP the beam no longer returns the phrase, and the rank of its first two tokens grows from 0.",
+                "With DP the beam no longer finds the phrase, and the rank of its first two tokens rises from 0.",
                 plain["ranked"]["is_found"]
                 and plain["ranked"]["rank"] == 0
                 and not any(one["ranked"]["is_found"] for one in private)
                 and min(ranks) > 0,
-                reason=f"Of {plain['ranked']['pairs']:,} pairs {plain['ranked']['rank']:,} are higher without DP, "
+                reason=f"Of {plain['ranked']['pairs']:,} pairs, {plain['ranked']['rank']:,} score higher "
+                "without DP, "
                 + " and ".join(f"{rank:,} at ε = {e:g}" for e, rank in zip(EPSILONS, ranks, strict=True))
-                + ".",
+                + ". All canaries share one update here, so that others can rank before this one.",
             ),
             Judgement.of(
                 "A smaller ε hides the phrase further.",
                 ranks[0] > ranks[1] and private[0]["ranked"]["score"] < private[1]["ranked"]["score"],
-                reason="By the rank of two tokens and by the score of the whole phrase.",
+                reason="Judged by the rank of the two tokens and by the score of the whole phrase.",
             ),
             Judgement.of(
                 "DP costs accuracy, at both ε.",
@@ -445,7 +447,7 @@ def _render_rq5(results: Mapping[str, Values]) -> Rendering:
         ),
         tables=(
             Grid(
-                "One phrase of rare words; accuracy is that of the next token of held-out text; printed: Penn "
+                "One phrase of rare words; accuracy is next-token accuracy on held-out text; printed: Penn "
                 "Treebank, 50 copies",
                 (
                     *("ε", "accuracy", "rank of two tokens", "score", "beam finds it"),
@@ -455,8 +457,8 @@ def _render_rq5(results: Mapping[str, Values]) -> Rendering:
             ),
         ),
         notes=(
-            f"Canary tokens: {_one_in(plain)}. The unit of privacy is one sentence, of which the phrase has many "
-            "copies: nothing is proved for the phrase.",
+            f"Canary tokens: {_one_in(plain)}. The unit of privacy is one sentence, and the phrase stands in many "
+            "sentences: nothing is proved for the phrase.",
         ),
     )
 

@@ -16,6 +16,7 @@ from reticent.core.event import (
     FilteredCharge,
     Gaussian,
     Laplace,
+    NoisyCheck,
     NoisyVote,
     RealisedCharge,
     Repeated,
@@ -43,6 +44,12 @@ STATED = {
     "a pure filter, owner": guarantee_of(FilteredCharge(math.inf, 0.5), delta=1e-5, unit=Unit.OWNER),
     "algorithm 2": guarantee_of(RealisedCharge(2.0, 2.0), delta=0.0, unit=Unit.PART),
     "votes": guarantee_of(Repeated(NoisyVote(30.0), 64), delta=1e-5, unit=Unit.PART, neighbours=Neighbours.REPLACE),
+    "checks and votes": guarantee_of(
+        Composed((Repeated(NoisyCheck(40.0), 64), Repeated(NoisyVote(30.0), 16))),
+        delta=1e-5,
+        unit=Unit.OWNER,
+        neighbours=Neighbours.REPLACE,
+    ),
     "pmixed": guarantee_of(
         Repeated(SubsampledMixture(16, 0.5, 3.0, 0.01), 64),
         delta=1e-5,

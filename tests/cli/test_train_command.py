@@ -111,6 +111,7 @@ def test_impossible_batches_models_and_options_are_errors(refused):
     refused("nothing to adapt", "--method", "sgd", "--model", "lstm:1x200", "--lora-rank", "2")
     refused("--merge is for LoRA", "--method", "sgd", "--model", "embedded", "--merge")
     refused("must fit the model", "--method", "sgd", "--model", "embedded", "--max-length", "5000")
+    refused("--epochs is out of range: found 0.0", "--method", "sgd", "--model", "embedded", "--epochs", "0")
     refused("'training.method' is missing", "--model", "embedded")
     refused("'model.source' is missing", "--method", "sgd")
 

@@ -9,6 +9,7 @@ from reticent.core.errors import ConfigError, UnsupportedEvent
 from reticent.core.event import (
     Composed,
     Gaussian,
+    NoisyCheck,
     NoisyVote,
     NonPrivate,
     RealisedCharge,
@@ -26,6 +27,7 @@ EVENTS = [
     RealisedCharge(math.inf, 0.25),
     NoisyVote(40.0, (3, 5)),
     NoisyVote(40.0),
+    NoisyCheck(25.0),
     SubsampledMixture(8, 0.5, 2.0, 0.1),
     Composed((Repeated(STEP, 1000), Repeated(Composed((Gaussian(1.5),)), 2))),
     NonPrivate(),

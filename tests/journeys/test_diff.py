@@ -200,6 +200,13 @@ def test_a_null_that_is_the_update_itself_or_given_twice_is_refused(story, tmp_p
         assert "the same model" in capsys.readouterr().err
 
 
+def test_untouched_text_that_the_update_contains_is_refused(story, tmp_path, capsys):
+    corpora = ("--data", story / "update.jsonl", "--untouched", story / "update.jsonl")
+    assert cli.run(diff(story, *corpora, "--out", tmp_path / "run")) == 2
+    assert "every text is also in --data" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()
+
+
 def test_identical_snapshots_and_foreign_vocabularies_are_refused_in_one_line(story, tmp_path, capsys):
     same = ["diff", str(story / "before"), str(story / "before"), "--out", str(tmp_path / "one")]
     assert cli.run(same) == 2

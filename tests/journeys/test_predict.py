@@ -317,6 +317,22 @@ def test_evaluate_compares_all_mechanisms_and_spends_nothing(corpus, run, capsys
     assert not (run / "ledger.db").exists()
 
 
+def test_evaluate_says_where_text_is_not_held_out_and_compares_confident_votes_on_request(corpus, run, capsys):
+    asked = ("--mechanisms", "confident-gnmax", "--queries", 16, "--repeats", 1, "--seed", 1)
+    code, document, complaint = ask(capsys, "evaluate", run, "--data", corpus / "held.jsonl", *asked)
+    assert code == 0, complaint
+    line = next(line for line in document["lines"] if line["mechanism"] == "confident-gnmax")
+    assert 7.9 < line["guarantee"]["epsilon"] <= 8.0
+    assert "trained_on" not in document
+    code, document, complaint = ask(capsys, "evaluate", run, "--data", corpus / "train.jsonl", *asked)
+    assert code == 0, complaint
+    texts = {json.loads(row)["text"] for row in (corpus / "train.jsonl").read_text(encoding="utf8").splitlines()}
+    assert document["trained_on"] == len(texts)
+    words = ["evaluate", run, "--data", corpus / "train.jsonl", *asked]
+    assert cli.run([str(word) for word in words]) == 0
+    assert f"was trained on {len(texts)} of these texts" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.fixture(scope="module")
 def private(corpus, tmp_path_factory):
     """A DP-SGD run from the ensemble's base, on its text."""

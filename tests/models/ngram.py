@@ -123,8 +123,7 @@ class NGramModel:
             sequence = [*model._look_up(text), model.end_token]
             for position, token in enumerate(sequence):
                 counts[model._context(sequence, position)][token] += 1
-        size = model.vocabulary_size
-        model._rows = {context: _smoothed(counter, smoothing, size) for context, counter in counts.items()}
+        model._rows = _smoothed(counts, smoothing, model.vocabulary_size)
         return model
 
     @classmethod
@@ -361,12 +360,19 @@ def _split(text: str, level: Level) -> list[str]:
     return list(text) if level == "character" else _WORD.findall(text)
 
 
-def _smoothed(counter: Counter[int], smoothing: float, size: int) -> _Row:
-    """Add-α: (count + α) / (total + αV)."""
-    tokens = np.array(sorted(counter), dtype=np.int64)
-    counts = np.array([counter[token] for token in tokens.tolist()], dtype=np.float64)
-    log_total = math.log(counts.sum() + smoothing * size)
-    return _Row(tokens, np.log(counts + smoothing) - log_total, math.log(smoothing) - log_total)
+def _smoothed(counts: Mapping[Context, Counter[int]], smoothing: float, size: int) -> dict[Context, _Row]:
+    """Add-α: (count + α) / (total + αV), of all contexts at once."""
+    named = [sorted(counter) for counter in counts.values()]
+    ends = np.cumsum([len(tokens) for tokens in named]).tolist()
+    tokens = np.array([token for each in named for token in each], dtype=np.int64)
+    of_tokens = [counter[token] for counter, each in zip(counts.values(), named, strict=True) for token in each]
+    logs = np.log(np.array(of_tokens, dtype=np.float64) + smoothing)
+    rows, start = {}, 0
+    for (context, counter), end in zip(counts.items(), ends, strict=True):
+        log_total = math.log(counter.total() + smoothing * size)
+        rows[context] = _Row(tokens[start:end], logs[start:end] - log_total, math.log(smoothing) - log_total)
+        start = end
+    return rows
 
 
 def _row_to_json(context: Context, row: _Row) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from reticent.core.event import (
     FilteredCharge,
     Gaussian,
     Laplace,
+    NoisyCheck,
     NoisyVote,
     NonPrivate,
     RandomAllocation,
@@ -97,6 +98,10 @@ def _leaf_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
             from reticent.accounting.prices.noisy_vote import noisy_vote_epsilon
 
             return noisy_vote_epsilon(event, order, neighbours)
+        case NoisyCheck():
+            from reticent.accounting.prices.noisy_vote import noisy_check_epsilon
+
+            return noisy_check_epsilon(event, order)
         case SubsampledMixture():
             from reticent.accounting.prices.subsampled_mixture import subsampled_mixture_epsilon
 

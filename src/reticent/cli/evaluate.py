@@ -45,6 +45,11 @@ def evaluate(settings: EvaluateSettings, output: Output) -> None:
     output.document(found.to_json())
     budget = f"query budget {settings.queries:,}, δ = {settings.delta:g}"
     title = f"{found.parts} parts, {budget}, by {settings.unit.value}"
+    if found.trained_on:
+        output.show(
+            f"The ensemble was trained on {found.trained_on:,} of these texts: the private models look better "
+            "on them than on held-out text."
+        )
     if settings.compare_settings:
         _show_settings(found.plans, output, title=title)
     else:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from reticent.core.event import FilteredCharge as FilteredCharge
     from reticent.core.event import Gaussian as Gaussian
     from reticent.core.event import Laplace as Laplace
+    from reticent.core.event import NoisyCheck as NoisyCheck
     from reticent.core.event import NoisyVote as NoisyVote
     from reticent.core.event import NonPrivate as NonPrivate
     from reticent.core.event import RandomAllocation as RandomAllocation
@@ -70,7 +71,7 @@ _PLACES = names_by_module(
         "errors": "AccessError ConfigError DataError ModelError UnsupportedEvent",
         "event": "BandedCycle BestOfRuns Composed ConcentratedRelease Event "
         "ExponentialSampling FilteredCharge Gaussian Laplace "
-        "NoisyVote NonPrivate RandomAllocation RealisedCharge "
+        "NoisyCheck NoisyVote NonPrivate RandomAllocation RealisedCharge "
         "Repeated SampledGaussian SampledGroup SubsampledMixture",
         "finding": "Comparison Verdict",
         "guarantee": "Neighbours Notion Unit",

@@ -174,6 +174,19 @@ class NoisyVote:
 
 
 @dataclass(frozen=True, slots=True)
+class NoisyCheck:
+    """Whether a number passes a public threshold under Gaussian noise of standard deviation `noise`.
+
+    One unit that is added, removed or replaced moves the number by at most 1, as it moves the votes of a leader.
+    """
+
+    noise: float
+
+    def __post_init__(self) -> None:
+        _require_positive("noise", self.noise)
+
+
+@dataclass(frozen=True, slots=True)
 class SubsampledMixture:
     """PMixED: each of `models` drawn with chance `sampling_rate`, mixed within radius `beta` of the public
     model at order `order`, the drawn mixtures averaged, one token sampled.
@@ -248,6 +261,7 @@ Event = (
     | RealisedCharge
     | FilteredCharge
     | NoisyVote
+    | NoisyCheck
     | SubsampledMixture
     | Repeated
     | Composed

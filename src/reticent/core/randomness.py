@@ -194,10 +194,10 @@ class Randomness:
 
     def _choice_from(self, masses: Floats) -> int:
         """An index of a row of masses, drawn in proportion to them."""
-        order = np.argsort(masses)
-        cumulative = np.cumsum(masses[order])
+        order = masses.argsort()
+        cumulative = masses[order].cumsum()
         drawn = self._fine_uniform() * cumulative[-1]
-        place = int(np.searchsorted(cumulative, drawn, side="right"))
+        place = int(cumulative.searchsorted(drawn, side="right"))
         return int(order[min(place, len(order) - 1)])  # a product that rounds up to the whole sum
 
     def _fine_uniform(self) -> float:

@@ -30,6 +30,7 @@ from reticent.accounting.guarantees import guarantee_of
 from reticent.accounting.prices.subsampled_mixture import subsampled_mixture_epsilon
 from reticent.core.errors import ConfigError
 from reticent.core.event import (
+    Composed,
     Event,
     ExponentialSampling,
     FilteredCharge,
@@ -44,6 +45,7 @@ from reticent.core.ledger import Budget
 from reticent.core.ranges import EPSILON, ORDER, QUERIES
 from reticent.prediction.mechanisms.aggregation import GNMax, SubsampleAndAggregate
 from reticent.prediction.mechanisms.clipped_differences import ClippedDifferences
+from reticent.prediction.mechanisms.confident import ConfidentGNMax
 from reticent.prediction.mechanisms.mechanism import Layout, Mechanism
 from reticent.prediction.mechanisms.pmixed import PMixED
 from reticent.prediction.mechanisms.shaping import Shaping
@@ -60,6 +62,9 @@ ASSUMES = (
     "tokens are drawn by a generator that the adversary cannot predict",
 )
 DEFAULT_WEIGHT_LIMIT = 0.3  # λmax of SubMix-F
+# Of Confident-GNMax: the share of the price that checks take, the share of questions that the parts are to answer,
+# and the share of the votes that the leader must have.
+_CHECKING, _ANSWERED, _AGREEMENT = 0.5, 0.5, 0.8
 _COUNTED_GAIN = 10  # how many times cheaper than in the worst case an answer is hoped to be at its actual votes
 _ROUNDING = 1.0 - 1e-12
 
@@ -75,6 +80,7 @@ class MechanismName(StrEnum):
     AGGREGATE = "subsample-and-aggregate"
     GNMAX = "gnmax"
     GNMAX_COUNTED = "gnmax-counted"
+    CONFIDENT_GNMAX = "confident-gnmax"
     MEMFREE = "memfree"
     DP_SGD = "dp-sgd"
     NON_PRIVATE = "non-private"
@@ -194,6 +200,8 @@ def set_up_mechanism(
             return _gnmax(target, layout, chosen)
         case MechanismName.GNMAX_COUNTED:
             return _gnmax_counted(target, layout, chosen)
+        case MechanismName.CONFIDENT_GNMAX:
+            return _confident_gnmax(target, layout, chosen)
         case MechanismName.PUBLIC:
             return Setup(PublicModel(layout, chosen.shaping), None)
         case MechanismName.DP_SGD:
@@ -311,21 +319,51 @@ def _gnmax_counted(target: PredictionTarget, layout: Layout, options: MechanismO
     return Setup(mechanism, Budget(str(mechanism.measure), limit, promise))
 
 
+def _confident_gnmax(target: PredictionTarget, layout: Layout, options: MechanismOptions) -> Setup:
+    """Checks for all questions and answers to some of them, which share the greatest slope that fits the target."""
+    moved = Neighbours.REPLACE  # a part that is removed votes as the public model does: its vote moves
+    answers = math.ceil(_ANSWERED * target.queries)
+
+    def made(slope: float) -> tuple[ConfidentGNMax, Event]:
+        """All checks and answers together cost slope·a at every order a, the checks their share of it."""
+        check_noise = math.sqrt(target.queries / (2.0 * _CHECKING * slope))
+        noise = math.sqrt(answers / ((1.0 - _CHECKING) * slope))
+        mechanism = ConfidentGNMax(layout, check_noise, noise, _AGREEMENT * layout.parts, shaping=options.shaping)
+        return mechanism, Composed((Repeated(mechanism.check, target.queries), Repeated(mechanism.answer, answers)))
+
+    slope = _least_noise(lambda s: _fits(made(s)[1], target, moved), 1e-18, 1e6)
+    mechanism, event = made(slope)
+    promise = _promise(mechanism, event, target, moved)
+    return Setup(
+        mechanism, Budget(str(mechanism.measure), answers + target.queries * mechanism.check_cost, promise)
+    )
+
+
 def _within(event: Event, target: PredictionTarget, neighbours: Neighbours | None = None) -> bool:
     """Whether all answers together stay within the target, by Rényi accounting."""
-    curve = RenyiCurve(Repeated(event, target.queries), neighbours or target.neighbours)
-    return rdp_epsilon(curve, delta=target.delta).value <= target.epsilon
+    return _fits(Repeated(event, target.queries), target, neighbours or target.neighbours)
+
+
+def _fits(event: Event, target: PredictionTarget, neighbours: Neighbours) -> bool:
+    """Whether all that is ever released stays within the target, by Rényi accounting."""
+    return rdp_epsilon(RenyiCurve(event, neighbours), delta=target.delta).value <= target.epsilon
 
 
 def _metered(
     mechanism: Mechanism, event: Event, target: PredictionTarget, neighbours: Neighbours | None = None
 ) -> Setup:
     """A budget of so many answers, and what all of them together prove."""
-    promise = guarantee_of(
-        Repeated(event, target.queries),
+    promise = _promise(mechanism, Repeated(event, target.queries), target, neighbours or target.neighbours)
+    return Setup(mechanism, Budget(str(mechanism.measure), float(target.queries), promise))
+
+
+def _promise(mechanism: Mechanism, event: Event, target: PredictionTarget, neighbours: Neighbours) -> Guarantee:
+    """What a number of answers that is fixed ahead proves."""
+    return guarantee_of(
+        event,
         delta=target.delta,
         unit=target.unit,
-        neighbours=neighbours or target.neighbours,
+        neighbours=neighbours,
         mechanism=mechanism.name,
         assumes=(
             *ASSUMES,
@@ -333,7 +371,6 @@ def _metered(
             *((ONE_PART,) if target.unit is Unit.OWNER else ()),
         ),
     )
-    return Setup(mechanism, Budget(str(mechanism.measure), float(target.queries), promise))
 
 
 def _unprotected(mechanism: Mechanism, target: PredictionTarget) -> Setup:

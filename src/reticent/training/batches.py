@@ -102,7 +102,10 @@ def longest_text(model: Encoder, wish: int | None) -> int | None:
     most = None if model.context_length is None else model.context_length - 1  # the start token takes a place
     if wish is not None and (wish < 1 or (most is not None and wish > most)):
         raise ConfigError(
-            "the longest text must fit the model", found=wish, expected=f"1 to {'any' if most is None else most}"
+            "the longest text must fit the model",
+            found=wish,
+            expected="at least 1" if most is None else f"1 to {most}",
+            hint=None if most is None else "lower --max-length, or leave it out for the model's context",
         )
     return most if wish is None else wish
 

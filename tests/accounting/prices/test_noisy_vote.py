@@ -1,4 +1,4 @@
-"""GNMax against mpmath, simulation, printed bounds, and exact divergences of all neighbouring votes."""
+"""GNMax and its check against mpmath, simulation, printed bounds, and exact divergences of all neighbours."""
 
 import math
 
@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from reticent.accounting.prices.noisy_vote import (
+    check_chances,
     likely_outcome_epsilon,
     log_outcome_chances,
     log_upset_chance,
+    noisy_check_epsilon,
     noisy_vote_epsilon,
     vote_slope,
 )
 from reticent.core.divergence import renyi_divergence
-from reticent.core.event import NoisyVote
+from reticent.core.event import NoisyCheck, NoisyVote
 from reticent.core.guarantee import Neighbours
 
 VOTES = st.lists(st.integers(0, 12), min_size=2, max_size=5).map(tuple)
@@ -156,3 +158,45 @@ def test_price_never_falls_as_the_order_grows():
     event = NoisyVote(5.0, (30, 4, 1))
     prices = [noisy_vote_epsilon(event, a, Neighbours.REPLACE) for a in np.linspace(1.1, 40, 60)]
     assert np.all(np.diff(prices) >= -1e-15)
+
+
+# ---------------------------------------------------------------- the check before a vote
+
+
+def test_both_chances_of_a_check_equal_mpmath_far_into_their_tails():
+    with mpmath.workdps(60):
+        for number, threshold in ((64.0, 60.0), (0.0, 90.0), (128.0, 40.0)):
+            passes = mpmath.ncdf((number - threshold) / mpmath.mpf("2.5"))
+            fails = mpmath.ncdf((threshold - number) / mpmath.mpf("2.5"))
+            found = check_chances(number, threshold=threshold, noise=2.5)
+            assert found == pytest.approx([float(fails), float(passes)], rel=1e-9)
+
+
+@given(st.floats(-40.0, 40.0), st.floats(-1.0, 1.0), st.floats(0.3, 20.0), st.floats(1.01, 60.0))
+@settings(max_examples=200, deadline=None)
+def test_the_price_of_a_check_covers_every_number_that_one_voter_moves(lead, moved, noise, order):
+    here, there = (np.log(check_chances(lead + by, threshold=0.0, noise=noise)) for by in (0.0, moved))
+    price = noisy_check_epsilon(NoisyCheck(noise), order)
+    assert max(float(renyi_divergence(here, there, order)), float(renyi_divergence(there, here, order))) <= (
+        price * (1 + 1e-9) + 1e-12
+    )
+
+
+def test_a_check_priced_for_half_the_distance_is_caught():
+    noise, order = 2.0, 1.05
+    here, there = (np.log(check_chances(number, threshold=0.5, noise=noise)) for number in (0.0, 1.0))
+    found = float(renyi_divergence(here, there, order))
+    assert (
+        noisy_check_epsilon(NoisyCheck(2 * noise), order) < found <= noisy_check_epsilon(NoisyCheck(noise), order)
+    )
+
+
+def test_moving_a_vote_moves_the_leaders_votes_by_one_so_a_check_costs_half_of_a_vote():
+    # Papernot et al. 2018, Algorithm 1: the check of the plurality has sensitivity 1, a changed vote √2.
+    counts = (5, 4, 0)
+    assert {max(other) for other in neighbours_of(counts, Neighbours.REPLACE)} == {4, 5, 6}
+    assert noisy_check_epsilon(NoisyCheck(10.0), 3.0) == pytest.approx(
+        0.5 * noisy_vote_epsilon(NoisyVote(10.0), 3.0, Neighbours.REPLACE)
+    )
+    with pytest.raises(ValueError, match="above 1"):
+        noisy_check_epsilon(NoisyCheck(10.0), 1.0)

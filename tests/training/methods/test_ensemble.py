@@ -72,8 +72,12 @@ def test_an_owner_in_two_shares_a_lost_record_and_a_doubled_one_are_caught():
 
 
 def test_a_part_without_anybody_is_refused_before_anything_is_trained():
-    with pytest.raises(ConfigError, match="some parts are empty"):
+    with pytest.raises(ConfigError, match="some parts are empty") as found:
         split_owners(corpus_of(3), 40, halves=False, key=KEY)
+    assert "40 --parts for 3 owners" in str(found.value.hint)
+    with pytest.raises(ConfigError, match="some parts are empty") as found:
+        split_owners(corpus_of(60), 60, halves=False, key=KEY)
+    assert "another --seed" in str(found.value.hint)
     with pytest.raises(ConfigError, match="at least two"):
         split_owners(corpus_of(3), 1, halves=False, key=KEY)
 

@@ -28,7 +28,8 @@ from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import TRAINING_ACCOUNT, PlainGradients, PrivateGradients
 from reticent.training.loop import CheckpointSchedule, train_learner
 from reticent.training.methods.mask_token import has_mask_token, with_mask_token
-from reticent.training.methods.redacted import RedactedGradients, encode_private, public_rate_of
+from reticent.training.methods.public_first import PublicFirstGradients, public_rate_of
+from reticent.training.methods.redacted import encode_private
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, redact_and_route
 from reticent.training.plans.plan import MEASURE, SEEDED, PlainPlan
 from reticent.training.plans.redacted import PolicyFacts, RedactedPlan, RedactedSettings, plan_redacted
@@ -88,7 +89,7 @@ class Spy:
         monkeypatch.setattr(batches, "_batch", made)
 
 
-def source_of(module, chosen: RedactedPlan, ledger, **more) -> RedactedGradients:
+def source_of(module, chosen: RedactedPlan, ledger, **more) -> PublicFirstGradients:
     units = Units(texts_of("public"))
     public = PlainGradients(module, units, chosen.public, computation=COMPUTATION)
     private = PrivateGradients(
@@ -99,7 +100,7 @@ def source_of(module, chosen: RedactedPlan, ledger, **more) -> RedactedGradients
         randomness=Randomness.seeded(5),
         computation=COMPUTATION,
     )
-    return RedactedGradients(chosen, public, private, public_units=units, **more)
+    return PublicFirstGradients(chosen, public, private, public_units=units, **more)
 
 
 class Killed(Exception):

@@ -1,4 +1,5 @@
-"""GNMax: the winner of a vote under Gaussian noise, its exact outcome chances and its Rényi price.
+"""GNMax: the winner of a vote under Gaussian noise, its exact outcome chances and its Rényi price; and the check
+that comes before it in Confident-GNMax.
 
 Each of V outcomes has a vote count n_j; the release is argmax_j n_j + N(0, σ²). Chances are one-dimensional
 integrals over the distinct counts, exact to float64:
@@ -20,6 +21,9 @@ leader does not win", q' its chance under D', and any μ > a, Hölder between th
 concave in q', and about least at the same μ = √(log(1/q)/c). The price is the greater of both directions and never
 above the worst case.
 
+A **check** whether a number that one voter moves by at most 1 (the leader's votes, say) passes a threshold under
+Gaussian noise costs ε(a) = a/(2σ²) at most, whether the voter is added, removed or replaced (their Algorithm 1).
+
 Does not smooth or sanitise the data-dependent price: the number itself must not be published.
 """
 
@@ -32,7 +36,7 @@ import numpy as np
 from reticent.accounting.light_imports import log_ndtr
 from reticent.core.arrays import Floats
 from reticent.core.divergence import log_sum_exp
-from reticent.core.event import NoisyVote
+from reticent.core.event import NoisyCheck, NoisyVote
 from reticent.core.guarantee import Neighbours
 
 _STEP = 1.0 / 32.0  # of σ; the trapezoid rule is exact to float64 for these analytic, Gaussian-tailed integrands
@@ -62,6 +66,21 @@ def vote_slope(noise: float, neighbours: Neighbours) -> float:
     """c in ε(a) = c·a: 1/σ² where a vote may move, 1/(2σ²) where it may only appear or vanish."""
     moved_counts = 1 if neighbours is Neighbours.ADD_REMOVE else 2
     return moved_counts / (2.0 * noise**2)
+
+
+def noisy_check_epsilon(event: NoisyCheck, order: float) -> float:
+    """Rényi price at `order` of one noisy check, for one voter added, removed or replaced (also: masked).
+
+    Guarantee: at least the symmetric D_a between the outcomes of any two numbers at a distance of at most 1.
+    """
+    if not order > 1.0:
+        raise ValueError(f"a Rényi order must be above 1, found {order}")
+    return order / (2.0 * event.noise**2)
+
+
+def check_chances(number: float, *, threshold: float, noise: float) -> Floats:
+    """Pmf [2] of a noisy check: below the threshold, or not below it. Both are exact where they are small."""
+    return np.exp(log_ndtr(np.array([threshold - number, number - threshold]) / noise))
 
 
 def likely_outcome_epsilon(log_q: float, slope: float, *, order: float) -> float:

@@ -32,7 +32,7 @@ from reticent.core.statistics.proportion import rate_upper as rate_upper
 APPROXIMATE: Final = "the interval is approximate: Student's t over owners, or over texts that have none named"
 
 _STEP: Final = 0.25
-_LOG_U: Final = np.arange(-36.0, 36.0, _STEP)
+_U: Final = np.exp(np.arange(-36.0, 36.0, _STEP))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _spacings_below(x: Floats, t: float) -> float:
     D are exponentials over their sum, so it is P[Σ λ_i E_i ≤ 0] with λ = (x − t, −t), by Imhof's (1961) integral.
     """
     weights = np.append(x - t, -t)
-    scaled = np.outer(np.exp(_LOG_U), weights / np.abs(weights).max())  # [nodes, n + 1]
+    scaled = np.outer(_U, weights / np.abs(weights).max())  # [nodes, n + 1]
     sizes = np.exp(-0.5 * np.log1p(scaled * scaled).sum(axis=1))
     # Over log u the integrand is analytic within π/2 of the line: sums over equal steps err by e^(−π²/step).
     total = _STEP * float((np.sin(np.arctan(scaled).sum(axis=1)) * sizes).sum())

@@ -53,20 +53,20 @@ def solve(
     for _ in range(steps):
         weights = np.where(z >= limit, upper, _logistic(z))
         gaps, slopes = _gap(curve, weights, goal)  # [directions, k]
-        gap = gaps.max(axis=0)
+        gap = np.maximum.reduce(gaps)
         low = np.maximum(low, _logit(np.maximum(_back(weights, gap), _TINY)))
         passes = gap > 0.0
         high, is_above = np.where(passes, np.minimum(high, z), high), is_above | passes
         here = (z, gaps, np.maximum(slopes * (1.0 - weights), _TINY))
-        new = _aim(before, here).min(axis=0)
+        new = np.minimum.reduce(_aim(before, here))
         # A step that leaves the bracket is replaced by its middle; one that is right within rounding stays.
         outside = (new < low - 1e-12) | ((new > high + 1e-12) & is_above)
-        z = np.where(outside, 0.5 * (low + high), np.clip(new, low, high))
+        z = np.where(outside, 0.5 * (low + high), _within(new, low, high))
         before = here
     weights = np.where(z >= limit, upper, _logistic(z))
     if not verified:
         return weights
-    gap = _gap(curve, weights, goal)[0].max(axis=0)
+    gap = np.maximum.reduce(_gap(curve, weights, goal)[0])
     return np.where(gap > 0.0, np.maximum(_back(weights, gap), _logistic(low)), weights)
 
 
@@ -91,8 +91,13 @@ def _aim(before: _Point | None, here: _Point) -> Floats:
 def _gap(curve: Excess, weights: Floats, goal: Floats) -> tuple[Floats, Floats]:
     """log(excess/target) at weights [k], and its slope against log λ, as [directions, k]."""
     logs, slope = curve(weights)
-    gap = np.clip(np.maximum(logs, _LOG_TINY) - goal, -_STEEP, _STEEP)
+    gap = _within(np.maximum(logs, _LOG_TINY) - goal, -_STEEP, _STEEP)
     return np.atleast_2d(gap), np.atleast_2d(np.where(np.isfinite(slope), np.maximum(slope, 1.0), 2.0))
+
+
+def _within(x: Floats, low: Floats | float, high: Floats | float) -> Floats:
+    """What np.clip gives, in a quarter of its time for a few numbers."""
+    return np.minimum(np.maximum(x, low), high)
 
 
 def _back(weights: Floats, gap: Floats) -> Floats:
@@ -162,7 +167,7 @@ def _forward_weights(pull: Pull, goal: Floats, *, start: Floats, upper: float, v
     order = int(pull.order)
     with np.errstate(over="ignore"):
         last = np.exp((goal - np.log(np.maximum(pull.moments()[-1], _TINY))) / order)
-    start = np.clip(np.minimum(start, last), _TINY, upper)
+    start = _within(np.minimum(start, last), _TINY, upper)
     found = _descend([pull.forward] * _forward_steps(order), goal, start=start, limit=upper)
     if not verified:
         return found
@@ -181,8 +186,8 @@ def _descend(curves: Sequence[Excess], goal: Floats, *, start: Floats, limit: Fl
     most = np.log(limit)
     for curve in curves:
         here = (z, *_gap(curve, np.exp(z), goal))
-        z, before = np.clip(_aim(before, here).min(axis=0), _LOG_TINY, most), here
-    return np.clip(np.exp(z), _TINY, limit)
+        z, before = _within(np.minimum.reduce(_aim(before, here)), _LOG_TINY, most), here
+    return _within(np.exp(z), _TINY, limit)
 
 
 def _quadratic(goal: Floats, chi_square: Floats, order: float) -> Floats:

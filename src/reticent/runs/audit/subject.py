@@ -19,7 +19,7 @@ from reticent.core.model import LanguageModel, TextModel
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, read_json
 from reticent.runs.audit.remote import RemoteAccess, is_remote, open_remote
-from reticent.runs.directory import RUN, TRAINING, RunDirectory
+from reticent.runs.directory import MANIFEST, RUN, TRAINING, RunDirectory
 from reticent.runs.proofs.certificates import proved_of, read_other_guarantees
 
 _RANDOM_START: Final = "lstm:"
@@ -47,10 +47,10 @@ def find_model(source: str) -> ModelPlace:
         information = RunDirectory.open(run).information()
         folder = RunDirectory(run).model
         if not folder.is_dir():
-            raise ConfigError(
-                f"{run}: this run contains no model",
-                hint="audit a training run; if it was interrupted, resume it first",
-            )
+            hint = "audit a training run; if it was interrupted, resume it first"
+            if (run / MANIFEST).is_file():
+                hint = "an ensemble is never released: serve it, and audit the address that it is served at"
+            raise ConfigError(f"{run}: this run contains no model", hint=hint)
     guarantee = proved_of(folder)
     is_training = information.get("command") == "train"
     return ModelPlace(

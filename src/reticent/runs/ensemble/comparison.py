@@ -32,6 +32,7 @@ from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.planner import Plan, plan
 
 HALVED = (MechanismName.SUBMIX, MechanismName.SUBMIX_PER_PART)
+MANY_PARTS = 100  # from which on a noisy check of their agreement can tell anything
 _NO_TARGET = (MechanismName.PUBLIC, MechanismName.NON_PRIVATE, MechanismName.MEMFREE)  # the same at every ε
 
 
@@ -107,6 +108,7 @@ def mechanisms_for(names: str, ensemble: Ensemble, *, has_index: bool) -> tuple[
         left_out = {
             MechanismName.DP_SGD,
             MechanismName.GNMAX_COUNTED,  # a promise for the actual data: on request
+            *(() if len(ensemble.parts) >= MANY_PARTS else (MechanismName.CONFIDENT_GNMAX,)),
             *(() if has_halves else HALVED),
             *(() if has_index else (MechanismName.MEMFREE,)),
         }

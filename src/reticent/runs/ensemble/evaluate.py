@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reticent.core.arrays import Flags
+from reticent.core.corpus import Corpus
 from reticent.core.document import number_to_json, require_writable, write_document
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
@@ -40,6 +41,7 @@ from reticent.runs.ensemble.public_text import calibrate
 from reticent.runs.ensemble.samples import Sample, count_as_asked, judge, judged_perplexity, sample_answers
 from reticent.runs.ensemble.settings import EvaluateSettings
 from reticent.runs.policies.by_name import policy_named
+from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
 from reticent.training.evaluation import outside_spans
 
 _NGRAM = 8  # tokens that MemFree never lets through twice
@@ -51,6 +53,7 @@ class EvaluationResult:
 
     settings: EvaluateSettings
     parts: int
+    trained_on: int = 0  # distinct texts of the held-out corpus that the ensemble was trained on
     lines: list[Line] = field(default_factory=list)
     plans: list[tuple[float, Plan]] = field(default_factory=list)
     calibration: Calibration | None = None
@@ -69,6 +72,8 @@ class EvaluationResult:
             "delta": asked.delta,
             "unit": asked.unit.value,
         }
+        if self.trained_on:
+            facts["trained_on"] = self.trained_on
         if self.calibration is not None:
             facts["calibration"] = self.calibration.to_json()
             facts["uncalibrated_public"] = number_to_json(self.uncalibrated)
@@ -78,6 +83,14 @@ class EvaluationResult:
             facts["samples"] = [sample.to_json() for sample in self.samples]
             facts["judged_held_out"] = number_to_json(self.judged_held_out)
         return facts | {"lines": [line.to_json() for line in self.lines]}
+
+
+def _trained_on(run: Path, held_out: Corpus) -> int:
+    """How many of the texts the ensemble, or its base, was trained on; 0 where no trace was kept."""
+    if not (run / ANCESTRY).is_file():
+        return 0
+    compared = (trained.compared_with(held_out).shared for trained in Ancestry.read(run).runs)
+    return max((shared.texts for shared in compared if shared is not None), default=0)
 
 
 def _calibration(settings: EvaluateSettings) -> Calibration | None:
@@ -171,7 +184,12 @@ def evaluate_ensemble(
     encoded = ensemble.public.encode(held_out.texts)
     rival = None if settings.dp_sgd is None else _rival(settings.dp_sgd, held_out.texts, encoded)
     texts = [tokens[: settings.max_length] for tokens in encoded]
-    result = EvaluationResult(settings=settings, parts=len(ensemble.parts), calibration=calibration)
+    result = EvaluationResult(
+        settings=settings,
+        parts=len(ensemble.parts),
+        trained_on=_trained_on(settings.run, held_out),
+        calibration=calibration,
+    )
     if settings.compare_settings:
         result = replace(result, plans=compare_settings(ensemble, texts, comparison))
     else:

@@ -54,13 +54,19 @@ from reticent.runs.settings.declaration import flag_of
 
 SCHEMA_VERSION: Final = 1
 QUERIES: Final = 1024
-# What may serve answers: the rest is for experiments, since it protects nothing, is no ensemble or, as the price of
-# actual votes, holds for questions that no earlier answer had a part in.
+# What may serve answers: the rest is for experiments, since it protects nothing, is no ensemble, holds for
+# questions that no earlier answer had a part in (the price of actual votes), or is a rival that was never better.
 SERVED: Final = tuple(
     kind
     for kind in MechanismName
     if kind
-    not in (MechanismName.NON_PRIVATE, MechanismName.MEMFREE, MechanismName.DP_SGD, MechanismName.GNMAX_COUNTED)
+    not in (
+        MechanismName.NON_PRIVATE,
+        MechanismName.MEMFREE,
+        MechanismName.DP_SGD,
+        MechanismName.GNMAX_COUNTED,
+        MechanismName.CONFIDENT_GNMAX,
+    )
 )
 # Mechanisms whose charges are metered at one order.
 ONE_ORDER: Final = (MechanismName.SUBMIX_F, MechanismName.SUBMIX, MechanismName.SUBMIX_PER_PART)
@@ -94,6 +100,12 @@ class PredictionSettings:
                 "the price of actual votes holds for questions that are fixed ahead, and answers are not",
                 found=self.mechanism.value,
                 hint="use gnmax; compare the two with `reticent evaluate`",
+            )
+        if self.mechanism is MechanismName.CONFIDENT_GNMAX:
+            raise ConfigError(
+                "confident-gnmax is a rival to compare, not a way to serve answers",
+                found=self.mechanism.value,
+                hint="use submix-f; compare the two with `reticent evaluate`",
             )
         if self.mechanism not in SERVED:
             raise ConfigError(

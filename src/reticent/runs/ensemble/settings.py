@@ -108,7 +108,8 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
     run: Path = option("Run directory of `train --method submix`.", positional=True, metavar="RUN")
     data: Path = option("Held-out corpus.", metavar="FILE")
     mechanisms: str = option(
-        "Mechanisms to compare, comma-separated, or all. gnmax-counted prices GNMax by its actual votes.",
+        "Mechanisms to compare, comma-separated, or all. gnmax-counted prices GNMax by its actual votes; "
+        "confident-gnmax checks first whether the parts agree, and is among all from 100 parts on.",
         default="all",
         metavar="NAMES",
     )

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from reticent.core.errors import ConfigError
 from reticent.runs.settings.declaration import Declared, Settings, declared_in, spelled, table_type
 
+_COMMAND_LINE: Final = "the command line"
 _OUT_OF_RANGE: Final = ("greater_than_equal", "less_than_equal", "finite_number")
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
@@ -62,7 +63,7 @@ def settings_from(kind: type[AnySettings], options: dict[str, Any]) -> AnySettin
         for table in above:
             place = place.setdefault(table, {})
         place[last] = options.get(name)
-    return validate(kind, override(tables, flags), where="the command line" if path is None else str(path))
+    return validate(kind, override(tables, flags), where=_COMMAND_LINE if path is None else str(path))
 
 
 def validate(kind: type[AnySettings], tables: dict[str, Any], *, where: str) -> AnySettings:
@@ -74,12 +75,15 @@ def validate(kind: type[AnySettings], tables: dict[str, Any], *, where: str) -> 
         return kind.model_validate_json(json.dumps(tables, default=spelled))
     except ValidationError as error:
         known = {each.path: each for each in declared_in(kind)}
-        problems = [_problem(kind, details, known) for details in error.errors()]  # type: ignore[arg-type]
+        by_flag = where == _COMMAND_LINE
+        problems = [_problem(kind, details, known, by_flag=by_flag) for details in error.errors()]  # type: ignore[arg-type]
         raise ConfigError(f"{where}: {'; '.join(problems)}") from None
 
 
-def _problem(kind: type[BaseModel], details: dict[str, Any], known: dict[tuple[str, ...], Declared]) -> str:
-    """One fault in words: the key's full name, or the flag of an option outside of tables, and what to do."""
+def _problem(
+    kind: type[BaseModel], details: dict[str, Any], known: dict[tuple[str, ...], Declared], *, by_flag: bool
+) -> str:
+    """One fault in words, and what to do. An option is named by its full key, or by its flag where it was one."""
     *parents, last = [str(part) for part in details["loc"]] or ["configuration"]
     name = ".".join([*parents, last])
     if details["type"] == "extra_forbidden":
@@ -88,6 +92,8 @@ def _problem(kind: type[BaseModel], details: dict[str, Any], known: dict[tuple[s
     shown = f"'{name}'" if option is None or parents else option.flag
     if details["type"] == "missing":
         return f"{shown} is missing" + (f" ({option.flag})" if option is not None and parents else "")
+    if by_flag and option is not None:
+        shown = option.flag
     if details["type"] in _OUT_OF_RANGE and option is not None and option.option.range is not None:
         return f"{shown} is out of range: found {details['input']}, expected {option.option.range}"
     if details["type"] in ("enum", "literal_error") and option is not None:

@@ -1,6 +1,6 @@
 """What each method makes of a corpus: its plan, what it proves, what it trains on, and the source of its gradients.
 
-    sgd, dp-sgd    the corpus as it is
+    sgd, dp-sgd    the corpus as it is; dp-sgd perhaps after steps on public text (`training.methods.public_first`)
     crt            redacted and routed by --policy and --conservative-policy (`methods.redaction`)
     selective      cut into runs by --policy (`training.methods.selective`), for the LSTM alone
 
@@ -9,6 +9,7 @@ and a run whose policies would give something else now is refused: its ledger ha
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,8 @@ from reticent.training.gradients.levels import LevelFile
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import Computation, GradientSource, PlainGradients, PrivateGradients
 from reticent.training.methods.mask_token import with_mask_token
-from reticent.training.methods.redacted import RedactedGradients, encode_private, public_rate_of
+from reticent.training.methods.public_first import PublicFirst, PublicFirstGradients, public_rate_of
+from reticent.training.methods.redacted import encode_private
 from reticent.training.methods.redaction import RedactedCorpus
 from reticent.training.methods.selective import SelectivePlan, runs_of
 from reticent.training.methods.selective_steps import SelectiveGradients
@@ -108,13 +110,28 @@ class Course(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PublicSteps:
+    """Steps on public text before the private ones: they cost nothing, and make the model that those start from."""
+
+    corpus: Corpus
+    plan: PlainPlan
+    rate: float | None = None  # learning rate; None: by the size of the model
+
+
+@dataclass(frozen=True, slots=True)
 class WholeCourse:
     """sgd and dp-sgd: the corpus as it is."""
 
     plan: PlainPlan | DpSgd
     corpus: Corpus
-    fingerprint: str = ""
     tuned: int | None = None  # runs on average, of which this one is kept if it is the best
+    public: PublicSteps | None = None  # before the steps of a private plan
+
+    @property
+    def fingerprint(self) -> str:
+        """That of public text and its steps where there are any: a run that is resumed takes the same."""
+        public = self.public
+        return "" if public is None else _digest([public.corpus.fingerprint, json.dumps(public.plan.to_json())])
 
     @property
     def charged_steps(self) -> int:
@@ -144,6 +161,9 @@ class WholeCourse:
             )
         _refuse_layers(model, plan.clip_norm)
         private = Units(texts, plan.unit, texts_per_unit=plan.texts_per_unit)
+        if self.public is not None:
+            shortened, source = _public_first(model, self.public, private, plan, max_length=max_length)
+            return Encoded(model, texts.shortened + shortened, source)
         return Encoded(model, texts.shortened, lambda means: _private(model, private, plan, means))
 
     def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
@@ -154,7 +174,7 @@ class WholeCourse:
         if self.tuned is not None:
             return lambda _: whole  # of the kept run: what a step of one of them costs is no promise
         spending = self.plan.spending(whole)
-        return lambda source: spending.epsilon(source.position)
+        return lambda source: spending.epsilon(_charged(source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +214,11 @@ class RedactedCourse:
         def source(means: Means) -> GradientSource:
             noisy = _private(model, Units(private), self.plan.private, means)
             if self.plan.public is None:
-                return RedactedGradients(self.plan, None, noisy)
+                return PublicFirstGradients(self.plan, None, noisy)
             units = Units(public)
             plain = PlainGradients(model.module, units, self.plan.public, computation=means.computation)
             rate = self.public_rate or public_rate_of(model.module)
-            return RedactedGradients(self.plan, plain, noisy, public_units=units, public_rate=rate)
+            return PublicFirstGradients(self.plan, plain, noisy, public_units=units, public_rate=rate)
 
         return Encoded(model, private.shortened + public.shortened, source)
 
@@ -207,7 +227,7 @@ class RedactedCourse:
         spending = self.plan.private.spending(proof.other_guarantees["missed"].epsilon)
 
         def epsilon(source: GradientSource) -> float | None:
-            return spending.epsilon(source.private_position) if isinstance(source, RedactedGradients) else None
+            return spending.epsilon(source.private_position) if isinstance(source, PublicFirstGradients) else None
 
         return epsilon
 
@@ -255,6 +275,27 @@ class SelectiveCourse:
     def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:  # noqa: ARG002
         """Nothing: the headline is infinite from the first step on."""
         return lambda _: None
+
+
+def _public_first(
+    model: HuggingFaceModel, public: PublicSteps, private: Units, plan: DpSgd, *, max_length: int | None
+) -> tuple[int, Callable[[Means], GradientSource]]:
+    """How many public texts were shortened, and the source that reads public text first and private units then."""
+    texts = encode_texts(model, public.corpus, max_length=max_length)
+
+    def source(means: Means) -> GradientSource:
+        plain = PlainGradients(model.module, Units(texts), public.plan, computation=means.computation)
+        noisy = _private(model, private, plan, means)
+        rate = public.rate or public_rate_of(model.module)
+        phases = PublicFirst(public.plan, plan)
+        return PublicFirstGradients(phases, plain, noisy, public_units=Units(texts), public_rate=rate)
+
+    return texts.shortened, source
+
+
+def _charged(source: GradientSource) -> int:
+    """Steps that were charged: public ones are not."""
+    return source.private_position if isinstance(source, PublicFirstGradients) else source.position
 
 
 def _private(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -> PrivateGradients:

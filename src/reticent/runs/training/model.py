@@ -88,8 +88,13 @@ class ModelKind:
         """A run that was interrupted, with the plan and the seed that it was started with."""
         document = given.ranks.tell(lambda: read_document(path / TRAINING))
         check_schema(document, SCHEMA_VERSION, kind="training run")
-        course = course_again(given.settings, given.corpus, document["plan"])
+        course = course_again(given.settings, given.corpus, document["plan"], seed=int(document["seed"]))
         if course.fingerprint != document["prepared"]:
+            if given.settings.training.public_text is not None:
+                raise ConfigError(
+                    "not the public text that this run was started with",
+                    hint="put the old file back, or start a new run",
+                )
             raise ConfigError(
                 "the policies find other spans than when this run was started",
                 hint="restore their files, or start a new run",
@@ -305,6 +310,12 @@ def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry |
             "only --method dp-sgd trains one model in several processes",
             found=settings.training.method.value,
             hint="start it without torchrun",
+        )
+    if ranks.size > 1 and settings.training.public_text is not None:
+        raise ConfigError(
+            "--public-text needs a single process",
+            found=f"{ranks.size} processes",
+            hint="train on it first by itself (--method sgd), then start torchrun from that run's model",
         )
     _check_shards(settings, ranks)
     model = load_for_training(settings.model.start(), seed=given.seed)

@@ -14,13 +14,13 @@ from reticent.core.errors import ConfigError, DataError
 from reticent.data.writing import replaced
 from reticent.runs.policies.by_name import policy_named
 from reticent.runs.settings.shared import with_patterns
-from reticent.runs.training.course import Course, RedactedCourse, SelectiveCourse, WholeCourse
-from reticent.runs.training.settings import Fill, Method, Precision, TrainSettings
+from reticent.runs.training.course import Course, PublicSteps, RedactedCourse, SelectiveCourse, WholeCourse
+from reticent.runs.training.settings import PUBLIC_EPOCHS, Fill, Method, Precision, TrainSettings
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, measure_misses, redact_and_route
 from reticent.training.methods.selective import KIND as SELECTIVE
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
 from reticent.training.methods.selective_steps import recurrent
-from reticent.training.plans.plan import plan_from_json
+from reticent.training.plans.plan import PlainPlan, plan_from_json
 from reticent.training.plans.redacted import (
     GROUP,
     PUBLIC_BATCH,
@@ -41,18 +41,30 @@ def plan_course(settings: TrainSettings, corpus: Corpus, *, seed: int) -> Course
         return _selective(settings, corpus, seed)
     records, owners = len(corpus), len(corpus.owners)
     plan = settings.training.plan(records=records, owners=owners, seed=seed)
-    return WholeCourse(plan, corpus, tuned=settings.training.tune)
+    return WholeCourse(plan, corpus, tuned=settings.training.tune, public=_public_steps(settings, seed))
 
 
-def course_again(settings: TrainSettings, corpus: Corpus, document: dict[str, Any]) -> Course:
-    """The course of a run that was started before, from its plan (`document`) and what the policies find now."""
+def course_again(settings: TrainSettings, corpus: Corpus, document: dict[str, Any], *, seed: int) -> Course:
+    """The course of a run that was started before, from its plan (`document`), its seed, and what is read now."""
     kind = document["kind"]
     if kind == REDACTED:
         routed = _routed(settings, corpus, *_policies(settings))
         return _redacted_course(settings, RedactedPlan.from_json(document), routed)
     if kind == SELECTIVE:
         return SelectiveCourse(SelectivePlan.from_json(document), corpus, _policies(settings)[0])
-    return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune)
+    public = _public_steps(settings, seed)
+    return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune, public=public)
+
+
+def _public_steps(settings: TrainSettings, seed: int) -> PublicSteps | None:
+    """The steps on public text that come before private ones, where a file with some was named."""
+    asked, public = settings.training, settings.public_corpus()
+    if public is None:
+        return None
+    batch = min(asked.public_batch or PUBLIC_BATCH, len(public))
+    epochs = PUBLIC_EPOCHS if asked.public_epochs is None else asked.public_epochs
+    plan = PlainPlan(units=len(public), batch=batch, epochs=epochs, seed=seed)
+    return PublicSteps(public, plan, asked.public_learning_rate)
 
 
 def _redacted(settings: TrainSettings, corpus: Corpus, seed: int) -> RedactedCourse:

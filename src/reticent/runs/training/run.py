@@ -36,8 +36,15 @@ class Given:
 
     @property
     def ancestry(self) -> Ancestry:
-        """The trainings behind the starting model, compared with the corpus."""
-        return ancestry_of(self.settings.model.source).compared_with(self.corpus)
+        """The trainings behind the model that private steps start from, compared with the corpus.
+
+        Guarantee: steps on public text are one of them, a plain one: text or, where owners are protected, people of
+        the corpus in it are refused, and a later run on that text is refused as well.
+        """
+        found, public = ancestry_of(self.settings.model.source), self.settings.public_corpus()
+        if public is not None:
+            found = found.followed_by("the steps on public text", None, public)
+        return found.compared_with(self.corpus)
 
 
 class Prepared(Protocol):

@@ -88,6 +88,7 @@ _STEPS: Final = "Optimisation"
 _CHOSEN: Final = "with dp-sgd or crt and a target, chosen from public facts"
 _BANDS: Final = 8
 _PARTS: Final = 8
+PUBLIC_EPOCHS: Final = 1.0  # over --public-text
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
 # Why a method refuses the options of the others, and what to do instead.
 _REFUSALS: Final = {
@@ -223,14 +224,29 @@ class TrainingSection(Settings):
         metavar="N",
         shown=f"32; {_CHOSEN}",
     )
+    public_text: str | None = option(
+        "Public text to train on first, without noise and at no cost in ε. It must hold nothing of the corpus.",
+        default=None,
+        panel=_STEPS,
+        metavar="FILE",
+        methods=[Method.DP_SGD],
+    )
+    public_epochs: float | None = option(
+        "Passes over --public-text.",
+        default=None,
+        within=EPOCHS,
+        panel=_STEPS,
+        shown=f"{PUBLIC_EPOCHS:g}",
+        methods=[Method.DP_SGD],
+    )
     public_batch: int | None = option(
-        "Records per step on the public part alone.",
+        "Records per step on public text alone (dp-sgd with --public-text, or the public part of crt).",
         default=None,
         within=LENGTH,
         panel=_STEPS,
         metavar="N",
         shown="16",
-        methods=[Method.CRT],
+        methods=[Method.DP_SGD, Method.CRT],
     )
     optimiser: Rule = option(
         "Optimiser. corrected-adam subtracts the known noise from Adam's second moment (dp-sgd only).",
@@ -241,12 +257,12 @@ class TrainingSection(Settings):
         "Learning rate.", default=1e-3, within=LEARNING_RATE, panel=_STEPS, shown=f"0.001; {_CHOSEN}"
     )
     public_learning_rate: float | None = option(
-        "Learning rate of steps on the public part alone.",
+        "Learning rate of steps on public text alone.",
         default=None,
         within=LEARNING_RATE,
         panel=_STEPS,
         shown="0.001, or 0.0003 for models of more than 10 million weights",
-        methods=[Method.CRT],
+        methods=[Method.DP_SGD, Method.CRT],
     )
     weight_decay: float = option("Weight decay.", default=0.0, within=Range(0.0, LEARNING_RATE.high), panel=_STEPS)
     momentum: float = option("Momentum of SGD.", default=0.0, limits={"ge": 0, "lt": 1}, panel=_STEPS)
@@ -571,8 +587,9 @@ class TrainingSection(Settings):
             ensemble = [flag for flag in foreign if flag in ("--parts", "--halves")]
             if ensemble:
                 what, hint = "--parts and --halves make an ensemble", "use --method submix with them"
+            verb = "does" if len(foreign) == 1 else "do"
             raise ConfigError(
-                f"{', '.join(foreign)} does not belong to method '{name}'" + (f": {what}" if what else ""),
+                f"{', '.join(foreign)} {verb} not belong to method '{name}'" + (f": {what}" if what else ""),
                 hint=hint,
             )
         if self.optimiser is Rule.CORRECTED_ADAM and self.method is not Method.DP_SGD:
@@ -603,6 +620,7 @@ class TrainingSection(Settings):
             raise ConfigError("--individual-accounting needs --neighbours add-remove", found="replace")
         self._check_clipping()
         self._check_tuning()
+        self._check_public_text()
         if self.method is not Method.DP_SGD:
             self._check_policies()
 
@@ -620,6 +638,23 @@ class TrainingSection(Settings):
             raise ConfigError(
                 "--optimiser corrected-adam needs the same noise in all steps, and --clip-quantile moves it",
                 hint="leave one of them out",
+            )
+
+    def _check_public_text(self) -> None:
+        """Options of public steps need public text, and the optimiser must fit steps without noise."""
+        if self.public_text is None:
+            given = {
+                "--public-epochs": self.public_epochs is not None,
+                "--public-batch": self.public_batch is not None,
+                "--public-learning-rate": self.public_learning_rate is not None,
+            }
+            for flag, is_given in given.items():
+                if is_given and self.method is Method.DP_SGD:
+                    raise ConfigError(f"{flag} is for --public-text", hint="name the file with public text")
+        elif self.optimiser is Rule.CORRECTED_ADAM:
+            raise ConfigError(
+                "corrected-adam needs noise in every step, and steps on --public-text have none",
+                hint="use --optimiser adamw",
             )
 
     def _check_tuning(self) -> None:
@@ -828,12 +863,18 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
         for path in (self.data.file, self.data.holdout, self.training.tune_score):
             if path is not None:
                 self.data.corpus(path)
-        if self.training.labelled is not None:
-            self.data.corpus(self.training.labelled, recognise=True)
+        for path in (self.training.labelled, self.training.public_text):
+            if path is not None:
+                self.data.corpus(path, recognise=True)
         if not self.model.source.startswith("lstm:"):
             _ = find_local(self.model.source) if self.dry_run else locate(self.model.source)
         if out is not None and not is_follower():
             RunDirectory.for_new_run(out)
+
+    def public_corpus(self) -> Corpus | None:
+        """The public text that is trained on first, in memory; None where there is none."""
+        file = self.training.public_text
+        return None if file is None else self.data.corpus(file, recognise=True).load()
 
     def require_units(self, planned: int) -> None:
         """Refuse a plan that was made for another number of units than the corpus has."""
@@ -913,6 +954,7 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
                 "conservative_policy": _located_policy(asked.conservative_policy),
                 "labelled": None if asked.labelled is None else _absolute(asked.labelled),
                 "tune_score": None if asked.tune_score is None else _absolute(asked.tune_score),
+                "public_text": None if asked.public_text is None else _absolute(asked.public_text),
                 "write_redacted": None if written is None else str(Path(written).expanduser().resolve()),
             }
         )

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.auditing.attacks.update.findings import FoundPhrase
+from reticent.core.corpus import Corpus
+from reticent.core.errors import ConfigError
 from reticent.core.model import LanguageModel
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.subject import find_model
@@ -52,6 +54,8 @@ def diff(settings: DiffSettings) -> Diff:
     update, untouched = (
         None if path is None else settings.corpus(path).load() for path in (settings.data, settings.untouched)
     )
+    if update is not None and untouched is not None:
+        _require_untouched(update, untouched, where=settings.untouched)
     known = Known(update=update, untouched=untouched, nulls=_opened(settings.null))
     search = settings.phrase_search()
     steps = compare_snapshots(list(_opened(settings.snapshots)), search, known=known)
@@ -61,6 +65,15 @@ def diff(settings: DiffSettings) -> Diff:
         for number, step in enumerate(steps):
             log.found(step.findings, step=number)
     return Diff(steps, search, settings.out, settings.reveal, has_figure=_draw(steps, settings.out))
+
+
+def _require_untouched(update: Corpus, untouched: Corpus, *, where: Path | None) -> None:
+    """Refuse text for comparison that the update contains: nothing would tell the two apart."""
+    if set(untouched.texts) <= set(update.texts):
+        raise ConfigError(
+            f"{where}: every text is also in --data, so it is not untouched",
+            hint="give text of the same kind that the update did not contain",
+        )
 
 
 def _opened(names: Sequence[str]) -> Iterator[LanguageModel]:

@@ -10,7 +10,7 @@ parameter (book-keeping: Bu et al. 2023; see `contribution`, `layer_rules`, `tap
 second time, record by record, by plain autograd, and a model for which the two disagree is refused (`self_check`).
 
 No noise, no normaliser, no optimiser: those are the plan's. While attached, the model's parameters do not require
-gradients, so a backward of one's own finds none.
+gradients, so a backward of one's own finds none, and freed memory stays with the process (`kept_memory`).
 """
 
 import math
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from reticent.core.errors import UsageError
 from reticent.training.gradients.clipping import ClippedSum, clip_factors
 from reticent.training.gradients.contribution import Contribution, GramCache, ParameterGradient
+from reticent.training.gradients.kept_memory import give_back, keep_freed_memory
 from reticent.training.gradients.record_loss import TokenBatch, record_losses
 from reticent.training.gradients.self_check import CHECKED_RECORDS, Unclipped, compare_with_plain_autograd
 from reticent.training.gradients.tape import Tape, exact_products
@@ -68,15 +69,17 @@ class PerRecordGradients:
         if self._tape is not None:
             raise UsageError("the engine is attached already")
         self._tape = Tape(self._module, recomputes=self._recomputes, is_bounded=self._is_bounded)
+        keep_freed_memory()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._sums, self._norms = {}, []
         if self._tape is not None:
             self._tape.detach()
-        self._tape = None
-        self._sums, self._norms = {}, []
+            self._tape = None
+            give_back()
 
     def clip_to(self, clip_norm: float) -> None:
         """Clip to another norm from here on; not in the middle of a sum, whose records share one."""

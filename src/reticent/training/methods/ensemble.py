@@ -68,10 +68,17 @@ def split_owners(corpus: Corpus, parts: int, *, halves: bool, key: bytes) -> tup
         raise ConfigError(
             "some parts are empty",
             found=f"{len(corpus.owners)} owners, none of them in {empty[0]}",
-            hint="fewer --parts, or another --seed",
+            hint=_fewer_parts(parts, owners=len(corpus.owners)),
         )
     verify_disjoint(shares, corpus)
     return shares
+
+
+def _fewer_parts(parts: int, *, owners: int) -> str:
+    """What to do where the draw of parts has left one empty."""
+    if parts > owners:
+        return f"there are {parts} --parts for {owners} owners; a part should hold several owners"
+    return "give fewer --parts; with almost enough owners another --seed, or none, draws other parts"
 
 
 def verify_disjoint(shares: Sequence[MemberShare], corpus: Corpus) -> None:

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.name_weights import OF_USAGE
 from reticent.data.kinds import canonical
 from reticent.data.policies.words import names
 from reticent.data.policies.words.names import KINDS, Names, _weights
-from reticent.data.policies.words.vocabulary import commonness, language_of
+from reticent.data.policies.words.vocabulary import COUNTED, commonness, companies, language_of, usages
 
 NAMES = Names()
 
@@ -78,17 +79,63 @@ def test_a_person_with_the_name_of_a_town_stays_a_person(text, person):
     assert (person, "PERSON") in found(text)
 
 
-@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize("language", ["en", "de", "fr"])
 def test_kept_scores_are_the_sums_of_the_weights_of_the_features(language):
     text = "SYS: DON'T Panic! I met Dr. Emma Smith-Jones, of ACME Ltd, in Köln\nJ. Müller don't care. I. Newton's"
+    text += " New York"
+    weights = _weights(language in COUNTED)
     slow = {}
     for start, end, features in names.candidates(text, language):
-        rows = [_weights()[feature] for feature in features if feature in _weights()]
+        rows = [weights[feature] for feature in features if feature in weights]
         slow[start, end] = [sum(row[n] for row in rows) for n in range(len(KINDS))]
     fast = {(start, end): scores for start, end, _, scores in names._scored(text, names._table(language), -1e9)}
     assert fast.keys() == slow.keys()
     assert all(fast[place] == pytest.approx(slow[place]) for place in slow)
     assert all(text[start:end].replace("-", "").isalpha() for start, end in slow if text[start:end] != "DON'T")
+
+
+@pytest.mark.parametrize(
+    ("text", "as_all"),
+    [
+        ("WHERE IS PETER NOW AND WHY", "capitals|shouted"),
+        ("Where Is Peter Now And Why", "capital|titled"),
+        ("where is peter now and why", "small|flat"),
+        ("where is Peter now and why", None),
+    ],
+)
+def test_a_word_that_is_written_as_all_around_it_is_marked(text, as_all):
+    marks = {f"{group}|{mark}" for group, mark in names._AS_ALL.items()}
+    ((_, _, features),) = [one for one in names.candidates(text, "en") if text[slice(*one[:2])].lower() == "peter"]
+    assert marks & set(features) == ({as_all} if as_all else set())
+
+
+def test_places_of_two_words_are_marked_and_words_beside_them_are_not():
+    text = "We left New York for Paris and the United Kingdom."
+    marked = {text[start:end] for start, end, features in names.candidates(text, "en") if "any|pair" in features}
+    assert marked == {"New", "York", "United", "Kingdom"}
+
+
+def test_how_words_are_used_is_a_feature_where_it_is_known_and_nowhere_else():
+    def used(language):
+        listed = names.candidates("Hello Emma Smith", language)
+        return [feature for _, _, features in listed for feature in features if OF_USAGE.search(feature)]
+
+    assert used("en")
+    assert used("de")
+    assert not used("fr")
+    assert not any(map(OF_USAGE.search, _weights(False)))
+
+
+def test_names_have_a_capital_more_often_than_words_do():
+    assert min(usages("en")[name].capital for name in ("emma", "london", "messi")) > 0
+    assert max(usages("en")[word].capital for word in ("house", "said", "beautiful")) < -1
+
+
+def test_clusters_of_names_are_told_by_lists():
+    first, _, place = companies("en")[usages("en")["emma"].cluster].split()
+    assert first > place
+    first, _, place = companies("en")[usages("en")["london"].cluster].split()
+    assert place > first
 
 
 @given(st.text("aBs'-1 .ts:\n_", max_size=30))
@@ -120,9 +167,10 @@ def test_only_asked_kinds_are_returned_and_unknown_ones_are_refused():
 
 
 def test_weights_hold_no_word_of_the_training_text():
-    endings = {feature.partition("|end ")[2] for feature in _weights() if "|end " in feature}
-    assert max(map(len, endings)) <= 3
-    assert all(len(row) == len(KINDS) for row in _weights().values())
+    for weights in (_weights(True), _weights(False)):
+        endings = {feature.partition("|end ")[2] for feature in weights if "|end " in feature}
+        assert max(map(len, endings)) <= 3
+        assert all(len(row) == len(KINDS) for row in weights.values())
 
 
 def test_names_are_as_common_everywhere_and_words_in_their_own_language():

@@ -16,8 +16,9 @@ A control that finds nothing does not prove that the two are alike: other featur
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,7 +80,7 @@ def bag_of_words_control(
     place = np.unique(units, return_inverse=True)[1]
     generator = randomness.generator()
     fold = generator.permutation(place.max() + 1)[place] % FOLDS  # [n]; by owner, without looking at labels
-    columns = [labels, *(_exchanged(labels, place, generator) for _ in range(permutations))]
+    columns = [labels, *islice(_exchanges(labels, place, generator), permutations)]
     scores = _held_out_scores(_counts(texts), np.stack(columns, axis=1), fold)  # [n, 1 + permutations]
     areas = np.array([_area_of_ranks(midranks(scores[:, k]), column) for k, column in enumerate(columns)])
     # A column whose fold lacked a class has no signal there; ties count half, so its area is still comparable.
@@ -109,23 +110,27 @@ def permutation_p_value(
     ranks = midranks(values)
     generator = randomness.generator()
     observed = _area_of_ranks(ranks, labels)
-    drawn = [_area_of_ranks(ranks, _exchanged(labels, place, generator)) for _ in range(permutations)]
+    exchanges = islice(_exchanges(labels, place, generator), permutations)
+    drawn = [_area_of_ranks(ranks, exchanged) for exchanged in exchanges]
     return (1 + int((np.array(drawn) >= observed - 1e-12).sum())) / (1 + permutations)
 
 
-def _exchanged(labels: Flags, place: NDArray[np.int64], generator: np.random.Generator) -> Flags:
-    """Labels [n] permuted between owners that are wholly in or out, and within those that are both."""
+def _exchanges(labels: Flags, place: NDArray[np.int64], generator: np.random.Generator) -> Iterator[Flags]:
+    """Labels [n] permuted between owners that are wholly in or out, and within those that are both, for ever."""
     sizes = np.bincount(place)
     inside = np.bincount(place, weights=labels.astype(np.float64))
     is_whole = (inside == 0) | (inside == sizes)
     marks = inside > 0
-    marks[is_whole] = generator.permutation(marks[is_whole])
-    if is_whole.all():
-        return np.asarray(marks[place])
-    exchanged = np.empty_like(labels)
-    shuffled = np.lexsort((generator.random(len(labels)), place))  # by owner, in random order within
-    exchanged[np.argsort(place, kind="stable")] = labels[shuffled]
-    return np.where(is_whole[place], marks[place], exchanged)
+    whole, of_all = marks[is_whole], bool(is_whole.all())
+    while True:
+        marks[is_whole] = generator.permutation(whole)
+        if of_all:
+            yield np.asarray(marks[place])
+            continue
+        exchanged = np.empty_like(labels)
+        shuffled = np.lexsort((generator.random(len(labels)), place))  # by owner, in random order within
+        exchanged[np.argsort(place, kind="stable")] = labels[shuffled]
+        yield np.where(is_whole[place], marks[place], exchanged)
 
 
 def _counts(texts: Sequence[str]) -> "csr_array":

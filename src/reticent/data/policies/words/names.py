@@ -2,10 +2,12 @@
 
 Every word with a capital, and every word in small letters that is a name, is scored for PERSON, LOC, ORG and
 nothing by a linear model (multinomial logistic regression) over what is publicly known of it (`vocabulary`: how
-common it is here and elsewhere, dictionaries, lists of names and places), its shape, and what stands beside it: the
-start of a sentence, a title, a preposition of place, another name, one of the most common words of the language. No
-feature is a rarer word of the training text, so nothing of it is in the weights; `bench/name_weights.py` made them,
-on one half of public labelled text. Each feature counts for all words and again for words of the same shape.
+common it is here and elsewhere, dictionaries, lists of names and places; of English and German words also how
+often they have a capital, and which words stand in the same company), its shape, and what stands beside it: the
+start of a sentence, a title, a preposition of place, another name, one of the most common words of the language,
+the cluster of a rarer one. No feature is a rarer word of the training text, so nothing of it is in the weights;
+`bench/name_weights.py` made them, on one half of public labelled text. Each feature counts for all words and again
+for words of the same shape. Features say so where most words of a text are in capitals, or have one, or none has.
 
 German writes every noun with a capital, so a capital counts there by other weights. Words that name the speakers
 of a chat ("SYS:", "User:") are never names. Not local: what stands beside a word is read.
@@ -26,7 +28,9 @@ from reticent.core.corpus import Span
 from reticent.data.kinds import TITLES
 from reticent.data.policies.words.uncased_names import names_without_case
 from reticent.data.policies.words.vocabulary import (
+    COUNTED,
     commonness,
+    companies,
     countries,
     first_names,
     function_words,
@@ -35,7 +39,9 @@ from reticent.data.policies.words.vocabulary import (
     large_places,
     last_names,
     listed_as,
+    place_pairs,
     places,
+    usages,
 )
 from reticent.data.redaction.masking import merge_spans
 
@@ -108,7 +114,7 @@ Features = tuple[str, ...]
 Scores = tuple[float, float, float]  # for each of KINDS, how much more than nothing
 Found = tuple[int, int, str, float]  # start, end, kind, how much it is a name by itself
 # The probability from which a word is a name, chosen on labelled text; a lower one for languages without any.
-THRESHOLDS = {"en": 0.35, "de": 0.2}
+THRESHOLDS = {"en": 0.25, "de": 0.2}
 _ELSEWHERE = 0.25
 _ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em", "ed", "ing", "ly")
 _LINKS = ("", "s", "es", "n", "en", "er", "e", "-")
@@ -116,6 +122,16 @@ _OFTEN = 3  # locales that list a name which is known everywhere
 _ANY = "any"  # the group of all words
 _NOTHING: Scores = (0.0, 0.0, 0.0)
 _KEPT = 100_000  # words whose scores are kept
+# How much more often a word has a capital than not that may be a name without one; less where it is about as common
+# in other languages.
+_RATHER, _NEARLY = 1, -1
+_KNOWN_ABROAD, _AS_COMMON = 3.0, 0.6
+_CAPITAL_STEPS = (-4, -2, 0, 1, 2)
+_BITS = (4, 6, 10)  # of a cluster's path
+_NOT = ("t", "T")  # of "don't"
+_LAUGHTER = 6
+_PAIR = "pair"  # what a word has that is a place with the one beside it
+_AS_ALL = {"capitals": "shouted", "capital": "titled", "small": "flat"}  # a word that is written as all around it
 _WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
 _REPEATED = 0.1  # of the threshold: what a word needs that is a name elsewhere in the text
 _SURE = 0.85  # the probability of a name beyond doubt
@@ -196,11 +212,14 @@ def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
     """Each word that could be a name: its place and its features."""
     words, gaps, held = read = _read(text, _table(language))
     starts = read.starts()
-    for n, (shape, _) in held:
+    pairs = read.pairs()
+    for n, (shape, _, _) in held:
         gap, word, gap_after, after = gaps[n], words[n], gaps[n + 1], words[n + 1]
         if not _is_none(shape, word, gap, gap_after, after, is_first=n == 0):
             bare = [*_alone(word, language), *_before(shape, gap, words[n - 1], language)]
             bare += _after(shape, gap_after, after, language)
+            if n in pairs:
+                bare.append(_PAIR)
             features = tuple(f"{group}|{feature}" for feature in bare for group in (shape.group, _ANY))
             yield starts[n], starts[n] + len(word), features
 
@@ -212,11 +231,12 @@ class Shape:
 
     group: str
     known: str
-    shouted: bool = False  # in capitals, as most words of its text
+    as_all: bool = False  # written as most words of its text: in capitals, with a capital, or without any
 
 
 _shape = cache(Shape)
-_Row = tuple[Shape, Scores]  # of a word that may be a name: its shape, and its scores by itself
+# Of a word that may be a name: its shape, its scores by itself, and what follows it in places of two words.
+_Row = tuple[Shape, Scores, frozenset[str] | None]
 
 
 class _Read(NamedTuple):
@@ -226,6 +246,14 @@ class _Read(NamedTuple):
     words: list[str]
     gaps: list[str]
     held: list[tuple[int, _Row]]  # numbers of the words that may be names
+
+    def pairs(self) -> set[int]:
+        """Numbers of words that, with the one beside them, are a place of two words."""
+        words, found = self.words, set[int]()
+        for n, (_, _, seconds) in self.held:
+            if seconds and self.gaps[n + 1] == " " and words[n + 1].lower() in seconds:
+                found |= {n, n + 1}
+        return found
 
     def starts(self) -> list[int]:
         """Where each word starts."""
@@ -239,29 +267,34 @@ def _read(text: str, table: "_Table") -> _Read:
     words, gaps = pieces[1::2], pieces[::2]
     rows = map(table.words.__getitem__, words)
     held = [(n, row) for n, row in enumerate(rows) if row is not None]
-    if any(shape.group == "capitals" for _, (shape, _) in held) and _is_shouted(words):
-        held = [(n, (_shouted(shape), alone)) for n, (shape, alone) in held]
+    if held and (group := _usual_group(words)):
+        held = [(n, _as_all(row) if row[0].group == group else row) for n, row in held]
     words.append("")
     return _Read(words, gaps, held)
 
 
-def _shouted(shape: Shape) -> Shape:
-    return _shape(shape.group, shape.known, True) if shape.group == "capitals" else shape
+def _as_all(row: _Row) -> _Row:
+    shape, alone, seconds = row
+    return _shape(shape.group, shape.known, True), alone, seconds
 
 
 def _scored(text: str, table: "_Table", least: float) -> Iterator[tuple[int, int, str, Scores]]:
     """Place and scores of each word that could be a name and has a score of at least `least`."""
     words, gaps, held = read = _read(text, table)
     before, after = table.before, table.after
+    pairs = read.pairs()
     starts: list[int] = []
-    for n, (shape, (person, place, organisation)) in held:
+    for n, (shape, (person, place, organisation), _) in held:
         word, gap_after, following = words[n], gaps[n + 1], words[n + 1]
         left, right = before[shape, gaps[n], words[n - 1]], after[shape, gap_after, following]
         person, place = person + left[0] + right[0], place + left[1] + right[1]
         organisation = organisation + left[2] + right[2]
+        if n in pairs:
+            paired = table.pairs[shape.group]
+            person, place, organisation = person + paired[0], place + paired[1], organisation + paired[2]
         if person < least and place < least and organisation < least:
             continue
-        is_odd = word == "I" or following == "t" or gap_after[:1] == ":"
+        is_odd = word == "I" or following in _NOT or gap_after[:1] == ":"
         if is_odd and _is_none(shape, word, gaps[n], gap_after, following, is_first=n == 0):
             continue
         starts = starts or read.starts()
@@ -274,12 +307,18 @@ def _is_none(shape: Shape, word: str, gap: str, gap_after: str, after: str, *, i
         return True
     if word == "I":
         return gap_after[:1] != "."
-    return shape.group == "small" and after == "t" and gap_after.strip() in ("'", "’")
+    return shape.group != "initial" and after in _NOT and gap_after.strip() in ("'", "’")
 
 
-def _is_shouted(words: Sequence[str]) -> bool:
+def _usual_group(words: Sequence[str]) -> str:
+    """The shape of most words of a text, where it is not the usual one: there it says nothing."""
     long = [word for word in words[:60] if len(word) > 2]
-    return sum(map(str.isupper, long)) > 0.5 * len(long)
+    capital = sum(word[0].isupper() for word in long)
+    if not capital:
+        return "small"
+    if 2 * capital <= len(long):
+        return ""
+    return "capitals" if 2 * sum(map(str.isupper, long)) > len(long) else "capital"
 
 
 def _is_role(word: str, gap: str, is_first: bool) -> bool:
@@ -291,14 +330,27 @@ def _is_role(word: str, gap: str, is_first: bool) -> bool:
 def is_candidate(word: str, language: str) -> bool:
     """Whether a word may be a name: it has a capital, or is listed as one and is no common word of the language."""
     if word[0].isupper() or (len(word) > 2 and any(symbol.isupper() for symbol in word)):
-        return True
+        return not _is_a_cry(word.lower())
     if not word.isalpha() or len(word) < 3:
         return False
     if not word[0].islower():  # a script without case: people's names there are `uncased_names`' business
         return word in countries() and not "\u0900" <= word[0] <= "\u0eff"  # where marks cut words into pieces
     own, elsewhere = commonness(word, language)
+    if language == "en" and (usage := usages(language).get(word)):
+        is_everywhere = elsewhere >= _KNOWN_ABROAD and own - elsewhere < _AS_COMMON
+        if usage.capital >= (_NEARLY if is_everywhere else _RATHER):
+            return own < 5.5
     listed = word in first_names() or word in last_names() or word in places()
     return listed and own - elsewhere < 1.5 and own < 5.5
+
+
+GROUPS = ("small", "initial", "capitals", "capital", "noun")
+
+
+def _is_a_cry(word: str) -> bool:
+    """Whether a word in small letters, in no list, is drawn out or laughed, as "nooo" and "hahaha"."""
+    drawn_out = _DRAWN_OUT.search(word) or (len(word) >= _LAUGHTER and len(set(word)) == 2)
+    return bool(drawn_out) and word.isalpha() and not _known_as(word)
 
 
 def _group(word: str, language: str) -> str:
@@ -383,6 +435,8 @@ def _alone(word: str, language: str) -> Iterator[str]:
         yield f"stem {int(_stem(lower, language))}"
     yield f"end {lower[-2:]}"
     yield f"end {lower[-3:]}"
+    if language in COUNTED:
+        yield from _used(lower, language, known)
     if language != "en":
         english, others = commonness(lower, "en")
         yield f"english {english - others >= 1.0} {int(english)}"
@@ -394,6 +448,27 @@ def _alone(word: str, language: str) -> Iterator[str]:
         yield f"hyphen {_known_as(parts[0])} {_known_as(parts[-1])}"
     if not word[1:].islower() and not word.isupper() and "-" not in word:
         yield "camel"
+
+
+def _used(word: str, language: str, known: str) -> Iterator[str]:
+    """Features of how a word in small letters is used."""
+    usage = usages(language).get(word)
+    if usage is None:
+        yield "unused"
+        yield f"unused known {known}"
+        return
+    yield f"capital {language} {usage.capital}"
+    for step in _CAPITAL_STEPS:
+        if usage.capital >= step:
+            yield f"capital {language} from {step}"
+    yield f"capital {language} {usage.capital} known {known}"
+    yield f"capital {language} {usage.capital} shouted {usage.shouted}"
+    for bits in _BITS:
+        yield f"cluster {language} {bits} {usage.cluster & (1 << bits) - 1}"
+    company = f"company {companies(language)[usage.cluster]}"
+    yield company
+    yield f"{company} known {known}"
+    yield f"{company} capital {language} {usage.capital}"
 
 
 def _stem(word: str, language: str) -> float:
@@ -424,8 +499,8 @@ def _compound(word: str) -> str:
 def _before(shape: Shape, gap: str, before: str, language: str) -> Iterator[str]:
     """Features of what stands before a word."""
     known = shape.known
-    if shape.shouted:
-        yield from _placed("shouted", known)
+    if shape.as_all:
+        yield from _placed(_AS_ALL[shape.group], known)
     marks = gap.strip()
     lower = before.lower()
     abbreviated = marks == "." and bool(before) and (len(before) == 1 or lower in TITLES)
@@ -474,22 +549,28 @@ def _neighbour(side: str, word: str, language: str) -> Iterator[str]:
         yield f"{side} word {lower}" if lower in function_words(language) else f"{side} ending {lower[-2:]}"
     if shape == "capital":
         yield f"{side} known {_known_as(lower)}"
+    if language in COUNTED and (usage := usages(language).get(lower)):
+        yield f"{side} capital {language} {shape} {usage.capital}"
+        for bits in _BITS:
+            yield f"{side} cluster {language} {bits} {usage.cluster & (1 << bits) - 1}"
+        yield f"{side} company {shape} {companies(language)[usage.cluster]}"
 
 
 @cache
-def _weights() -> dict[str, Scores]:
+def _weights(counted: bool) -> dict[str, Scores]:
+    """Weights of features, for languages of which it is known how words are used and for others."""
     document = json.loads((files("reticent.data.policies.words") / "name_weights.json").read_text(encoding="utf8"))
     return {
         feature: (person - nothing, place - nothing, organisation - nothing)
-        for feature, (person, place, organisation, nothing) in document["weights"].items()
+        for feature, (person, place, organisation, nothing) in document["counted" if counted else "other"].items()
     }
 
 
 @cache
-def _weights_of(group: str) -> dict[str, Scores]:
+def _weights_of(group: str, counted: bool) -> dict[str, Scores]:
     """Weights of features for words of a shape: what they weigh for it and for all."""
     together: dict[str, Scores] = {}
-    for name, row in _weights().items():
+    for name, row in _weights(counted).items():
         whose, _, feature = name.partition("|")
         if whose in (group, _ANY):
             before = together.get(feature, _NOTHING)
@@ -497,8 +578,8 @@ def _weights_of(group: str) -> dict[str, Scores]:
     return together
 
 
-def _summed(group: str, features: Iterable[str]) -> Scores:
-    weights = _weights_of(group)
+def _summed(group: str, features: Iterable[str], language: str) -> Scores:
+    weights = _weights_of(group, language in COUNTED)
     person = place = organisation = 0.0
     for feature in features:
         if row := weights.get(feature):
@@ -521,7 +602,8 @@ class _Words(dict[str, "_Row | None"]):
         row = None
         if is_candidate(word, self._language):
             shape = _shape(_group(word, self._language), _known_as(word.lower()))
-            row = shape, _summed(shape.group, _alone(word, self._language))
+            seconds = place_pairs().get(word.lower())
+            row = shape, _summed(shape.group, _alone(word, self._language), self._language), seconds
         self[word] = row
         return row
 
@@ -540,7 +622,7 @@ class _Neighbours(dict[_Beside, Scores]):
     def __missing__(self, beside: _Beside) -> Scores:
         if len(self) >= _KEPT:
             self.clear()
-        scores = self[beside] = _summed(beside[0].group, self._features(*beside, self._language))
+        scores = self[beside] = _summed(beside[0].group, self._features(*beside, self._language), self._language)
         return scores
 
 
@@ -551,6 +633,7 @@ class _Table:
         self.words = _Words(language)
         self.before = _Neighbours(_before, language)
         self.after = _Neighbours(_after, language)
+        self.pairs = {group: _summed(group, (_PAIR,), language) for group in GROUPS}
 
 
 @cache

@@ -4,7 +4,9 @@ is a name or a place.
 Word frequencies are those of the `wordfreq` package (Speer 2022; without case; a long list of English and German,
 some 30,000 words of each other language). Dictionaries are those of `simplemma` (Barbaresi). Names and places are
 the lists that `faker` carries for some seventy locales, in their own scripts, the countries and cities of the
-Unicode locale data (`babel`), and towns of GeoNames (`places.txt`, CC BY 4.0). All are read when first asked for.
+Unicode locale data (`babel`), and towns of GeoNames (`places.txt`, CC BY 4.0). How often English and German words
+have a capital, and among which words they stand, is in `usage_en.txt` and `usage_de.txt` (counts of
+spacy-lookups-data, MIT; `scripts/renew_usage.py`). All are read when first asked for.
 
 A name is about as common in every language ("emma": 4.2 in English, 4.1 in German); a word is common in its own
 alone ("bild": 5.4 in German, 2.6 in English). So a word is judged by its Zipf value (log10 of its frequency a
@@ -19,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 LANGUAGES = (
     "en",
@@ -51,10 +53,12 @@ _DICTIONARIES = ("en", "de", "fr", "es", "it", "nl", "pt", "sv", "da", "ro", "ru
 # Read when first asked for, in a second or two each; those of other languages are larger yet.
 _LARGE = 24052  # towns of 100,000 people and more in the list
 _LONG_LISTS = ("en", "de")
+COUNTED = ("en", "de")  # languages of which it is known how words are used
 _ENOUGH = 2.0  # function words that settle it, provided that they are this share of all words
 _SHARE = 0.05
 _FEW = 60  # words by which it is told where these are few
 _READ = 2000  # characters by which the language of a text is told
+_FEWEST = 5  # words of a cluster that say something of it
 _LONG_ENOUGH = 4  # letters of a place that is no other word
 # The Zipf value in other languages from which a place is one although lists of names hold it, by how many do.
 _KNOWN_ABROAD = {0: 0.0, 1: 3.2, 2: 3.6, 3: 3.6}
@@ -99,6 +103,43 @@ def listed_as(word: str, language: str) -> str:
         return "?"
     held = _dictionary(language)
     return "s" * (word in held) + "c" * (word[:1].upper() + word[1:] in held)
+
+
+class Usage(NamedTuple):
+    """How a word is used: how much more often with a capital than without, and in capitals than otherwise (both are
+    logarithms in steps), and the first bits of its Brown cluster, 0 for none."""
+
+    capital: int
+    shouted: int
+    cluster: int
+
+
+@cache
+def usages(language: str) -> Mapping[str, Usage]:
+    """Words of a language of `COUNTED`, in small letters, that are not rare."""
+    listed = (files("reticent.data.policies.words") / f"usage_{language}.txt").read_text(encoding="utf8")
+    found: dict[str, Usage] = {}
+    for line in listed.splitlines():
+        key, _, words = line.partition("\t")
+        found.update(dict.fromkeys(words.split(" "), Usage(*map(int, key.split()))))
+    return found
+
+
+@cache
+def companies(language: str) -> Mapping[int, str]:
+    """How many words of each cluster are listed as first names, last names and places, in steps of 0 to 4."""
+    words: dict[int, list[str]] = {}
+    for word, usage in usages(language).items():
+        words.setdefault(usage.cluster, []).append(word)
+    lists = (first_names(), last_names(), places())
+    return {
+        cluster: " ".join(_step(sum(word in names for word in held), len(held)) for names in lists)
+        for cluster, held in words.items()
+    }
+
+
+def _step(part: int, whole: int) -> str:
+    return str(min(4, int(6.0 * math.sqrt((part + 0.1) / (whole + 1.0)))) if whole >= _FEWEST else 0)
 
 
 @cache
@@ -189,6 +230,17 @@ def places() -> frozenset[str]:
         zones = Locale.parse(language).time_zones.values()
         listed.update(zone["city"] for zone in zones if "city" in zone)
     return _plain(listed) | countries()
+
+
+@cache
+def place_pairs() -> Mapping[str, frozenset[str]]:
+    """Second words of places of two words, by the first."""
+    pairs: dict[str, set[str]] = {}
+    for name in places():
+        first, _, second = name.partition(" ")
+        if second and " " not in second:
+            pairs.setdefault(first, set()).add(second)
+    return {first: frozenset(seconds) for first, seconds in pairs.items()}
 
 
 @lru_cache(maxsize=20_000)
