@@ -225,7 +225,7 @@ def private_loss(text: Text, start: ModelStart, recipe: Recipe, plan: DpSgd, *, 
             assert text.public is not None
             public = Units(text.public)
             plain = PlainGradients(model.module, public, phases.public, computation=COMPUTATION)
-            source = PublicFirstGradients(phases, plain, noisy, beside=public)
+            source = PublicFirstGradients(phases, plain, noisy, public_units=public)
         return _trained(model.module, source, text, settings, folder=Path(folder), seed=seed)
 
 

@@ -37,7 +37,7 @@ def main() -> None:
             small, capital, shouted = (chances.get(form, UNSEEN) for form in forms)
             common = max((small, capital, shouted))
             if len(word) > 1 and common >= rarest:
-                cluster = clusters.get(forms[(small, capital, shouted).index(common)], 0) & BITS
+                cluster = int(clusters.get(forms[(small, capital, shouted).index(common)], 0)) & BITS
                 key = _steps(capital - small, 1.0, 5), _steps(shouted - max(small, capital), 2.0, 3), cluster
                 lines[key].append(word)
         text = "".join(f"{c} {s} {b}\t{' '.join(words)}\n" for (c, s, b), words in sorted(lines.items()))

@@ -15,6 +15,8 @@ from tempfile import TemporaryDirectory
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 FOLDER = "RETICENT_TESTS_LOOPS"  # variable of the environment, which the workers and what they start inherit
 
 
@@ -25,6 +27,10 @@ def folder_of_a_run():
         os.environ[FOLDER] = name
         yield
         del os.environ[FOLDER]
+
+
+class Untold(TypeError):
+    """A loop holds a value of a kind that is not known here: everybody compiles it."""
 
 
 def share() -> None:
@@ -62,16 +68,19 @@ def _loops_of(dispatcher, folder: Path):
     class Loops(NullCache):
         def load_overload(self, signature, context):
             context.refresh()  # what loaded code calls is set up
-            path = folder / name_of(dispatcher, signature)
-            return CompileResult._rebuild(context, *pickle.loads(path.read_bytes())) if path.exists() else None
+            with contextlib.suppress(Untold, FileNotFoundError):
+                content = (folder / name_of(dispatcher, signature)).read_bytes()
+                return CompileResult._rebuild(context, *pickle.loads(content))
+            return None
 
         def save_overload(self, signature, result):
             if result.lifted or result.library.has_dynamic_globals:  # what numba itself would not keep
                 return
-            path = folder / name_of(dispatcher, signature)
-            written = path.with_suffix(f".{os.getpid()}")
-            written.write_bytes(dumps(result._reduce()))
-            written.replace(path)
+            with contextlib.suppress(Untold):
+                path = folder / name_of(dispatcher, signature)
+                written = path.with_suffix(f".{os.getpid()}")
+                written.write_bytes(dumps(result._reduce()))
+                written.replace(path)
 
     return Loops()
 
@@ -86,6 +95,8 @@ def _described(value: Any) -> str:
     """A value that compiled code holds, in words that are the same in every process."""
     if isinstance(value, (bool, int, float, str, bytes, type(None))):
         return repr(value)
+    if isinstance(value, np.generic):
+        return f"{value.dtype} {value.tobytes()!r}"
     if isinstance(value, (tuple, list)):
         return str([_described(each) for each in value])
     if isinstance(value, (set, frozenset)):
@@ -106,4 +117,4 @@ def _described(value: Any) -> str:
         return f"{_described(value.py_func)} {_described(value.targetoptions)}"
     if type(value).__name__ == "_Intrinsic":
         return f"{value._defn.__module__} {value._defn.__qualname__}"
-    raise TypeError(f"not known how to tell two values of this kind apart: {type(value)}")
+    raise Untold(f"not known how to tell two values of this kind apart: {type(value)}")

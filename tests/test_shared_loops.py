@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from reticent.accounting.mixing import loops, power_loops
-from tests.shared_loops import _described, _loops_of, compiled_here, name_of
+from reticent.core.noise import compiled
+from tests.shared_loops import Untold, _loops_of, compiled_here, name_of
 
 SIGNATURE = (numba.float64,)
 
@@ -49,9 +50,27 @@ def test_a_constant_of_what_a_loop_calls_is_part_of_its_name(monkeypatch, name):
     assert name_of(power_loops._part_sums, SIGNATURE) != before
 
 
-def test_what_cannot_be_told_apart_is_refused():
-    with pytest.raises(TypeError, match="tell two values"):
-        _described(np.zeros(3))
+def test_a_loop_of_values_that_cannot_be_told_apart_is_compiled_by_everybody(tmp_path):
+    table = np.zeros(3)
+    look_up = numba.njit(lambda place: table[place])
+    with pytest.raises(Untold, match="tell two values"):
+        name_of(look_up, (numba.int64,))
+    look_up._cache = _loops_of(look_up, tmp_path)
+    assert look_up(1) == 0.0
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_loops_of_noise_are_shared_and_give_the_same_bits(tmp_path):
+    words = np.random.default_rng(0).integers(0, 2**64, (compiled.gaussian.WORDS, 300), dtype=np.uint64)
+    words.setflags(write=False)
+    expected, found = (np.empty((compiled.gaussian.DRAWS, 300)) for _ in range(2))
+    for out in (expected, found):
+        fill = numba.njit(nogil=True, error_model="numpy")(compiled._fill.py_func)
+        fill._cache = _loops_of(fill, tmp_path)
+        fill(words, out)
+    assert fill.stats.cache_hits
+    assert (found == expected).all()
+    assert np.isfinite(found).all()
 
 
 def test_a_loaded_loop_gives_the_bits_of_the_one_that_was_compiled(tmp_path):

@@ -159,7 +159,12 @@ def test_an_edited_corpus_or_datasheet_is_told_from_what_was_written(private, tm
     document["guarantee"]["epsilon"] /= 2
     sheet.write_text(json.dumps(document))
     assert reticent("bound", sheet).returncode == 1
-    for broken in ({}, {"corpus": {"file": "../x", "digest": ""}}, {"guarantee": {}}, {"also_proved": {"x": 1}}):
+    for broken in (
+        {},
+        {"corpus": {"file": "../x", "digest": ""}},
+        {"guarantee": {}},
+        {"other_guarantees": {"x": 1}},
+    ):
         sheet.write_text(json.dumps(json.loads(stated) | broken if broken else {}))
         assert reticent("bound", sheet).returncode == 2
 
@@ -250,7 +255,7 @@ def test_what_is_computed_from_other_text_is_shown_and_not_in_the_datasheet(priv
     assert document["closeness"]["covered_by_guarantee"] is False
     sheet = json.loads((tmp_path / "corpus.datasheet.json").read_text())
     assert set(sheet) == {
-        *("schema_version", "corpus", "guarantee", "also_proved", "source", "sampling", "figures", "version"),
+        *("schema_version", "corpus", "guarantee", "other_guarantees", "source", "sampling", "figures", "version"),
     }
     for path in tmp_path.glob("*.datasheet.*"):
         assert "phrases" not in path.read_text()

@@ -42,7 +42,7 @@ def test_the_default_policy_masks_the_identifiers_of_cases_it_was_not_chosen_on(
     assert f_score(result) >= 0.75
 
 
-@pytest.mark.parametrize(("name", "f2", "precision"), [("tweets", 0.63, 0.58), ("german", 0.78, 0.63)])
+@pytest.mark.parametrize(("name", "f2", "precision"), [("tweets", 0.67, 0.59), ("german", 0.82, 0.68)])
 def test_the_default_policy_on_text_of_other_sorts(shared, name, f2, precision):
     from bench.labelled_text import labelled_sets
 

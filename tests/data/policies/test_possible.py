@@ -59,7 +59,7 @@ def every_capital() -> UnionPolicy:
 
 @pytest.mark.parametrize(
     ("name", "count", "share"),
-    [("customersim.valid.jsonl", 800, 0.43), ("newsgroups.jsonl", 2000, 0.62), ("wikitext-2.valid.txt", 600, 0.81)],
+    [("customersim.valid.jsonl", 800, 0.39), ("newsgroups.jsonl", 2000, 0.60), ("wikitext-2.valid.txt", 600, 0.80)],
 )
 def test_flag_rates_are_those_of_the_page(shared, name, count, share):
     """Our own figures (docs/personal-data.md), held so that a change is noticed.
@@ -79,7 +79,7 @@ def test_chats_keep_public_records_and_none_becomes_a_bare_mask(shared):
     lines = lines_of(shared, "customersim.valid.jsonl", 800)
     records = [Record(str(place), line) for place, line in enumerate(lines)]
     counts = redact_and_route(records, union_policy(), conservative=POLICY).counts
-    assert counts.public == pytest.approx(457, abs=20)  # of 800: our own figure
+    assert counts.public == pytest.approx(488, abs=20)  # of 800: our own figure
     assert counts.bare < 0.01 * len(lines)
     assert counts.noisy_share < 0.5
     assert redact_and_route(records, union_policy(), conservative=every_capital()).counts.public == 0  # the twin
@@ -88,12 +88,12 @@ def test_chats_keep_public_records_and_none_becomes_a_bare_mask(shared):
 @pytest.mark.parametrize(
     ("name", "recall", "in_part"),
     [
-        ("tab", 0.839, 0.912),
-        ("tweets", 0.780, 0.860),
-        ("german", 0.926, 0.965),
-        ("pii-sentences", 0.828, 0.916),
+        ("tab", 0.830, 0.904),
+        ("tweets", 0.832, 0.900),
+        ("german", 0.938, 0.965),
+        ("pii-sentences", 0.824, 0.911),
         ("chats in English", 1.0, 1.0),
-        ("chats in German", 0.997, 0.997),
+        ("chats in German", 0.997, 0.999),
     ],
 )
 def test_recall_on_the_reported_halves_is_that_of_the_page(shared, name, recall, in_part):

@@ -12,7 +12,8 @@ from reticent.ledger.durable import SqliteLedger
 from reticent.runs.proofs import ancestry
 from reticent.runs.proofs.ancestry import Shared
 from reticent.runs.proofs.rederivation import rederive
-from reticent.runs.training import run
+from reticent.runs.training import comparison, run
+from reticent.runs.training.advice import PlanSettings, plan
 from reticent.runs.training.settings import Resumption, TrainSettings
 from reticent.training.batches import Units
 from reticent.training.checkpoint import Checkpoints
@@ -145,6 +146,16 @@ def test_a_run_goes_on_with_its_own_public_text_alone(tiny, tmp_path):
         run.train(Resumption(resume=out))
 
 
+def test_a_plan_with_public_text_trains_on_it_first(monkeypatch, tmp_path):
+    monkeypatch.setattr(comparison, "compare_on", lambda *_, **__: ())  # trains three models
+    monkeypatch.setattr(comparison, "advice_on", lambda _: "None is better.")
+    asked = {"records": 300, "model": "embedded", "target_epsilon": 8.0, "public_text": "public.jsonl"}
+    found = plan(PlanSettings.of(**asked))
+    assert found.values["public_text"] == "public.jsonl"
+    assert 'public_text = "public.jsonl"' in found.config
+    assert any("trained on first" in reason for reason in found.reasons)
+
+
 def test_canaries_are_in_private_steps_alone(tiny, tmp_path):
     found = run.train(settings(tiny, tmp_path / "run", audit=20))
     assert found.measured is not None
@@ -174,7 +185,7 @@ def test_it_is_plain_training_on_public_text_and_then_private_training_from_ther
         plan,
         PlainGradients(together, public, plan.public, computation=COMPUTATION),
         noisy(together, private, plan, tmp_path / "together.db"),
-        beside=public,
+        public_units=public,
     )
     first = trained(together, source, tmp_path / "together")
     apart = gpt2()

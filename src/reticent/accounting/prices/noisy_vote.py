@@ -80,7 +80,7 @@ def noisy_check_epsilon(event: NoisyCheck, order: float) -> float:
 
 def check_chances(number: float, *, threshold: float, noise: float) -> Floats:
     """Pmf [2] of a noisy check: below the threshold, or not below it. Both are exact where they are small."""
-    return np.exp(log_ndtr(np.array([threshold - number, number - threshold]) / noise))
+    return np.asarray(np.exp(log_ndtr(np.array([threshold - number, number - threshold]) / noise)))
 
 
 def likely_outcome_epsilon(log_q: float, slope: float, *, order: float) -> float:

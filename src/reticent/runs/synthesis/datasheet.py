@@ -63,7 +63,7 @@ class Datasheet:
             "schema_version": SCHEMA_VERSION,
             "corpus": {"file": self.corpus.name, "digest": file_digest(self.corpus)},
             "guarantee": self.proof.guarantee.to_json(),
-            "also_proved": {name: each.to_json() for name, each in self.proof.also_proved.items()},
+            "other_guarantees": {name: each.to_json() for name, each in self.proof.other_guarantees.items()},
             "source": self.proof.bound_to,
             "sampling": self.sampling,
             "figures": self.figures.to_json(),
@@ -96,7 +96,10 @@ class Datasheet:
             "## What is proved",
             "",
             f"- {for_markdown(promise(self.proof.guarantee))}",
-            *(f"- {for_markdown(f'{name}: {promise(each)}')}" for name, each in self.proof.also_proved.items()),
+            *(
+                f"- {for_markdown(f'{name}: {promise(each)}')}"
+                for name, each in self.proof.other_guarantees.items()
+            ),
             "",
             _WHY[self.proof.bound_to["kind"]],
             "",
@@ -138,7 +141,7 @@ def read_datasheet(path: Path) -> tuple[Guarantee, dict[str, Guarantee], Path, s
     check_schema(document, SCHEMA_VERSION, kind="datasheet")
     try:
         stated = Guarantee.from_json(document["guarantee"])
-        others = {name: Guarantee.from_json(each) for name, each in document["also_proved"].items()}
+        others = {name: Guarantee.from_json(each) for name, each in document["other_guarantees"].items()}
         name, digest = document["corpus"]["file"], document["corpus"]["digest"]
         if not isinstance(name, str) or not isinstance(digest, str) or Path(name).name != name:
             raise TypeError("a corpus is named by a file beside the datasheet, and a digest")

@@ -21,9 +21,15 @@ from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.prediction.mechanisms.mechanism import Layout
 from reticent.prediction.predictor import Exhausted
-from reticent.runs.directory import TRAINING
-from reticent.runs.ensemble.manifest import MANIFEST, Manifest
-from reticent.runs.ensemble.prediction import Answering, PredictionSettings, answering, ledger_identity
+from reticent.runs.directory import MANIFEST, TRAINING
+from reticent.runs.ensemble.manifest import Manifest
+from reticent.runs.ensemble.prediction import (
+    Answering,
+    PredictionSettings,
+    answering,
+    ledger_identity,
+    settings_of,
+)
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
 from reticent.runs.proofs.certificates import read_certificate, read_other_guarantees, weights_guarantee
@@ -59,7 +65,7 @@ class Proof:
     """
 
     guarantee: Guarantee
-    also_proved: dict[str, Guarantee] = field(default_factory=dict)
+    other_guarantees: dict[str, Guarantee] = field(default_factory=dict)
     bound_to: dict[str, Any] = field(default_factory=dict)
 
 
@@ -67,7 +73,7 @@ class Proof:
 def open_source(settings: SynthesizeSettings, prompts: Sequence[str]) -> "Iterator[Source]":
     """The weights or the ensemble of a run; `prompts` are all that will be asked for."""
     if (settings.run / MANIFEST).is_file():
-        asked, place = settings.of_run(settings.run), LedgerPlace(settings.ledger)
+        asked, place = settings_of(settings.run, settings.asked()), LedgerPlace(settings.ledger)
         _require_publishable(settings.run, asked)
         with answering(
             settings.run, asked, shaping=settings.shaping, exhausted=Exhausted.REFUSE, place=place
@@ -103,7 +109,7 @@ class WeightsSource:
         released = read_certificate(folder).released
         self.proof = Proof(
             guarantee=guarantee,
-            also_proved=read_other_guarantees(stated, guarantee, where=str(run / TRAINING)),
+            other_guarantees=read_other_guarantees(stated, guarantee, where=str(run / TRAINING)),
             bound_to={"kind": "weights", "weights": released, "training": _training(run)},
         )
         # Which weights and settings the texts come from: for the draft alone, since an ensemble's is private.

@@ -96,7 +96,7 @@ class PlanSettings(Shown):
         "A policy can find what must not leak (numbers, names); the rest may be learnt.", default=False
     )
     public_text: str | None = option(
-        "Public text like the corpus, to compare dp-sgd, dp-sgd after scrubbing and crt on.",
+        "Public text like the corpus: methods are compared on it, and dp-sgd is told to train on it first.",
         default=None,
         metavar="FILE",
     )
@@ -261,6 +261,7 @@ def _values(settings: PlanSettings, choice: "Choice", *, delta: float, sampler: 
         if getattr(settings, name) is not None
     }
     owners = {"texts_per_owner": _TEXTS_PER_OWNER} if settings.unit is Unit.OWNER else {}
+    public = {} if settings.public_text is None else {"public_text": settings.public_text}
     return {
         "method": Method.DP_SGD.value,
         "file": settings.data,
@@ -277,6 +278,7 @@ def _values(settings: PlanSettings, choice: "Choice", *, delta: float, sampler: 
         "neighbours": settings.neighbours.word,
         **owners,
         **targets,
+        **public,
     }
 
 
@@ -296,6 +298,11 @@ def _reasons(settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larg
         "but fewer steps. Small models and adapters learn more from many noisy steps, large models from few.",
         "The weights of the last half of the steps are averaged, which removes noise and costs no ε.",
     ]
+    if settings.public_text is not None:
+        said.append(
+            "The public text is trained on first, without noise and at no cost in ε. It must hold nothing of the "
+            "corpus: train refuses equal texts, and nothing finds near copies."
+        )
     if len(plans) == 1:
         said.append("Poisson sampling: the compute allows no whole epoch.")
     else:
