@@ -168,7 +168,10 @@ def test_canaries_are_in_private_steps_alone(tiny, tmp_path):
         ({"public_text": None}, "--public-batch is for --public-text"),
         ({"public_text": None, "public_batch": None, "public_epochs": 2.0}, "--public-epochs is for --public-text"),
         ({"optimiser": "corrected-adam"}, "corrected-adam needs noise in every step"),
-        ({"method": "sgd", "noise_multiplier": None, "delta": None}, "does not belong to method 'sgd'"),
+        (
+            {"method": "sgd", "noise_multiplier": None, "delta": None},
+            "--public-text, --public-batch do not belong to method 'sgd'",
+        ),
     ],
 )
 def test_what_public_text_cannot_be_combined_with_is_refused(tiny, given, said):
