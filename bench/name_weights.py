@@ -24,7 +24,7 @@ from reticent.data.policies.words import names
 from reticent.data.policies.words.vocabulary import language_of
 
 WEIGHT_OF_SET = {"tweets": 3.0, "german": 1.0, "pii-sentences": 0.7, "tab": 0.2}
-# By cross-validation on the choosing half of the tweets, and a look at 2,000 posts of WNUT 2017 (its training part).
+# By cross-validation on the choosing half of the tweets, and a look at 2,000 posts of WNUT 2017.
 PENALTY = {"counted": 16.0, "other": 8.0}
 OF_USAGE = re.compile(r"\|(?:before |after )?(?:unused|capital (?:en|de) |cluster |company )")
 FEWEST = 5
