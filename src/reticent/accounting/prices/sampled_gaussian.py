@@ -82,9 +82,7 @@ def _moment(
             centre + _log_ratio(x, lower, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate),
         )
 
-    # Where P and Q have their bumps: also those that P^a Q^(1−a) hardly sees count in the centred sum.
-    means = (0.0, upper) if lower is None else (lower, 0.0, upper)
-    x, spacing = _nodes(logs, means, noise_multiplier=noise_multiplier, order=order)
+    x, spacing = _nodes(logs, _means(upper, lower), noise_multiplier=noise_multiplier, order=order)
     log_weight = math.log(spacing / (noise_multiplier * math.sqrt(2.0 * math.pi)))
     log_p, log_q = (world + log_weight for world in logs(x))
     powers = order * log_p + (1.0 - order) * log_q
@@ -96,6 +94,11 @@ def _moment(
     excess = math.expm1(float(log_moment(log_p[~far], log_q[~far], order))) if not far.all() else 0.0
     excess += float((np.exp(powers[far]) - order * np.exp(log_p[far])).sum())
     return math.log1p(max(0.0, excess))
+
+
+def _means(upper: float, lower: float | None) -> tuple[float, ...]:
+    """Where P and Q have their bumps: also those that P^a Q^(1−a) hardly sees count in the centred sum."""
+    return (0.0, upper) if lower is None else (lower, 0.0, upper)
 
 
 def _log_ratio(x: Floats, mean: float | None, *, noise_multiplier: float, sampling_rate: float) -> Floats:

@@ -44,7 +44,10 @@ def check_moving_norm(
     """Refuse what was not proved together with a clip norm that follows a quantile; None is a norm that stays."""
     if quantile is None:
         if count_noise is not None:
-            raise ConfigError("--count-noise is for --clip-quantile", hint="give both, or neither")
+            raise ConfigError(
+                "noise on counts (--count-noise) needs a clip norm that follows a quantile (--clip-quantile)",
+                hint="give both, or neither",
+            )
         return
     QUANTILE.require("the quantile that the clip norm follows (--clip-quantile)", quantile)
     others = {
