@@ -9,11 +9,10 @@ from pathlib import Path
 
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
-from reticent.core.guarantee import Unit
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.prediction.calibration import Calibration, fit
 from reticent.runs.ensemble.manifest import Manifest
-from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
+from reticent.runs.proofs.ancestry import seen_in_training
 
 
 def calibrate(run: Path, path: Path) -> Calibration:
@@ -37,20 +36,13 @@ def calibrate(run: Path, path: Path) -> Calibration:
 
 def require_unseen(run: Path, corpus: Corpus, *, where: Path) -> None:
     """Refuse text of which the ensemble's training, or one before it, has seen any."""
-    if not (run / ANCESTRY).is_file():
+    shared = seen_in_training(run, corpus, where=where, flag="--public")
+    if shared is not None:
         raise ConfigError(
-            f"{run}: no trace was kept of the text that this ensemble was trained on, so {where} cannot be "
-            "compared",
-            hint="train the ensemble again, or leave --public out",
+            f"{where}: the public model cannot be calibrated on text that the ensemble was trained on",
+            found=f"{shared.in_words()} in common",
+            hint="calibrate on public text: a fit to private text leaks it",
         )
-    for trained in Ancestry.read(run).runs:
-        shared = trained.compared_with(corpus).shared
-        if shared is not None and shared.concerns(Unit.OWNER):
-            raise ConfigError(
-                f"{where}: the public model cannot be calibrated on text that the ensemble was trained on",
-                found=f"{shared.in_words()} in common",
-                hint="calibrate on public text: a fit to private text leaks it",
-            )
 
 
 def require_same_text(calibration: Calibration | None, path: Path) -> None:

@@ -280,6 +280,20 @@ def ancestry_of(source: str) -> Ancestry:
     return Ancestry(source) if proved is None else Ancestry(source, (Ancestor(folder.name, proved, None),))
 
 
+def seen_in_training(run: Path, corpus: Corpus, *, where: Path, flag: str) -> Shared | None:
+    """What a training behind a run has in common with text that must be public; None if nothing.
+
+    Guarantee: every training behind the run is compared, by texts and by owners; refused where no trace was kept.
+    """
+    if not (run / ANCESTRY).is_file():
+        raise ConfigError(
+            f"{run}: no trace was kept of the text that this run was trained on, so {where} cannot be compared",
+            hint=f"train again, or leave {flag} out",
+        )
+    shared = [trained.compared_with(corpus).shared for trained in Ancestry.read(run).runs]
+    return next((each for each in shared if each is not None and each.concerns(Unit.OWNER)), None)
+
+
 def _require_own_weights(folder: Path, ancestry: Ancestry) -> None:
     """Refuse weights that lie in a private run's directory and are not the ones that it released."""
     last = ancestry.runs[-1].guarantee if ancestry.runs else None

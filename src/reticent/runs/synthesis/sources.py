@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.document import read_document
 from reticent.core.errors import BudgetExhausted, ConfigError, ModelError
-from reticent.core.guarantee import Guarantee, Unit
+from reticent.core.guarantee import Guarantee
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
@@ -31,7 +31,7 @@ from reticent.runs.ensemble.prediction import (
     settings_of,
 )
 from reticent.runs.ledger_place import LedgerPlace
-from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
+from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry, seen_in_training
 from reticent.runs.proofs.certificates import read_certificate, read_other_guarantees, weights_guarantee
 from reticent.runs.synthesis.settings import SynthesizeSettings
 
@@ -193,21 +193,14 @@ def public_prompts(settings: SynthesizeSettings) -> tuple[list[str], tuple[str, 
     """The prompts, and what must be believed of them; refused where training has seen any, or nobody can tell."""
     if settings.prompts is None:
         return [""], ()
-    corpus, run = settings.corpus(settings.prompts).load(), settings.run
-    if not (run / ANCESTRY).is_file():
+    corpus = settings.corpus(settings.prompts).load()
+    shared = seen_in_training(settings.run, corpus, where=settings.prompts, flag="--prompts")
+    if shared is not None:
         raise ConfigError(
-            f"{run}: no trace was kept of the text that this run was trained on, so {settings.prompts} cannot be "
-            "compared",
-            hint="leave --prompts out",
+            f"{settings.prompts}: a prompt is copied into the corpus, and these are text that was trained on",
+            found=f"{shared.in_words()} in common",
+            hint="prompt with public text",
         )
-    for trained in Ancestry.read(run).runs:
-        shared = trained.compared_with(corpus).shared
-        if shared is not None and shared.concerns(Unit.OWNER):
-            raise ConfigError(
-                f"{settings.prompts}: a prompt is copied into the corpus, and these are text that was trained on",
-                found=f"{shared.in_words()} in common",
-                hint="prompt with public text",
-            )
     near = "they share no equal text with the training text; near copies and parts of texts were not looked for"
     return corpus.texts, (f"the prompts are public: {near}",)
 
