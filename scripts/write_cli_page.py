@@ -18,19 +18,20 @@ def page() -> str:
     parts = ["# Command line\n", "Generated from `--help` by `make docs`; do not edit.\n"]
     parts += [
         f"{'#' * (len(name.split()) + 1)} `{name}`\n\n```text\n{text}\n```\n"
-        for name, text in _commands(root, "reticent")
+        for name, text in _commands(root, "reticent", root.context_settings["help_option_names"])
     ]
     return "\n".join(parts)
 
 
-def _commands(command: Any, name: str) -> list[tuple[str, str]]:
+def _commands(command: Any, name: str, help_names: list[str]) -> list[tuple[str, str]]:
     """Every command below `command` with its help, in the order it is listed."""
-    context = command.context_class(command, info_name=name, max_content_width=WIDTH, terminal_width=WIDTH)
+    shape = {"max_content_width": WIDTH, "terminal_width": WIDTH, "help_option_names": help_names}
+    context = command.context_class(command, info_name=name, **shape)
     found = [(name, "\n".join(line.rstrip() for line in command.get_help(context).splitlines()).strip())]
     for child in command.list_commands(context) if hasattr(command, "list_commands") else ():
         below = command.get_command(context, child)
         if not below.hidden:
-            found += _commands(below, f"{name} {child}")
+            found += _commands(below, f"{name} {child}", help_names)
     return found
 
 

@@ -14,6 +14,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Neighbours, Notion, Unit
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import (
+    SERVED,
     MechanismName,
     MechanismOptions,
     PredictionTarget,
@@ -23,7 +24,7 @@ from reticent.prediction.budgets import (
 )
 from reticent.prediction.mechanisms.mechanism import Layout, Moment
 from reticent.prediction.mechanisms.unprotected import NGramIndex
-from reticent.runs.ensemble.prediction import SERVED, PredictionSettings
+from reticent.runs.ensemble.prediction import PredictionSettings
 
 LAYOUT = Layout.halves(4)
 PROVED = (MechanismName.SUBMIX_F, MechanismName.PMIXED, MechanismName.CLIPPED_DIFFERENCES, MechanismName.GNMAX)

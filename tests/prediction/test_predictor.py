@@ -293,6 +293,21 @@ def test_refusal_comes_by_public_counts_alone(kind):
         assert len(kind_of_data.step([kind_of_data.open([])])) == 1
 
 
+def test_tokens_that_were_paid_for_are_answered_where_the_budget_ends_on_the_way():
+    made, _, ledger = predictor(
+        exhausted=Exhausted.REFUSE, target=PredictionTarget(epsilon=8.0, delta=1e-5, queries=3)
+    )
+    text = made.generate([], 10)
+    assert len(text) <= 3
+    while made.affordable:  # the end token, where it was drawn, ends a text but costs as much as any other
+        made.generate([], 10)
+    assert made.answered == 3
+    before = ledger.spent()
+    with pytest.raises(BudgetExhausted, match="query budget is used up: 3 tokens"):
+        made.generate([], 10)
+    assert ledger.spent() == before
+
+
 def test_submix_stops_for_good_once_a_charge_would_not_fit():
     layout = Layout.halves(2)
     models = TableEnsemble(FixedTable([[0.5, 0.5], *[[0.97, 0.03]] * 2, *[[0.03, 0.97]] * 2]), layout)

@@ -39,7 +39,7 @@ def test_what_is_not_comparable_is_not_counted_and_the_reasons_are_said():
     [
         ({"consistent": 2}, "0 of 2 comparable findings refute the guarantee."),
         ({"consistent": 1, "refuted": 1}, "1 of 2 comparable findings refutes the guarantee."),
-        ({"refuted": 1}, "1 of 1 comparable findings refutes the guarantee."),
+        ({"refuted": 1}, "The one comparable finding refutes the guarantee."),
         (
             {"vacuous": 3},
             "No finding could have refuted the guarantee. Not counted: 3 with a vacuous ceiling (one that allows "
@@ -47,7 +47,8 @@ def test_what_is_not_comparable_is_not_counted_and_the_reasons_are_said():
         ),
         (
             {"consistent": 1, "vacuous": 1, "void": 1},
-            "0 of 1 comparable findings refute the guarantee. Not counted: 1 with a vacuous ceiling (one that "
+            "The one comparable finding does not refute the guarantee. Not counted: 1 with a vacuous ceiling (one "
+            "that "
             "allows everything), and 1 not comparable (1: the finding is void).",
         ),
     ],

@@ -194,11 +194,16 @@ def guarantee_of_group(guarantee: Guarantee, group: int) -> Guarantee | None:
         guarantee,
         epsilon=profile.epsilon(basis.delta),
         delta=basis.delta,
-        covers=f"{guarantee.covers}, for {group} of them together",
+        covers=_of_others(guarantee, f"for {group} {guarantee.unit.value}s together"),
         profile=profile.points(),
         renyi=(),
         basis=replace(basis, event=event),
     )
+
+
+def _of_others(guarantee: Guarantee, whom: str) -> str:
+    """What the guarantee covers, said of others than its one unit."""
+    return f"{guarantee.covers.removesuffix(f', for one {guarantee.unit.value}')}, {whom}"
 
 
 def guarantee_of_owner(guarantee: Guarantee, records: int) -> Guarantee | None:
@@ -216,7 +221,7 @@ def guarantee_of_owner(guarantee: Guarantee, records: int) -> Guarantee | None:
     return replace(
         grouped,
         unit=Unit.OWNER,
-        covers=f"{guarantee.covers}, for an owner of at most {records} records",
+        covers=_of_others(guarantee, f"for all records of one owner, at most {records}"),
         assumes=(*guarantee.assumes, f"no owner has more than {records} records, and this number is public"),
     )
 

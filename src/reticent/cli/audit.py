@@ -10,7 +10,7 @@ from reticent.cli.flags import verb
 from reticent.core.errors import ConfigError
 from reticent.core.metric import shown_interval, shown_value, words_of
 from reticent.core.model import Access
-from reticent.core.printing.numbers import counted
+from reticent.core.printing.numbers import at_least, at_most, counted
 from reticent.runs.audit.settings import AuditSettings
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _result_lines(
     for one in found.refuted:
         lines.append(
             f"REFUTED: {one.finding.attack} measured {_named(one.finding.metric)} of at least "
-            f"{one.finding.refuting_low:.3g}, but the guarantee allows at most {one.ceiling:.3g}."
+            f"{at_least(one.finding.refuting_low)}, but the guarantee allows at most {at_most(one.ceiling)}."
         )
     if found.comparisons:
         lines.append(comparison_sentences(found.comparisons))
@@ -128,7 +128,8 @@ def _beside_lines(found: "Audit") -> list[str]:
 
     return [
         f"Above the guarantee '{name}': {one.finding.attack} measured {_named(one.finding.metric)} of at least "
-        f"{one.finding.refuting_low:.3g}, but it allows at most {one.ceiling:.3g} for {one.guarantee.covers}. "
+        f"{at_least(one.finding.refuting_low)}, but it allows at most {at_most(one.ceiling)} for "
+        f"{one.guarantee.covers}. "
         "Either it does not hold, or the target is not one of these."
         for name, one in found.other_comparisons
         if one.verdict is Verdict.REFUTED
@@ -140,13 +141,14 @@ def _metric_table(metric: str, group: "list[tuple[Finding, Comparison | None]]")
     rows = [[finding.attack, *_measured(finding), _verdict(finding, beside)] for finding, beside in group]
     title, columns = _named(metric), ["attack", "value", "interval", "n", "verdict"]
     ceilings = [None if beside is None else beside.ceiling for _, beside in group]
-    for name, values in (("null", [finding.null for finding, _ in group]), ("ceiling", ceilings)):
+    nulls = [finding.null for finding, _ in group]
+    for name, values, side in (("null", nulls, "nearest"), ("ceiling", ceilings, "up")):
         if len(set(values)) > 1:
             columns.insert(-1, name)
             for row, value in zip(rows, values, strict=True):
-                row.insert(-1, shown_value(metric, value))
+                row.insert(-1, shown_value(metric, value, side=side))
         elif values[0] is not None:
-            title += f", {name} {shown_value(metric, values[0])}"
+            title += f", {name} {shown_value(metric, values[0], side=side)}"
     return table(title, columns, rows)
 
 

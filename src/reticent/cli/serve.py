@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @verb(ServeSettings)
 def serve(settings: ServeSettings, output: Output) -> int:
-    """Answer OpenAI-compatible requests until stopped; every token is charged durably before it is drawn."""
+    """Answer OpenAI-compatible requests until stopped. An ensemble pays for every token before it is drawn."""
     require("fastapi", "uvicorn", "prometheus_client", purpose="serving")
     if not settings.run.is_dir():
         raise ConfigError(f"{settings.run}: no such folder", hint="give the run directory of a training run")
@@ -22,9 +22,9 @@ def serve(settings: ServeSettings, output: Output) -> int:
     from reticent.server.launching import serve as answer
 
     serving = settings.serving()
+    serving.check()
     _show_promise(serving, output)
     if settings.dry_run:
-        serving.check()
         output.show("Nothing was started. This is the guarantee that answers would have.")
         return 0
     log_plainly()

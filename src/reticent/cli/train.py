@@ -63,7 +63,7 @@ class _Watch:
     def observe(self, progress: Any, epsilon: float | None) -> bool:
         """Show a step; False once the operator wants to stop."""
         parts = [] if progress.loss is None else [f"loss {progress.loss:.3f}"]
-        parts += [] if epsilon is None else [f"ε {epsilon:.3f}"]
+        parts += [] if epsilon is None else [f"ε ≤ {at_most(epsilon)}"]
         parts += [f"{progress.tokens_per_second:,.0f} tokens/s"] if progress.tokens_per_second else []
         self._bars.update(self._task, completed=progress.step, total=progress.steps, status=" · ".join(parts))
         return not self._is_asked()
@@ -170,7 +170,9 @@ def _individual_document(result: "TrainedRun") -> dict[str, Any] | None:
 def _model_lines(result: "TrainedRun") -> list[str]:
     lines = [f"Trained {counted(result.steps, 'step')}; the model is in {result.model}."]
     if result.shortened:
-        lines.append(f"{counted(result.shortened, 'text')} longer than --max-length: truncated.")
+        lines.append(
+            f"{counted(result.shortened, 'text')} truncated to --max-length, or to what the model can read."
+        )
     if result.evaluation is not None:
         seen = result.evaluation
         (low, high), (least, most) = seen.perplexity_interval, seen.top1_interval
@@ -268,6 +270,12 @@ def _promise(guarantee: "Guarantee | None", others: "dict[str, Guarantee]", *, i
         ),
         "It assumes:" if is_done else "It would assume:",
         *(f"  - {assumption}" for assumption in guarantee.assumes),
+        *(
+            f"  - ({name}) {assumption}"
+            for name, each in others.items()
+            for assumption in each.assumes
+            if assumption not in guarantee.assumes
+        ),
     ]
 
 

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from reticent.accounting.bounds.parts import ONE_PART, owner_point
 from reticent.accounting.conversion import rdp_epsilon
@@ -85,6 +86,22 @@ class MechanismName(StrEnum):
     DP_SGD = "dp-sgd"
     NON_PRIVATE = "non-private"
     PUBLIC = "public"
+
+
+# What may serve answers: the rest is for experiments, since it protects nothing, is no ensemble, holds for
+# questions that no earlier answer had a part in (the price of actual votes), or is a rival that was never better.
+SERVED: Final = tuple(
+    kind
+    for kind in MechanismName
+    if kind
+    not in (
+        MechanismName.NON_PRIVATE,
+        MechanismName.MEMFREE,
+        MechanismName.DP_SGD,
+        MechanismName.GNMAX_COUNTED,
+        MechanismName.CONFIDENT_GNMAX,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

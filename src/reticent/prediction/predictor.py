@@ -194,15 +194,22 @@ class TokenPredictor:
             return tokens
 
     def generate(self, context: Tokens, max_tokens: int) -> list[int]:
-        """A continuation of `context`, without it, up to the end token, which is not part of it."""
+        """A continuation of `context`, without it, up to the end token, which is not part of it.
+
+        Shorter where a refusing predictor's budget ends on the way, since what was drawn is paid for;
+        BudgetExhausted where there is none for the first token.
+        """
         end = self._ensemble.public.end_token
-        handle, made = self.open(context), []
+        handle, made = self.open(context), list[int]()
         try:
             for _ in range(max_tokens):
                 token = self.step([handle])[0]
                 if token == end:
                     break
                 made.append(token)
+        except BudgetExhausted:
+            if not made:
+                raise
         finally:
             self.close(handle)
         return made
@@ -283,7 +290,9 @@ class TokenPredictor:
     def _require_budget(self, answers: int) -> None:
         """Refuse by public counts alone: whether a part is spent must not show."""
         if self._exhausted is Exhausted.REFUSE and answers > self.affordable:
-            raise BudgetExhausted("the answers that this ensemble may give privately are used up")
+            raise BudgetExhausted(
+                f"the query budget is used up: {self._answered:,} tokens were answered, and more would exceed it"
+            )
 
 
 def _event(releases: Sequence[Release]) -> Event:
@@ -304,7 +313,7 @@ def _check(
     if not protects and not isinstance(ledger, MemoryLedger):
         raise ConfigError(
             "a seed makes released tokens predictable",
-            hint="draw from the system's generator; seeds are for experiments on a tally",
+            hint="draw from the system's generator; seeds are for experiments on a MemoryLedger",
         )
     if mechanism.measure is not None and ledger.budget.measure != mechanism.measure:
         raise ConfigError(

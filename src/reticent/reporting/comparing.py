@@ -17,6 +17,8 @@ def comparison_sentences(comparisons: Sequence[Comparison]) -> str:
     if comparable:
         verb = "refutes" if refuted == 1 else "refute"
         first = f"{refuted} of {comparable} comparable findings {verb} the guarantee."
+        if comparable == 1:
+            first = f"The one comparable finding {'refutes' if refuted else 'does not refute'} the guarantee."
     left_out = []
     if vacuous := counts[Verdict.VACUOUS]:
         left_out.append(f"{vacuous} with a vacuous ceiling (one that allows everything)")

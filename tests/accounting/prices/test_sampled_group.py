@@ -212,6 +212,8 @@ def test_an_owner_of_several_records_has_a_statement_of_its_own():
     assert (owner.unit, owner.neighbours) == (Unit.OWNER, Neighbours.ADD_REMOVE)
     assert record.epsilon < owner.epsilon  # the twin that calls a record an owner is refused as edited
     assert "no owner has more than 3 records" in owner.assumes[-1]
+    assert owner.covers.endswith("against any adversary, for all records of one owner, at most 3")
+    assert "one record" not in owner.covers
     assert require_derivable(owner, where="a file").epsilon == pytest.approx(owner.epsilon)
     with pytest.raises(GuaranteeError, match="does not follow"):
         require_derivable(replace(owner, epsilon=record.epsilon), where="a file")

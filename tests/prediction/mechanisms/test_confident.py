@@ -12,12 +12,12 @@ from reticent.core.errors import ConfigError
 from reticent.core.event import Composed, NoisyCheck, NoisyVote, Repeated
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.randomness import Randomness
-from reticent.prediction.budgets import MechanismName, PredictionTarget, set_up_mechanism
+from reticent.prediction.budgets import SERVED, MechanismName, PredictionTarget, set_up_mechanism
 from reticent.prediction.mechanisms.confident import ConfidentGNMax
 from reticent.prediction.mechanisms.mechanism import Layout, Moment
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.runs.ensemble.comparison import mechanisms_for
-from reticent.runs.ensemble.prediction import SERVED, PredictionSettings
+from reticent.runs.ensemble.prediction import PredictionSettings
 from tests.prediction.mechanisms.test_rivals import winner_chance
 from tests.prediction.tables import FixedTable, RandomTable, TableEnsemble, random_pmfs
 

@@ -163,21 +163,21 @@ def test_of_several_attacks_the_worst_speaks():
     [
         (
             required("auc<=0.6", finding(0.0, 0.5, 0.977)),
-            "--require auc<=0.6: UNDECIDED (loss 0 … 0.977).",
+            "--require auc<=0.6: UNDECIDED (loss 0–0.977).",
             "EXCEED",
         ),
         (
             required("auc<=0.6", finding(0.4, 0.5, 0.55)),
-            "--require auc<=0.6: within (loss 0.4 … 0.55).",
+            "--require auc<=0.6: within (loss 0.4–0.55).",
             "More targets",
         ),
-        (required("auc<=0.6", finding(0.7, 0.8, 0.9)), "--require auc<=0.6: EXCEEDED (loss 0.7 … 0.9).", "within"),
-        (alarm("auc>0.6", finding(0.7, 0.8, 0.9)), "--fail-if auc>0.6: EXCEEDED (loss 0.7 … 0.9).", "--require"),
+        (required("auc<=0.6", finding(0.7, 0.8, 0.9)), "--require auc<=0.6: EXCEEDED (loss 0.7–0.9).", "within"),
+        (alarm("auc>0.6", finding(0.7, 0.8, 0.9)), "--fail-if auc>0.6: EXCEEDED (loss 0.7–0.9).", "--require"),
         (alarm("auc>0.6", finding(0.0, 0.5, 0.977)), "the exit code stays 0; --require fails here", "EXCEEDED"),
         (
             required("auc<=0.6", missing="membership was skipped: no time"),
             "NOT MEASURED: membership was skipped",
-            "…",
+            "–",
         ),
         (required("auc<=0.6"), "NOT MEASURED: no attack measured it. A metric that was not", "void"),
         (

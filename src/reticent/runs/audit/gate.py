@@ -26,7 +26,7 @@ from typing import Any, Final
 from reticent.core.document import number_to_json
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding
-from reticent.core.metric import AUC, TPR_AT_FPR, read_metric
+from reticent.core.metric import AUC, TPR_AT_FPR, read_metric, shown_interval
 
 _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -141,7 +141,7 @@ class GateResult:
         said = f"{self.limit.kind.value} {self.limit}: {word}"
         if self.outcome is Outcome.NOT_MEASURED:
             return f"{said}: {self.reason}. A metric that was not measured does not meet a requirement."
-        ends = "; ".join(f"{one.attack} {one.low:.3g} … {one.high:.3g}" for one in self.deciding)
+        ends = "; ".join(f"{one.attack} {shown_interval(one.metric, one.low, one.high)}" for one in self.deciding)
         void = len(self.by(Outcome.NOT_MEASURED))
         left_out = f" {void} void {'measurement was' if void == 1 else 'measurements were'} left out." * bool(void)
         return f"{said} ({ends}).{_MEANING.get((self.limit.kind, self.outcome), '')}{left_out}"

@@ -32,6 +32,7 @@ from reticent.ledger.chain import EDITED, Row
 from reticent.ledger.durable import DurableLedger
 from reticent.prediction.budgets import (
     DEFAULT_WEIGHT_LIMIT,
+    SERVED,
     MechanismName,
     MechanismOptions,
     PredictionTarget,
@@ -54,20 +55,6 @@ from reticent.runs.settings.declaration import flag_of
 
 SCHEMA_VERSION: Final = 1
 QUERIES: Final = 1024
-# What may serve answers: the rest is for experiments, since it protects nothing, is no ensemble, holds for
-# questions that no earlier answer had a part in (the price of actual votes), or is a rival that was never better.
-SERVED: Final = tuple(
-    kind
-    for kind in MechanismName
-    if kind
-    not in (
-        MechanismName.NON_PRIVATE,
-        MechanismName.MEMFREE,
-        MechanismName.DP_SGD,
-        MechanismName.GNMAX_COUNTED,
-        MechanismName.CONFIDENT_GNMAX,
-    )
-)
 # Mechanisms whose charges are metered at one order.
 ONE_ORDER: Final = (MechanismName.SUBMIX_F, MechanismName.SUBMIX, MechanismName.SUBMIX_PER_PART)
 

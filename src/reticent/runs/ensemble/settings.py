@@ -24,7 +24,12 @@ class PredictionOptions(Settings):
     """What is asked of an ensemble; the first use fixes it, and later uses may leave it out."""
 
     mechanism: str | None = option(
-        "Prediction mechanism.", default=None, panel=PRIVACY, metavar="NAME", shown="submix-f"
+        "Prediction mechanism: submix-f, submix, submix-per-part, pmixed, clipped-differences, "
+        "subsample-and-aggregate, gnmax or public.",
+        default=None,
+        panel=PRIVACY,
+        metavar="NAME",
+        shown="submix-f",
     )
     epsilon: float | None = option("ε of all answers together.", default=None, panel=PRIVACY)
     delta: float | None = option("δ of all answers together.", default=None, panel=PRIVACY)
@@ -57,10 +62,10 @@ class PredictionOptions(Settings):
 
     def asked(self) -> dict[str, Any]:
         """What is asked of the ensemble, None where nothing is."""
-        from reticent.prediction.budgets import MechanismName
+        from reticent.prediction.budgets import SERVED, MechanismName
 
         if self.mechanism is not None and self.mechanism not in list(MechanismName):
-            raise ConfigError("no such mechanism", found=self.mechanism, expected=", ".join(MechanismName))
+            raise ConfigError("no such mechanism", found=self.mechanism, expected=", ".join(SERVED))
         values = {name: getattr(self, name) for name in PredictionOptions.model_fields}
         return values | {"mechanism": None if self.mechanism is None else MechanismName(self.mechanism)}
 
@@ -93,7 +98,9 @@ class PredictSettings(PredictionOptions, LedgerOptions, Shown):
     )
     replay: bool = option("Keep answers, and repeat the same answer to the same request at no cost.", default=False)
     refuse: bool = option(
-        "Stop with exit code 3 once the budget is spent, instead of answering with the public model.", default=False
+        "Refuse, with exit code 3, once the query budget is used up. Otherwise answers go on within what is left "
+        "of ε, and after that come from the public model alone.",
+        default=False,
     )
 
     def check(self) -> None:

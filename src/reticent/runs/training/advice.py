@@ -344,6 +344,7 @@ def _other_methods(settings: PlanSettings) -> list[str]:
     if settings.units < _FEW_UNITS and not said:
         said.append(
             f"Few for DP-SGD: {counted(settings.units, settings.unit.value)}. The public model may hardly improve. "
-            "If only answers are shown see --answers-only, if secrets can be found see --secrets-known."
+            "If users will see answers alone, see --answers-only. If a policy can find the secrets, see "
+            "--secrets-known."
         )
     return said

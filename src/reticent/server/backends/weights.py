@@ -73,7 +73,7 @@ def open_weights(
 def weights_notes(guarantee: Guarantee, *, is_filtered: bool) -> tuple[str, ...]:
     """What a reader must know beside the guarantee."""
     if not is_filtered:
-        return ("the guarantee is that of the weights: answers cost nothing and may be any number",)
+        return ("the guarantee is that of the weights: any number of answers costs nothing more",)
     return (f"{MEMFREE_NOTE} ε = {at_most(guarantee.epsilon)} for one {guarantee.unit.value}",)
 
 

@@ -226,6 +226,8 @@ def _refusal_of(error: RequestValidationError) -> Refusal:
         return Refusal(400, "the body is not a JSON object that this route accepts")
     shown = plain(param)
     what = "a field" if shown is None else shown
+    if shown == "prompt" and fault["type"] == "string_type":
+        return Refusal(400, "prompt: should be a string, or a list of strings or tokens", param=shown)
     return Refusal(400, f"{what}: {_WORDS.get(fault['type'], 'not a value that this route accepts')}", param=shown)
 
 

@@ -167,7 +167,7 @@ def _length(
     context = backend.model.context_length
     room = limits.max_tokens if context is None else context - 1 - longest
     if room < (1 if asked is None else asked):
-        raise _too_long(f"the prompt has {longest} tokens, of which with the answer the model takes {context}")
+        raise _too_long(f"prompt and answer must fit in {context} tokens; the prompt has {longest}")
     return min(most, room)
 
 

@@ -68,8 +68,8 @@ TUNING_SHAPE: Final = 0.0  # the logarithmic distribution: a good price for few 
 ROUNDING_ROOM: Final = 2.0**-7
 ROUNDING: Final = (
     "rounding adds at most 1/128 of the clip norm to what one unit moves a step by, and the noise is larger than "
-    "priced by as much; not proved: that records round in a batch as they do alone is tested while training, on "
-    "made-up text, and the rounding of norms and sums is not"
+    "priced by as much; this is not proved: how a batch rounds its records is tested on made-up text while "
+    "training, and how norms and sums round is not tested"
 )
 PROVED_ROUNDING: Final = (
     "arithmetic is IEEE 754, and a unit that is computed by itself twice gives the same numbers both times; then "
