@@ -177,7 +177,7 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """How to make the run again; `folder` is where it lies, seen from where the report was made."""
+    """Where the run comes from and how to make it again; `folder` is seen from where the report was made."""
 
     command: str
     started: str
@@ -187,6 +187,7 @@ class Origin:
     fingerprints: Mapping[str, str]
     sources: tuple[str, ...]
     folder: str = ""
+    trained_in: str = ""  # the run that trained the model: this one, or another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +229,7 @@ class RunReport:
     budget: BudgetUse | None = None
     policies: tuple[PolicyRate, ...] = ()
     update: tuple[UpdatePhrase, ...] = ()
+    is_audited: bool = False  # by another run of the report
     absent: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

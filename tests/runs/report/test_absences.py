@@ -2,7 +2,7 @@
 
 import pytest
 
-from reticent.core.document import write_document
+from reticent.core.document import read_document, write_document
 from reticent.core.event import Gaussian
 from reticent.core.ledger import Budget
 from reticent.ledger.durable import SqliteLedger
@@ -73,6 +73,27 @@ def test_a_run_that_is_no_audit_says_so_and_has_no_plan(tmp_path, command):
     assert f"this is a run of “{command}”; only an audit measures it" in text
     assert "Audit the model: reticent audit MODEL" in text
     assert "only an audit measures it" not in said(read_report([audit(tmp_path / "audit", attacks={"lazy": ""})]))
+
+
+def test_scores_of_every_attack_on_membership_are_drawn(tmp_path):
+    documents = {"neighbourhood.json": SCORES, "lazy.json": {"groups": []}}
+    made = read_report([audit(tmp_path / "run", attacks={"neighbourhood": "", "lazy": ""}, documents=documents)])
+    assert [curve.name for curve in made.runs[0].roc] == ["loss"]
+    assert "roc" not in made.runs[0].absent
+    named_outside = audit(tmp_path / "inner" / "run", attacks={"../scores": ""})
+    write_document(tmp_path / "inner" / "scores.json", SCORES)
+    assert read_report([named_outside]).runs[0].roc == ()
+
+
+def test_a_run_whose_audit_is_in_the_report_is_not_to_be_audited_again(tmp_path):
+    trained = other(tmp_path / "trained", "train")
+    measured = audit(tmp_path / "audit", attacks={"lazy": ""}, model=None)
+    information = read_document(measured / "run.json")
+    write_document(measured / "run.json", information | {"config": {"model": str(trained)}})
+    advice = "Audit the model: reticent audit MODEL"
+    assert advice in said(read_report([trained]))
+    assert advice not in said(read_report([trained, measured]))
+    assert advice in said(read_report([trained, measured, other(tmp_path / "not-audited", "train")]))
 
 
 def test_an_update_without_phrases_is_no_single_snapshot(tmp_path):

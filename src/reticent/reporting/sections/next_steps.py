@@ -36,6 +36,8 @@ def _steps(run: RunReport) -> Iterator[str]:
         yield "Redact or remove the records that stand out, listed under “Records and what to do”."
     if Answer.TOO_FEW in answers or Answer.OPEN in answers or any(line.outcome == "undecided" for line in run.gate):
         yield "Audit with more records (--records) and more held-out text: some questions had too few targets."
+    if run.is_audited:
+        return
     if not run.findings:
         yield "Audit the model: reticent audit MODEL --train FILE --holdout FILE --out RUN."
     elif not run.gate:

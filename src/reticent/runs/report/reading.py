@@ -8,7 +8,7 @@ Only numbers, ids and names are taken over. What is missing is told with the rea
 
 import datetime
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -69,7 +69,8 @@ def read_report(
     ]
     scans, others = [run for run in runs if run.kind == _SCAN], [run for run in runs if run.kind != _SCAN]
     measured = tuple(rate for run in scans for rate in run.policies)
-    shown = [_with_rates(run, measured) for run in others] or scans
+    audited = {folder for run in runs if run.findings and (folder := run.origin.trained_in)}
+    shown = [_with_rates(_beside_audit(run, audited), measured) for run in others] or scans
     if limits:
         shown = _gated(shown, limits)
     now = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d, %H:%M UTC}"
@@ -107,6 +108,11 @@ def _read_safely(path: Path, name: str, *, facts: Facts, with_fingerprints: bool
         ) from None
 
 
+def _beside_audit(run: RunReport, audited: Collection[str]) -> RunReport:
+    """The run, and whether another run of the report measured what it trained."""
+    return replace(run, is_audited=not run.findings and run.origin.trained_in in audited)
+
+
 def _with_rates(run: RunReport, measured: tuple[PolicyRate, ...]) -> RunReport:
     """The run beside the rates that scans measured; what they fill is no longer absent."""
     absent = {key: why for key, why in run.absent.items() if key != "policies" or not measured}
@@ -142,7 +148,6 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
     findings, comparisons = _findings(found, guarantee)
     risk_map = _document(run, "risk_map.json", version=RISK_MAP_VERSION)
     exposures = _document(run, "exposure.json")
-    membership = _document(run, "membership.json")
     results = {} if trained is None else trained.information().get("results", {})
     budget = None
     ledger = None if trained is None else trained.ledger
@@ -157,7 +162,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         kind=str(information["command"]),
         model=_model_name(information, model),
         corpus=_corpus_name(information),
-        origin=_origin(run, information, found, with_fingerprints=with_fingerprints),
+        origin=_origin(run, information, found, trained, with_fingerprints=with_fingerprints),
         base=(found.get("base") or {}).get("name"),
         findings=findings,
         comparisons=comparisons,
@@ -169,7 +174,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         gate=tuple(_gate_line(line, findings) for line in found.get("gate", [])),
         notes=tuple(f"{note}." for note in found.get("notes", [])),
         risk_map=None if not risk_map else _risk_map(risk_map, facts),
-        roc=roc_curves(membership) if membership else (),
+        roc=tuple(curve for document in _scored(run, found) for curve in roc_curves(document)),
         exposures=tuple(_exposure(one) for one in exposures.get("exposures", [])),
         exposure_null=next((one.null for one in findings if one.metric == EXPOSURE.name), None),
         extraction=extraction_curves(risk_map, confidence=_CONFIDENCE) if risk_map else (),
@@ -191,6 +196,14 @@ def _document(run: RunDirectory, name: str, *, version: int = SCHEMA_VERSION) ->
     document = read_document(path)
     check_schema(document, version, kind=name)
     return document
+
+
+def _scored(run: RunDirectory, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What each attack of the plan that scored members and others wrote, `membership` and its like."""
+    for name in dict.fromkeys(str(line["attack"]) for line in found.get("attacks", [])):
+        document = _document(run, f"{name}.json") if name.isidentifier() else {}  # never a path
+        if "is_member" in document and "scores" in document:
+            yield document
 
 
 def _training_run(run: RunDirectory, information: dict[str, Any]) -> RunDirectory | None:
@@ -413,7 +426,12 @@ def _from_here(path: Path) -> str:
 
 
 def _origin(
-    run: RunDirectory, information: dict[str, Any], found: dict[str, Any], *, with_fingerprints: bool
+    run: RunDirectory,
+    information: dict[str, Any],
+    found: dict[str, Any],
+    trained: RunDirectory | None,
+    *,
+    with_fingerprints: bool,
 ) -> Origin:
     """How to make it again. Fingerprints of corpora only if asked for: guesses can be tested by them."""
     models = {"model": found.get("model"), "base model": found.get("base")}
@@ -431,4 +449,5 @@ def _origin(
         fingerprints=fingerprints,
         sources=tuple(sorted(path.name for path in run.path.glob("*.json"))),
         folder=_from_here(run.path),
+        trained_in="" if trained is None else str(trained.path.resolve()),
     )
