@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import reticent
+from reticent.runs.audit.registry import ATTACKS
+from reticent.runs.audit.settings import AuditSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reticent"
@@ -385,3 +387,10 @@ def test_the_files_of_init_parse_and_show_every_setting_of_training():
         assert shown == {one.path for one in options if not one.option.methods or method in one.option.methods}
         covered |= shown
     assert covered == {each.path for each in options}
+
+
+def test_the_help_of_attacks_lists_every_attack_of_the_registry_and_no_other():
+    said = AuditSettings.model_fields["attacks"].description or ""
+    usual, opt_in = (part.split(".")[0].split(", ") for part in (said.split("all: ")[1], said.split("named: ")[1]))
+    assert usual == [attack.name for attack in ATTACKS if not attack.is_opt_in]
+    assert opt_in == [attack.name for attack in ATTACKS if attack.is_opt_in]

@@ -228,7 +228,7 @@ def _count(event: Event) -> Counter[Event]:
 
 
 def _simplest(leaf: Event) -> Event:
-    """The same release, or one that costs as much, by a simpler name."""
+    """The same release, or one that costs as much for every relation of neighbours, by a simpler name."""
     match leaf:
         case BandedCycle(noise, rate):
             return _simplest(SampledGaussian(noise, rate))

@@ -19,8 +19,9 @@ SCHEMA_VERSION = 1
 class Finding:
     """A measured value of `metric` with a two-sided interval at `confidence` from `n` observations.
 
-    `null` is the value the metric takes when nothing leaks. `void` gives the reason why the number must not
-    be used (members and non-members differ without the model, say); the number stays visible.
+    `null` is the value of the metric that is expected when nothing leaks, or the most that is. `void` gives the
+    reason why the number must not be used (members and non-members differ without the model, say); the number stays
+    visible.
 
     `p_value` is the probability of such a value without leakage, where it is known exactly. It then decides,
     instead of the interval, whether the finding beats its null. `could_pass` is False if even a perfect score on so

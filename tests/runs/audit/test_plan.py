@@ -13,7 +13,6 @@ from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.runs.audit.plan import Correction, Speed, measure_speed, plan_audit, timed_trial
 from reticent.runs.audit.registry import ATTACKS, parse_attacks
-from reticent.runs.audit.settings import AuditSettings
 from tests.runs.audit.subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
 
 SUBJECT = subject()
@@ -223,10 +222,3 @@ def test_speeds_are_positive():
     speed = measure_speed(SUBJECT)
     assert 0.0 < speed.generated < math.inf
     assert 0.0 < speed.forward < math.inf
-
-
-def test_the_help_of_attacks_lists_every_attack_of_the_registry_and_no_other():
-    said = AuditSettings.model_fields["attacks"].description or ""
-    usual, opt_in = (part.split(".")[0].split(", ") for part in (said.split("all: ")[1], said.split("named: ")[1]))
-    assert usual == [attack.name for attack in ATTACKS if not attack.is_opt_in]
-    assert opt_in == [attack.name for attack in ATTACKS if attack.is_opt_in]
