@@ -9,6 +9,7 @@ from reticent.core.randomness import Randomness
 from reticent.models.huggingface.location import find_local, stored_shapes
 from reticent.runs.training.settings import ModelSection, TrainSettings
 from reticent.training.plans.choice import choose
+from reticent.training.plans.plan import DpSgd
 
 SMALL = 10**6
 ASKED = {"data": "x.jsonl", "model": "embedded", "delta": 1e-4}
@@ -34,6 +35,37 @@ def test_there_are_144_steps_or_more_where_the_batch_would_grow_too_large(units,
 def test_larger_corpora_get_fewer_passes():
     passes = [choose(units, parameters=SMALL).epochs for units in (100, 2_000, 5_000, 20_000, 10**6)]
     assert passes == [12.0, 12.0, 8.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("units", "epsilon", "epochs"),
+    [
+        (300, None, 12.0),
+        (300, 1.0, 12.0),
+        (300, 2.0, 12.0),
+        (300, 5.0, 30.0),
+        (300, 8.0, 48.0),
+        (300, 100.0, 48.0),
+        (1_000, 8.0, 24.0),
+        (2_000, 8.0, 12.0),
+        (20_000, 8.0, 4.0),
+    ],
+)
+def test_a_large_epsilon_gets_more_passes_where_passes_are_cheap(units, epsilon, epochs):
+    chosen = choose(units, parameters=SMALL, epsilon=epsilon)
+    assert chosen.epochs == epochs
+    assert chosen.batch >= choose(units, parameters=SMALL).batch
+    assert choose(units, epsilon=epsilon) == choose(units)  # a large model has no use for them
+    assert choose(units, parameters=SMALL, epsilon=epsilon, epochs=2.0).epochs == 2.0
+
+
+def test_the_noise_of_a_step_falls_where_a_large_epsilon_gets_larger_samples():
+    few, many = (choose(300, parameters=SMALL, epsilon=epsilon) for epsilon in (None, 8.0))
+    noise = [
+        DpSgd.for_target(epsilon=8.0, delta=1e-4, units=300, batch=each.batch, epochs=each.epochs).gradient_noise
+        for each in (few, many)
+    ]
+    assert noise[1] < 0.75 * noise[0]
 
 
 def test_large_models_take_few_steps_of_large_batches():
@@ -81,9 +113,9 @@ def test_owners_are_counted_where_owners_are_protected():
 
 
 def test_redacted_training_with_a_target_takes_larger_batches_fewer_passes_and_no_average():
-    redacted = {"method": "crt", "policy": "patterns", "target_epsilon": 8.0}
+    redacted = {"method": "crt", "policy": "patterns", "target_epsilon": 2.0}
     chosen = TrainSettings.of(**ASKED, **redacted).with_choices(records=300, owners=300)[1]
-    like = settings().with_choices(records=300, owners=300)[1]
+    like = settings(target_epsilon=2.0).with_choices(records=300, owners=300)[1]
     assert chosen.keys() == like.keys() - {"average_tail"}
     assert chosen["batch"] > like["batch"]
     assert chosen["epochs"] < like["epochs"]

@@ -175,7 +175,8 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
         raise ConfigError(f"{settings.out}: already exists", hint="choose another --out, or remove it")
     model = ModelSection(source=settings.source, lora_rank=settings.lora_rank)
     parameters = model.trained_parameters()
-    epochs = _affordable_epochs(settings, choose(settings.units, parameters=parameters).epochs)
+    wanted = choose(settings.units, parameters=parameters, epsilon=settings.target_epsilon).epochs
+    epochs = _affordable_epochs(settings, wanted)
     choice = choose(settings.units, parameters=parameters, epochs=epochs)
     delta = _delta(settings)
     samplers = [SamplerName.POISSON, SamplerName.ALLOCATION]
@@ -185,12 +186,14 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     ]
     chosen = min(plans, key=lambda each: each.summed_noise)
     units = MORE_PEOPLE * settings.units
-    larger_choice = choose(units, parameters=parameters, epochs=epochs)
+    passes = choose(units, parameters=parameters, epsilon=settings.target_epsilon).epochs
+    larger_choice = choose(units, parameters=parameters, epochs=min(epochs, passes))
     less = delta / MORE_PEOPLE  # a δ that promises as little as before to each of more people
     larger = _plan(settings, larger_choice, units=units, delta=less, sampler=chosen.sampler.name)
     values = _values(settings, choice, delta=delta, sampler=chosen.sampler.name)
     guarantee = chosen.guarantee()
-    reasons = _reasons(settings, plans, chosen, larger)
+    usual = choose(settings.units, parameters=parameters).epochs
+    reasons = _reasons(settings, plans, chosen, larger, more_passes=epochs if epochs > usual else None)
     compared: tuple[Compared, ...] = ()
     if settings.public_text is not None:
         from reticent.runs.training.comparison import PublicText, advice_on, compare_on  # loads torch
@@ -290,14 +293,21 @@ def _ceilings(guarantee: Guarantee) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _reasons(settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larger: "DpSgd") -> list[str]:
-    """Why, in sentences."""
+def _reasons(
+    settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larger: "DpSgd", *, more_passes: float | None
+) -> list[str]:
+    """Why, in sentences. `more_passes`: the epochs, where a small ε would have fewer."""
     unit, units = settings.unit.value, settings.units
     said = [
         f"Batch {chosen.sampler.batch:,}, {chosen.steps:,} steps: a larger batch means less noise on a gradient "
         "but fewer steps. Small models and adapters learn more from many noisy steps, large models from few.",
         "The weights of the last half of the steps are averaged, which removes noise and costs no ε.",
     ]
+    if more_passes is not None:
+        said.append(
+            f"{more_passes:g} passes over the corpus: at so large an ε, larger samples need much less noise on a "
+            "gradient, and few texts are quickly read again. --max-epochs limits the passes."
+        )
     if settings.public_text is not None:
         said.append(
             "The public text is trained on first, without noise and at no cost in ε. It must hold nothing of the "

@@ -551,6 +551,7 @@ class TrainingSection(Settings):
         choice = choose(
             units,
             parameters=parameters,
+            epsilon=self.target_epsilon,
             epochs=self.epochs if "epochs" in given else None,
             is_redacted=self.method is Method.CRT,
         )
