@@ -75,6 +75,8 @@ def functions_of(name: str) -> list[tuple[str, str]]:
 
 def main() -> None:
     """Print one journey, or all of them."""
+    if len(sys.argv) > 1 and sys.argv[1] not in commands(Path()):
+        sys.exit(f"{__doc__}\nno journey '{sys.argv[1]}'; there are {', '.join(commands(Path()))}")
     if len(sys.argv) > 1:
         functions = functions_of(sys.argv[1])
         sys.stdout.writelines(f"{file:50} {function}\n" for file, function in functions)

@@ -262,9 +262,7 @@ def _absences(information: dict[str, Any], found: dict[str, Any]) -> dict[str, s
         names = {"risk": "lazy", "roc": "membership", "exposure": "exposure", "extraction": "lazy"}
         absent = {key: _why_no_data(attack, found["attacks"]) for key, attack in names.items()}
         absent["findings"] = "no attack of the plan measured anything"
-    absent["policies"] = (
-        "no scan of labelled text is among these runs; reticent scan FILE --labels --out RUN measures it"
-    )
+    absent["policies"] = "no scan of labelled text is among these runs"
     absent["update"] = (
         "no phrase was found" if "updates" in found else "a single snapshot; reticent diff compares two"
     )

@@ -159,7 +159,7 @@ def sentences(guarantee: Guarantee | None, notes: tuple[str, ...]) -> list[str]:
         if guarantee.order is not None:
             level += f" at Rényi order {guarantee.order:g}"
         lines.append(
-            f"{guarantee.mechanism}: {guarantee.notion.value} of {level} for one {guarantee.unit.value}"
+            f"{guarantee.mechanism}: {guarantee.notion.value} with {level} for one {guarantee.unit.value}"
             f" ({guarantee.neighbours.value})."
         )
         lines.append(f"Covers {guarantee.covers}.")
