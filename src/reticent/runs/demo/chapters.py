@@ -114,7 +114,7 @@ class _Teller:
             attacks[0] += 1.0 if share >= 1.0 else 0.0
             self.progress.reach(min(PARTS, start + (PARTS - start) * (attacks[0] + share % 1.0) / 6.0))
 
-        return Auditor(self.folder, self.chapter.corpora, recipes.scale, recipes.seed, lambda _: observe)
+        return Auditor(self.folder, self.chapter.corpora, recipes.scale, recipes.seed, observe)
 
     def public(self) -> Told:
         """The model before anything was learnt: what attacks find where nothing leaks."""
