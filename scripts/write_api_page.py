@@ -111,11 +111,21 @@ def _entry(name: str, module: str) -> list[str]:
     lines = ["", f"### `{shown}`", "", *_paragraphs(ast.get_docstring(node) or "")]
     if is_class and (called := _called(name, module)) != name:
         lines.append(f"- `{called}`")
-    for each in node.body if is_class else ():
+    for each in (*node.body, *_inherited(node)) if isinstance(node, ast.ClassDef) else ():
         if isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):
             own = each.name if {"property", "cached_property"} & _decorators(each) else _signature(each)
             lines.append(f"- `.{own}`: {_sentence(each)}")
     return lines
+
+
+def _inherited(node: ast.ClassDef) -> list[ast.stmt]:
+    """What a class has from `JsonObject`, where it does not say it itself."""
+    if "JsonObject" not in {ast.unparse(each) for each in node.bases}:
+        return []
+    (shared,) = (each for each in _tree("core.document").body if getattr(each, "name", None) == "JsonObject")
+    assert isinstance(shared, ast.ClassDef)
+    own = {getattr(each, "name", None) for each in node.body}
+    return [each for each in shared.body if getattr(each, "name", None) not in own]
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
+from reticent.core.document import UNWRITTEN, JsonObject, called, fields_from_json, fields_to_json
 from reticent.core.errors import InternalError
 from reticent.core.finding import Finding
 from reticent.core.model import LanguageModel
@@ -21,38 +22,29 @@ SCHEMA_VERSION: Final = 1  # of the artefacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedAttack:
+class PlannedAttack(JsonObject):
     """One line of the plan; `skipped` says why an attack does not run. `seconds` is a rough estimate."""
 
-    name: str
+    name: str = field(metadata=called("attack"))
     needs: str
     n: int = 0
     forward_tokens: int = 0
     generated_tokens: int = 0
     seconds: float = 0.0
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = field(default=(), metadata=UNWRITTEN)
+    is_cached: bool = field(default=False, metadata=called("cached"))
     skipped: str = ""
-    is_cached: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """For findings.json."""
-        return {
-            "attack": self.name,
-            "needs": self.needs,
-            "n": self.n,
-            "forward_tokens": self.forward_tokens,
-            "generated_tokens": self.generated_tokens,
-            "seconds": round(self.seconds, 1),
-            "cached": self.is_cached,
-            "skipped": self.skipped,
-        }
+        return fields_to_json(self, seconds=round(self.seconds, 1))
 
 
 Lines = tuple[PlannedAttack, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(JsonObject):
     """What one attack found; `artefacts` are documents for the run directory, by file name.
 
     `revealed` holds texts and secrets, and only where `AttackSettings.reveal` asks for them. It is never cached.
@@ -61,18 +53,12 @@ class Measurement:
     findings: tuple[Finding, ...]
     artefacts: dict[str, dict[str, Any]] = field(default_factory=dict)
     context: dict[str, int] = field(default_factory=dict)  # what ceilings need: candidates, copies
-    revealed: list[dict[str, Any]] = field(default_factory=list, repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """For the cache, which holds no text."""
-        findings = [finding.to_json() for finding in self.findings]
-        return {"findings": findings, "artefacts": self.artefacts, "context": self.context}
+    revealed: list[dict[str, Any]] = field(default_factory=list, repr=False, metadata=UNWRITTEN)
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Measurement":
         """What `to_json` wrote."""
-        findings = tuple(Finding.from_json(entry) for entry in document["findings"])
-        return cls(findings, document["artefacts"], document["context"])
+        return fields_from_json(cls, document, ignores_others=True)
 
 
 class NothingToAttack(Exception):

@@ -44,7 +44,7 @@ def audit(options: AuditSettings, output: Output) -> int:
             yield _observer(bars, plan)
 
     done = attack(options, watch=watch)
-    output.document(done.to_json())
+    output.document(done)
     output.show(*_result_lines(done.audit, done.gate, done.settings, done.path))
     if not done.audit.findings:
         raise ConfigError("nothing was measured", found="; ".join(line.skipped for line in done.audit.attacks))

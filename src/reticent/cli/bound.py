@@ -41,7 +41,7 @@ def run(settings: RunBoundSettings, output: Output) -> int:
     from reticent.runs.proofs.rederivation import rederive, sentences
 
     found = rederive(settings.run)
-    output.document(found.to_json())
+    output.document(found)
     output.show(*sentences(found))
     return 0 if found.agrees else 1
 

@@ -26,6 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from reticent.core.document import as_json
 from reticent.core.printing.safe_text import for_json, for_terminal, on_one_line
 
 Item = TypeVar("Item")
@@ -48,11 +49,11 @@ class Output:
             for line in lines:
                 self._people.print(Text(for_terminal(line)) if isinstance(line, str) else line)
 
-    def document(self, value: dict[str, Any]) -> None:
+    def document(self, value: object) -> None:
         """The one JSON document of this run; silent when the output is for a person."""
         if self.as_json and not self._is_silent:
             is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-            text = json.dumps(value, indent=2, ensure_ascii=not is_unicode, allow_nan=False)
+            text = json.dumps(as_json(value), indent=2, ensure_ascii=not is_unicode, allow_nan=False)
             sys.stdout.write(for_json(text) + "\n")
 
     @contextmanager

@@ -14,7 +14,7 @@ def dedup(settings: DedupSettings, output: Output) -> None:
     Scrub first: texts that differ only in masked secrets are then equal.
     """
     done = deduplication.dedup(settings, track=output.track)
-    output.document(done.to_json())
+    output.document(done)
     output.show(
         f"{done.corpus}: {done.kept:,} of {counted(done.records, 'record')} kept; "
         f"{done.repeated:,} repeated an earlier text."

@@ -37,7 +37,7 @@ def demo(settings: DemoSettings, output: Output) -> int:
     output.show(_opening(settings.sizes), "")
     with output.progress() as bars:
         story = tell(settings, watch=_watch(bars, TOTAL))
-    output.document(story.to_json())
+    output.document(story)
     output.show(*_lines(story))
     if settings.out is None and sys.stdout.isatty() and _has_display():
         webbrowser.open(story.page.resolve().as_uri())

@@ -29,7 +29,7 @@ def diff(settings: DiffSettings, output: Output) -> int:
     from reticent.runs.update.diff import diff as compare
 
     found = compare(settings)
-    output.document(found.to_json())
+    output.document(found)
     for step in found.steps:
         output.show(*_lines(step, found.search, reveal=settings.reveal))
     if not found.has_figure:

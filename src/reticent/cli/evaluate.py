@@ -42,7 +42,7 @@ def evaluate(settings: EvaluateSettings, output: Output) -> None:
     with output.progress() as bars:
         task = bars.add_task("evaluating", total=settings.repeats, status="")
         found = evaluate_ensemble(settings, observe=lambda done: bars.update(task, completed=done))
-    output.document(found.to_json())
+    output.document(found)
     budget = f"query budget {settings.queries:,}, δ = {settings.delta:g}"
     title = f"{found.parts} parts, {budget}, by {settings.unit.value}"
     if found.trained_on:

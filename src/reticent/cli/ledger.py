@@ -127,11 +127,8 @@ def corpus(settings: CorpusLedgerSettings, output: Output) -> None:
     output.document(
         {
             "schema_version": 1,
-            "releases": [
-                {"time": one.time, "run": one.run, "guarantee": one.guarantee and one.guarantee.to_json()}
-                for one in entries
-            ],
-            "together": None if whole is None else whole.to_json(),
+            "releases": [{"time": one.time, "run": one.run, "guarantee": one.guarantee} for one in entries],
+            "together": whole,
         }
     )
 

@@ -28,7 +28,7 @@ def plan(settings: PlanSettings, output: Output) -> None:
     methods are compared on public text.
     """
     found = advice.plan(settings, track=output.track)
-    output.document(found.to_json())
+    output.document(found)
     values, proved = found.values, found.guarantee
     bands = f" with {values['bands']} bands" if "bands" in values else ""
     output.show(

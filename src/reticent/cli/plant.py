@@ -14,7 +14,7 @@ def plant(settings: PlantSettings, output: Output) -> None:
     Keep the key file from whoever trains or attacks the model.
     """
     done = planting.plant(settings, track=output.track)
-    output.document(done.to_json())
+    output.document(done)
     drawn = "by the system's random generator" if settings.seed is None else f"with seed {settings.seed}"
     if settings.audit is not None:
         output.show(

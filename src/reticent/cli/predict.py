@@ -18,5 +18,5 @@ def predict(settings: PredictSettings, output: Output) -> None:
 
     assert settings.prompt is not None
     answer = continued(settings, sys.stdin.read() if settings.prompt == "-" else settings.prompt)
-    output.document(answer.to_json())
+    output.document(answer)
     output.show(answer.text)

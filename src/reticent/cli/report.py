@@ -16,7 +16,7 @@ def report(settings: ReportSettings, output: Output) -> int:
     of its own it uses those that were given to the audits.
     """
     written = reporting.report(settings)
-    output.document(written.to_json())
+    output.document(written)
     size = written.page.stat().st_size / 1e3
     also = [settings.model_card, settings.annex, settings.junit, settings.sarif]
     decided = [f"{run.name}: {one.said}" for run in written.report.runs for one in checks(run) if written.is_gate]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def scan(settings: ScanSettings, output: Output) -> None:
     """Count sensitive spans and duplicates in a corpus; with --labels, measure a policy's recall and precision."""
     seen = scanning.scan(settings, track=output.track)
-    output.document(seen.to_json())
+    output.document(seen)
     output.show(*_lines(settings.file, seen))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def scrub(settings: ScrubSettings, output: Output) -> None:
     """Replace sensitive spans of a corpus. Values are counted by type, never shown."""
     done = scrubbing.scrub(settings, track=output.track)
-    output.document(done.to_json())
+    output.document(done)
     output.show(*_lines(done.tally, done.corpus, policy=done.policy))
     if done.linkage is not None:
         output.show(_linked(done.linkage))

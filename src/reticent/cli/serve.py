@@ -38,12 +38,5 @@ def _show_promise(serving: "Serving", output: Output) -> None:
     from reticent.server.launching import promised
 
     guarantee, lines = promised(serving)
-    output.document(
-        {
-            "schema_version": 1,
-            "name": serving.name,
-            "guarantee": None if guarantee is None else guarantee.to_json(),
-            "sentences": lines,
-        }
-    )
+    output.document({"schema_version": 1, "name": serving.name, "guarantee": guarantee, "sentences": lines})
     output.show(*lines)

@@ -19,7 +19,7 @@ def synthesize(settings: SynthesizeSettings, output: Output) -> int:
     from reticent.runs.synthesis.synthesize import synthesize as written
 
     done = written(settings, track=output.track)
-    output.document(done.to_json())
+    output.document(done)
     made = f"{counted(done.figures.records, 'text')} ({counted(done.figures.tokens, 'token')})"
     cost = "The texts cost nothing more." if done.is_free else "It covers all answers of this ensemble together."
     output.show(

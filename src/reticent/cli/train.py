@@ -94,9 +94,8 @@ def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None"
             "The weights would have no guarantee; the predictions have one (`reticent predict`).",
         )
     else:
-        guarantee = None if found.guarantee is None else found.guarantee.to_json()
-        others = {name: each.to_json() for name, each in found.other_guarantees.items()}
-        made = {"plan": found.plan, "chosen": found.chosen, "guarantee": guarantee, "guarantees": others}
+        proved = {"guarantee": found.guarantee, "guarantees": found.other_guarantees}
+        made = {"plan": found.plan, "chosen": found.chosen} | proved
         output.document(document | made | {"redaction": found.redaction})
         output.show(*_chosen_lines(found.chosen))
         output.show(f"Would take {counted(found.steps, 'step')}.", *_redaction_lines(found.redaction))
@@ -147,11 +146,11 @@ def _document(result: "TrainedRun") -> dict[str, Any]:
         members = {"parts": manifest.parts, "members": len(manifest.members)}
         return document | members | {"guarantee": None, "notice": NOTICE}
     return document | {
-        "model": str(result.model) if result.is_finished else None,
-        "guarantee": None if result.guarantee is None else result.guarantee.to_json(),
-        "guarantees": {name: each.to_json() for name, each in result.other_guarantees.items()},
-        "evaluation": None if result.evaluation is None else result.evaluation.to_json(),
-        "measured": None if result.measured is None else result.measured.to_json(),
+        "model": result.model if result.is_finished else None,
+        "guarantee": result.guarantee,
+        "guarantees": result.other_guarantees,
+        "evaluation": result.evaluation,
+        "measured": result.measured,
         "individual": _individual_document(result),
         "redaction": result.redaction,
     }

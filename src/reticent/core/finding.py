@@ -4,11 +4,11 @@ A finding can refute a guarantee; it can never confirm one. Nothing here says "s
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
-from reticent.core.document import check_schema, fields_to_json, number_from_json, number_to_json
+from reticent.core.document import ADDED_LATER, JsonObject, check_schema, fields_from_json, object_to_json
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import Access
 
@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(JsonObject):
     """A measured value of `metric` with a two-sided interval at `confidence` from `n` observations.
 
     `null` is the value of the metric that is expected when nothing leaks, or the most that is. `void` gives the
@@ -37,6 +37,7 @@ class Finding:
     True
     """
 
+    schema_version: ClassVar = SCHEMA_VERSION
     attack: str
     metric: str
     value: float
@@ -50,9 +51,9 @@ class Finding:
     null: float | None = None
     void: str = ""
     notes: tuple[str, ...] = ()
-    p_value: float | None = None
-    could_pass: bool = True
-    proved_low: float | None = None
+    p_value: float | None = field(default=None, metadata=ADDED_LATER)
+    could_pass: bool = field(default=True, metadata=ADDED_LATER)
+    proved_low: float | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if math.isnan(self.value) or not self.low <= self.value <= self.high:
@@ -87,33 +88,11 @@ class Finding:
             return Standing.ABOVE
         return Standing.NOT_ABOVE if self.could_pass else Standing.TOO_FEW
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON document with a schema version."""
-        return {"schema_version": SCHEMA_VERSION, **fields_to_json(self)}
-
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Finding":
         """The finding that `to_json` wrote; an unknown schema version is refused."""
         check_schema(document, SCHEMA_VERSION, kind="finding")
-        null, proved = document["null"], document.get("proved_low")
-        return cls(
-            attack=document["attack"],
-            metric=document["metric"],
-            value=number_from_json(document["value"]),
-            low=number_from_json(document["low"]),
-            high=number_from_json(document["high"]),
-            confidence=document["confidence"],
-            n=document["n"],
-            measure=document["measure"],
-            unit=Unit(document["unit"]),
-            access=Access[document["access"].upper()],
-            null=None if null is None else number_from_json(null),
-            void=document["void"],
-            notes=tuple(document["notes"]),
-            p_value=document.get("p_value"),
-            could_pass=document.get("could_pass", True),
-            proved_low=None if proved is None else number_from_json(proved),
-        )
+        return fields_from_json(cls, document, ignores_others=True)
 
 
 class Standing(StrEnum):
@@ -173,12 +152,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """For findings.json, where the finding and the guarantee stand beside it."""
-        return {
-            "ceiling": number_to_json(self.ceiling),
-            "greatest": number_to_json(self.greatest),
-            "verdict": self.verdict.value,
-            "reason": self.why_not,
-        }
+        found = {"ceiling": self.ceiling, "greatest": self.greatest, "verdict": self.verdict}
+        return object_to_json(found | {"reason": self.why_not})
 
     @property
     def verdict(self) -> Verdict:

@@ -6,11 +6,18 @@ bound; a finding, in `reticent.core.finding`, is a lower one).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
-from reticent.core.document import check_schema, fields_to_json, number_from_json
+from reticent.core.document import (
+    ADDED_LATER,
+    UNLESS_DEFAULT,
+    JsonObject,
+    check_schema,
+    fields_from_json,
+    fields_to_json,
+)
 from reticent.core.event import Event, event_from_json, event_to_json
 
 SCHEMA_VERSION = 1
@@ -53,7 +60,7 @@ class Neighbours(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class Basis(JsonObject):
     """What the numbers of a guarantee follow from, so that whoever reads them can derive them again.
 
     `event` was priced at `delta`. `units` and `clip_norm` are the public facts that its sampling rate and its noise
@@ -67,8 +74,8 @@ class Basis:
     delta: float
     units: int | None = None
     clip_norm: float | None = None
-    clip_quantile: float | None = None
-    count_noise: float | None = None
+    clip_quantile: float | None = field(default=None, metadata=UNLESS_DEFAULT)  # as where the clip norm is fixed
+    count_noise: float | None = field(default=None, metadata=UNLESS_DEFAULT)
     group: int = 1
     miss_rate: float | None = None
     conservative_miss_rate: float = 0.0
@@ -96,10 +103,7 @@ class Basis:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; the guarantee that holds them carries the schema version."""
-        document = fields_to_json(self) | {"event": event_to_json(self.event)}
-        # Left out where the clip norm is fixed, so that such a guarantee reads as it always did.
-        moves = ("clip_quantile", "count_noise")
-        return {name: each for name, each in document.items() if name not in moves or each is not None}
+        return fields_to_json(self, event=event_to_json(self.event))
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Basis":
@@ -110,7 +114,7 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guarantee:
+class Guarantee(JsonObject):
     """A proved upper bound: (epsilon, delta), or at a Rényi order when `order` is set.
 
     `profile` holds further proved points (epsilon, delta) and `renyi` proved points (order, epsilon): the
@@ -124,6 +128,7 @@ class Guarantee:
     ('record', 1e-06, True)
     """
 
+    schema_version: ClassVar = SCHEMA_VERSION
     mechanism: str
     notion: Notion
     unit: Unit
@@ -136,7 +141,7 @@ class Guarantee:
     data_dependent: bool = False
     profile: tuple[tuple[float, float], ...] = ()
     renyi: tuple[tuple[float, float], ...] = ()
-    basis: Basis | None = None
+    basis: Basis | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         if not self.epsilon >= 0.0:
@@ -173,32 +178,8 @@ class Guarantee:
             return copies
         return min(copies, 1) if self.basis.keeps_one_copy else -(-copies // self.basis.group)
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON document with a schema version."""
-        return {"schema_version": SCHEMA_VERSION, **fields_to_json(self)}
-
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Guarantee":
         """The guarantee that `to_json` wrote; an unknown schema version is refused."""
         check_schema(document, SCHEMA_VERSION, kind="guarantee")
-        order = document["order"]
-        words = (document["mechanism"], document["covers"], *document["assumes"])
-        if not isinstance(document["assumes"], list) or not all(isinstance(word, str) for word in words):
-            raise TypeError("mechanism, covers and assumes are words")
-        if not isinstance(document["data_dependent"], bool):
-            raise TypeError("data_dependent is true or false")
-        return cls(
-            mechanism=document["mechanism"],
-            notion=Notion(document["notion"]),
-            unit=Unit(document["unit"]),
-            neighbours=Neighbours(document["neighbours"]),
-            epsilon=number_from_json(document["epsilon"]),
-            delta=document["delta"],
-            order=None if order is None else number_from_json(order),
-            covers=document["covers"],
-            assumes=tuple(document["assumes"]),
-            data_dependent=document["data_dependent"],
-            profile=tuple((number_from_json(e), float(d)) for e, d in document["profile"]),
-            renyi=tuple((number_from_json(a), number_from_json(e)) for a, e in document["renyi"]),
-            basis=None if (basis := document.get("basis")) is None else Basis.from_json(basis),
-        )
+        return fields_from_json(cls, document, ignores_others=True)  # the certificate's, where it stands in one

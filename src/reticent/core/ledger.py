@@ -7,15 +7,16 @@ says what is proved if spending stays within the limit.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from reticent.core.document import JsonObject, called, fields_from_json
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(JsonObject):
     """The most that each account may spend, in `measure` ("steps", "Rényi nats at order 2")."""
 
     measure: str
@@ -26,21 +27,17 @@ class Budget:
         if not 0.0 < self.limit < math.inf:
             raise ValueError(f"a budget needs a positive, finite limit, found {self.limit}")
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; the document that holds them carries the schema version."""
-        return {"measure": self.measure, "limit": self.limit, "guarantee": self.guarantee.to_json()}
-
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Budget":
         """The budget that `to_json` wrote."""
-        return cls(document["measure"], document["limit"], Guarantee.from_json(document["guarantee"]))
+        return fields_from_json(cls, document, ignores_others=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(JsonObject):
     """A durable charge: its place in the chain. It exists only once the charge is on disk."""
 
-    sequence: int
+    sequence: int = field(metadata=called("rows"))
     digest: str
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reticent.core.corpus import Policy, Record, Span
-from reticent.core.document import fields_to_json
+from reticent.core.document import JsonObject, fields_to_json
 from reticent.core.statistics.proportion import Share, clopper_pearson
 from reticent.data.kinds import TITLES, canonical
 from reticent.data.redaction.masking import find_in, merge_spans
@@ -99,7 +99,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyMeasurement:
+class PolicyMeasurement(JsonObject):
     """How much of what is labelled a policy finds, and how much else.
 
     `recall_by_kind` has the labels' kinds, `precision_by_kind` the policy's; `recall_by_identifier` has "direct"
@@ -128,8 +128,7 @@ class PolicyMeasurement:
 
     def to_json(self) -> dict[str, Any]:
         """For a document."""
-        rates = {"confidence": self.recall.confidence, "miss_rate": self.miss_rate.to_json()}
-        return fields_to_json(self) | rates
+        return fields_to_json(self, confidence=self.recall.confidence, miss_rate=self.miss_rate)
 
 
 class _Count:

@@ -7,20 +7,18 @@ kept, none is in the result.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from reticent.core.corpus import Policy, Record
-from reticent.core.document import fields_to_json
+from reticent.core.document import JsonObject, called
 from reticent.data.duplicates.digest_counts import DigestCounts
 from reticent.data.measurement import MeasurementTally, PolicyMeasurement
 from reticent.data.redaction.masking import find_by_all
 
-SCHEMA_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True)
-class KindCount:
+class KindCount(JsonObject):
     """Spans of one kind: mentions, different strings among them, mentions of the most frequent, records."""
 
     mentions: int
@@ -30,11 +28,11 @@ class KindCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class Scan(JsonObject):
     """What `scan` saw. `measurement` is there where labels were to be used, `compared` has those of rivals."""
 
+    schema_version: ClassVar = 1
     policy: str
-    is_local: bool
     records: int
     owners: int
     largest_owner: int
@@ -46,11 +44,7 @@ class Scan:
     kinds: dict[str, KindCount]
     measurement: PolicyMeasurement | None
     compared: tuple[PolicyMeasurement, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON document with a schema version."""
-        document = {"schema_version": SCHEMA_VERSION, **fields_to_json(self)}
-        return document | {"policy_is_local": document.pop("is_local")}
+    is_local: bool = field(metadata=called("policy_is_local"))
 
 
 def scan(

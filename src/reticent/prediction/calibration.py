@@ -22,14 +22,15 @@ language models with a continuous cache".
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reticent.core.arrays import Floats
+from reticent.core.document import JsonObject
 from reticent.core.ensemble import Ensemble, MassStreams, PatientStreams, Streams
 from reticent.core.errors import ConfigError
 from reticent.core.model import LanguageModel, Tokens
@@ -48,7 +49,7 @@ Cache = Callable[[Tokens, int], Floats | None]  # a text and V: a pmf [V], or no
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(JsonObject):
     """The three public numbers, and the fingerprint of the public text that they were fitted on."""
 
     temperature: float
@@ -90,10 +91,6 @@ class Calibration:
         """Its logarithm, −inf where it is 0."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.pmf(log_pmf, context)))
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
 
 
 def recent_pmf(context: Tokens, size: int) -> Floats | None:

@@ -8,10 +8,10 @@ is like the private one, and the best of several settings looks a little better 
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from reticent.core.document import number_to_json
+from reticent.core.document import UNWRITTEN, JsonObject, fields_to_json
 from reticent.core.randomness import Randomness
 from reticent.prediction.budgets import (
     ORDERS,
@@ -31,7 +31,7 @@ _ENDS = (MechanismName.PUBLIC, MechanismName.NON_PRIVATE)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(JsonObject):
     """A setting of SubMix-F with what it does on text like the sample.
 
     `realised` is the share of the way from public to non-private loss, None where the ensemble gains nothing.
@@ -40,8 +40,8 @@ class Plan:
     order: float
     weight_limit: float
     perplexity: float
-    public: float
-    non_private: float
+    public: float = field(metadata=UNWRITTEN)
+    non_private: float = field(metadata=UNWRITTEN)
 
     @property
     def realised(self) -> float | None:
@@ -50,12 +50,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "order": number_to_json(self.order),
-            "weight_limit": self.weight_limit,
-            "perplexity": number_to_json(self.perplexity),
-            "realised": None if self.realised is None else number_to_json(self.realised),
-        }
+        return fields_to_json(self, realised=self.realised)
 
 
 def plan(

@@ -1,4 +1,4 @@
-"""What to do about a record: those from which an attacker gains most, with actions that follow from the numbers.
+"""What to do: about the records from which an attacker gains most, and next; it follows from the numbers.
 
 A record *stands out* when it is likelier to be said, or has a lower calibrated loss, token for token, than 97.5 %
 of the held-out records: that says something of this very text and not of its kind or length (at most 5 % of
@@ -7,16 +7,18 @@ copies among all records come from the corpus, where the report's maker read it.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from reticent.reporting.report import RiskMap, RiskPoint, RunReport
+from reticent.reporting.content import Lines, Section
+from reticent.reporting.questions import Answer, answer_of, asked, speaker
+from reticent.reporting.report import Report, RiskMap, RiskPoint, RunReport
 
 WORST: Final = 30
 _SHARE_BEYOND: Final = 0.025  # in each of two directions
-SEEN: Final = math.log(0.01)  # a record that appears in the attacker's samples this often is as good as out
-RETRAIN: Final = "Retrain with a guarantee: --method dp-sgd, or --method crt if you know the secrets."
+_SEEN: Final = math.log(0.01)  # a record that appears in the attacker's samples this often is as good as out
+_RETRAIN: Final = "Retrain with a guarantee: --method dp-sgd, or --method crt if you know the secrets."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,52 @@ def _advice(point: RiskPoint, run: RunReport, *, copies: int, stands_out: bool |
         actions.append(f"Deduplicate: the text occurs {copies} times.")
     if stands_out and point.facts is not None and point.facts.kinds:
         actions.append(f"Redact {', '.join(point.facts.kinds)} and retrain.")
-    if stands_out and point.log_chance >= SEEN:
+    if stands_out and point.log_chance >= _SEEN:
         actions.append("Remove it and retrain; until then, filter it from answers.")
     if stands_out and run.guarantee is None:
-        actions.append(RETRAIN)
+        actions.append(_RETRAIN)
     elif stands_out:
         actions.append("Retrain with a smaller ε if this is too much.")
-    if stands_out is False and point.log_chance >= SEEN:
+    if stands_out is False and point.log_chance >= _SEEN:
         actions.append("As likely as other texts of its kind: check whether it is a template.")
-    if stands_out is None and point.log_chance >= SEEN:
+    if stands_out is None and point.log_chance >= _SEEN:
         actions.append("Likely to be emitted: audit with held-out text to see whether similar texts are too.")
     return Advice(point, copies, stands_out, tuple(actions) or ("These numbers suggest no action.",))
+
+
+def next_section(report: Report) -> Section:
+    """The steps of all runs, each once."""
+    return Section("next", "What to do next", "", (Lines(steps(report), is_ordered=True),), is_folded=False)
+
+
+def steps(report: Report) -> tuple[str, ...]:
+    """What to do next, the step with the greatest effect first."""
+    return tuple(dict.fromkeys(step for run in report.runs for step in _steps(run)))
+
+
+def _steps(run: RunReport) -> Iterator[str]:
+    answers = {answer_of(run, speaker(run, question)) for question in asked([run])}
+    if Answer.REFUTED in answers:
+        yield "Do not rely on the guarantee: the measured leakage exceeds it. Find out which assumption fails."
+    copies = sum(one.copies > 1 for one in worst_records(run))
+    if copies:
+        occur = "occurs" if copies == 1 else "occur"
+        yield f"Deduplicate the training text: {copies} of the texts most at risk {occur} more than once."
+    if Answer.FOUND in answers and run.guarantee is None:
+        yield _RETRAIN
+    if Answer.FOUND in answers and run.guarantee is not None:
+        yield "If the leak is too large, retrain with a smaller ε: --target-epsilon."
+    # Where no attack does better than chance, one text in twenty stands out all the same: no reason to redact it.
+    leaks = bool(answers & {Answer.FOUND, Answer.REFUTED})
+    if any(one.stands_out and (leaks or one.point.log_chance >= _SEEN) for one in worst_records(run)):
+        yield "Redact or remove the records that stand out, listed under “Records and what to do”."
+    if Answer.TOO_FEW in answers or Answer.OPEN in answers or any(line.outcome == "undecided" for line in run.gate):
+        yield "Audit with more records (--records) and more held-out text: some questions had too few targets."
+    if run.is_audited:
+        return
+    if not run.findings:
+        yield "Audit the model: reticent audit MODEL --train FILE --holdout FILE --out RUN."
+    elif not run.gate:
+        yield 'Set limits for the next release: reticent audit … --require "METRIC<=NUMBER".'
+    if "exposure" in run.absent:
+        yield "Plant canaries before the next training (reticent plant): they show what the model memorises."

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from reticent.core.printing.numbers import counted
+from reticent.reporting.actions import next_section, steps
 from reticent.reporting.content import Section
 from reticent.reporting.questions import Answer, answer_of, asked, lead_sentence, speaker
 from reticent.reporting.report import GateLine, Report, RunReport, named
 from reticent.reporting.sections.charts import CHARTS
 from reticent.reporting.sections.first_screen import guarantees, limits, promise, side_by_side, usefulness, verdicts
 from reticent.reporting.sections.glossary import glossary
-from reticent.reporting.sections.next_steps import next_section, steps
 from reticent.reporting.sections.tables import (
     findings_section,
     policies_section,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final
 
+from reticent.core.document import JsonObject, called
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee
 
@@ -93,7 +94,7 @@ class RiskMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryExposure:
+class CanaryExposure(JsonObject):
     """Exposure of one planted secret, in bits, of `bits` that it had."""
 
     canary: str
@@ -124,7 +125,7 @@ class BudgetUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyRate:
+class PolicyRate(JsonObject):
     """One measured rate of a policy: what is counted, hits of trials, with its interval."""
 
     policy: str
@@ -137,14 +138,14 @@ class PolicyRate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdatePhrase:
+class UpdatePhrase(JsonObject):
     """A phrase that an update reveals, by number, never by its text; `records` None if not looked up."""
 
     update: str
     number: int
     bits: float
-    score: float
-    is_above_null: bool | None
+    score: float = field(metadata=called("differential_score"))
+    is_above_null: bool | None = field(metadata=called("above_null"))
     records: tuple[str, ...] | None
 
 
@@ -160,7 +161,7 @@ class PlanLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateLine:
+class GateLine(JsonObject):
     """A limit of `option` and its outcome (within, undecided, exceeded, not measured); `end` is what decides.
 
     `by` names the attacks behind the outcome; `fails` says whether it made the exit code 1.

@@ -16,7 +16,7 @@ share what they had: a model is judged by what it says.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from reticent.core.arrays import Flags, Floats
 from reticent.core.corpus import Span
-from reticent.core.document import fields_to_json, number_from_json
+from reticent.core.document import ADDED_LATER, JsonObject, fields_from_json
 from reticent.core.errors import UsageError
 from reticent.core.statistics.estimate import mean_per_token
 from reticent.models.huggingface.batching import choose_budget
@@ -34,29 +34,22 @@ from reticent.training.gradients.record_loss import IGNORED, TokenBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(JsonObject):
     """How well a model predicts a corpus; one text alone has intervals that say nothing: [1, ∞] and [0, 1]."""
 
     perplexity: float
     top1: float
     tokens: int
     texts: int
-    perplexity_interval: tuple[float, float] = (1.0, math.inf)
-    top1_interval: tuple[float, float] = (0.0, 1.0)
-    outside: "Evaluation | None" = None  # the same outside secrets, where someone said what these are
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; the document that holds them carries the schema version."""
-        return fields_to_json(self)
+    perplexity_interval: tuple[float, float] = field(default=(1.0, math.inf), metadata=ADDED_LATER)
+    top1_interval: tuple[float, float] = field(default=(0.0, 1.0), metadata=ADDED_LATER)
+    # The same outside secrets, where someone said what these are.
+    outside: "Evaluation | None" = field(default=None, metadata=ADDED_LATER)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Evaluation":
         """What `to_json` wrote."""
-        names = ("perplexity_interval", "top1_interval")
-        pairs = {name: tuple(number_from_json(end) for end in values[name]) for name in names if name in values}
-        outside = None if values.get("outside") is None else cls.from_json(values["outside"])
-        perplexity = number_from_json(values["perplexity"])
-        return cls(**{**values, **pairs, "perplexity": perplexity, "outside": outside})
+        return fields_from_json(cls, values)
 
 
 def evaluate_model(

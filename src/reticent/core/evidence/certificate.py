@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from reticent.core.document import read_document, write_document
+from reticent.core.document import as_json, fields_from_json, read_document, write_document
 from reticent.core.errors import GuaranteeError
 from reticent.core.guarantee import Guarantee
 from reticent.core.ledger import Receipt
@@ -41,18 +41,15 @@ class Certificate:
 
     def write(self, folder: Path) -> None:
         """Write `guarantee.json` into a folder; it may travel with the weights."""
-        paid = None if self.ledger is None else {"rows": self.ledger.sequence, "digest": self.ledger.digest}
-        document = self.guarantee.to_json() | {"released": self.released, "base": self.base, "ledger": paid}
-        write_document(folder / GUARANTEE, document, mode=0o644)
+        bound_to = {"released": self.released, "base": self.base, "ledger": as_json(self.ledger)}
+        write_document(folder / GUARANTEE, self.guarantee.to_json() | bound_to, mode=0o644)
 
     @classmethod
     def read(cls, folder: Path) -> "Certificate":
         """What stands in a folder, as it stands: nothing is checked but its form."""
         document = read_document(folder / GUARANTEE)
         paid, released, base = (document.get(key) for key in ("ledger", "released", "base"))
-        receipt = None if paid is None else Receipt(paid["rows"], paid["digest"])
-        if receipt is not None and not (isinstance(receipt.sequence, int) and isinstance(receipt.digest, str)):
-            raise TypeError("a charge is a place and a digest")
+        receipt = None if paid is None else fields_from_json(Receipt, paid, ignores_others=True)
         if not isinstance(released, str | None) or not isinstance(base, str | None):
             raise TypeError("what was released is named by a digest")
         return cls(Guarantee.from_json(document), released, receipt, base)

@@ -21,11 +21,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reticent.core.arrays import Floats
+from reticent.core.document import JsonObject
 from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.data.measurement import Rate
@@ -41,7 +42,7 @@ _MASK = re.compile(r"<[A-Z0-9_]+>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linkage:
+class Linkage(JsonObject):
     """How many scrubbed targets were linked to their owner, and what chance would give."""
 
     linked: Rate
@@ -53,10 +54,6 @@ class Linkage:
     def beats_null(self) -> bool:
         """Whether more was linked than by chance."""
         return self.p_value <= 1.0 - self.linked.confidence
-
-    def to_json(self) -> dict[str, Any]:
-        """For a document."""
-        return {"linked": self.linked.to_json(), "null": self.null, "p_value": self.p_value, "owners": self.owners}
 
 
 def link(

@@ -23,7 +23,7 @@ from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.progress import watched_subject
 from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
-from reticent.core.document import write_document
+from reticent.core.document import object_to_json, write_document
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee
 from reticent.core.metric import EXPOSURE, INFERENCE_ACCURACY
@@ -247,23 +247,24 @@ def audit_to_json(
 ) -> dict[str, Any]:
     """The document of findings.json; a comparison names its finding by its place in `findings`."""
     base = subject.base
-    return {
+    document = {
         "schema_version": SCHEMA_VERSION,
         "model": {"name": subject.model.name, "fingerprint": subject.model.fingerprint},
         "base": None if base is None else {"name": base.name, "fingerprint": base.fingerprint},
         "confidence": settings.confidence,
         "seed": settings.seed,
-        "notes": list(subject.notes),
-        "attacks": [line.to_json() for line in audit.attacks],
-        "findings": [finding.to_json() for finding in audit.findings],
-        "guarantee": None if subject.guarantee is None else subject.guarantee.to_json(),
-        "beside": {name: each.to_json() for name, each in subject.other_guarantees.items()},
+        "notes": subject.notes,
+        "attacks": audit.attacks,
+        "findings": audit.findings,
+        "guarantee": subject.guarantee,
+        "beside": subject.other_guarantees,
         "comparisons": [_comparison_to_json(one, audit) for one in audit.comparisons],
         "comparisons_beside": [
             {"guarantee": name, **_comparison_to_json(one, audit)} for name, one in audit.other_comparisons
         ],
-        "gate": [result.to_json() for result in gate],
+        "gate": gate,
     }
+    return object_to_json(document)
 
 
 def _comparison_to_json(one: Comparison, audit: Audit) -> dict[str, Any]:

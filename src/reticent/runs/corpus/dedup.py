@@ -6,8 +6,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from reticent.core.document import JsonObject, fields_to_json
 from reticent.core.errors import ConfigError, DataError
 from reticent.data.duplicates.near import Sign, Signatures, near_repeats, signatures
 from reticent.data.duplicates.repeats import Marks, repeated_texts, unmarked
@@ -19,7 +20,6 @@ from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
 if TYPE_CHECKING:
     from reticent.data.reading.corpus_file import CorpusFile
 
-SCHEMA_VERSION: Final = 1
 _AHEAD: Final = 8  # batches for each worker between two moments at which all wait for the last
 
 
@@ -42,9 +42,10 @@ class DedupSettings(CorpusOptions, EngineOptions, Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deduplicated:
+class Deduplicated(JsonObject):
     """How many records were kept, and why the others were dropped."""
 
+    schema_version: ClassVar = 1
     corpus: Path
     records: int
     kept: int
@@ -58,15 +59,7 @@ class Deduplicated:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "corpus": str(self.corpus),
-            "records": self.records,
-            "kept": self.kept,
-            "repeated": self.repeated,
-            "near": self.near,
-            "nearly_repeated": self.nearly_repeated,
-        }
+        return fields_to_json(self, nearly_repeated=self.nearly_repeated)
 
 
 def dedup(settings: DedupSettings, *, track: Track = untracked) -> Deduplicated:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from reticent.core.corpus import Record
+from reticent.core.document import JsonObject
 from reticent.core.errors import ConfigError, DataError, ModelError
 from reticent.core.randomness import Randomness
 from reticent.core.ranges import COUNT, Range
@@ -20,7 +21,6 @@ from reticent.runs.settings.shared import CorpusOptions, Seeded, Shown
 if TYPE_CHECKING:
     from reticent.models.huggingface.model import HuggingFaceModel
 
-SCHEMA_VERSION: Final = 1
 _MOST_PLANTED: Final = 10_000_000
 _AUDIT: Final = "Audit of ε"
 
@@ -89,11 +89,12 @@ class PlantSettings(CorpusOptions, Seeded, Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planted:
+class Planted(JsonObject):
     """What was planted where."""
 
-    size: int  # records before
-    records: int  # records after
+    schema_version: ClassVar = 1
+    records: int  # of the corpus with the canaries
+    planted: int
     canaries: int
     copies: int
     bits: float | None  # of a secret; canaries with coins have none
@@ -101,19 +102,10 @@ class Planted:
     key: Path
     randomness: str
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON document with a schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "records": self.records,
-            "planted": self.records - self.size,
-            "canaries": self.canaries,
-            "copies": self.copies,
-            "bits": self.bits,
-            "corpus": str(self.corpus),
-            "key": str(self.key),
-            "randomness": self.randomness,
-        }
+    @property
+    def size(self) -> int:
+        """Records before."""
+        return self.records - self.planted
 
 
 def plant(settings: PlantSettings, *, track: Track = untracked) -> Planted:
@@ -133,8 +125,8 @@ def plant(settings: PlantSettings, *, track: Track = untracked) -> Planted:
         settings.out.unlink(missing_ok=True)  # a planted corpus without its key is of no use
         raise
     return Planted(
-        size=size,
         records=written,
+        planted=written - size,
         canaries=made.count,
         copies=settings.copies_of_each,
         bits=made.bits,

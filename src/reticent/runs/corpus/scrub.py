@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from reticent.core.document import object_to_json
 from reticent.core.errors import ConfigError, DataError
 from reticent.data.reading.formats import Format
 from reticent.data.redaction.scrubbing import Replace
@@ -87,9 +88,9 @@ class ScrubResult:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
-        about = {"policy": self.policy, "replace": str(self.replace), "corpus": str(self.corpus)}
-        found = {} if self.linkage is None else {"linkage": self.linkage.to_json()}
-        return self.tally.to_json() | about | found
+        about = {"policy": self.policy, "replace": self.replace, "corpus": self.corpus}
+        found = {} if self.linkage is None else {"linkage": self.linkage}
+        return object_to_json(self.tally.to_json() | about | found)
 
 
 def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:

@@ -1,17 +1,16 @@
 """The audits of the demo: the journeys of `reticent audit` and `reticent diff`, at the demo's sizes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from reticent.auditing.settings import AttackSettings
-from reticent.auditing.subject import ModelPlace, Subject, make_subject
+from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.core.finding import Finding
 from reticent.core.model import TextModel
 from reticent.models.huggingface.loading import load_model
 from reticent.runs.audit.attacking import Audit, Observer, run_audit, start_run, write_audit
 from reticent.runs.audit.plan import measure_speed, plan_audit
-from reticent.runs.audit.subject import open_models
+from reticent.runs.audit.subject import Opened, open_models
 from reticent.runs.demo.corpora import Corpora
 from reticent.runs.demo.scale import HOLDOUT, KEY, TARGETS, Scale
 from reticent.runs.update.comparing import Known, PhraseSearch, compare_snapshots, start_diff, write_diff
@@ -29,11 +28,17 @@ class Auditor:
     corpora: Corpora
     scale: Scale
     seed: int
-    observe: Callable[[str], Observer]
+    observe: Observer
 
     def audit_model(self, name: str, source: str, *, attacks: tuple[str, ...] = ATTACKS) -> Audit:
         """Attacks of the story on a model, by name or run directory; findings in `audit-NAME`."""
-        opened = open_models(source, None)
+        return self._audit(name, source, open_models(source, None), attacks)
+
+    def audit_answers(self, name: str, model: TextModel, place: ModelPlace) -> Audit:
+        """The attacks that need nothing but answers; the ledger of these answers stands beside the findings."""
+        return self._audit(name, place.source, Opened(model, None, place), OF_TEXT)
+
+    def _audit(self, name: str, source: str, opened: Opened, attacks: tuple[str, ...]) -> Audit:
         subject = make_subject(
             opened.model,
             opened.base,
@@ -42,25 +47,6 @@ class Auditor:
             canaries=self.corpora.canaries,
             place=opened.place,
         )
-        return self._run(name, source, subject, attacks=attacks)
-
-    def audit_answers(self, name: str, model: TextModel, place: ModelPlace) -> Audit:
-        """The attacks that need nothing but answers; the ledger of these answers stands beside the findings."""
-        subject = make_subject(
-            model,
-            None,
-            training=self.corpora.targets,
-            held_out=self.corpora.holdout,
-            canaries=self.corpora.canaries,
-            place=place,
-        )
-        return self._run(name, place.source, subject, attacks=OF_TEXT)
-
-    def run_of(self, name: str) -> Path:
-        """Where the audit of that name is written."""
-        return self.folder / f"audit-{name}"
-
-    def _run(self, name: str, source: str, subject: Subject, *, attacks: tuple[str, ...]) -> Audit:
         settings = AttackSettings(attacks=attacks, sizes=self.scale.sizes, seed=self.seed)
         config = {
             "model": source,
@@ -74,8 +60,8 @@ class Auditor:
             "policy": settings.policy,
         }
         plan = plan_audit(subject, settings, measure_speed(subject))
-        run = start_run(self.run_of(name), subject=subject, settings=settings, config=config)
-        found = run_audit(subject, plan, settings=settings, observe=self.observe(name))
+        run = start_run(self.folder / f"audit-{name}", subject=subject, settings=settings, config=config)
+        found = run_audit(subject, plan, settings=settings, observe=self.observe)
         write_audit(run, found, subject=subject, settings=settings)
         return found
 

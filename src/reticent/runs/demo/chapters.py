@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.auditing.subject import ModelPlace
-from reticent.core.document import number_to_json
+from reticent.core.document import as_json
 from reticent.core.finding import Comparison, Finding
 from reticent.core.guarantee import Guarantee
 from reticent.core.metric import CODE_HIT_RATE, EXPOSURE, LARGEST_EXPOSURE
@@ -114,7 +114,7 @@ class _Teller:
             attacks[0] += 1.0 if share >= 1.0 else 0.0
             self.progress.reach(min(PARTS, start + (PARTS - start) * (attacks[0] + share % 1.0) / 6.0))
 
-        return Auditor(self.folder, self.chapter.corpora, recipes.scale, recipes.seed, lambda _: observe)
+        return Auditor(self.folder, self.chapter.corpora, recipes.scale, recipes.seed, observe)
 
     def public(self) -> Told:
         """The model before anything was learnt: what attacks find where nothing leaks."""
@@ -162,7 +162,7 @@ class _Teller:
             with private_answers(ensemble, run, epsilon=epsilon, scale=recipes.scale) as (answers, promise):
                 audit = self.auditor(_TRAINED).audit_answers(name, answers, ModelPlace(str(run.path), promise))
             spread = useful[epsilon].spread
-            ends = [number_to_json(spread.low), number_to_json(spread.high)]
+            ends = as_json((spread.low, spread.high))
             run.finish(evaluation={"perplexity": spread.value, "perplexity_interval": ends, "tokens": tokens})
             told.append(self._told(name, Estimate(spread.value, spread.low, spread.high), audit, promise))
         return tuple(told)

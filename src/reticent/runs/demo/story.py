@@ -16,7 +16,7 @@ from typing import Any
 
 from reticent.accounting.bounds.leakage import leakage_of_guarantee
 from reticent.auditing.attacks.extraction.codes import hit_rate_ceiling
-from reticent.core.document import number_to_json
+from reticent.core.document import object_to_json
 from reticent.core.finding import Comparison, Finding, Verdict
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.metric import (
@@ -84,17 +84,18 @@ class Told:
 
     def to_json(self) -> dict[str, Any]:
         """For the demo's document."""
-        return {
+        document = {
             "model": self.name,
-            "perplexity": number_to_json(self.perplexity.value),
-            "perplexity_interval": [number_to_json(self.perplexity.low), number_to_json(self.perplexity.high)],
-            "findings": [finding.to_json() for finding in self.findings],
-            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+            "perplexity": self.perplexity.value,
+            "perplexity_interval": (self.perplexity.low, self.perplexity.high),
+            "findings": self.findings,
+            "guarantee": self.guarantee,
             "allowed_code_hit_rate": self.allowed,
             "labelled_values": None if self.lost is None else self.lost.trials,
             "labelled_values_without_guarantee": None if self.lost is None else self.lost.hits,
-            "verdicts": {verdict.value: self.verdicts[verdict] for verdict in Verdict},
+            "verdicts": {verdict: self.verdicts[verdict] for verdict in Verdict},
         }
+        return object_to_json(document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +116,8 @@ class Story:
 
     def to_json(self) -> dict[str, Any]:
         """One JSON document."""
-        return {
-            "schema_version": 4,
-            "secret_bits": self.bits,
-            "folder": str(self.folder),
-            "report": str(self.page),
-            "models": [told.to_json() for told in self.models],
-        }
+        places = {"folder": self.folder, "report": self.page}
+        return object_to_json({"schema_version": 4, "secret_bits": self.bits} | places | {"models": self.models})
 
 
 def allowed_hit_rate(guarantee: Guarantee, *, bits: float, codes: int) -> float:

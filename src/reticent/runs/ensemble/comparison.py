@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reticent.core.arrays import Flags
-from reticent.core.document import number_to_json
+from reticent.core.document import object_to_json
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Unit
@@ -82,23 +82,21 @@ class Line:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "mechanism": self.mechanism.value,
+        found = {
+            "mechanism": self.mechanism,
             "epsilon": self.epsilon,
             **_perplexity(self.spread),
             "repeats": self.spread.seeds,
             "outside": None if self.outside is None else _perplexity(self.outside),
-            "realised": None if self.realised is None else number_to_json(self.realised),
+            "realised": self.realised,
             "silent": self.silent,
-            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
+            "guarantee": self.guarantee,
         }
+        return object_to_json(found)
 
 
 def _perplexity(spread: Spread) -> dict[str, Any]:
-    return {
-        "perplexity": number_to_json(spread.value),
-        "interval": [number_to_json(spread.low), number_to_json(spread.high)],
-    }
+    return {"perplexity": spread.value, "interval": (spread.low, spread.high)}
 
 
 def mechanisms_for(names: str, ensemble: Ensemble, *, has_index: bool) -> tuple[MechanismName, ...]:

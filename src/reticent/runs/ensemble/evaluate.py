@@ -11,7 +11,7 @@ from typing import Any
 
 from reticent.core.arrays import Flags
 from reticent.core.corpus import Corpus
-from reticent.core.document import number_to_json, require_writable, write_document
+from reticent.core.document import object_to_json, require_writable, write_document
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Notion
@@ -66,23 +66,23 @@ class EvaluationResult:
         asked = self.settings
         facts: dict[str, Any] = {
             "schema_version": 1,
-            "run": str(asked.run),
+            "run": asked.run,
             "parts": self.parts,
             "queries": asked.queries,
             "delta": asked.delta,
-            "unit": asked.unit.value,
+            "unit": asked.unit,
         }
         if self.trained_on:
             facts["trained_on"] = self.trained_on
         if self.calibration is not None:
-            facts["calibration"] = self.calibration.to_json()
-            facts["uncalibrated_public"] = number_to_json(self.uncalibrated)
+            facts |= {"calibration": self.calibration, "uncalibrated_public": self.uncalibrated}
         if asked.compare_settings:
-            return facts | {"settings": [{"epsilon": at} | each.to_json() for at, each in self.plans]}
+            return object_to_json(
+                facts | {"settings": [{"epsilon": at} | each.to_json() for at, each in self.plans]}
+            )
         if self.samples:
-            facts["samples"] = [sample.to_json() for sample in self.samples]
-            facts["judged_held_out"] = number_to_json(self.judged_held_out)
-        return facts | {"lines": [line.to_json() for line in self.lines]}
+            facts |= {"samples": self.samples, "judged_held_out": self.judged_held_out}
+        return object_to_json(facts | {"lines": self.lines})
 
 
 def _trained_on(run: Path, held_out: Corpus) -> int:

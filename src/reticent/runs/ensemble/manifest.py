@@ -10,11 +10,18 @@
 Counts of owners and fingerprints of shares are private as the texts are.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from reticent.core.document import check_schema, read_document, write_document
+from reticent.core.document import (
+    JsonObject,
+    check_schema,
+    fields_from_json,
+    fields_to_json,
+    read_document,
+    write_document,
+)
 from reticent.core.errors import ConfigError, ModelError
 from reticent.core.evidence.certificate import model_digest
 from reticent.runs.directory import MANIFEST
@@ -31,9 +38,10 @@ NOTICE: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRecord:
+class MemberRecord(JsonObject):
     """One trained model: whose records it saw, in counts and fingerprints, and the digest of its weights."""
 
+    schema_version: ClassVar = SCHEMA_VERSION
     name: str
     part: int
     half: int | None
@@ -43,19 +51,15 @@ class MemberRecord:
     weights: str
     steps: int
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON document with a schema version."""
-        return {"schema_version": SCHEMA_VERSION, **asdict(self)}
-
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "MemberRecord":
         """The record that `to_json` wrote."""
         check_schema(document, SCHEMA_VERSION, kind="member of an ensemble")
-        return cls(**{name: value for name, value in document.items() if name != "schema_version"})
+        return fields_from_json(cls, document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(JsonObject):
     """An ensemble: how it was split, what it stands on, and its members, all of them once training is finished."""
 
     parts: int
@@ -84,16 +88,13 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version and the notice."""
-        values = asdict(self) | {"members": [member.to_json() for member in self.members]}
-        return {"schema_version": SCHEMA_VERSION, "notice": NOTICE, **values}
+        return {"schema_version": SCHEMA_VERSION, "notice": NOTICE, **fields_to_json(self)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Manifest":
         """The manifest that `to_json` wrote."""
         check_schema(document, SCHEMA_VERSION, kind="ensemble")
-        values = {name: value for name, value in document.items() if name not in ("schema_version", "notice")}
-        values["members"] = tuple(MemberRecord.from_json(member) for member in document["members"])
-        return cls(**values)
+        return fields_from_json(cls, {name: value for name, value in document.items() if name != "notice"})
 
     @classmethod
     def read(cls, run: Path) -> "Manifest":

@@ -10,16 +10,20 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from reticent.core.document import (
+    ADDED_LATER,
     MALFORMED,
+    UNLESS_DEFAULT,
+    JsonObject,
+    called,
     check_schema,
-    number_from_json,
-    number_to_json,
+    fields_from_json,
+    object_to_json,
     read_document,
     write_document,
 )
@@ -60,19 +64,21 @@ ONE_ORDER: Final = (MechanismName.SUBMIX_F, MechanismName.SUBMIX, MechanismName.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionSettings:
+class PredictionSettings(JsonObject):
     """The public settings that an ensemble answers with, fixed by its first use."""
 
+    schema_version: ClassVar = SCHEMA_VERSION
     mechanism: MechanismName
     epsilon: float
     delta: float
-    queries: int = QUERIES
     unit: Unit = Unit.PART
     order: float | None = None
-    weight_limit: float | None = None
-    calibration: Calibration | None = None
-    since: str | None = None  # the day of the first use, where `until` is given
-    until: str | None = None
+    weight_limit: float | None = field(default=None, metadata=ADDED_LATER)
+    calibration: Calibration | None = field(default=None, metadata=UNLESS_DEFAULT)
+    since: str | None = field(default=None, metadata=UNLESS_DEFAULT)  # the day of the first use, with `until`
+    until: str | None = field(default=None, metadata=UNLESS_DEFAULT)
+    # By its name in the file, which ledgers are bound to.
+    queries: int = field(default=QUERIES, metadata=called("horizon"))
 
     def __post_init__(self) -> None:
         if self.until is not None and self.mechanism is not MechanismName.SUBMIX_F:
@@ -135,28 +141,11 @@ class PredictionSettings:
         """The ensemble with the public model as these settings have it."""
         return ensemble if self.calibration is None else CalibratedEnsemble(ensemble, self.calibration)
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON document with a schema version."""
-        values = asdict(self) | {"mechanism": self.mechanism.value, "unit": self.unit.value}
-        values["order"] = number_to_json(self.order)
-        values["horizon"] = values.pop("queries")  # its name in the file, which ledgers are bound to
-        for name in ("calibration", "since", "until"):
-            if values[name] is None:
-                del values[name]  # as before there were any, so that older ledgers are found again
-        return {"schema_version": SCHEMA_VERSION, **values}
-
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "PredictionSettings":
         """The settings that `to_json` wrote."""
         check_schema(document, SCHEMA_VERSION, kind="prediction settings")
-        if "queries" in document:
-            raise TypeError("a stored query budget is called horizon")  # as any other field that nobody wrote
-        values = {name: value for name, value in document.items() if name != "schema_version"}
-        values["queries"] = values.pop("horizon")
-        order = None if values["order"] is None else number_from_json(values["order"])
-        kinds = {"mechanism": MechanismName(values["mechanism"]), "unit": Unit(values["unit"]), "order": order}
-        calibration = Calibration(**values["calibration"]) if "calibration" in values else None
-        return cls(**values | kinds | {"calibration": calibration})
+        return fields_from_json(cls, document)
 
 
 def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
@@ -230,14 +219,9 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "text": self.text,
-            "tokens": self.tokens,
-            "replayed": self.is_replayed,
-            "mechanism": self.mechanism.value,
-            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
-        }
+        said = {"text": self.text, "tokens": self.tokens, "replayed": self.is_replayed}
+        proved = {"mechanism": self.mechanism, "guarantee": self.guarantee}
+        return object_to_json({"schema_version": SCHEMA_VERSION} | said | proved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from reticent.core.document import number_to_json
+from reticent.core.document import JsonObject
 from reticent.core.ensemble import Ensemble
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
@@ -31,7 +30,7 @@ _LARGEST = 700.0  # nats whose exponential is a float
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(JsonObject):
     """One mechanism's answers to one prompt; `epsilon` is None where it has none, the others where nobody asked."""
 
     prompt: str
@@ -40,17 +39,6 @@ class Sample:
     answers: tuple[str, ...]
     judged: float | None = None  # perplexity by the judge
     as_asked: int | None = None  # answers whose first line has what was expected
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "prompt": self.prompt,
-            "mechanism": self.mechanism.value,
-            "epsilon": self.epsilon,
-            "answers": list(self.answers),
-            "judged": None if self.judged is None else number_to_json(self.judged),
-            "as_asked": self.as_asked,
-        }
 
 
 def sample_answers(

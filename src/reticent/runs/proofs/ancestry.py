@@ -19,9 +19,9 @@ import hashlib
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,15 @@ from numpy.typing import NDArray
 from reticent.accounting.derivation import composed
 from reticent.accounting.guarantees import guarantee_of
 from reticent.core.corpus import Corpus
-from reticent.core.document import MALFORMED, check_schema, fields_to_json, read_document, write_document
+from reticent.core.document import (
+    ADDED_LATER,
+    MALFORMED,
+    JsonObject,
+    check_schema,
+    fields_from_json,
+    read_document,
+    write_document,
+)
 from reticent.core.errors import ConfigError
 from reticent.core.event import Composed
 from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
@@ -93,7 +101,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(JsonObject):
     """How many distinct texts and owners two corpora share; None where one of them names no owners."""
 
     texts: int
@@ -142,7 +150,7 @@ def _unpacked(text: str) -> Hashes:
 
 
 @dataclass(frozen=True, slots=True)
-class Ancestor:
+class Ancestor(JsonObject):
     """One training that weights went through: what it proved by itself (None: nothing), and on which text.
 
     `shared` is what it has in common with the corpus that the weights are to be trained on next.
@@ -152,7 +160,7 @@ class Ancestor:
     guarantee: Guarantee | None
     members: Members | None  # None: nobody knows on which text, but for its fingerprint
     shared: Shared | None = None
-    corpus: str | None = None
+    corpus: str | None = field(default=None, metadata=ADDED_LATER)
 
     def compared_with(self, corpus: Corpus) -> "Ancestor":
         """The same, knowing what it shares with a corpus; without hashes, whether that is the very same one."""
@@ -170,27 +178,21 @@ class Ancestor:
         """Whether it is known to have read text of the same units."""
         return self.shared is not None and self.shared.concerns(unit)
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return fields_to_json(self)
-
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Ancestor":
         """The ancestor that `to_json` wrote, its guarantee derived again."""
-        proved, members, shared = document["guarantee"], document["members"], document["shared"]
-        return cls(
-            document["name"],
-            None if proved is None else stated(proved, where=f"{ANCESTRY}, {document['name']}"),
-            None if members is None else Members.from_json(members),
-            None if shared is None else Shared(**shared),
-            document.get("corpus"),
-        )
+        proved, others = document["guarantee"], document | {"guarantee": None}
+        found = fields_from_json(cls, others, ignores_others=True)
+        if proved is None:
+            return found
+        return replace(found, guarantee=stated(proved, where=f"{ANCESTRY}, {found.name}"))
 
 
 @dataclass(frozen=True, slots=True)
-class Ancestry:
+class Ancestry(JsonObject):
     """The trainings behind some weights, oldest first; `is_public`: the first began with a public model."""
 
+    schema_version: ClassVar = SCHEMA_VERSION
     source: str
     runs: tuple[Ancestor, ...] = ()
     is_public: bool = False
@@ -206,13 +208,7 @@ class Ancestry:
 
     def write(self, folder: Path) -> None:
         """Keep it in a run directory, for its owner's eyes."""
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "source": self.source,
-            "runs": [run.to_json() for run in self.runs],
-            "is_public": self.is_public,
-        }
-        write_document(folder / ANCESTRY, document, mode=0o600)
+        write_document(folder / ANCESTRY, self.to_json(), mode=0o600)
 
     @classmethod
     def read(cls, folder: Path) -> "Ancestry":
@@ -220,10 +216,7 @@ class Ancestry:
         document = read_document(folder / ANCESTRY)
         check_schema(document, SCHEMA_VERSION, kind="ancestry")
         try:
-            runs = tuple(Ancestor.from_json(run) for run in document["runs"])
-            if not isinstance(document["is_public"], bool):
-                raise TypeError("is_public is true or false")
-            return cls(document["source"], runs, document["is_public"])
+            return fields_from_json(cls, document, ignores_others=True)
         except MALFORMED as error:
             raise ConfigError(
                 f"{folder / ANCESTRY}: not an ancestry that this version can read",

@@ -24,7 +24,7 @@ from typing import Any, Final
 from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import composed
 from reticent.accounting.guarantees import guarantee_of
-from reticent.core.document import MALFORMED, check_schema
+from reticent.core.document import MALFORMED, as_json, check_schema
 from reticent.core.errors import LedgerError
 from reticent.core.event import BandedCycle, Composed, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
@@ -79,7 +79,7 @@ class CorpusLedger:
                 "time": entry.time,
                 "run": entry.run,
                 "training": entry.training,
-                "guarantee": None if guarantee is None else guarantee.to_json(),
+                "guarantee": as_json(guarantee),
                 "before": lines[-1][1] if lines else _digest(_ROOT),
             }
             text = json.dumps(content, ensure_ascii=False, allow_nan=False)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import agrees, derived
-from reticent.core.document import number_to_json, read_document
+from reticent.core.document import object_to_json, read_document
 from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
 from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, SampledGaussian
 from reticent.core.evidence.certificate import GUARANTEE, Certificate, base_digest, model_digest
@@ -55,26 +55,21 @@ class Rederivation:
 
     def to_json(self) -> dict[str, Any]:
         """The document of `reticent bound RUN --json`."""
-        anew = None if self.anew is None else _numbers(self.anew)
-        return {
+        document = {
             "schema_version": SCHEMA_VERSION,
-            "guarantee": str(self.where),
+            "guarantee": self.where,
             "stated": _numbers(self.stated),
-            "derived": anew,
+            "derived": None if self.anew is None else _numbers(self.anew),
             "agrees": self.agrees,
-            "checks": [check.to_json() for check in self.checks],
-            "assumes": list(self.stated.assumes),
+            "checks": self.checks,
+            "assumes": self.stated.assumes,
         }
+        return object_to_json(document)
 
 
 def _numbers(guarantee: Guarantee) -> dict[str, Any]:
     return {
-        "epsilon": number_to_json(guarantee.epsilon),
-        "delta": guarantee.delta,
-        "order": number_to_json(guarantee.order),
-        "unit": guarantee.unit.value,
-        "neighbours": guarantee.neighbours.value,
-        "notion": guarantee.notion.value,
+        name: getattr(guarantee, name) for name in ("epsilon", "delta", "order", "unit", "neighbours", "notion")
     }
 
 

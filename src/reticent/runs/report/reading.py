@@ -17,7 +17,7 @@ from reticent import __version__
 from reticent.accounting.bounds.ceiling import greatest_value
 from reticent.accounting.derivation import require_derivable
 from reticent.auditing.attacks.lazy.risk_map import SCHEMA_VERSION as RISK_MAP_VERSION
-from reticent.core.document import MALFORMED, check_schema, number_from_json, read_document
+from reticent.core.document import MALFORMED, check_schema, fields_from_json, number_from_json, read_document
 from reticent.core.errors import ConfigError, LedgerError
 from reticent.core.evidence.certificate import GUARANTEE
 from reticent.core.finding import Comparison, Finding
@@ -328,15 +328,7 @@ def _gate_line(line: dict[str, Any], findings: Sequence[Finding]) -> GateLine:
     if "outcome" not in line:
         limit = parse_limit(line["limit"])
         line = GateResult(limit, tuple(one for one in findings if one.metric == limit.metric)).to_json()
-    return GateLine(
-        option=line["option"],
-        limit=line["limit"],
-        end=line["end"],
-        outcome=line["outcome"],
-        fails=line["fails"],
-        by=tuple(one["attack"] for one in line["by"]),
-        reason=line["reason"],
-    )
+    return fields_from_json(GateLine, line | {"by": [one["attack"] for one in line["by"]]}, ignores_others=True)
 
 
 def _risk_map(document: dict[str, Any], facts: Facts) -> RiskMap:
@@ -369,13 +361,7 @@ def _risk_map(document: dict[str, Any], facts: Facts) -> RiskMap:
 
 
 def _exposure(one: dict[str, Any]) -> CanaryExposure:
-    return CanaryExposure(
-        canary=one["canary"],
-        value=one["value"],
-        low=one["low"],
-        high=one["high"],
-        bits=math.log2(one["candidates"]),
-    )
+    return fields_from_json(CanaryExposure, one | {"bits": math.log2(one["candidates"])}, ignores_others=True)
 
 
 def _policies(scan: dict[str, Any]) -> tuple[PolicyRate, ...]:
@@ -388,15 +374,7 @@ def _policies(scan: dict[str, Any]) -> tuple[PolicyRate, ...]:
     named |= {f"recall of {kind} identifiers": rate for kind, rate in measured["recall_by_identifier"].items()}
     named |= {"precision": measured["precision"]}
     return tuple(
-        PolicyRate(
-            policy=measured["policy"],
-            what=what,
-            value=rate["value"],
-            low=rate["low"],
-            high=rate["high"],
-            confidence=measured["confidence"],
-            trials=rate["trials"],
-        )
+        fields_from_json(PolicyRate, measured | rate | {"what": what}, ignores_others=True)
         for what, rate in named.items()
     )
 
@@ -404,14 +382,7 @@ def _policies(scan: dict[str, Any]) -> tuple[PolicyRate, ...]:
 def _update(found: dict[str, Any]) -> tuple[UpdatePhrase, ...]:
     """The numbers of the phrases that a comparison of snapshots found; their text is left where it is."""
     return tuple(
-        UpdatePhrase(
-            update=f"{place + 1}",
-            number=one["number"],
-            bits=one["bits"],
-            score=one["differential_score"],
-            is_above_null=one["above_null"],
-            records=None if one["records"] is None else tuple(one["records"]),
-        )
+        fields_from_json(UpdatePhrase, one | {"update": f"{place + 1}"}, ignores_others=True)
         for place, update in enumerate(found.get("updates", []))
         for one in update["phrases"][:_PHRASES]
     )

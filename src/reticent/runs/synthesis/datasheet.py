@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from reticent import __version__
-from reticent.core.document import MALFORMED, check_schema, read_document, write_atomically, write_document
+from reticent.core.document import (
+    MALFORMED,
+    check_schema,
+    object_to_json,
+    read_document,
+    write_atomically,
+    write_document,
+)
 from reticent.core.errors import GuaranteeError
 from reticent.core.guarantee import Guarantee
 from reticent.core.printing.numbers import at_most, counted
@@ -59,16 +66,17 @@ class Datasheet:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
-        return {
+        document = {
             "schema_version": SCHEMA_VERSION,
             "corpus": {"file": self.corpus.name, "digest": file_digest(self.corpus)},
-            "guarantee": self.proof.guarantee.to_json(),
-            "other_guarantees": {name: each.to_json() for name, each in self.proof.other_guarantees.items()},
+            "guarantee": self.proof.guarantee,
+            "other_guarantees": self.proof.other_guarantees,
             "source": self.proof.bound_to,
             "sampling": self.sampling,
-            "figures": self.figures.to_json(),
+            "figures": self.figures,
             "version": __version__,
         }
+        return object_to_json(document)
 
     def write(self) -> Path:
         """Write both files; the path of the JSON document."""

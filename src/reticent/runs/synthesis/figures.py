@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reticent.core.corpus import Corpus, Policy
-from reticent.core.document import fields_to_json
+from reticent.core.document import JsonObject, fields_to_json
 from reticent.data.scanning import Scan, scan
 from reticent.runs.synthesis.sources import Drawn
 
@@ -22,7 +22,7 @@ _OVERLAP: Final = 4  # words: shorter phrases are everybody's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(JsonObject):
     """Counts, lengths and variety of the texts. `distinct` has, for n words, the share of n-grams that are new."""
 
     records: int
@@ -38,10 +38,6 @@ class Figures:
     policy: str
     sensitive_records: int
     spans: dict[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return fields_to_json(self)
 
 
 def figures_of(corpus: Corpus, drawn: Sequence[Drawn], policy: Policy) -> Figures:
@@ -67,7 +63,7 @@ def figures_of(corpus: Corpus, drawn: Sequence[Drawn], policy: Policy) -> Figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closeness:
+class Closeness(JsonObject):
     """How near the texts are to others: shares of distinct phrases of four words, and of texts.
 
     `phrases_found` of the synthetic phrases stand in the other text too, `phrases_covered` of the other text's in

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.core.corpus import Corpus, Record
+from reticent.core.document import object_to_json
 from reticent.core.errors import BudgetExhausted, DataError, ModelError
 from reticent.core.guarantee import Guarantee
 from reticent.data.writing import write_corpus
@@ -45,15 +46,9 @@ class SyntheticCorpus:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "corpus": str(self.path),
-            "datasheet": str(self.datasheet),
-            "complete": self.is_complete,
-            "guarantee": self.guarantee.to_json(),
-            "figures": self.figures.to_json(),
-            "closeness": None if self.closeness is None else self.closeness.to_json(),
-        }
+        written = {"corpus": self.path, "datasheet": self.datasheet, "complete": self.is_complete}
+        found = {"guarantee": self.guarantee, "figures": self.figures, "closeness": self.closeness}
+        return object_to_json({"schema_version": SCHEMA_VERSION} | written | found)
 
 
 def synthesize(settings: SynthesizeSettings, *, track: Track = untracked) -> SyntheticCorpus:

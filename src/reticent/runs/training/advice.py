@@ -14,11 +14,11 @@ is stated for this corpus and for ten times as many units.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from reticent.core.document import write_atomically
+from reticent.core.document import UNWRITTEN, JsonObject, called, write_atomically
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.metric import ADVANTAGE, AUC, TPR_AT_FPR
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from reticent.training.plans.choice import Choice
     from reticent.training.plans.plan import DpSgd
 
-SCHEMA_VERSION: Final = 1
 MORE_PEOPLE: Final = 10
 _FEW_UNITS: Final = 200
 _SAMPLING: Final = {SamplerName.POISSON: "Poisson sampling", SamplerName.ALLOCATION: "random allocation"}
@@ -138,34 +137,20 @@ class PlanSettings(Shown):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanAdvice:
+class PlanAdvice(JsonObject):
     """What to do, why, and what it proves. `values` are the settings of `reticent train` by key."""
 
-    values: dict[str, Any]
+    schema_version: ClassVar = 1
+    values: dict[str, Any] = field(metadata=called("settings"))
     steps: int
     noise_multiplier: float
     gradient_noise: float
-    gradient_noise_with_more: float
+    gradient_noise_with_more: float = field(metadata=called("gradient_noise_with_ten_times_as_many"))
     guarantee: Guarantee
     ceilings: dict[str, float]
     reasons: tuple[str, ...]
-    config: str
+    config: str = field(metadata=UNWRITTEN)
     compared: "tuple[Compared, ...]" = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON document with a schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "settings": self.values,
-            "steps": self.steps,
-            "noise_multiplier": self.noise_multiplier,
-            "gradient_noise": self.gradient_noise,
-            "gradient_noise_with_ten_times_as_many": self.gradient_noise_with_more,
-            "guarantee": self.guarantee.to_json(),
-            "ceilings": self.ceilings,
-            "reasons": list(self.reasons),
-            "compared": [each.to_json() for each in self.compared],
-        }
 
 
 def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:

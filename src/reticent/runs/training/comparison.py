@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.core.corpus import Corpus
+from reticent.core.document import JsonObject
 from reticent.core.errors import DataError
 from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
@@ -41,16 +42,12 @@ _CLEARLY: Final = 0.95  # of the other's perplexity: what is worth a weaker prom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Compared(JsonObject):
     """What a method came to on public text."""
 
     method: str
     perplexity: float
     outside: float | None  # the same outside secrets; None where the policy found none, or the model says no places
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; the document that holds them carries the schema version."""
-        return {"method": self.method, "perplexity": self.perplexity, "outside": self.outside}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

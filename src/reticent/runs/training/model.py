@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.core.arrays import Flags
-from reticent.core.document import check_schema, number_to_json, read_document, write_document
+from reticent.core.document import as_json, check_schema, read_document, write_document
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.evidence.canary_trace import CanaryKey
 from reticent.core.evidence.certificate import Certificate
@@ -162,7 +162,7 @@ class PreparedModel:
                 "seed": self.given.seed,
                 "model": self.encoded.model.fingerprint,
                 "prepared": course.fingerprint,
-                "guarantees": {name: each.to_json() for name, each in proof.other_guarantees.items()},
+                "guarantees": as_json(proof.other_guarantees),
             }
             write_document(staging / TRAINING, document)
             lineage.write(staging)
@@ -264,9 +264,9 @@ class PreparedModel:
             Certificate.read(run.model).write(run.path)
         run.finish(
             steps=steps,
-            epsilon=None if guarantee is None else number_to_json(guarantee.epsilon),
-            evaluation=None if evaluation is None else evaluation.to_json(),
-            guarantees={name: each.to_json() for name, each in proof.other_guarantees.items()},
+            epsilon=as_json(None if guarantee is None else guarantee.epsilon),
+            evaluation=as_json(evaluation),
+            guarantees=as_json(proof.other_guarantees),
             redaction=_redaction(self.course),
         )
         return evaluation

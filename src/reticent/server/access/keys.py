@@ -11,11 +11,11 @@ import hashlib
 import hmac
 import secrets
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from reticent.core.document import MALFORMED, check_schema, read_document, write_document
+from reticent.core.document import MALFORMED, JsonObject, called, check_schema, read_document, write_document
 from reticent.core.errors import ConfigError
 
 SCHEMA_VERSION: Final = 1
@@ -24,17 +24,13 @@ _NAME_LENGTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class Key(JsonObject):
     """One key, by its hash. `quota` is how many tokens it may draw in all, None without limit."""
 
     name: str
     digest: str
     quota: int | None = None
-    is_operator: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values."""
-        return {"name": self.name, "digest": self.digest, "quota": self.quota, "operator": self.is_operator}
+    is_operator: bool = field(default=False, metadata=called("operator"))
 
 
 def digest_of(key: str) -> str:

@@ -60,16 +60,17 @@ import hashlib
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from reticent.core.corpus import Corpus, Policy, Record, Span
+from reticent.core.document import JsonObject, fields_to_json
 from reticent.core.statistics.proportion import Share
 from reticent.data.redaction.masking import MASK, Redaction, find_in, move_labels, redact, redact_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedactionCounts:
+class RedactionCounts(JsonObject):
     """What happened to the records, for the operator: the counts are as private as the corpus."""
 
     records: int
@@ -91,7 +92,7 @@ class RedactionCounts:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; the document that holds them carries the schema version."""
-        return asdict(self) | {"noisy_share": self.noisy_share}
+        return fields_to_json(self, noisy_share=self.noisy_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def is_empty(record: Record) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MissRates:
+class MissRates(JsonObject):
     """How often secrets are missed: by π (γ), and by both policies so that no ε is proved of them (δ2).
 
     `origin` is the condition that the two numbers rest on, in words; it becomes an assumption of the guarantee, and
@@ -165,10 +166,6 @@ class MissRates:
     def __post_init__(self) -> None:
         if not 0.0 <= self.both <= self.policy <= 1.0:
             raise ValueError("miss rates need 0 <= both <= policy <= 1: what both miss, the policy misses")
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON values; the document that holds them carries the schema version."""
-        return {"policy": self.policy, "both": self.both, "origin": self.origin}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

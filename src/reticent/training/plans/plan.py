@@ -24,7 +24,7 @@ A plan that would not be private cannot be built: no noise, no clipping, another
 import hashlib
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
 from reticent.accounting.bounds.ceiling import ceiling
@@ -34,7 +34,7 @@ from reticent.accounting.guarantees import CLIPPED, dp_sgd_guarantee, epsilons, 
 from reticent.accounting.individual import IndividualPrice
 from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.risk_target import RiskTarget, noise_for_risk
-from reticent.core.document import check_schema
+from reticent.core.document import UNLESS_DEFAULT, UNWRITTEN, JsonObject, check_schema, fields_to_json
 from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import BandedCycle, BestOfRuns, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
@@ -93,7 +93,7 @@ SEEDED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlainPlan:
+class PlainPlan(JsonObject):
     """Training without protection: shuffled epochs, ordinary gradients."""
 
     units: int
@@ -123,12 +123,11 @@ class PlainPlan:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
-        values = {"units": self.units, "batch": self.batch, "epochs": self.epochs, "seed": self.seed}
-        return {"schema_version": SCHEMA_VERSION, "kind": "plain", **values}
+        return {"schema_version": SCHEMA_VERSION, "kind": "plain", **fields_to_json(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DpSgd:
+class DpSgd(JsonObject):
     """DP-SGD (Abadi et al. 2016): sampling, clipping, Gaussian noise, and what they prove together.
 
     `unit` is what the guarantee protects: a record, or an owner with all of their texts. A step uses at most
@@ -141,7 +140,7 @@ class DpSgd:
     (True, True)
     """
 
-    sampler: PrivateSampler
+    sampler: PrivateSampler = field(metadata=UNWRITTEN)
     clip_norm: float
     noise_multiplier: float
     steps: int
@@ -149,11 +148,15 @@ class DpSgd:
     unit: Unit = Unit.RECORD
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     texts_per_unit: int = 1
-    canaries: int = 0  # of the sampler's units, how many are gradient canaries (`gradients.canaries`)
-    rounding: Rounding = Rounding.TESTED
-    individual: bool = False  # whether each record is clipped to its own level (`gradients.levels`)
-    clip_quantile: float | None = None  # of the units' norms, which the clip norm follows (`adaptive_norm`)
-    count_noise: float | None = None  # deviation of the noise on its counts; None: `usual_count_noise`
+    # Of the sampler's units, how many are gradient canaries (`gradients.canaries`).
+    canaries: int = field(default=0, metadata=UNLESS_DEFAULT)
+    rounding: Rounding = field(default=Rounding.TESTED, metadata=UNLESS_DEFAULT)
+    # Whether each record is clipped to its own level (`gradients.levels`).
+    individual: bool = field(default=False, metadata=UNLESS_DEFAULT)
+    # A quantile of the units' norms, which the clip norm follows (`adaptive_norm`), and the deviation of the noise
+    # on its counts (None: `usual_count_noise`).
+    clip_quantile: float | None = field(default=None, metadata=UNLESS_DEFAULT)
+    count_noise: float | None = field(default=None, metadata=UNLESS_DEFAULT)
 
     def __post_init__(self) -> None:
         if not 0 <= self.canaries < self.sampler.units:
@@ -504,18 +507,7 @@ class DpSgd:
             "batch": self.sampler.batch,
             **({} if self.sampler.name is SamplerName.POISSON else {"sampler": self.sampler.name.value}),
             **({} if self.sampler.bands is None else {"bands": self.sampler.bands}),
-            "clip_norm": self.clip_norm,
-            "noise_multiplier": self.noise_multiplier,
-            "steps": self.steps,
-            "delta": self.delta,
-            "unit": self.unit.value,
-            "neighbours": self.neighbours.value,
-            "texts_per_unit": self.texts_per_unit,
-            **({"canaries": self.canaries} if self.canaries else {}),
-            **({} if self.rounding is Rounding.TESTED else {"rounding": self.rounding.value}),
-            **({"individual": True} if self.individual else {}),
-            **({} if self.clip_quantile is None else {"clip_quantile": self.clip_quantile}),
-            **({} if self.count_noise is None else {"count_noise": self.count_noise}),
+            **fields_to_json(self),
         }
 
 

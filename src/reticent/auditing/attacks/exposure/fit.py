@@ -9,23 +9,25 @@ supports the tail, and `is_extrapolated` says so. Never the value of a finding.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from reticent.core.document import JsonObject, called, fields_to_json
 
 LEAST_SAMPLES: Final = 40
 POOR_FIT: Final = 0.01  # p-value below which the fit is called poor: one good fit in a hundred is, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkewNormalFit:
+class SkewNormalFit(JsonObject):
     """The estimate in bits, capped at what the space holds, and how well the distribution fits."""
 
     bits: float
-    statistic: float
-    p_value: float
+    statistic: float = field(metadata=called("ks_statistic"))
+    p_value: float = field(metadata=called("ks_p_value"))
     samples: int
     is_extrapolated: bool
 
@@ -36,14 +38,7 @@ class SkewNormalFit:
 
     def to_json(self) -> dict[str, Any]:
         """For a document."""
-        return {
-            "bits": self.bits,
-            "ks_statistic": self.statistic,
-            "ks_p_value": self.p_value,
-            "samples": self.samples,
-            "is_extrapolated": self.is_extrapolated,
-            "is_poor": self.is_poor,
-        }
+        return fields_to_json(self, is_poor=self.is_poor)
 
 
 def fit_exposure(losses: ArrayLike, loss: float, *, most_bits: float) -> SkewNormalFit | None:

@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from reticent.auditing.attacks.exposure.candidate_search import RankBracket, Sea
 from reticent.auditing.attacks.exposure.candidate_trie import CandidateTrie, build_trie
 from reticent.auditing.attacks.exposure.fit import SkewNormalFit, fit_exposure
 from reticent.auditing.metrics.intervals import clopper_pearson
-from reticent.core.document import fields_to_json
+from reticent.core.document import JsonObject
 from reticent.core.model import LanguageModel, Tokens
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Canary
@@ -44,7 +43,7 @@ class ExposureSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exposure:
+class Exposure(JsonObject):
     """Exposure of one canary in bits with its interval: equal ends where the rank is exact. Holds no secret."""
 
     canary: str
@@ -68,10 +67,6 @@ class Exposure:
     def bits(self) -> float:
         """The most that exposure can be: log2 of the number of candidates."""
         return math.log2(self.candidates)
-
-    def to_json(self) -> dict[str, Any]:
-        """For a document: numbers and the canary's name."""
-        return fields_to_json(self)
 
 
 def measure_exposures(

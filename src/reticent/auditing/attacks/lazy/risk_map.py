@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from reticent.auditing.attacks.lazy.emission import calibrated_loss, emission_log_prob, log_chance_in_samples
 from reticent.core.arrays import Floats
 from reticent.core.corpus import Record
-from reticent.core.document import fields_to_json, number_to_json
+from reticent.core.document import JsonObject, as_json, number_to_json
 from reticent.core.evidence.individual import IndividualBounds
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
@@ -104,7 +104,7 @@ class RiskGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class RiskRow:
+class RiskRow(JsonObject):
     """A text at risk: by the id of its first record, with its numbers and how many records have it."""
 
     id: str
@@ -205,7 +205,7 @@ class RiskMap:
                 | self._proved_to_json(group)
                 for group in self.groups
             ],
-            "worst": [fields_to_json(row) for row in self.worst()] if self.has(TRAINING) else [],
+            "worst": as_json(self.worst()) if self.has(TRAINING) else [],
         }
 
     def _proved_to_json(self, group: RiskGroup) -> dict[str, Any]:

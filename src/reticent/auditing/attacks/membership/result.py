@@ -25,7 +25,7 @@ from reticent.auditing.settings import AttackSettings
 from reticent.auditing.subject import Subject
 from reticent.auditing.targets import Targets
 from reticent.core.arrays import Floats
-from reticent.core.document import number_to_json
+from reticent.core.document import as_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import TPR_AT_FPR
@@ -100,7 +100,7 @@ class ScoredTargets:
             "schema_version": SCHEMA_VERSION,
             "ids": [record.id for record in self.targets.records],
             "is_member": self.targets.is_member.tolist(),
-            "scores": {name: [number_to_json(v) for v in values.tolist()] for name, values in self.scores.items()},
+            "scores": as_json({name: values.tolist() for name, values in self.scores.items()}),
             "control": {
                 "auc": self.control.auc.value,
                 "p_value": self.control.p_value,
