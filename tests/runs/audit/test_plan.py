@@ -207,7 +207,7 @@ def test_a_trial_runs_the_attack_and_gives_its_time():
 
 
 def test_attacks_and_budgets_are_read_strictly():
-    assert parse_attacks("all") == tuple(attack.name for attack in ATTACKS if not attack.is_opt_in)
+    assert parse_attacks("all") == tuple(name for name, attack in ATTACKS.items() if not attack.is_opt_in)
     assert parse_attacks("lazy, exposure") == ("exposure", "lazy")
     with pytest.raises(ConfigError, match="exposure, codes, coins, membership, lazy, extraction, generation"):
         parse_attacks("exposre")

@@ -190,7 +190,9 @@ def _subject(options: AuditSettings) -> Subject:
     training, held_out = (options.corpus(path).load() for path in (options.train, options.holdout))
     coins = None if options.canaries is None else read_coins(options.canaries)
     planted = () if options.canaries is None or coins is not None else read_key(options.canaries)
-    opened = open_models(options.model, options.base, options.remote(), chat=options.chat)
+    opened = open_models(
+        options.model, options.base, chat=options.chat, tokenizer=options.tokenizer, journal=options.journal
+    )
     return make_subject(
         opened.model,
         opened.base,

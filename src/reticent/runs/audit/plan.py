@@ -21,7 +21,7 @@ from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.runs.audit.registry import asked_attacks, attack_named
+from reticent.runs.audit.registry import ATTACKS, asked_attacks
 
 IsCached = Callable[[str, Sizes], bool]  # whether an attack was measured at these sizes before
 Trial = Callable[[str, Sizes], float | None]  # seconds that an attack takes at these sizes; None if it cannot run
@@ -211,12 +211,11 @@ def tried(
 
 def timed_trial(subject: Subject, settings: AttackSettings) -> Trial:
     """Runs an attack and gives the seconds it took; what it measured is thrown away."""
-    shared = share_error(subject, settings)
 
     def run(name: str, sizes: Sizes) -> float | None:
         started = time.perf_counter()
         try:
-            attack_named(name).run(subject, shared, sizes=sizes)
+            ATTACKS[name].run(subject, settings, sizes=sizes)
         except NothingToAttack:
             return None
         return time.perf_counter() - started
