@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.membership.result import fewest_targets, has_power
+from reticent.auditing.attacks.membership.findings import fewest_targets, has_power
 from reticent.auditing.attacks.membership.target_scores import PositionModel
 from reticent.auditing.progress import watched
 from reticent.auditing.settings import AttackSettings, Sizes

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.metrics.intervals import normal_quantile
 from reticent.core.arrays import Floats
+from reticent.core.errors import UsageError
 from reticent.core.statistics.estimate import Estimate as Estimate
 from reticent.core.statistics.proportion import Share, effective_trials
 
@@ -85,6 +86,20 @@ def as_scores(scores: ArrayLike, *, name: str) -> Floats:
     if np.isnan(vector).any():
         raise ValueError(f"{name}: {int(np.isnan(vector).sum())} of {len(vector)} scores are NaN")
     return vector
+
+
+def labelled(scores: ArrayLike, is_member: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
+    """Scores [n] and boolean labels [n], refused unless both classes are there."""
+    values, labels = as_scores(scores, name="membership scores"), np.asarray(is_member)
+    if labels.dtype != np.bool_ or labels.shape != values.shape:
+        raise ValueError(f"labels must be booleans of shape {values.shape}, found {labels.dtype} {labels.shape}")
+    if labels.all() or not labels.any():
+        raise UsageError(
+            "membership inference needs members and non-members",
+            found=f"{int(labels.sum())} members of {len(labels)} targets",
+            hint="give held-out texts of the same kind beside the training texts",
+        )
+    return values, labels
 
 
 def midranks(values: Floats) -> Floats:

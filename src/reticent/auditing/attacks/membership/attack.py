@@ -9,8 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
-from reticent.auditing.attacks.membership.metrics import MembershipSetting, epsilon_finding, gaussian_mu_finding
-from reticent.auditing.attacks.membership.result import ScoredTargets, few_targets
+from reticent.auditing.attacks.membership.findings import (
+    MembershipSetting,
+    ScoredTargets,
+    epsilon_finding,
+    few_targets,
+    gaussian_mu_finding,
+)
 from reticent.auditing.attacks.membership.scores import (
     CalibratedScore,
     ErrorZoneScore,

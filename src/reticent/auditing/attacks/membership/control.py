@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.auditing.attacks.membership.groups import labelled
-from reticent.auditing.metrics.roc import Estimate, Owners, auc_interval, midranks
+from reticent.auditing.metrics.roc import Estimate, Owners, auc_interval, labelled, midranks
 from reticent.core.arrays import Flags, Floats
 from reticent.core.randomness import Randomness
 

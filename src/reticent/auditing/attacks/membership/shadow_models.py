@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
-from reticent.auditing.attacks.membership.result import ScoredTargets, few_targets
+from reticent.auditing.attacks.membership.findings import ScoredTargets, few_targets
 from reticent.auditing.attacks.membership.shadow import lira_online, rmia, shadow_scores
 from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
