@@ -311,9 +311,7 @@ def _numbered(names: Sequence[str]) -> NDArray[np.int64]:
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 
-def emission_finding(
-    risk_map: RiskMap, *, chance: float = 0.5, confidence: float = 0.95, unit: Unit = Unit.RECORD
-) -> Finding:
+def emission_finding(risk_map: RiskMap, *, chance: float = 0.5, confidence: float = 0.95) -> Finding:
     """Share of distinct training texts that appear in the attacker's samples with at least this chance.
 
     A text that several records have is counted once, for the owner of its first record. The interval is of the
@@ -342,7 +340,7 @@ def emission_finding(
         confidence=confidence,
         n=trials,
         measure=f"share of distinct training texts with chance {chance:g} or more in {risk_map.samples:,} samples",
-        unit=unit,
+        unit=Unit.RECORD,
         access=Access.LOGPROBS,
         null=null,
         notes=(f"{hits} of {trials} distinct texts", *notes),
