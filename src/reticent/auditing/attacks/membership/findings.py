@@ -202,14 +202,13 @@ class ScoredTargets:
         )
         return cls(targets, scores, access, control)
 
-    def confidence(self, subject: Subject, settings: AttackSettings, *, more: int = 0) -> float:
-        """Confidence of each interval, if those of all scores and `more` others hold together."""
-        sides = self.targets.sides(settings)
-        return powerful_rates(subject, settings, sides=sides, scores=len(self.scores), more=more)[1]
+    def findings(self, subject: Subject, settings: AttackSettings, *, more: int = 0) -> Iterator[Finding]:
+        """Findings on records, and on owners where a guarantee speaks of them.
 
-    def findings(self, subject: Subject, settings: AttackSettings, *, confidence: float) -> Iterator[Finding]:
-        """Findings on records, and on owners where a guarantee speaks of them; each at `confidence`."""
-        is_member, control = self.targets.is_member, self.control
+        Each is at the confidence at which the intervals of all of them and `more` others hold together.
+        """
+        is_member, control, sides = self.targets.is_member, self.control, self.targets.sides(settings)
+        _, confidence = powerful_rates(subject, settings, sides=sides, scores=len(self.scores), more=more)
         owners = self.targets.clusters(settings)
         whose = None if owners is None else self.targets.owners
         for name, values in self.scores.items():
@@ -224,7 +223,7 @@ class ScoredTargets:
                 attack=name, access=self.access[name], confidence=confidence, void=control.void, notes=notes
             )
             measured = membership_findings(values, is_member, setting=setting, rates=settings.rates, owners=owners)
-            yield from _without_power(measured, self.targets.sides(settings))
+            yield from _without_power(measured, sides)
             if speaks_of_owners(subject):
                 owned = score_owners(values, is_member, owners=self.targets.owners)
                 of_owners = replace(setting, attack=f"{name}, owners", unit=Unit.OWNER, notes=())

@@ -136,6 +136,5 @@ class NeighbourhoodAttack:
         scored = ScoredTargets.of(
             subject, settings, targets=targets, scores=scores, access={score.name: score.access}
         )
-        confidence = scored.confidence(subject, settings)
-        findings = tuple(scored.findings(subject, settings, confidence=confidence))
+        findings = tuple(scored.findings(subject, settings))
         return Measurement(findings, {"neighbourhood.json": scored.to_json()})

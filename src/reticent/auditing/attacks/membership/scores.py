@@ -180,7 +180,8 @@ class MinKScore(LogProbScore):
     name: ClassVar[str] = "min-k"
 
     def __post_init__(self) -> None:
-        _check_share(self.share)
+        if not 0.0 < self.share <= 1.0:
+            raise ValueError(f"the share of tokens must be in (0, 1], found {self.share}")
 
     def score(self, targets: TargetScores) -> Floats:
         """Mean of the `share` least token log-probabilities."""
@@ -188,15 +189,11 @@ class MinKScore(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class MinKPlusPlusScore(LogProbScore):
+class MinKPlusPlusScore(MinKScore):
     """Membership score: mean of the tokens least likely by the measure of their own distributions (Min-K%++)."""
 
-    share: float = 0.2
     name: ClassVar[str] = "min-k++"
     needs_distributions: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_share(self.share)
 
     def score(self, targets: TargetScores) -> Floats:
         """Mean of the `share` least standardised token log-probabilities."""
@@ -220,11 +217,6 @@ def _standardised(targets: TargetScores, index: int) -> Floats:
     values[flat] = np.where(log_probs[flat] < positions.mean[flat] - 1e-6, -np.inf, 0.0)
     values[log_probs == 0.0] = np.inf
     return np.asarray(values)
-
-
-def _check_share(share: float) -> None:
-    if not 0.0 < share <= 1.0:
-        raise ValueError(f"the share of tokens must be in (0, 1], found {share}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,7 @@ class ShadowAttack:
         }
         access = dict.fromkeys(scores, Access.LOGPROBS)
         scored = ScoredTargets.of(subject, settings, targets=split.targets, scores=scores, access=access)
-        confidence = scored.confidence(subject, settings)
-        findings = tuple(scored.findings(subject, settings, confidence=confidence))
+        findings = tuple(scored.findings(subject, settings))
         return Measurement(findings, {"shadow.json": scored.to_json() | {"shadows": len(trained_on)}})
 
 

@@ -151,10 +151,7 @@ def _positions(model: LanguageModel, tokens: list[int]) -> Positions:
         contexts = [tokens[:place] for place in range(len(tokens))]
         starts = range(0, len(contexts), _CONTEXTS_AT_ONCE)
         pieces = [_summary(model.next_token_log_probs(contexts[s : s + _CONTEXTS_AT_ONCE])) for s in starts]
-    top, mean, deviation = (
-        np.concatenate([piece[row] for piece in pieces]) if pieces else np.empty(0) for row in range(3)
-    )
-    return Positions(top, mean, deviation)
+    return Positions(*(np.concatenate(pieces, axis=1) if pieces else np.empty((3, 0))))
 
 
 def _summary(rows: Floats) -> Floats:
