@@ -147,9 +147,11 @@ def attack_codes(answer: Answer, planted: PlantedCodes, *, generations: int) -> 
     )
 
 
-def code_answers(model: TextModel, planted: PlantedCodes, *, randomness: Randomness) -> Answer:
+def code_answers(
+    model: TextModel, planted: PlantedCodes, *, randomness: Randomness, temperature: float = 1.0
+) -> Answer:
     """Let a model answer an attack on planted codes: continuations just long enough for a code."""
-    sampling = Sampling(max_tokens=planted.space.length + _SPARE_TOKENS)
+    sampling = Sampling(max_tokens=planted.space.length + _SPARE_TOKENS, temperature=temperature)
 
     def answer(prompt: str, count: int) -> Sequence[str]:
         return model.complete([prompt], sampling, count=count, randomness=randomness)[0]

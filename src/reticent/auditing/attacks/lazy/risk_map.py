@@ -228,22 +228,22 @@ def gained(group: RiskGroup, held_out: RiskGroup | None, *, of_stretch: bool = F
 
 
 def _usual_gains(group: RiskGroup, held_out: RiskGroup | None) -> Floats:
-    """μ for each record [n]."""
-    return np.zeros(len(group.ids)) if held_out is None else _usual_gain(group.tokens, held_out)
+    """μ for each record [n]: what strangers of its length gain against the reference on average, in nats a token.
 
-
-def _usual_gain(tokens: NDArray[np.int64], held_out: RiskGroup) -> Floats:
-    """What strangers of each length gain against the reference on average [n], in nats a token; at least 0."""
+    At least 0, and 0 where there are no strangers.
+    """
+    if held_out is None:
+        return np.zeros(len(group.ids))
     rates = -held_out.calibrated_per_token
     possible = np.isfinite(rates)
     if not possible.any():
-        return np.zeros(len(tokens))
+        return np.zeros(len(group.ids))
     lengths, rates = np.log(held_out.tokens[possible]), rates[possible]
     usual: dict[int, float] = {}
-    for length in np.unique(tokens).tolist():
+    for length in np.unique(group.tokens).tolist():
         near = np.argsort(np.abs(lengths - np.log(length)), kind="stable")[:_NEIGHBOURS]
         usual[length] = max(0.0, float(rates[near].mean()))
-    return np.array([usual[length] for length in tokens.tolist()])
+    return np.array([usual[length] for length in group.tokens.tolist()])
 
 
 def draw_risk_map(

@@ -192,6 +192,7 @@ class MinKScore(LogProbScore):
 class MinKPlusPlusScore(MinKScore):
     """Membership score: mean of the tokens least likely by the measure of their own distributions (Min-K%++)."""
 
+    share: float = 0.2
     name: ClassVar[str] = "min-k++"
     needs_distributions: ClassVar[bool] = True
 
