@@ -392,5 +392,5 @@ def test_the_files_of_init_parse_and_show_every_setting_of_training():
 def test_the_help_of_attacks_lists_every_attack_of_the_registry_and_no_other():
     said = AuditSettings.model_fields["attacks"].description or ""
     usual, opt_in = (part.split(".")[0].split(", ") for part in (said.split("all: ")[1], said.split("named: ")[1]))
-    assert usual == [attack.name for attack in ATTACKS if not attack.is_opt_in]
-    assert opt_in == [attack.name for attack in ATTACKS if attack.is_opt_in]
+    assert usual == [name for name, attack in ATTACKS.items() if not attack.is_opt_in]
+    assert opt_in == [name for name, attack in ATTACKS.items() if attack.is_opt_in]

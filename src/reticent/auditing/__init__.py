@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from reticent.auditing.attacks.lazy.emission import emission_log_prob as emission_log_prob
     from reticent.auditing.attacks.lazy.risk_map import RiskMap as RiskMap
     from reticent.auditing.attacks.lazy.risk_map import draw_risk_map as draw_risk_map
+    from reticent.auditing.attacks.membership.findings import MembershipSetting as MembershipSetting
+    from reticent.auditing.attacks.membership.findings import membership_findings as membership_findings
     from reticent.auditing.attacks.membership.groups import GroupScores as GroupScores
     from reticent.auditing.attacks.membership.groups import Pooling as Pooling
     from reticent.auditing.attacks.membership.groups import pooled_scores as pooled_scores
     from reticent.auditing.attacks.membership.groups import score_owners as score_owners
-    from reticent.auditing.attacks.membership.metrics import MembershipSetting as MembershipSetting
-    from reticent.auditing.attacks.membership.metrics import membership_findings as membership_findings
     from reticent.auditing.attacks.membership.scores import CalibratedScore as CalibratedScore
     from reticent.auditing.attacks.membership.scores import ErrorZoneScore as ErrorZoneScore
     from reticent.auditing.attacks.membership.scores import LossScore as LossScore
@@ -87,7 +87,7 @@ _PLACES = names_by_module(
         "attacks.lazy.emission": "calibrated_loss emission_log_prob",
         "attacks.lazy.risk_map": "RiskMap draw_risk_map",
         "attacks.membership.groups": "GroupScores Pooling pooled_scores score_owners",
-        "attacks.membership.metrics": "MembershipSetting membership_findings",
+        "attacks.membership.findings": "MembershipSetting membership_findings",
         "attacks.membership.scores": "CalibratedScore ErrorZoneScore LossScore LowerCaseScore "
         "MinKPlusPlusScore MinKScore WindowScore ZlibScore",
         "attacks.membership.target_scores": "TargetScores",

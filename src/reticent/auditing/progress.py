@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 
 from reticent.auditing.subject import Subject
 from reticent.core.model import TextModel
-from reticent.core.sampling import Sampling
 
 Told = Callable[[int], None]  # tokens that were just read or written
 Model = TypeVar("Model", bound=TextModel)
@@ -20,85 +19,61 @@ CHUNK: Final = 64  # texts after which the caller is told; shards have as many
 _CHARACTERS: Final = 4  # of a token, roughly, where only text is seen
 
 
+def _read(texts: Sequence[Sequence[int]], *_: object) -> int:
+    """Tokens of sequences or contexts that a model reads."""
+    return sum(map(len, texts))
+
+
+def _written(*arguments: Any) -> int:
+    """Tokens of the answers that a model gave: the last argument, some for each prompt."""
+    answers = [answer for row in arguments[-1] for answer in row]
+    return sum(len(one) // _CHARACTERS if isinstance(one, str) else len(one) for one in answers)
+
+
+# For each method, whether its first argument is given in chunks, and the tokens of a call: of arguments and answer.
+_WORK: Final[dict[str, tuple[bool, Callable[..., int]]]] = {
+    "token_log_probs": (True, _read),
+    "position_log_probs": (False, lambda sequence, _: len(sequence)),
+    "next_token_log_probs": (False, _read),
+    "continuation_log_probs": (False, lambda prefix, rest, _: len(prefix) + _read(rest)),
+    "generate": (True, _written),
+    "complete": (True, _written),
+}
+
+
 def watched(model: Model, told: Told) -> Model:
     """A copy of the model that tells what it does; the model itself where it cannot be copied so."""
     if not hasattr(model, "__dict__"):
         return model
     copied = copy.copy(model)
-    teller = _Teller(told)
-    for name, chunked in (
-        ("token_log_probs", teller.sequences),
-        ("position_log_probs", teller.sequence),
-        ("next_token_log_probs", teller.contexts),
-        ("continuation_log_probs", teller.continuations),
-        ("generate", teller.samples),
-        ("complete", teller.samples),
-    ):
+    for name in _WORK:
         if (method := getattr(model, name, None)) is not None:
             telling = getattr(method, "telling", None)  # work that is done elsewhere is told by shards
-            setattr(copied, name, chunked(method) if telling is None else telling(told))
+            setattr(copied, name, _telling(name, method, told) if telling is None else telling(told))
     return copied
+
+
+def _telling(name: str, method: Callable[..., Any], told: Told) -> Callable[..., Any]:
+    """A bound method of the original model, so that what it calls inside is told once, and then told of."""
+    in_chunks, tokens = _WORK[name]
+
+    def call(first: Sequence[Any], *others: Any, **options: Any) -> Any:
+        if not in_chunks:
+            answer = method(first, *others, **options)
+            told(tokens(first, *others, answer))
+            return answer
+        result: list[Any] = []
+        for start in range(0, len(first), CHUNK):
+            chunk = first[start : start + CHUNK]
+            answers = method(chunk, *others, **options)
+            told(tokens(chunk, *others, answers))
+            result += answers
+        return result
+
+    return call
 
 
 def watched_subject(subject: Subject, told: Told) -> Subject:
     """The subject with its model and base watched."""
     base = None if subject.base is None else watched(subject.base, told)
     return replace(subject, model=watched(subject.model, told), base=base)
-
-
-class _Teller:
-    """Wraps bound methods of the original model, so that what one calls inside another is told once."""
-
-    def __init__(self, told: Told) -> None:
-        self._told = told
-
-    def sequences(self, method: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-        def call(sequences: Sequence[Sequence[int]]) -> list[Any]:
-            result = []
-            for start in range(0, len(sequences), CHUNK):
-                chunk = sequences[start : start + CHUNK]
-                result += method(chunk)
-                self._told(sum(map(len, chunk)))
-            return result
-
-        return call
-
-    def sequence(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(sequence: Sequence[int]) -> Any:
-            result = method(sequence)
-            self._told(len(sequence))
-            return result
-
-        return call
-
-    def contexts(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(contexts: Sequence[Sequence[int]]) -> Any:
-            result = method(contexts)
-            self._told(sum(map(len, contexts)))
-            return result
-
-        return call
-
-    def continuations(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(prefix: Sequence[int], continuations: Sequence[Sequence[int]]) -> Any:
-            result = method(prefix, continuations)
-            self._told(len(prefix) + sum(map(len, continuations)))
-            return result
-
-        return call
-
-    def samples(self, method: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-        def call(prompts: Sequence[Any], sampling: Sampling, **options: Any) -> list[Any]:
-            result = []
-            for start in range(0, len(prompts), CHUNK):
-                answers = method(prompts[start : start + CHUNK], sampling, **options)
-                result += answers
-                self._told(sum(_length(answer) for row in answers for answer in row))
-            return result
-
-        return call
-
-
-def _length(answer: Sequence[int] | str) -> int:
-    """Tokens of an answer."""
-    return len(answer) // _CHARACTERS if isinstance(answer, str) else len(answer)

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from reticent.auditing.attacks.membership.metrics import RATES
 from reticent.auditing.attacks.personal_data.contexts import OtherValues
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
+
+RATES: Final = (0.01, 0.001)  # false-positive rates at which membership is measured
 
 
 def _nobody(_: int) -> None:

@@ -27,7 +27,8 @@ _SCHEMES: Final = ("http://", "https://")
 class ModelPlace:
     """Where a model stands, what was proved of it, and what it was trained from (None where nobody says).
 
-    `beside` are further statements of the same training by name; `recipe` is the configuration of that training.
+    `other_guarantees` are further statements of the same training by name, `recipe` its configuration, `individual`
+    what it proved of each record.
     """
 
     source: str
@@ -38,10 +39,10 @@ class ModelPlace:
     measured: tuple[Finding, ...] = ()  # by the training of itself
     individual: IndividualBounds | None = None
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether the model is named by an address."""
-        return self.source.lower().startswith(_SCHEMES)
+
+def is_remote(source: str) -> bool:
+    """Whether a model is named by an address."""
+    return source.lower().startswith(_SCHEMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Subject:
     `coins` are canaries that were each planted or left out by a coin. `planted` is the most units of a kind that
     one canary stands in; `repeated` are ids of training records whose text another one has as well: a promise for
     one record says less of them; `twins` are ids of those whose text a held-out record had, which was left out.
-    `beside` are further guarantees of the same model by name, `recipe` the configuration that trained it,
+    `other_guarantees` are further ones of the same model by name, `recipe` the configuration that trained it,
     `measured` what the training found of itself, `individual` what it proved of each record.
     """
 
@@ -142,7 +143,7 @@ def make_subject(
     if repeated:
         twice = counted(len(repeated), "training record")
         notes.append(f"membership does not attack {twice} with the text of another training record")
-    if known_of.is_remote:
+    if is_remote(known_of.source):
         how = "whole records" if model.access >= Access.LOGPROBS else "beginnings of records"
         seen = "its scores and its text are seen" if model.access >= Access.LOGPROBS else "only its text is seen"
         notes.append(f"{how} are sent to the server, and {seen}")

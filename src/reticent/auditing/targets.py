@@ -87,7 +87,7 @@ def membership_targets(subject: Subject, settings: AttackSettings, count: int) -
         chosen = [pairs[place] for place in sorted(order.tolist())]
     else:
         inside = sample_records(members, count, randomness=settings.randomness("training records"))
-        outside = sampled_sides(subject, settings, count)[1]
+        outside = sample_records(subject.held_out, count, randomness=settings.randomness("held-out records"))
         chosen = [*((record, True) for record in inside), *((record, False) for record in outside)]
     return Targets(tuple(record for record, _ in chosen), np.array([inside for _, inside in chosen]))
 

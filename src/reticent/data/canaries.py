@@ -127,11 +127,11 @@ def _copies(canary: Canary, owner: CanaryOwner) -> Iterator[Record]:
         yield Record(identity, canary.text(), owner=holder, spans=(span,))
 
 
-def write_key(canaries: Sequence[Canary], path: Path | str, *, overwrite: bool = False) -> None:
+def write_key(canaries: Sequence[Canary], path: Path | str) -> None:
     """Write the key file: secrets in clear, readable and writable by its owner alone."""
     document = {"schema_version": SCHEMA_VERSION, "canaries": [_to_json(canary) for canary in canaries]}
     # The file is made with mode 0600 and keeps it when it takes its place.
-    with replaced(Path(path), overwrite=overwrite) as file:
+    with replaced(Path(path), overwrite=False) as file:
         file.write(json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n")
 
 

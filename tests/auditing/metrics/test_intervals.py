@@ -11,10 +11,10 @@ from reticent.auditing.metrics.intervals import (
     bootstrap,
     clopper_pearson,
     mean_lower,
-    normal_quantile,
     rate_lower,
     rate_upper,
     shared_confidence,
+    student_quantile,
 )
 from reticent.core.randomness import Randomness
 
@@ -140,7 +140,7 @@ def test_bootstrap_draws_each_sample_by_itself():
 
 def test_shared_confidence_splits_the_error():
     assert shared_confidence(0.95, 10) == pytest.approx(0.995)
-    assert normal_quantile(0.95) == pytest.approx(1.959964, abs=1e-6)
+    assert student_quantile(0.95) == pytest.approx(1.959964, abs=1e-6)
 
 
 @pytest.mark.parametrize(("hits", "n"), [(1, 1), (3, 3), (5, 10), (1, 10), (9, 10), (40, 100)])

@@ -11,8 +11,8 @@ import pytest
 
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.errors import DataError
+from reticent.data.duplicates import digest_counts
 from reticent.data.reading import compression
-from reticent.data.reading import corpus_file as reading
 from reticent.data.reading.corpus_file import open_corpus
 from reticent.data.reading.formats import Fields, Format
 
@@ -392,7 +392,7 @@ def test_line_without_end_cannot_fill_the_memory(tmp_path, monkeypatch):
 
 
 def test_ids_that_only_share_their_digest_are_not_duplicates(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_digest", lambda identity: 0)
+    monkeypatch.setattr(digest_counts, "_digest", lambda identity: 0)
     path = save(tmp_path / "c.jsonl", jsonl([GOOD, GOOD | {"id": "b"}, GOOD | {"id": "c"}]))
     assert open_corpus(path).count() == 3
     save(path, jsonl([GOOD, GOOD | {"id": "b"}, GOOD | {"id": "b"}]))

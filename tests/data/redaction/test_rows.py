@@ -14,7 +14,7 @@ from reticent.data.redaction.rows import RowScrubber, Treatment
 from reticent.data.redaction.scrub_key import ScrubKey
 from reticent.data.redaction.scrubbing import Replace, Scrubber
 from reticent.data.redaction.shifted_dates import shifted
-from reticent.data.row_writing import retyped, write_rows
+from reticent.data.writing import retyped, write_rows
 
 POLICY = UnionPolicy([PatternPolicy(), Dictionary({"Ada Byron": "PERSON", "Turin": "LOC"})])
 KEY = b"k" * 32

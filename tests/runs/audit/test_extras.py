@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reticent.auditing.attacks.membership.result import fewest_targets, has_power
+from reticent.auditing.attacks.membership.findings import fewest_targets, has_power
 from reticent.auditing.attacks.membership.target_scores import PositionModel
 from reticent.auditing.progress import watched
 from reticent.auditing.settings import AttackSettings, Sizes
-from reticent.auditing.subject import make_subject
+from reticent.auditing.subject import is_remote, make_subject
 from reticent.core.errors import AccessError, ConfigError, ModelError
 from reticent.core.finding import Verdict
 from reticent.core.guarantee import Notion
@@ -21,7 +21,7 @@ from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
 from reticent.runs.audit.attacking import audit_to_json, run_audit, start_run, write_audit
 from reticent.runs.audit.plan import Speed, measure_speed, plan_audit
-from reticent.runs.audit.remote import RemoteAccess, is_remote, only_model
+from reticent.runs.audit.remote import only_model
 from reticent.runs.audit.score_cache import ScoreCache
 from reticent.runs.audit.subject import find_model, open_models
 from tests.models.ngram import NGramModel
@@ -189,7 +189,7 @@ def test_a_served_chat_is_asked_by_messages_alone():
         assert behaviour.count("/v1/chat/completions") > 16
         assert behaviour.count() == 0
         with pytest.raises(ConfigError, match="returns text only"):
-            open_models(f"{url}#{NAME}", None, RemoteAccess(journal=Path("scores.db")), chat=True)
+            open_models(f"{url}#{NAME}", None, journal=Path("scores.db"), chat=True)
 
 
 def test_a_server_with_several_models_needs_a_name_of_its_list():

@@ -19,8 +19,8 @@ from reticent.runs.audit.gate import (
     check_gate,
     check_known,
     parse_limit,
-    parse_limits,
 )
+from reticent.runs.settings.gate import GateOptions
 
 
 def finding(low: float, value: float, high: float, *, metric: str = "auc", void: str = "") -> Finding:
@@ -218,12 +218,12 @@ def test_what_was_not_measured_meets_no_requirement_and_leaves_no_alarm_untested
 
 
 def test_requirements_come_before_alarms():
-    limits = parse_limits(["auc<=0.6"], ["exposure>3"])
+    limits = GateOptions.of(require=("auc<=0.6",), fail_if=("exposure>3",)).limits()
     assert [(str(limit), limit.kind) for limit in limits] == [
         ("auc<=0.6", LimitKind.REQUIRE),
         ("exposure>3", LimitKind.FAIL_IF),
     ]
-    assert parse_limits(None, None) == []
+    assert GateOptions.of().limits() == []
 
 
 def test_rates_that_limits_name_are_measured():

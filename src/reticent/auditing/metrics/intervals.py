@@ -92,12 +92,9 @@ class Ratio:
 
         Approximate: where owners' ratios are skewed, one end is missed more often than stated and the other less.
         """
-        from scipy.special import stdtrit  # deferred: keeps the command line quick to start
-
-        tail = (1.0 - _checked(confidence)) / 2.0
         if self.degrees == 0.0:
             return -math.inf, math.inf
-        half = -float(stdtrit(self.degrees, tail)) * math.sqrt(self.variance)
+        half = student_quantile(confidence, self.degrees) * math.sqrt(self.variance)
         return self.value - half, self.value + half
 
 
@@ -166,11 +163,12 @@ def _spacings_below(x: Floats, t: float) -> float:
     return 0.5 - total / math.pi
 
 
-def normal_quantile(confidence: float) -> float:
-    """z with P[|Z| ≤ z] = confidence for a standard Gaussian Z."""
-    from scipy.special import ndtri
+def student_quantile(confidence: float, degrees: float = math.inf) -> float:
+    """t with P[|T| ≤ t] = confidence for Student's T, which is a standard Gaussian at infinitely many degrees."""
+    from scipy.special import ndtri, stdtrit  # deferred: keeps the command line quick to start
 
-    return float(-ndtri((1.0 - _checked(confidence)) / 2.0))
+    tail = (1.0 - _checked(confidence)) / 2.0
+    return float(-ndtri(tail) if math.isinf(degrees) else -stdtrit(degrees, tail))
 
 
 def shared_confidence(confidence: float, comparisons: int) -> float:

@@ -29,8 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.auditing.metrics.intervals import normal_quantile
-from reticent.core.arrays import Floats
+from reticent.auditing.metrics.intervals import student_quantile
+from reticent.core.arrays import Flags, Floats
+from reticent.core.errors import UsageError
 from reticent.core.statistics.estimate import Estimate as Estimate
 from reticent.core.statistics.proportion import Share, effective_trials
 
@@ -87,6 +88,20 @@ def as_scores(scores: ArrayLike, *, name: str) -> Floats:
     return vector
 
 
+def labelled(scores: ArrayLike, is_member: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
+    """Scores [n] and boolean labels [n], refused unless both classes are there."""
+    values, labels = as_scores(scores, name="membership scores"), np.asarray(is_member)
+    if labels.dtype != np.bool_ or labels.shape != values.shape:
+        raise ValueError(f"labels must be booleans of shape {values.shape}, found {labels.dtype} {labels.shape}")
+    if labels.all() or not labels.any():
+        raise UsageError(
+            "membership inference needs members and non-members",
+            found=f"{int(labels.sum())} members of {len(labels)} targets",
+            hint="give held-out texts of the same kind beside the training texts",
+        )
+    return values, labels
+
+
 def midranks(values: Floats) -> Floats:
     """Ranks [n] from 1, equal values sharing the mean of theirs."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -97,8 +112,15 @@ def midranks(values: Floats) -> Floats:
 def auc(members: ArrayLike, nonmembers: ArrayLike) -> float:
     """Chance that a member outscores a non-member, ties counted half."""
     x, y = as_scores(members, name="members"), as_scores(nonmembers, name="non-members")
-    ranks = midranks(np.concatenate([x, y]))
-    return float((ranks[: len(x)].sum() - len(x) * (len(x) + 1) / 2.0) / (len(x) * len(y)))
+    return auc_of_ranks(midranks(np.concatenate([x, y])), np.arange(len(x) + len(y)) < len(x))
+
+
+def auc_of_ranks(ranks: Floats, is_member: Flags) -> float:
+    """AUC from midranks [n] for labels [n]; 1/2 where a class is missing."""
+    m = int(is_member.sum())
+    if m in (0, len(is_member)):
+        return 0.5
+    return float((ranks[is_member].sum() - m * (m + 1) / 2.0) / (m * (len(is_member) - m)))
 
 
 def auc_interval(
@@ -107,53 +129,35 @@ def auc_interval(
     """AUC with its two-sided interval (hull of DeLong's on the logit scale and Newcombe's), by owner if given."""
     x, y = as_scores(members, name="members"), as_scores(nonmembers, name="non-members")
     value = auc(x, y)
-    spread = _Spread.of(x, y, owners)
-    z = spread.quantile(confidence)
-    low = _newcombe_lower(value, spread.m, spread.n, z)
-    high = 1.0 - _newcombe_lower(1.0 - value, spread.m, spread.n, z)
-    if 0.0 < value < 1.0 and spread.variance is not None:
+    variance, (m, n), degrees = _spread(x, y, owners)
+    z = student_quantile(confidence, degrees)
+    low = _newcombe_lower(value, m, n, z)
+    high = 1.0 - _newcombe_lower(1.0 - value, m, n, z)
+    if 0.0 < value < 1.0 and variance is not None:
         centre = math.log(value) - math.log1p(-value)
-        half = z * math.sqrt(spread.variance) / (value * (1.0 - value))
+        half = z * math.sqrt(variance) / (value * (1.0 - value))
         low, high = min(low, _logistic(centre - half)), max(high, _logistic(centre + half))
     return Estimate(value, min(low, value), max(high, value))
 
 
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    """Variance of an AUC (None where it cannot be estimated), sizes of samples as good, degrees of freedom."""
+def _spread(x: Floats, y: Floats, owners: Owners | None) -> tuple[float | None, tuple[float, float], float]:
+    """Variance of an AUC (None where it cannot be estimated), sizes of samples as good, degrees of freedom.
 
-    variance: float | None
-    m: float
-    n: float
-    degrees: float = math.inf
-
-    def quantile(self, confidence: float) -> float:
-        """How many standard deviations the interval reaches."""
-        if math.isinf(self.degrees):
-            return normal_quantile(confidence)
-        from scipy.special import stdtrit
-
-        return float(-stdtrit(self.degrees, (1.0 - confidence) / 2.0))
-
-    @classmethod
-    def of(cls, x: Floats, y: Floats, owners: Owners | None) -> "_Spread":
-        """DeLong's where targets are independent, Obuchowski's where owners are."""
-        above, below = _placements(x, y)
-        m, n = len(x), len(y)
-        alone = None
-        if min(m, n) > 1:
-            alone = float(above.var(ddof=1) / m + below.var(ddof=1) / n)
-        if owners is None:
-            return cls(alone, m, n)
-        few = min(len(np.unique(owners.members)), len(np.unique(owners.nonmembers)))
-        inside, outside = (max(1, count) for count in owners.effective)
-        worst = cls(None, inside, outside, max(1, few - 1))
-        if few < 2 or alone is None or alone == 0.0:
-            return worst
-        variance = obuchowski_variance(above, below, owners)
-        # A design effect below 1 comes from owners on both sides; it is not trusted to shorten an interval.
-        design = max(1.0, variance / alone)
-        return cls(max(variance, alone), m / design, n / design, few - 1)
+    DeLong's where targets are independent, Obuchowski's where owners are.
+    """
+    above, below = _placements(x, y)
+    m, n = len(x), len(y)
+    alone = float(above.var(ddof=1) / m + below.var(ddof=1) / n) if min(m, n) > 1 else None
+    if owners is None:
+        return alone, (m, n), math.inf
+    few = min(len(np.unique(owners.members)), len(np.unique(owners.nonmembers)))
+    if few < 2 or alone is None or alone == 0.0:
+        inside, outside = owners.effective
+        return None, (max(1, inside), max(1, outside)), max(1, few - 1)
+    variance = obuchowski_variance(above, below, owners)
+    # A design effect below 1 comes from owners on both sides; it is not trusted to shorten an interval.
+    design = max(1.0, variance / alone)
+    return max(variance, alone), (m / design, n / design), few - 1
 
 
 def _placements(x: Floats, y: Floats) -> tuple[Floats, Floats]:
@@ -183,15 +187,12 @@ def obuchowski_variance(above: Floats, below: Floats, owners: Owners) -> float:
 def _newcombe_lower(value: float, m: float, n: float, z: float) -> float:
     """Least θ with θ̂ − θ ≤ z √V(θ), where V is Hanley and McNeil's variance with both sizes at their mean."""
     effective = (m + n) / 2.0
-
-    def excess(theta: float) -> float:
-        shape = 1.0 + (effective - 1.0) * ((1.0 - theta) / (2.0 - theta) + theta / (1.0 + theta))
-        return value - theta - z * math.sqrt(theta * (1.0 - theta) * shape / (m * n))
-
     low, high = 0.0, value * (1.0 - 1e-12)
     for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if excess(middle) > 0.0 else (low, middle)
+        theta = 0.5 * (low + high)
+        shape = 1.0 + (effective - 1.0) * ((1.0 - theta) / (2.0 - theta) + theta / (1.0 + theta))
+        excess = value - theta - z * math.sqrt(theta * (1.0 - theta) * shape / (m * n))
+        low, high = (theta, high) if excess > 0.0 else (low, theta)
     return low
 
 

@@ -32,8 +32,7 @@ class DigestCounts:
 
     def add(self, string: str) -> None:
         """Count one string."""
-        content = string.encode("utf8", errors="surrogatepass")
-        self._waiting.append(int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big"))
+        self._waiting.append(_digest(string))
         self.seen += 1
         if len(self._waiting) >= self._size:
             self._merge()
@@ -69,7 +68,7 @@ class DigestCounts:
 
 
 class DigestSet:
-    """A set of 64-bit numbers in 8 bytes each: the latest in a set of Python's, the others sorted in an array."""
+    """Which strings were seen, in 8 bytes each: the latest digests in a set of Python's, the others in an array."""
 
     def __init__(self, *, recent: int = _RECENT) -> None:
         self._most = recent
@@ -79,8 +78,9 @@ class DigestSet:
     def __len__(self) -> int:
         return len(self._recent) + len(self._sorted)
 
-    def add(self, number: int) -> bool:
-        """Whether the number is new; it is in the set afterwards."""
+    def add(self, string: str) -> bool:
+        """Whether the string is new; it counts as seen afterwards."""
+        number = _digest(string)
         place = bisect_left(self._sorted, number)
         if number in self._recent or (place < len(self._sorted) and self._sorted[place] == number):
             return False
@@ -92,3 +92,9 @@ class DigestSet:
             self._sorted = array("Q", merged.tobytes())
             self._recent = set()
         return True
+
+
+def _digest(string: str) -> int:
+    """64 bits that tell strings apart."""
+    content = string.encode("utf8", errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")

@@ -112,15 +112,15 @@ class Author:
     attributes: Mapping[str, str]
 
 
-def generate_authors(count: int, *, randomness: Randomness, clues: int = 2) -> tuple[Author, ...]:
-    """Made-up authors with `clues` comments for each attribute and one that tells nothing."""
+def generate_authors(count: int, *, randomness: Randomness) -> tuple[Author, ...]:
+    """Made-up authors with two comments for each attribute and one that tells nothing."""
     authors = []
     for number in range(count):
         attributes, comments = dict[str, str](), [_drawn(_FILLERS, 1, randomness)[0]]
         for attribute, values in CLUES.items():
             (value,) = _drawn(tuple(values), 1, randomness)
             attributes[attribute] = value
-            comments += _drawn(values[value], clues, randomness)
+            comments += _drawn(values[value], 2, randomness)
         order = randomness.permutation(len(comments)).tolist()
         authors.append(Author(f"author-{number}", tuple(comments[place] for place in order), attributes))
     return tuple(authors)

@@ -1,8 +1,7 @@
-"""Where the text of a record stands in a nested row: a field by its path, and a chat as one text.
+"""A chat as one text, a line "role: content" a message, and where each piece of it stands.
 
-A path is a field's name, or names joined by dots ("meta.customer.name"); lists are passed through. A chat is a list
-of messages, each with a role and a content (`role`, `content`; also `from`, `value`). The content is a string or a
-list of parts, of which those with a `text` count. A chat is read as one text, a line "role: content" a message.
+A chat is a list of messages, each with a role and a content (`role`, `content`; also `from`, `value`). The content
+is a string or a list of parts, of which those with a `text` count.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,15 +11,6 @@ _ROLES = ("role", "from", "speaker")
 _CONTENTS = ("content", "value", "text")
 
 Path = tuple[str | int, ...]
-
-
-def value_at(values: Mapping[str, object], path: str) -> object:
-    """The value of a field by its name or its path; None where it is not there."""
-    if path in values:
-        return values[path]
-    first, _, rest = path.partition(".")
-    inner = values.get(first)
-    return value_at(inner, rest) if rest and isinstance(inner, Mapping) else None
 
 
 def is_chat(value: object) -> bool:

@@ -8,6 +8,7 @@ file without line ends cannot fill the memory. Offsets count bytes of the decomp
 import bz2
 import gzip
 import io
+import itertools
 import lzma
 import zlib
 from collections.abc import Iterator
@@ -79,28 +80,20 @@ def create_bytes(file: BinaryIO, suffix: str) -> BinaryIO:
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number (from 1) and text, line end included, of each line; a byte order mark is dropped."""
     with open_bytes(path) as stream:
-        number = offset = 0
-        while raw := _read_line(stream, path, number + 1):
-            number += 1
+        offset = 0
+        for number in itertools.count(1):
+            try:
+                raw = stream.readline(LONGEST_LINE + 1)
+            except (EOFError, OSError, zlib.error, lzma.LZMAError) as problem:
+                raise unreadable(path, problem, line=number) from None
+            if not raw:
+                return
+            if len(raw) > LONGEST_LINE:
+                what = f"the line is longer than {LONGEST_LINE} bytes"
+                raise DataError(what, path=path, line=number, hint="write one record a line")
             text = decode(raw, path=path, line=number, offset=offset)
             offset += len(raw)
             yield number, text.removeprefix("\ufeff") if number == 1 else text
-
-
-def _read_line(stream: BinaryIO, path: Path, number: int) -> bytes:
-    """The next line, b"" at the end."""
-    try:
-        raw = stream.readline(LONGEST_LINE + 1)
-    except (EOFError, OSError, zlib.error, lzma.LZMAError) as problem:
-        raise unreadable(path, problem, line=number) from None
-    if len(raw) > LONGEST_LINE:
-        raise DataError(
-            f"the line is longer than {LONGEST_LINE} bytes",
-            path=path,
-            line=number,
-            hint="write one record a line",
-        )
-    return raw
 
 
 def decode(raw: bytes, *, path: Path, line: int, offset: int) -> str:

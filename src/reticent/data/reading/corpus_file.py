@@ -8,8 +8,8 @@ owners would silently be protected alone. To find duplicate ids, an eight-byte d
 hit is confirmed by reading the file once more, which also tells the first line.
 """
 
-import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,20 @@ from reticent.data.reading.formats import (
 )
 
 _SKIP = "remove the record, or skip empty ones with --skip-empty"
+_USUAL = ("text", "id", "owner", "spans")  # a field of another name was asked for, and must be there
 _KIND_NAMES = ("type", "kind", "label")
 # The Text Anonymization Benchmark writes NO_MASK for what annotators saw and chose to leave in clear.
 _IDENTIFIERS = {"": "", "direct": "direct", "quasi": "quasi", "no_mask": "none", "none": "none"}
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CorpusFile:
     """A corpus on disk: iterate to stream its records, as often as needed."""
 
-    def __init__(self, path: Path, *, stored: Format, fields: Fields, skip_empty: bool = False) -> None:
-        self.path = path
-        self.format = stored
-        self.fields = fields
-        self.skip_empty = skip_empty
+    path: Path
+    format: Format
+    fields: Fields
+    skip_empty: bool = False
 
     def __repr__(self) -> str:
         return f"CorpusFile({str(self.path)!r}, {self.format})"
@@ -61,7 +62,7 @@ class CorpusFile:
             elif now != present:
                 raise _uneven(row, now ^ present)
             record = _record(row, self.fields)
-            if self.fields.id in present and not seen.add(_digest(record.id)):
+            if self.fields.id in present and not seen.add(record.id):
                 self._refuse_duplicate(record.id, row)
             yield row, record
         if present is None:
@@ -88,8 +89,7 @@ class CorpusFile:
         if first is None:
             raise DataError("no records", path=self.path, expected="at least one")
         there = _present(first, self.fields)
-        roles = {role: getattr(self.fields, role) for role in ("text", "id", "owner", "spans")}
-        return frozenset(role for role, name in roles.items() if name in there)
+        return frozenset(role for role in _USUAL if getattr(self.fields, role) in there)
 
     def _rows(self, *, whole: bool = False) -> Iterator[Row]:
         rows = read_rows(self.path, self.format, fields=self.fields, whole=whole)
@@ -126,7 +126,7 @@ def open_corpus(
     """
     place = Path(path)
     stored = recognise(place) if format is None else _format(format, place)
-    return CorpusFile(place, stored=stored, fields=fields or Fields(), skip_empty=skip_empty)
+    return CorpusFile(place, stored, fields or Fields(), skip_empty)
 
 
 def _format(name: Format | str, path: Path) -> Format:
@@ -143,18 +143,14 @@ def _is_empty(row: Row, fields: Fields) -> bool:
     return name in row.values if text is None else isinstance(text, str) and not text.strip()
 
 
-def _digest(identity: str) -> int:
-    return int.from_bytes(hashlib.blake2b(identity.encode(), digest_size=8).digest(), "big")
-
-
 def _present(row: Row, fields: Fields) -> frozenset[str]:
     """The names among `fields` for which the row has a value; those that must be there are."""
-    wanted = {fields.text, fields.id, fields.owner, fields.spans}
-    stored = {fields.text: fields.text_of(row)}
-    there = frozenset(name for name in wanted if row.get(stored.get(name, name)) is not None)
-    missing = sorted((fields.asked | {fields.text}) - there)
+    wanted = (fields.text, fields.id, fields.owner, fields.spans)
+    stored = (fields.text_of(row), *wanted[1:])
+    there = frozenset(name for name, field in zip(wanted, stored, strict=True) if row.get(field) is not None)
+    missing = [name for name in wanted if name not in there and (name == fields.text or name not in _USUAL)]
     if missing:
-        name = missing[0]
+        name = min(missing)
         if name == fields.text and name in row.values and row.values[name] is None:
             raise DataError(
                 f"the field {name!r} is empty",
@@ -201,7 +197,7 @@ def _record(row: Row, fields: Fields) -> Record:
             "the text is empty",
             path=row.path,
             line=row.line,
-            hint="remove the record, or skip empty ones with --skip-empty",
+            hint=_SKIP,
         )
     if not _is_unicode(text):
         raise DataError("the text holds half a surrogate pair: it is not Unicode", path=row.path, line=row.line)

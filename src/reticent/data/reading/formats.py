@@ -23,7 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from reticent.core.errors import DataError
-from reticent.data.reading.chats import MESSAGES, value_at
+from reticent.data.reading.chats import MESSAGES
 from reticent.data.reading.compression import LONGEST_LINE, decode, open_bytes, plain_suffix, read_lines, unreadable
 
 
@@ -63,11 +63,6 @@ class Fields:
         is_chat = self.text == "text" and "text" not in row.values and MESSAGES in row.values
         return MESSAGES if is_chat else self.text
 
-    @property
-    def asked(self) -> frozenset[str]:
-        """Names that differ from the default."""
-        return frozenset({self.text, self.id, self.owner, self.spans} - {"text", "id", "owner", "spans"})
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -81,8 +76,15 @@ class Row:
         return f"Row({self.path}:{self.line})"
 
     def get(self, field: str) -> object:
-        """The value of a field by its name or path; None where it is not there."""
-        return value_at(self.values, field)
+        """The value of a field by its name, or by its path through nested objects; None where it is not there."""
+        values, rest = self.values, field
+        while rest not in values:
+            first, _, rest = rest.partition(".")
+            inner = values.get(first)
+            if not rest or not isinstance(inner, Mapping):
+                return None
+            values = inner
+        return values[rest]
 
 
 _SUFFIXES = {

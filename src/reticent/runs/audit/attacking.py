@@ -30,7 +30,7 @@ from reticent.core.metric import EXPOSURE, INFERENCE_ACCURACY
 from reticent.core.model import Access
 from reticent.runs.audit.gate import GateResult
 from reticent.runs.audit.plan import AuditPlan, share_error
-from reticent.runs.audit.registry import attack_named
+from reticent.runs.audit.registry import ATTACKS
 from reticent.runs.audit.score_cache import ScoreCache, ScoreKey
 from reticent.runs.directory import FINDINGS, RunDirectory
 
@@ -162,8 +162,8 @@ def _measured(
         observe(line, min(1.0, done / planned))
 
     def measure() -> Measurement:
-        attack = attack_named(line.name)
-        return attack.run(watched_subject(subject, told), replace(settings, told=told), sizes=plan.sizes)
+        telling = replace(settings, told=told)
+        return ATTACKS[line.name].run(watched_subject(subject, told), telling, sizes=plan.sizes)
 
     told(0)
     if cache is None or settings.reveal or not is_cacheable(subject):

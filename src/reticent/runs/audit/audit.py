@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from reticent.runs.audit.attacking import (
     write_audit,
 )
 from reticent.runs.audit.gate import GateResult, LimitKind, check_gate, check_known, parse_limit
-from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error, timed_trial
+from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share_error, try_attack
 from reticent.runs.audit.score_cache import ScoreCache, default_folder
 from reticent.runs.audit.settings import AuditSettings
 from reticent.runs.audit.shards import sharded_subject
@@ -161,7 +162,7 @@ def audit(options: AuditSettings, *, watch: Watch = unwatched) -> AuditResult:
     def is_cached(name: str, sizes: Sizes) -> bool:
         return scores is not None and scores.has(score_key(name, subject, settings, sizes=sizes))
 
-    trial = timed_trial(subject, settings)
+    trial = partial(try_attack, subject, settings)
     plan = plan_audit(subject, settings, measure_speed(subject), is_cached=is_cached, trial=trial)
     with watch(plan, subject) as observe:
         if not plan.running:
@@ -190,7 +191,9 @@ def _subject(options: AuditSettings) -> Subject:
     training, held_out = (options.corpus(path).load() for path in (options.train, options.holdout))
     coins = None if options.canaries is None else read_coins(options.canaries)
     planted = () if options.canaries is None or coins is not None else read_key(options.canaries)
-    opened = open_models(options.model, options.base, options.remote(), chat=options.chat)
+    opened = open_models(
+        options.model, options.base, chat=options.chat, tokenizer=options.tokenizer, journal=options.journal
+    )
     return make_subject(
         opened.model,
         opened.base,

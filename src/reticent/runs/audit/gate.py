@@ -175,12 +175,6 @@ def parse_limit(expression: str, kind: LimitKind = LimitKind.FAIL_IF) -> Limit:
     return Limit(metric, comparison, float(number), kind)
 
 
-def parse_limits(required: Iterable[str] | None, alarms: Iterable[str] | None) -> list[Limit]:
-    """The limits of both options, requirements first."""
-    limits = [parse_limit(expression, LimitKind.REQUIRE) for expression in required or []]
-    return limits + [parse_limit(expression, LimitKind.FAIL_IF) for expression in alarms or []]
-
-
 def asked_rates(limits: Iterable[Limit]) -> tuple[float, ...]:
     """False-positive rates that limits name, so that an audit measures at them."""
     rates = []

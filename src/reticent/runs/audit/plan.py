@@ -21,7 +21,7 @@ from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.runs.audit.registry import asked_attacks, attack_named
+from reticent.runs.audit.registry import ATTACKS, asked_attacks
 
 IsCached = Callable[[str, Sizes], bool]  # whether an attack was measured at these sizes before
 Trial = Callable[[str, Sizes], float | None]  # seconds that an attack takes at these sizes; None if it cannot run
@@ -128,23 +128,19 @@ def plan_audit(
             elif not line.skipped:
                 reading, writing = line.forward_tokens / speed.forward, line.generated_tokens / speed.generated
                 line = replace(line, seconds=_OVERHEAD + reading + writing)
-            timed.append(line)
+            timed.append(corrections[line.name](line) if line.name in corrections else line)
         return tuple(timed)
 
     settings = share_error(subject, settings)
     attacks = asked_attacks(settings)
     mean = _mean_tokens(subject)
-    sizes, corrections = settings.sizes, dict[str, Correction]()
+    sizes, corrections = settings.sizes, dict[str, Correction]()  # none while attacks are tried
     budget = math.inf if settings.budget is None else settings.budget
     if settings.budget is not None:
         corrections, spent = tried(lines_of, sizes, trial, most=_TRIAL_SHARE * settings.budget)
         budget -= spent
-
-    def corrected(sizes: Sizes) -> tuple[PlannedAttack, ...]:
-        return tuple(corrections[line.name](line) if line.name in corrections else line for line in lines_of(sizes))
-
     while True:
-        plan = AuditPlan(corrected(sizes), sizes)
+        plan = AuditPlan(lines_of(sizes), sizes)
         if plan.seconds <= budget:
             return plan
         if sizes.smaller() == sizes:
@@ -209,19 +205,14 @@ def tried(
     return corrections, spent
 
 
-def timed_trial(subject: Subject, settings: AttackSettings) -> Trial:
-    """Runs an attack and gives the seconds it took; what it measured is thrown away."""
-    shared = share_error(subject, settings)
-
-    def run(name: str, sizes: Sizes) -> float | None:
-        started = time.perf_counter()
-        try:
-            attack_named(name).run(subject, shared, sizes=sizes)
-        except NothingToAttack:
-            return None
-        return time.perf_counter() - started
-
-    return run
+def try_attack(subject: Subject, settings: AttackSettings, name: str, sizes: Sizes) -> float | None:
+    """Run an attack and give the seconds it took, None if it cannot run; what it measured is thrown away."""
+    started = time.perf_counter()
+    try:
+        ATTACKS[name].run(subject, settings, sizes=sizes)
+    except NothingToAttack:
+        return None
+    return time.perf_counter() - started
 
 
 def _mean_tokens(subject: Subject) -> float:

@@ -47,11 +47,11 @@ from reticent.auditing.attacks.personal_data.attributes import AttributeAttack
 from reticent.auditing.attacks.personal_data.fragments import FragmentAttack
 from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
 from reticent.auditing.settings import AttackSettings
-from reticent.core.errors import ConfigError, InternalError
+from reticent.core.errors import ConfigError
 from reticent.runs.audit.retraining import fine_tune, train_shadows
 from reticent.runs.policies.by_name import policy_named
 
-ATTACKS: Final[tuple[Attack, ...]] = (
+_IN_ORDER: Final[tuple[Attack, ...]] = (
     ExposureAttack(),
     CodesAttack(),
     CoinAttack(),
@@ -71,22 +71,15 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     FragmentAttack(fine_tune, policy_named),
     AttributeAttack(),
 )
+ATTACKS: Final = {attack.name: attack for attack in _IN_ORDER}
+USUAL: Final = tuple(attack.name for attack in _IN_ORDER if not attack.is_opt_in)
 _ALL: Final = "all"
-
-
-def attack_named(name: str) -> Attack:
-    """The attack of that name."""
-    for attack in ATTACKS:
-        if attack.name == name:
-            return attack
-    raise InternalError(f"no attack is called {name}")
 
 
 def asked_attacks(settings: AttackSettings) -> tuple[Attack, ...]:
     """The attacks that are asked for, in the order of the registry."""
-    if settings.attacks is None:
-        return tuple(attack for attack in ATTACKS if not attack.is_opt_in)
-    return tuple(attack for attack in ATTACKS if attack.name in settings.attacks)
+    asked = USUAL if settings.attacks is None else settings.attacks
+    return tuple(attack for name, attack in ATTACKS.items() if name in asked)
 
 
 def parse_attacks(names: str, *, with_policy: bool = False) -> tuple[str, ...]:
@@ -95,11 +88,10 @@ def parse_attacks(names: str, *, with_policy: bool = False) -> tuple[str, ...]:
     Where a policy was given, `all` includes the attack on what it finds.
     """
     asked = {name.strip() for name in names.split(",")}
-    known = [attack.name for attack in ATTACKS]
-    unknown = sorted(asked - {*known, _ALL})
+    unknown = sorted(asked - {*ATTACKS, _ALL})
     if unknown:
-        expected = f"all, or some of {', '.join(known)}"
+        expected = f"all, or some of {', '.join(ATTACKS)}"
         raise ConfigError("unknown attack", found=repr(unknown[0]), expected=expected)
-    usual = {attack.name for attack in ATTACKS if not attack.is_opt_in} if _ALL in asked else set()
-    usual |= {PersonalDataAttack.name} if _ALL in asked and with_policy else set()
-    return tuple(name for name in known if name in asked | usual)
+    if _ALL in asked:
+        asked |= {*USUAL, *([PersonalDataAttack.name] if with_policy else [])}
+    return tuple(name for name in ATTACKS if name in asked)

@@ -11,12 +11,10 @@ and an audit that was cut off asks for the rest alone (`models.remote.journal`).
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 from urllib.parse import urldefrag
 
-from reticent.auditing.subject import ModelPlace
 from reticent.core.arrays import Floats
 from reticent.core.errors import AccessError, ConfigError, ModelError
 from reticent.core.model import Access, TextModel, Tokens
@@ -28,20 +26,6 @@ if TYPE_CHECKING:
     from reticent.models.remote.model import RemoteModel
 
 API_KEY: Final = "RETICENT_API_KEY"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteAccess:
-    """How a server is asked: its tokenizer's directory here, a file that keeps scores, or as a chat."""
-
-    tokenizer: Path | None = None
-    journal: Path | None = None
-    chat: bool = False
-
-
-def is_remote(source: str) -> bool:
-    """Whether a model is named by an address."""
-    return ModelPlace(source).is_remote
 
 
 class SeenThroughText:
@@ -134,12 +118,14 @@ class SeenThroughScores(SeenThroughText):
         return self._remote.generate(prompts, sampling, count=count, randomness=randomness)
 
 
-def open_remote(source: str, chosen: RemoteAccess | None = None) -> SeenThroughText:
-    """The model behind an address, asked once what it offers."""
+def open_remote(source: str, *, chat: bool, tokenizer: Path | None, journal: Path | None) -> SeenThroughText:
+    """The model behind an address, asked once what it offers.
+
+    `tokenizer` is the directory of its tokenizer here, `journal` a file that keeps its scores.
+    """
     from reticent.models.remote.model import RemoteModel
     from reticent.models.remote.transport import JsonTransport, RemoteOptions
 
-    given = chosen or RemoteAccess()
     url, name = urldefrag(source)
     key = os.environ.get(API_KEY)
     secret = None if not key else Secret(key, "API key")
@@ -149,16 +135,16 @@ def open_remote(source: str, chosen: RemoteAccess | None = None) -> SeenThroughT
             name = only_model(transport.get("/v1/models"), url)
         finally:
             transport.close()
-    model = RemoteModel(url, name, api_key=secret, tokenizer=given.tokenizer, chat=given.chat)
+    model = RemoteModel(url, name, api_key=secret, tokenizer=tokenizer, chat=chat)
     offered = model.probe()
     if offered.access >= Access.LOGPROBS and offered.token_output:
-        return SeenThroughScores(model, journal=given.journal)
-    if given.journal is not None or given.tokenizer is not None:
+        return SeenThroughScores(model, journal=journal)
+    if journal is not None or tokenizer is not None:
         raise ConfigError(
             f"{url} returns text only: there are no scores to compute or store",
             found="no scores of prompts" if offered.access < Access.LOGPROBS else "no ids of sampled tokens",
             hint="a chat returns text only: leave --chat out"
-            if given.chat
+            if chat
             else "serve the model with vLLM, or leave --journal and --tokenizer out",
         )
     return SeenThroughText(model)

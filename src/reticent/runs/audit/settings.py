@@ -15,7 +15,6 @@ from reticent.runs.settings.shared import CorpusOptions, EngineOptions, LogOptio
 if TYPE_CHECKING:
     from reticent.auditing.settings import AttackSettings
     from reticent.core.sampling import Sampling
-    from reticent.runs.audit.remote import RemoteAccess
 
 _ATTACKS: Final = "Attacks"
 _SERVED: Final = "Served models"
@@ -208,14 +207,6 @@ class AuditSettings(PatternOptions, CorpusOptions, EngineOptions, GateOptions, L
         except ValueError as error:
             raise ConfigError(str(error), found=", ".join(map(str, schedule))) from error
 
-    def remote(self) -> "RemoteAccess | None":
-        """What a served model needs beside its address."""
-        from reticent.runs.audit.remote import RemoteAccess
-
-        if self.tokenizer is None and self.journal is None:
-            return None
-        return RemoteAccess(tokenizer=self.tokenizer, journal=self.journal)
-
     def recorded(self, base: str | None) -> dict[str, Any]:
         """What the record of the run says of the options; `base` is the base model that was used."""
         used = {"base": base, "attacks": list(self.attack_settings().attacks or ())}
@@ -223,8 +214,8 @@ class AuditSettings(PatternOptions, CorpusOptions, EngineOptions, GateOptions, L
 
     def check_paths(self) -> None:
         """Files and models are there and the folder is free: said before torch is loaded."""
+        from reticent.auditing.subject import is_remote
         from reticent.models.huggingface.location import locate
-        from reticent.runs.audit.remote import is_remote
         from reticent.runs.audit.subject import find_model
 
         RunDirectory.for_new_run(self.out)

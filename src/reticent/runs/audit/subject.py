@@ -4,11 +4,11 @@ A model is named by a directory, a hub id, 'embedded', a run directory or an add
 beside the weights is read with it, and a run says what it started from, how it was trained and what else is proved.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reticent.auditing.subject import ModelPlace
+from reticent.auditing.subject import ModelPlace, is_remote
 from reticent.core.document import check_schema, read_document
 from reticent.core.errors import ConfigError
 from reticent.core.evidence.individual import IndividualBounds
@@ -18,7 +18,6 @@ from reticent.core.guarantee import Guarantee
 from reticent.core.model import LanguageModel, TextModel
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, read_json
-from reticent.runs.audit.remote import RemoteAccess, is_remote, open_remote
 from reticent.runs.directory import MANIFEST, RUN, TRAINING, RunDirectory
 from reticent.runs.proofs.certificates import proved_of, read_other_guarantees
 
@@ -98,20 +97,28 @@ def _base_of_adapter(folder: Path) -> str | None:
     return str(folder / named) if (folder / named).exists() else named
 
 
-def open_models(source: str, base: str | None, remote: RemoteAccess | None = None, *, chat: bool = False) -> Opened:
+def open_models(
+    source: str,
+    base: str | None,
+    *,
+    chat: bool = False,
+    tokenizer: Path | None = None,
+    journal: Path | None = None,
+) -> Opened:
     """The model, its base where one is named or the run names it, and what was proved of it.
 
-    As a `chat`, a model's text is asked for by a user's message.
+    As a `chat`, a model's text is asked for by a user's message; `tokenizer` and `journal` belong to served models.
     """
     from reticent.models.huggingface.chat import with_chat_template
     from reticent.models.huggingface.loading import load_model
+    from reticent.runs.audit.remote import open_remote
 
     place = find_model(source)
-    if remote is not None and not is_remote(source):
-        raise ConfigError("--tokenizer and --journal belong to a served model", found=source)
     model: TextModel
     if is_remote(source):
-        model = open_remote(source, replace(remote or RemoteAccess(), chat=chat))
+        model = open_remote(source, chat=chat, tokenizer=tokenizer, journal=journal)
+    elif tokenizer is not None or journal is not None:
+        raise ConfigError("--tokenizer and --journal belong to a served model", found=source)
     else:
         loaded = load_model(place.source, name=source)
         model = with_chat_template(loaded) if chat else loaded

@@ -99,8 +99,7 @@ def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
     from reticent.data.redaction.rows import RowScrubber, Treatment
     from reticent.data.redaction.scrub_key import ScrubKey
     from reticent.data.redaction.scrubbing import Scrubber
-    from reticent.data.row_writing import write_rows
-    from reticent.data.writing import replaced
+    from reticent.data.writing import replaced, write_rows
     from reticent.engine.policy import policies_in
 
     out, offsets, cache = settings.out, settings.offsets, settings.cache
@@ -193,7 +192,7 @@ def _schema(corpus: "CorpusFile", treatment: "Treatment") -> Any:
     if corpus.format not in (Format.PARQUET, Format.DATASET):
         return None
     from reticent.data.reading.tables import table_schema
-    from reticent.data.row_writing import retyped
+    from reticent.data.writing import retyped
 
     return retyped(table_schema(corpus.path), treatment.is_id)
 

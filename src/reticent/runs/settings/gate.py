@@ -49,10 +49,11 @@ class GateOptions(Settings):
         return bool(self.require or self.fail_if or self.junit or self.sarif)
 
     def limits(self) -> "list[Limit]":
-        """The limits of the gate."""
-        from reticent.runs.audit.gate import parse_limits
+        """The limits of the gate, requirements first."""
+        from reticent.runs.audit.gate import LimitKind, parse_limit
 
-        return list(parse_limits(self.require, self.fail_if))
+        by_kind = ((LimitKind.REQUIRE, self.require), (LimitKind.FAIL_IF, self.fail_if))
+        return [parse_limit(expression, kind) for kind, expressions in by_kind for expression in expressions]
 
     def write_gate(self, report: "Report") -> None:
         """Write the files that were asked for."""

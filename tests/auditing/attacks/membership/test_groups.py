@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from reproductions.random_groups import score_random_groups
-from reticent.auditing.attacks.membership.groups import Pooling, labelled, score_owners
-from reticent.auditing.metrics.roc import auc
+from reticent.auditing.attacks.membership.groups import Pooling, score_owners
+from reticent.auditing.metrics.roc import auc, labelled
 from reticent.core.errors import UsageError
 from reticent.core.randomness import Randomness
 

@@ -147,12 +147,15 @@ class _Group:
 
     def exposure(self, place: int, *, confidence: float) -> Exposure:
         """Exposure of one of the canaries: exact if the search ends, else from the sample."""
-        likelier = self._likelier_in_sample(place)
-        least_share = clopper_pearson(likelier, len(self._sampled), confidence=confidence)[0]
+        # Sampled candidates at least as likely as the canary, and the shares of all candidates that they speak for.
+        likelier = 0
+        if len(self._sampled):
+            likelier = int((self._sampled >= self._own[place] - self._settings.limits.tie_tolerance).sum())
+        shares = clopper_pearson(likelier, len(self._sampled), confidence=confidence)
         bracket, note = None, ""
         if self._trie is None:
             note = "the tokenizer splits codes across symbols and there are too many to list: no search, sampled"
-        elif least_share * self._size > self._settings.limits.max_tokens:
+        elif shares[0] * self._size > self._settings.limits.max_tokens:
             note = "more candidates are likelier than the search may read tokens: no search, sampled"
         else:
             bracket = search_rank(
@@ -163,39 +166,9 @@ class _Group:
                 limits=self._settings.limits,
             )
         if bracket is not None and bracket.is_exact:
-            return self._exact(place, bracket)
-        return self._estimated(place, bracket, confidence=confidence, note=note)
-
-    def _others(self, place: int) -> list[Tokens]:
-        """Tokens of this template's text with every other planted secret."""
-        own = self._canaries[place].secret.reveal()
-        pairs = zip(self._planted, self._planted_tokens, strict=True)
-        return [tokens for secret, tokens in pairs if secret != own]
-
-    def _likelier_in_sample(self, place: int) -> int:
-        """Sampled candidates at least as likely as the canary."""
-        if len(self._sampled) == 0:
-            return 0
-        return int((self._sampled >= self._own[place] - self._settings.limits.tie_tolerance).sum())
-
-    def _exact(self, place: int, bracket: RankBracket) -> Exposure:
-        value = _bits(self._size, bracket.least)
-        return Exposure(
-            canary=self._canaries[place].name,
-            candidates=self._size,
-            value=value,
-            low=value,
-            high=value,
-            least_rank=bracket.least,
-            greatest_rank=bracket.greatest,
-            tied=bracket.tied,
-            forward_tokens=bracket.forward_tokens + self._pilot_tokens,
-        )
-
-    def _estimated(self, place: int, bracket: RankBracket | None, *, confidence: float, note: str) -> Exposure:
-        """From the sample: rank (k+1)/(m+1) of all, a valid p-value; the interval is cut by the bracket."""
-        likelier, drawn = self._likelier_in_sample(place), len(self._sampled)
-        shares = clopper_pearson(likelier, drawn, confidence=confidence)
+            return self._ranked(place, bracket, (bracket.least, bracket.least, bracket.least))
+        drawn = len(self._sampled)
+        # The rank by the sample is (k+1)/(m+1) of all, a valid p-value; its ends are cut by the bracket.
         least = 1 + math.floor(shares[0] * (self._size - 1))
         greatest = 1 + math.ceil(shares[1] * (self._size - 1))
         if bracket is not None:
@@ -207,6 +180,25 @@ class _Group:
         fit = None
         if drawn and math.isfinite(self._own[place]):
             fit = fit_exposure(-self._sampled, -float(self._own[place]), most_bits=math.log2(self._size))
+        return self._ranked(place, bracket, (least, rank, greatest), fit=fit, notes=(note,))
+
+    def _others(self, place: int) -> list[Tokens]:
+        """Tokens of this template's text with every other planted secret."""
+        own = self._canaries[place].secret.reveal()
+        pairs = zip(self._planted, self._planted_tokens, strict=True)
+        return [tokens for secret, tokens in pairs if secret != own]
+
+    def _ranked(
+        self,
+        place: int,
+        bracket: RankBracket | None,
+        ranks: tuple[int, float, int],
+        *,
+        fit: SkewNormalFit | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Exposure:
+        """The exposure that a rank means, from the least, the estimated and the greatest one that it can be."""
+        least, rank, greatest = ranks
         return Exposure(
             canary=self._canaries[place].name,
             candidates=self._size,
@@ -218,7 +210,7 @@ class _Group:
             tied=0 if bracket is None else bracket.tied,
             forward_tokens=self._pilot_tokens + (0 if bracket is None else bracket.forward_tokens),
             fit=fit,
-            notes=(note,),
+            notes=notes,
         )
 
 

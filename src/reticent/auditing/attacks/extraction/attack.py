@@ -10,8 +10,6 @@ novelty      are its texts less novel than held-out ones (RAVEN)? Opt-in: they m
 
 from typing import ClassVar, Final
 
-import numpy as np
-
 from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, skip
 from reticent.auditing.attacks.extraction.codes import PlantedCodes, attack_codes, code_answers
 from reticent.auditing.attacks.extraction.discoverable import (
@@ -24,7 +22,6 @@ from reticent.auditing.attacks.extraction.discoverable import (
 from reticent.auditing.attacks.extraction.divergence_prompts import WORDS, diverge, repeat_prompts
 from reticent.auditing.attacks.extraction.eidetic import EideticIndex
 from reticent.auditing.attacks.extraction.findings import (
-    LEAST_CHARACTERS,
     MatchRule,
     discoverable_findings,
     divergence_finding,
@@ -190,14 +187,12 @@ class GenerationAttack:
             held_out=EideticIndex(held_out),
             reference=subject.base,
         )
-        # Half a usual record is much of a short one; of long ones 200 characters, about 50 tokens, are enough.
-        usual = int(np.median([len(record.text) for record in training]))
-        least = max(1, min(LEAST_CHARACTERS, usual // 2))
+        rule = MatchRule.of(training)
         matches = (match_records(generated.texts, side) for side in (training, held_out))
         confidence = shared_confidence(settings.attack_confidence, 2 + len(ranked.scores))
-        found = extracted_records_finding(*matches, least=least, confidence=confidence)
-        rankings = ranking_findings(ranked, top=_TOP, rule=MatchRule(least), confidence=confidence)
-        hits = MatchRule(least).hits(ranked.training).tolist() if settings.reveal else []
+        found = extracted_records_finding(*matches, least=rule.least, confidence=confidence)
+        rankings = ranking_findings(ranked, top=_TOP, rule=rule, confidence=confidence)
+        hits = rule.hits(ranked.training).tolist() if settings.reveal else []
         revealed = [
             {"attack": self.name, "said": text.reveal()}
             for text, is_hit in zip(generated.texts, hits, strict=False)
@@ -285,10 +280,8 @@ class DivergenceAttack:
             sampling=Sampling(max_tokens=_ANSWER_TOKENS),
             randomness=settings.randomness("divergence"),
         )
-        # As in `generation`: half a usual record, of long ones 200 characters.
-        usual = int(np.median([len(record.text) for record in training]))
-        rule = MatchRule(max(1, min(LEAST_CHARACTERS, usual // 2)))
-        return Measurement((divergence_finding(answers, rule=rule, confidence=settings.attack_confidence),))
+        finding = divergence_finding(answers, rule=MatchRule.of(training), confidence=settings.attack_confidence)
+        return Measurement((finding,))
 
 
 def _rounds(sizes: Sizes) -> int:

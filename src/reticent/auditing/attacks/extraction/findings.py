@@ -40,6 +40,7 @@ from reticent.auditing.attacks.extraction.generate_and_rank import (
 from reticent.auditing.attacks.extraction.novelty import Novelty, novelty_gap
 from reticent.auditing.metrics.intervals import APPROXIMATE, shared_confidence
 from reticent.auditing.metrics.paired import Paired
+from reticent.core.corpus import Corpus
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import (
@@ -70,6 +71,12 @@ class MatchRule:
 
     least: int = LEAST_CHARACTERS
     k: int | None = None
+
+    @classmethod
+    def of(cls, records: Corpus) -> "MatchRule":
+        """Half a usual record, which is much of a short one; of long ones 200 characters are enough."""
+        usual = int(np.median([len(record.text) for record in records]))
+        return cls(max(1, min(LEAST_CHARACTERS, usual // 2)))
 
     def hits(self, matches: CorpusMatches) -> Bools:
         """Which texts [n] are hits."""

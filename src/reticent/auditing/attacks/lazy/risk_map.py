@@ -228,22 +228,22 @@ def gained(group: RiskGroup, held_out: RiskGroup | None, *, of_stretch: bool = F
 
 
 def _usual_gains(group: RiskGroup, held_out: RiskGroup | None) -> Floats:
-    """μ for each record [n]."""
-    return np.zeros(len(group.ids)) if held_out is None else _usual_gain(group.tokens, held_out)
+    """μ for each record [n]: what strangers of its length gain against the reference on average, in nats a token.
 
-
-def _usual_gain(tokens: NDArray[np.int64], held_out: RiskGroup) -> Floats:
-    """What strangers of each length gain against the reference on average [n], in nats a token; at least 0."""
+    At least 0, and 0 where there are no strangers.
+    """
+    if held_out is None:
+        return np.zeros(len(group.ids))
     rates = -held_out.calibrated_per_token
     possible = np.isfinite(rates)
     if not possible.any():
-        return np.zeros(len(tokens))
+        return np.zeros(len(group.ids))
     lengths, rates = np.log(held_out.tokens[possible]), rates[possible]
     usual: dict[int, float] = {}
-    for length in np.unique(tokens).tolist():
+    for length in np.unique(group.tokens).tolist():
         near = np.argsort(np.abs(lengths - np.log(length)), kind="stable")[:_NEIGHBOURS]
         usual[length] = max(0.0, float(rates[near].mean()))
-    return np.array([usual[length] for length in tokens.tolist()])
+    return np.array([usual[length] for length in group.tokens.tolist()])
 
 
 def draw_risk_map(
@@ -311,9 +311,7 @@ def _numbered(names: Sequence[str]) -> NDArray[np.int64]:
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 
-def emission_finding(
-    risk_map: RiskMap, *, chance: float = 0.5, confidence: float = 0.95, unit: Unit = Unit.RECORD
-) -> Finding:
+def emission_finding(risk_map: RiskMap, *, chance: float = 0.5, confidence: float = 0.95) -> Finding:
     """Share of distinct training texts that appear in the attacker's samples with at least this chance.
 
     A text that several records have is counted once, for the owner of its first record. The interval is of the
@@ -342,7 +340,7 @@ def emission_finding(
         confidence=confidence,
         n=trials,
         measure=f"share of distinct training texts with chance {chance:g} or more in {risk_map.samples:,} samples",
-        unit=unit,
+        unit=Unit.RECORD,
         access=Access.LOGPROBS,
         null=null,
         notes=(f"{hits} of {trials} distinct texts", *notes),

@@ -9,8 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
-from reticent.auditing.attacks.membership.metrics import MembershipSetting, epsilon_finding, gaussian_mu_finding
-from reticent.auditing.attacks.membership.result import ScoredTargets, few_targets
+from reticent.auditing.attacks.membership.findings import (
+    MembershipSetting,
+    ScoredTargets,
+    epsilon_finding,
+    few_targets,
+    gaussian_mu_finding,
+)
 from reticent.auditing.attacks.membership.scores import (
     CalibratedScore,
     ErrorZoneScore,
@@ -88,9 +93,9 @@ class MembershipInference:
         """Findings of every score; the scores themselves by record id."""
         scored, seen = score_targets(subject, settings, sizes=sizes)
         by_coin = not why_no_one_run(subject, settings)
-        confidence = scored.confidence(subject, settings, more=ONE_RUN_BOUNDS if by_coin else 0)
-        findings = list(scored.findings(subject, settings, confidence=confidence))
+        findings = list(scored.findings(subject, settings, more=ONE_RUN_BOUNDS if by_coin else 0))
         if by_coin:
+            confidence = findings[0].confidence  # they all have the same
             findings += one_run_findings(
                 subject, settings, scored.targets, scores=scored.scores, confidence=confidence
             )

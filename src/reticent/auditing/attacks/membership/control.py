@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.auditing.attacks.membership.groups import labelled
-from reticent.auditing.metrics.roc import Estimate, Owners, auc_interval, midranks
+from reticent.auditing.metrics.roc import Estimate, Owners, auc_interval, auc_of_ranks, labelled, midranks
 from reticent.core.arrays import Flags, Floats
 from reticent.core.randomness import Randomness
 
@@ -82,7 +81,7 @@ def bag_of_words_control(
     fold = generator.permutation(place.max() + 1)[place] % FOLDS  # [n]; by owner, without looking at labels
     columns = [labels, *islice(_exchanges(labels, place, generator), permutations)]
     scores = _held_out_scores(_counts(texts), np.stack(columns, axis=1), fold)  # [n, 1 + permutations]
-    areas = np.array([_area_of_ranks(midranks(scores[:, k]), column) for k, column in enumerate(columns)])
+    areas = np.array([auc_of_ranks(midranks(scores[:, k]), column) for k, column in enumerate(columns)])
     # A column whose fold lacked a class has no signal there; ties count half, so its area is still comparable.
     p_value = (1 + int((areas[1:] >= areas[0] - 1e-12).sum())) / (1 + permutations)
     whose = Owners.of(units, labels)
@@ -109,9 +108,9 @@ def permutation_p_value(
     place = np.unique(np.asarray(units), return_inverse=True)[1]
     ranks = midranks(values)
     generator = randomness.generator()
-    observed = _area_of_ranks(ranks, labels)
+    observed = auc_of_ranks(ranks, labels)
     exchanges = islice(_exchanges(labels, place, generator), permutations)
-    drawn = [_area_of_ranks(ranks, exchanged) for exchanged in exchanges]
+    drawn = [auc_of_ranks(ranks, exchanged) for exchanged in exchanges]
     return (1 + int((np.array(drawn) >= observed - 1e-12).sum())) / (1 + permutations)
 
 
@@ -164,11 +163,3 @@ def _log_rates(rows: "csr_array", weights: Floats) -> Floats:
     """Smoothed log-frequencies [V, k] of words in the weighted rows [n', V], weights [n', k]."""
     totals = np.asarray(rows.T @ weights) + _SMOOTHING
     return np.asarray(np.log(totals) - np.log(weights.sum(axis=0) + 2.0 * _SMOOTHING))
-
-
-def _area_of_ranks(ranks: Floats, labels: Flags) -> float:
-    """AUC from midranks [n] for labels [n]; 1/2 where a class is missing."""
-    m = int(labels.sum())
-    if m in (0, len(labels)):
-        return 0.5
-    return float((ranks[labels].sum() - m * (m + 1) / 2.0) / (m * (len(labels) - m)))

@@ -19,7 +19,7 @@ import numpy as np
 from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, skip
 from reticent.auditing.attacks.membership.attack import membership_attacks, score_targets
 from reticent.auditing.attacks.membership.control import permutation_p_value
-from reticent.auditing.attacks.membership.result import ScoredTargets, independence
+from reticent.auditing.attacks.membership.findings import ScoredTargets, independence
 from reticent.auditing.metrics.roc import Owners, auc_interval
 from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject

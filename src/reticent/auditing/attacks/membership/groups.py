@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from reticent.auditing.metrics.roc import as_scores
+from reticent.auditing.metrics.roc import labelled
 from reticent.core.arrays import Floats
 from reticent.core.errors import UsageError
 
@@ -34,20 +34,6 @@ class GroupScores:
     is_member: NDArray[np.bool_]
     sizes: NDArray[np.int64]
     left_over: int = 0
-
-
-def labelled(scores: ArrayLike, is_member: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """Scores [n] and boolean labels [n], refused unless both classes are there."""
-    values, labels = as_scores(scores, name="membership scores"), np.asarray(is_member)
-    if labels.dtype != np.bool_ or labels.shape != values.shape:
-        raise ValueError(f"labels must be booleans of shape {values.shape}, found {labels.dtype} {labels.shape}")
-    if labels.all() or not labels.any():
-        raise UsageError(
-            "membership inference needs members and non-members",
-            found=f"{int(labels.sum())} members of {len(labels)} targets",
-            hint="give held-out texts of the same kind beside the training texts",
-        )
-    return values, labels
 
 
 def score_owners(

@@ -18,7 +18,7 @@ import numpy as np
 
 from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
 from reticent.auditing.attacks.membership.attack import why_no_comparison
-from reticent.auditing.attacks.membership.result import ScoredTargets, few_targets
+from reticent.auditing.attacks.membership.findings import ScoredTargets, few_targets
 from reticent.auditing.attacks.membership.scores import LogProbScore, run_attacks, text_by_text
 from reticent.auditing.attacks.membership.target_scores import TargetScores, scored
 from reticent.auditing.settings import AttackSettings, Sizes
@@ -50,10 +50,10 @@ class Neighbourhood(LogProbScore):
         """Mean loss of the neighbours minus the loss of the text."""
         proposer = targets.target if targets.reference is None else targets.reference
         root = Randomness.seeded(self.seed)
-        told = np.flatnonzero(targets.has_tokens)
+        told = [index for index, tokens in enumerate(targets.tokens) if tokens]
         losses = np.zeros(len(targets))
         for start in range(0, len(told), _TEXTS_AT_ONCE):
-            block = told[start : start + _TEXTS_AT_ONCE].tolist()
+            block = told[start : start + _TEXTS_AT_ONCE]
             texts = [targets.tokens[index] for index in block]
             around = self.neighbours(texts, proposer, [root.child(str(index)).generator() for index in block])
             scores = scored(targets.target, [copy for copies in around for copy in copies])
@@ -136,6 +136,5 @@ class NeighbourhoodAttack:
         scored = ScoredTargets.of(
             subject, settings, targets=targets, scores=scores, access={score.name: score.access}
         )
-        confidence = scored.confidence(subject, settings)
-        findings = tuple(scored.findings(subject, settings, confidence=confidence))
+        findings = tuple(scored.findings(subject, settings))
         return Measurement(findings, {"neighbourhood.json": scored.to_json()})

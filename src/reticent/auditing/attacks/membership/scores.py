@@ -29,10 +29,11 @@ hold for all of them, since published code broke both:
   bottom.
 - A text without tokens gives nothing to go by: −∞, ranked last. It stays in every denominator.
 
-Metrics are in `membership.metrics`, ε lower bounds in `one_run` and `one_run_curve`.
+Metrics are in `membership.findings`, ε lower bounds in `one_run` and `one_run_curve`.
 """
 
 import math
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
@@ -112,7 +113,7 @@ def run_attacks(attacks: Sequence[MembershipScore], targets: TargetScores) -> di
 
 def text_by_text(targets: TargetScores, score: Callable[[int], float]) -> Floats:
     """Scores [n] from a function of a text's index; −∞ for texts without tokens."""
-    return np.array([score(index) if there else -np.inf for index, there in enumerate(targets.has_tokens)])
+    return np.array([score(index) if tokens else -np.inf for index, tokens in enumerate(targets.tokens)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +146,13 @@ class ZlibScore(LogProbScore):
     name: ClassVar[str] = "zlib"
 
     def score(self, targets: TargetScores) -> Floats:
-        """Mean log-probability over the length of the compressed text."""
-        return text_by_text(targets, lambda i: float(targets.log_probs[i].mean() / targets.zlib_bytes[i]))
+        """Mean log-probability over the bytes of the text compressed by zlib (level 6, header included)."""
+
+        def score(index: int) -> float:
+            compressed = zlib.compress(targets.texts[index].encode("utf8", errors="surrogatepass"))
+            return float(targets.log_probs[index].mean() / len(compressed))
+
+        return text_by_text(targets, score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +180,8 @@ class MinKScore(LogProbScore):
     name: ClassVar[str] = "min-k"
 
     def __post_init__(self) -> None:
-        _check_share(self.share)
+        if not 0.0 < self.share <= 1.0:
+            raise ValueError(f"the share of tokens must be in (0, 1], found {self.share}")
 
     def score(self, targets: TargetScores) -> Floats:
         """Mean of the `share` least token log-probabilities."""
@@ -182,15 +189,12 @@ class MinKScore(LogProbScore):
 
 
 @dataclass(frozen=True, slots=True)
-class MinKPlusPlusScore(LogProbScore):
+class MinKPlusPlusScore(MinKScore):
     """Membership score: mean of the tokens least likely by the measure of their own distributions (Min-K%++)."""
 
     share: float = 0.2
     name: ClassVar[str] = "min-k++"
     needs_distributions: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_share(self.share)
 
     def score(self, targets: TargetScores) -> Floats:
         """Mean of the `share` least standardised token log-probabilities."""
@@ -214,11 +218,6 @@ def _standardised(targets: TargetScores, index: int) -> Floats:
     values[flat] = np.where(log_probs[flat] < positions.mean[flat] - 1e-6, -np.inf, 0.0)
     values[log_probs == 0.0] = np.inf
     return np.asarray(values)
-
-
-def _check_share(share: float) -> None:
-    if not 0.0 < share <= 1.0:
-        raise ValueError(f"the share of tokens must be in (0, 1], found {share}")
 
 
 @dataclass(frozen=True, slots=True)

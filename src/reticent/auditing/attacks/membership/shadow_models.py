@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
-from reticent.auditing.attacks.membership.result import ScoredTargets, few_targets
+from reticent.auditing.attacks.membership.findings import ScoredTargets, few_targets
 from reticent.auditing.attacks.membership.shadow import lira_online, rmia, shadow_scores
 from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
@@ -107,8 +107,7 @@ class ShadowAttack:
         }
         access = dict.fromkeys(scores, Access.LOGPROBS)
         scored = ScoredTargets.of(subject, settings, targets=split.targets, scores=scores, access=access)
-        confidence = scored.confidence(subject, settings)
-        findings = tuple(scored.findings(subject, settings, confidence=confidence))
+        findings = tuple(scored.findings(subject, settings))
         return Measurement(findings, {"shadow.json": scored.to_json() | {"shadows": len(trained_on)}})
 
 

@@ -11,14 +11,12 @@ models that call a token impossible, neither is preferred, and no difference is 
 Does not store model outputs on disk; the caller keys caches by the fingerprints of models and corpus.
 """
 
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reticent.core.arrays import Floats
 from reticent.core.errors import AccessError, ModelError
@@ -77,11 +75,6 @@ class TargetScores:
         return sum(len(whole) > len(kept) for whole, kept in zip(self._encoded, self.tokens, strict=True))
 
     @cached_property
-    def has_tokens(self) -> NDArray[np.bool_]:
-        """Which texts [n] have a token to score."""
-        return np.array([len(tokens) > 0 for tokens in self.tokens])
-
-    @cached_property
     def log_probs(self) -> list[Floats]:
         """Token log-probabilities of each text under the target model."""
         return scored(self.target, self.tokens)
@@ -121,12 +114,6 @@ class TargetScores:
         return [_positions(self.target, tokens) for tokens in self.tokens]
 
     @cached_property
-    def zlib_bytes(self) -> Floats:
-        """Length [n] of each text after zlib compression of its UTF-8 bytes (level 6, header included)."""
-        lengths = [len(zlib.compress(text.encode("utf8", errors="surrogatepass"))) for text in self.texts]
-        return np.array(lengths, dtype=np.float64)
-
-    @cached_property
     def _encoded(self) -> list[list[int]]:
         return [list(tokens) for tokens in self.target.encode(self.texts)]
 
@@ -164,10 +151,7 @@ def _positions(model: LanguageModel, tokens: list[int]) -> Positions:
         contexts = [tokens[:place] for place in range(len(tokens))]
         starts = range(0, len(contexts), _CONTEXTS_AT_ONCE)
         pieces = [_summary(model.next_token_log_probs(contexts[s : s + _CONTEXTS_AT_ONCE])) for s in starts]
-    top, mean, deviation = (
-        np.concatenate([piece[row] for piece in pieces]) if pieces else np.empty(0) for row in range(3)
-    )
-    return Positions(top, mean, deviation)
+    return Positions(*(np.concatenate(pieces, axis=1) if pieces else np.empty((3, 0))))
 
 
 def _summary(rows: Floats) -> Floats:

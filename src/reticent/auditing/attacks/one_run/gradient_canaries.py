@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from reticent.accounting.pld import pld_epsilon
-from reticent.auditing.attacks.membership.metrics import MembershipSetting, epsilon_finding
+from reticent.auditing.attacks.membership.findings import MembershipSetting, epsilon_finding
 from reticent.auditing.attacks.one_run.draws import draws_of, matched, steps_of
 from reticent.auditing.attacks.one_run.mechanism import FAULTS, mechanism_p_values
 from reticent.auditing.metrics.one_run import EpsilonBound, one_run_epsilon

@@ -31,9 +31,9 @@ from reticent.auditing.attacks.personal_data.extraction import (
 )
 from reticent.auditing.attacks.personal_data.findings import PiiSetting, association_finding, extraction_findings
 from reticent.auditing.attacks.personal_data.inference import SHORTLIST
-from reticent.auditing.attacks.personal_data.inventory import PiiInventory, take_inventory
+from reticent.auditing.attacks.personal_data.inventory import PiiInventory, Tagged, take_inventory
 from reticent.auditing.attacks.personal_data.pairs import Pair, associated_pairs
-from reticent.auditing.attacks.personal_data.places import PlaceGames, choose_places, play_places
+from reticent.auditing.attacks.personal_data.places import choose_places, play_places
 from reticent.auditing.metrics.intervals import shared_confidence
 from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
@@ -54,9 +54,8 @@ from reticent.core.metric import (
 )
 from reticent.core.model import TextModel
 from reticent.core.sampling import Sampling
-from reticent.core.secret import Secret
 from reticent.data.kinds import canonical
-from reticent.data.measurement import Rate, measure_policy
+from reticent.data.measurement import MeasurementTally, Rate
 
 PEOPLE: Final = "names"  # finds people for prompts where the policy itself finds none
 GENERATED_TOKENS: Final = 96
@@ -76,16 +75,6 @@ _OF_LOGPROBS: Final = (
     EXTRACTABILITY_CORRELATION.name,
     RECONSTRUCTION_MEMBERSHIP_AUC.name,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Tagged:
-    """The tagger, what it finds on either side, and what is known of its recall."""
-
-    tagger: Policy
-    training: PiiInventory
-    held_out: PiiInventory
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +117,7 @@ class PersonalDataAttack:
         pairs = chosen_pairs(tagged, settings, sizes.extraction_records, self.policy_named(PEOPLE))
         places = None
         if subject.scoring_model is not None:
-            places = choose_places(
-                subject, settings, PlaceGames(tagged.tagger, tagged.training, tagged.held_out), sizes
-            )
+            places = choose_places(subject, settings, tagged, sizes)
         setting = PiiSetting(
             unit=unit_of(subject),
             confidence=shared_confidence(
@@ -155,11 +142,11 @@ class PersonalDataAttack:
             findings += measured.findings
             document |= measured.artefacts["places"]
             context = measured.context
-        revealed = (
-            [{"attack": self.name, "kind": value.kind, "said": value.reveal()} for value in sorted_hits(game)]
-            if settings.reveal
-            else []
-        )
+        revealed = [
+            {"attack": self.name, "kind": value.kind, "said": value.reveal()}
+            for value in (game.emitted.values if settings.reveal else ())  # in the order in which they came
+            if value in game.training
+        ]
         return Measurement(tuple(findings), {"pii.json": document}, context, revealed)
 
 
@@ -179,24 +166,22 @@ def tag_sides(subject: Subject, settings: AttackSettings, tagger: Policy) -> Tag
     found = take_inventory(subject.training, tagger)
     if not len(found):
         raise NothingToAttack(f"the policy '{settings.policy}' finds nothing in the training records")
-    labelled = [record for record in subject.training if record.spans]
-    if not labelled:
+    held_out = take_inventory(subject.held_out, tagger)
+    if not any(record.spans for record in found.records):
         note = f"policy '{settings.policy}': its recall was not measured, since no training record has labels"
-        return Tagged(tagger, found, take_inventory(subject.held_out, tagger), note)
-    by_kind = measure_policy(labelled, tagger, confidence=settings.attack_confidence).recall_by_kind
+        return Tagged(tagger, found, held_out, note)
+    tally = MeasurementTally(tagger.name, confidence=settings.attack_confidence)
+    for record, spans in zip(found.records, found.spans, strict=True):
+        if record.spans:
+            tally.add(record, spans)
+    by_kind = tally.result().recall_by_kind
     sought = [rate for kind, rate in by_kind.items() if kind in set(map(canonical, found.kinds))]
     recall = Rate.pooled(sought, confidence=settings.attack_confidence)
     low, high = recall.interval
     blind = sorted(set(by_kind) - set(map(canonical, found.kinds)))
     note = f"policy '{settings.policy}': recall {low:.3f} to {high:.3f} on {recall.trials} labels of kinds it finds"
     note += f"; labels also name {', '.join(blind)}, which it never finds" if blind else ""
-    training = take_inventory(subject.training, tagger, miss_rate=1.0 - low)
-    return Tagged(tagger, training, take_inventory(subject.held_out, tagger), note)
-
-
-def sorted_hits(game: ExtractionGame) -> list[Secret]:
-    """Extracted values in the order in which they came, for `--reveal`."""
-    return [value for value in game.emitted.values if value in game.hits]
+    return Tagged(tagger, PiiInventory(found.records, found.spans, miss_rate=1.0 - low), held_out, note)
 
 
 def unit_of(subject: Subject) -> Unit:

@@ -13,12 +13,10 @@ Values are kept as `Secret`s: nothing here prints one.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 from reticent.core.corpus import Policy, Record, Span
 from reticent.core.secret import Secret
-
-_BATCH = 256
+from reticent.data.redaction.masking import find_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +31,6 @@ class Mention:
 def value_of(text: str, kind: str) -> Secret:
     """The value as it is compared: its kind and its characters with white space collapsed."""
     return Secret(" ".join(text.split()), kind)
-
-
-def tagged(records: Iterable[Record], tagger: Policy | None) -> Iterator[tuple[Record, tuple[Span, ...]]]:
-    """Each record with the spans that the tagger finds; without a tagger with its own labels, less those "none"."""
-    remaining = iter(records)
-    while batch := list(islice(remaining, _BATCH)):
-        if tagger is None:
-            found = [tuple(sorted(s for s in record.spans if s.identifier != "none")) for record in batch]
-        else:
-            found = tagger.find([record.text for record in batch])
-        yield from zip(batch, found, strict=True)
 
 
 class PiiInventory:
@@ -108,8 +95,21 @@ def take_inventory(
     records: Iterable[Record], tagger: Policy | None = None, *, miss_rate: float = 0.0
 ) -> PiiInventory:
     """The values that the tagger finds in the records, or, without one, those that the records' labels name."""
-    pairs = list(tagged(records, tagger))
+    if tagger is None:
+        pairs = [(one, tuple(sorted(s for s in one.spans if s.identifier != "none"))) for one in records]
+    else:
+        pairs = list(find_in(records, tagger))
     return PiiInventory([record for record, _ in pairs], [spans for _, spans in pairs], miss_rate=miss_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """The tagger, what it finds on either side, and what is known of its recall."""
+
+    tagger: Policy
+    training: PiiInventory
+    held_out: PiiInventory
+    note: str
 
 
 def widened(low: float, high: float, miss_rate: float) -> tuple[float, float]:

@@ -38,7 +38,7 @@ from reticent.auditing.attacks.personal_data.inference import (
     infer_values,
     token_counter,
 )
-from reticent.auditing.attacks.personal_data.inventory import PiiInventory
+from reticent.auditing.attacks.personal_data.inventory import PiiInventory, Tagged
 from reticent.auditing.attacks.personal_data.reconstruction import (
     CandidateSources,
     Reconstruction,
@@ -51,7 +51,6 @@ from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, Hel
 from reticent.auditing.metrics.paired import Paired
 from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
-from reticent.core.corpus import Policy
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import EXTRACTABILITY_CORRELATION, RECONSTRUCTION_GAIN, RECONSTRUCTION_MEMBERSHIP_AUC
@@ -62,22 +61,13 @@ PLACES: Final = 8  # held-out places of a kind that candidates are compared with
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceGames:
-    """What the games are played with."""
-
-    tagger: Policy
-    training: PiiInventory
-    held_out: PiiInventory
-
-
-@dataclass(frozen=True, slots=True)
 class Places:
     """Targets, held-out ones, places to calibrate by, and candidates by where decoys come from, if there are any.
 
     `seen` are both sorts of targets as the adversary sees them; the others have what was recollected.
     """
 
-    games: PlaceGames
+    tagged: Tagged
     seen: tuple[tuple[MaskedSpan, ...], tuple[MaskedSpan, ...]]
     targets: tuple[MaskedSpan, ...]
     strangers: tuple[MaskedSpan, ...]
@@ -85,7 +75,7 @@ class Places:
     drawn: dict[Decoys, CandidateDraw]
 
 
-def choose_places(subject: Subject, settings: AttackSettings, games: PlaceGames, sizes: Sizes) -> Places:
+def choose_places(subject: Subject, settings: AttackSettings, tagged: Tagged, sizes: Sizes) -> Places:
     """The targets of all games on places; nothing is scored yet."""
     model = scoring_model(subject)
     targets, strangers = (
@@ -95,20 +85,20 @@ def choose_places(subject: Subject, settings: AttackSettings, games: PlaceGames,
             count=sizes.extraction_records,
             randomness=settings.randomness(f"{name} places"),
         )
-        for values, name in ((games.training, "training"), (games.held_out, "held-out"))
+        for values, name in ((tagged.training, "training"), (tagged.held_out, "held-out"))
     )
-    strangers = tuple(target for target in strangers if target.secret not in games.training)
+    strangers = tuple(target for target in strangers if target.secret not in tagged.training)
     elsewhere, strangers = _parted(strangers)
     seen = targets, strangers
     if settings.others is OtherValues.MASKED:
-        targets, strangers, elsewhere = (recollected(model, games.tagger, side) for side in (*seen, elsewhere))
-    pools = {Decoys.UNSEEN: games.held_out, Decoys.TRAINED: games.training}
+        targets, strangers, elsewhere = (recollected(model, tagged.tagger, side) for side in (*seen, elsewhere))
+    pools = {Decoys.UNSEEN: tagged.held_out, Decoys.TRAINED: tagged.training}
     drawn = {
-        decoys: _drawn(targets, pool, games.training, model, settings, most=sizes.choices)
+        decoys: _drawn(targets, pool, tagged.training, model, settings, most=sizes.choices)
         for decoys, pool in pools.items()
     }
     return Places(
-        games, seen, targets, strangers, elsewhere, {name: each for name, each in drawn.items() if each.targets}
+        tagged, seen, targets, strangers, elsewhere, {name: each for name, each in drawn.items() if each.targets}
     )
 
 
@@ -122,14 +112,14 @@ def play_places(
     sizes: Sizes,
 ) -> Measurement:
     """All games; the artefact "places" is a part of pii.json."""
-    games, targets = places.games, places.targets
+    tagged, targets = places.tagged, places.targets
     scorer = CandidateScorer(scoring_model(subject), elsewhere=HeldOutPlaces(places.elsewhere))
     infilling = sizes.draws if settings.others is OtherValues.MASKED else 0
 
     def reconstructed(side: tuple[MaskedSpan, ...], name: str) -> Reconstruction:
         candidates = gather_candidates(
             scorer.model,
-            games.tagger,
+            tagged.tagger,
             side,
             sources=CandidateSources(prefix=sizes.draws, infilling=infilling, shared=64, pool=64),
             randomness=settings.randomness(name),
@@ -139,7 +129,7 @@ def play_places(
 
     mine = reconstructed(targets, "reconstruction")
     others = reconstructed(places.strangers, "held-out reconstruction") if places.strangers else None
-    rival, stranger_rival = (continue_greedily(subject.model, games.tagger, side) for side in places.seen)
+    rival, stranger_rival = (continue_greedily(subject.model, tagged.tagger, side) for side in places.seen)
     how = "other values of the sentence known"
     if settings.others is OtherValues.MASKED:
         how = "other values of the sentence masked, those before the value recollected by the model"
@@ -165,7 +155,7 @@ def play_places(
         )
     )
     findings += _against_membership(subject, targets, mine, setting)
-    findings += _extractability(subject, settings, games, emitted, setting=setting, count=sizes.extraction_records)
+    findings += _extractability(subject, settings, tagged, emitted, setting=setting, count=sizes.extraction_records)
     document: dict[str, Any] = {"reconstruction": _ranks_to_json(mine, rival)}
     document |= {f"inference_{decoys.value}": None for decoys in Decoys}
     context: dict[str, int] = {}
@@ -176,7 +166,7 @@ def play_places(
         if decoys is Decoys.UNSEEN:
             context = {
                 "candidates": max(1, math.floor(1.0 / outcome.base_rate + 1e-9)),
-                "copies": max(_copies(games.training, target.secret, setting.unit) for target in drawn.targets),
+                "copies": max(_copies(tagged.training, target.secret, setting.unit) for target in drawn.targets),
             }
     return Measurement(tuple(findings), {"places": document}, context)
 
@@ -246,17 +236,17 @@ def _against_membership(
 def _extractability(
     subject: Subject,
     settings: AttackSettings,
-    games: PlaceGames,
+    tagged: Tagged,
     emitted: EmittedValues,
     *,
     setting: PiiSetting,
     count: int,
 ) -> list[Finding]:
     """Rank correlation of estimated and observed extractability; nothing where one of them is constant."""
-    every = list(games.training)
+    every = list(tagged.training)
     order = settings.randomness("extractability").permutation(len(every))[:count]
     values = [every[place] for place in sorted(order.tolist())]
-    estimated = estimate_extractability(scoring_model(subject), games.training, values, contexts=4)
+    estimated = estimate_extractability(scoring_model(subject), tagged.training, values, contexts=4)
     compared = compare_extractability(estimated, values, emitted)
     estimate = compared.correlation(randomness=settings.randomness("resamples"), confidence=setting.confidence)
     if estimate is None:

@@ -7,7 +7,7 @@ import pytest
 
 from reticent.accounting.bounds.ceiling import ceiling, compare_with_guarantee
 from reticent.auditing.attacks.membership.control import bag_of_words_control
-from reticent.auditing.attacks.membership.metrics import (
+from reticent.auditing.attacks.membership.findings import (
     MembershipSetting,
     epsilon_finding,
     gaussian_mu_finding,
