@@ -131,7 +131,7 @@ def make_subject(
     notes = []
     if left_out := len(training) - len(members):
         copied = counted(left_out, "planted copy", "planted copies")
-        notes.append(f"membership, lazy and extraction do not attack {copied} of canaries")
+        notes.append(f"attacks on records leave out {copied} of canaries")
     if left_out := len(held_out) - len(others):
         notes.append(f"left out {counted(left_out, 'held-out record')} with the text of a training record")
     if not members or not others:

@@ -215,15 +215,17 @@ class ScoredTargets:
             randomness = settings.randomness(f"permutations {name}")
             p_value = permutation_p_value(values, is_member, randomness=randomness, permutations=199, owners=whose)
             notes = (
-                f"probability of such an AUC if membership were random: p = {p_value:.3g}",
                 f"words alone: AUC {control.auc.value:.3f}, p = {control.p_value:.3g}",
                 independence(owners, settings),
             )
             setting = MembershipSetting(
                 attack=name, access=self.access[name], confidence=confidence, void=control.void, notes=notes
             )
-            measured = membership_findings(values, is_member, setting=setting, rates=settings.rates, owners=owners)
-            yield from _without_power(measured, sides)
+            area, *rates = membership_findings(
+                values, is_member, setting=setting, rates=settings.rates, owners=owners
+            )
+            chance = f"probability of such an AUC if membership were random: p = {p_value:.3g}"
+            yield from _without_power([replace(area, notes=(chance, *area.notes)), *rates], sides)
             if speaks_of_owners(subject):
                 owned = score_owners(values, is_member, owners=self.targets.owners)
                 of_owners = replace(setting, attack=f"{name}, owners", unit=Unit.OWNER, notes=())
