@@ -233,9 +233,10 @@ def redacted(model: HuggingFaceModel, setup: Setup, folder: Path, *, fill_seed: 
         computation=COMPUTATION,
     )
     assert plan.public is not None
-    units = Units(encode_texts(model, routed.public))
-    public = PlainGradients(model.module, units, plan.public, computation=COMPUTATION)
-    return PublicFirstGradients(plan, public, private, public_units=units), budget.guarantee
+    texts = encode_texts(model, routed.public)
+    public = PlainGradients(model.module, Units(texts), plan.public, computation=COMPUTATION)
+    source = PublicFirstGradients(public, private, public_per_step=plan.public_per_step)
+    return source, budget.guarantee
 
 
 def twice(model: HuggingFaceModel, setup: Setup, folder: Path) -> Built:

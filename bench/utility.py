@@ -59,7 +59,7 @@ from reticent.training.gradients.source import (  # noqa: E402
     PrivateGradients,
 )
 from reticent.training.loop import CheckpointSchedule, train_learner  # noqa: E402
-from reticent.training.methods.public_first import PublicFirst, PublicFirstGradients  # noqa: E402
+from reticent.training.methods.public_first import PublicFirstGradients  # noqa: E402
 from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
 from reticent.training.plans.choice import choose  # noqa: E402
 from reticent.training.plans.plan import DpSgd, PlainPlan  # noqa: E402
@@ -234,11 +234,10 @@ def private_loss(text: Text, start: ModelStart, recipe: Recipe, plan: DpSgd, *, 
             computation=COMPUTATION,
         )
         if recipe.reads_public:
-            phases = PublicFirst(public_plan(text, seed), plan)
             assert text.public is not None
-            public = Units(text.public)
-            plain = PlainGradients(model.module, public, phases.public, computation=COMPUTATION)
-            source = PublicFirstGradients(phases, plain, noisy, public_units=public)
+            first = public_plan(text, seed)
+            plain = PlainGradients(model.module, Units(text.public), first, computation=COMPUTATION)
+            source = PublicFirstGradients(plain, noisy)
         return _trained(model.module, source, text, settings, folder=Path(folder), seed=seed)
 
 

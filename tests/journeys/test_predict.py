@@ -24,6 +24,7 @@ from reticent.runs.ensemble.prediction import (
     ledger_identity,
     settings_of,
 )
+from reticent.runs.ensemble.public_text import calibrate
 from reticent.server.launching import Serving, promised
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
@@ -183,7 +184,10 @@ def test_public_text_calibrates_the_public_model_once(run, tmp_path, capsys):
     assert stored["temperature"] != 1.0
     assert ask(capsys, *first)[0] == 0
     assert ask(capsys, *first, "--public", public)[0] == 0
-    code, _, complaint = ask(capsys, *first, "--public", public_text(tmp_path, "other.jsonl", first=800))
+    other, fitted = public_text(tmp_path, "other.jsonl", first=800), settings_of(run, {}).calibration
+    assert calibrate(run, public, stored=fitted) is fitted  # `evaluate --public` fits no second time
+    assert calibrate(run, other, stored=fitted).corpus != fitted.corpus
+    code, _, complaint = ask(capsys, *first, "--public", other)
     assert (code, "fixed by the first use" in complaint) == (2, True)
     file = run / "prediction.json"
     changed = json.loads(file.read_text())

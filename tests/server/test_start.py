@@ -20,6 +20,7 @@ from reticent.prediction.mechanisms.unprotected import NGramIndex
 from reticent.runs.ensemble.prediction import PredictionSettings
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.server import launching
+from reticent.server.access.keys import add_key
 from reticent.server.backends.backend import reshaping, settings_for
 from reticent.server.backends.weights import FilteredModel, open_weights
 from reticent.server.launching import Serving
@@ -196,6 +197,17 @@ def test_an_undefended_model_is_not_served(tmp_path, capsys):
     (run / "model" / "guarantee.json").unlink()
     assert cli.run(["serve", str(run), "--dry-run"]) == 2
     assert "nothing was proved" in capsys.readouterr().err
+
+
+def test_a_dry_run_refuses_keys_that_the_server_would_refuse(tmp_path, capsys):
+    run, keys = weights_run(tmp_path / "run"), tmp_path / "keys.json"
+    dry = ["serve", str(run), "--dry-run", "--keys", str(keys)]
+    assert cli.run(dry) == 2
+    assert "no such key file" in capsys.readouterr().err
+    add_key(keys, "anna")
+    assert cli.run(dry) == 0
+    assert cli.run([*dry, "--operator-port", "9000"]) == 2
+    assert "no key in the key file is an operator's" in capsys.readouterr().err
 
 
 def test_what_was_loaded_before_the_server_runs_is_not_searched_for_garbage_meanwhile(monkeypatch):

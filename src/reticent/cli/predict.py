@@ -11,12 +11,11 @@ from reticent.runs.ensemble.settings import PredictSettings
 @verb(PredictSettings)
 def predict(settings: PredictSettings, output: Output) -> None:
     """Continue a prompt privately. Tokens come from the system's random generator, so there is no --seed."""
-    from reticent.runs.ensemble.manifest import Manifest
+    from reticent.runs.ensemble.text_predictor import Predictor
 
-    Manifest.read(settings.run)  # what is no ensemble is said before torch is loaded
-    from reticent.runs.ensemble.text_predictor import predict as continued
-
-    assert settings.prompt is not None
-    answer = continued(settings, sys.stdin.read() if settings.prompt == "-" else settings.prompt)
+    with Predictor(settings) as predictor:
+        prompt = sys.stdin.read() if settings.prompt == "-" else settings.prompt
+        assert prompt is not None  # refused by `check`
+        answer = predictor.generate(prompt, max_tokens=settings.max_tokens)
     output.document(answer)
     output.show(answer.text)

@@ -247,25 +247,23 @@ class DurableLedger:
 
     def _check_witness(self, *seen: Receipt | None) -> None:
         """Refuse a chain that is behind what a witness saw, or that has another history."""
-        for receipt in seen:
-            if receipt is not None:
-                self._check_seen(receipt)
-
-    def _check_seen(self, seen: Receipt) -> None:
         head = self._chain.head
-        if seen.sequence > head.sequence:
-            raise LedgerError(
-                f"{self.name}: the ledger was rolled back",
-                found=f"{head.sequence} rows",
-                expected=f"at least {seen.sequence}, as its witness saw",
-                hint=EDITED,
-            )
-        found = self._chain.header.root.digest if seen.sequence == 0 else head.digest
-        if 0 < seen.sequence < head.sequence:  # a crash came between a commit and its witness, or others charged
-            found = self._store.digest(seen.sequence) or ""
-        if found != seen.digest:
-            what = f"{self.name}: the ledger is not the one its witness saw"
-            raise LedgerError(what, found=f"another row {seen.sequence}", hint=EDITED)
+        for receipt in seen:
+            if receipt is None:
+                continue
+            if receipt.sequence > head.sequence:
+                raise LedgerError(
+                    f"{self.name}: the ledger was rolled back",
+                    found=f"{head.sequence} rows",
+                    expected=f"at least {receipt.sequence}, as its witness saw",
+                    hint=EDITED,
+                )
+            found = self._chain.header.root.digest if receipt.sequence == 0 else head.digest
+            if 0 < receipt.sequence < head.sequence:  # a crash between a commit and its witness, or others charged
+                found = self._store.digest(receipt.sequence) or ""
+            if found != receipt.digest:
+                what = f"{self.name}: the ledger is not the one its witness saw"
+                raise LedgerError(what, found=f"another row {receipt.sequence}", hint=EDITED)
 
 
 class SqliteLedger(DurableLedger):

@@ -53,7 +53,9 @@ class SqliteStore:
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
+        self.name = str(path)  # as messages call it
         self._connection = connection
+        self._watched = _files_of(path)[:2]  # database and write-ahead log
         self._seen: dict[Path, tuple[int, int]] = {}  # inode, size
         if not self.is_in_place():
             raise LedgerError(f"{path}: the ledger was replaced or removed while it was opened", hint=EDITED)
@@ -61,17 +63,12 @@ class SqliteStore:
     @classmethod
     def create(cls, path: Path, header: str) -> None:
         """Write a database with a header and no rows. It appears under its name complete, or not at all."""
-        for leftover in (
-            path,
-            _with_suffix(path, "-wal"),
-            _with_suffix(path, "-shm"),
-            _with_suffix(path, "-journal"),
-        ):
+        for leftover in _files_of(path):
             if leftover.exists():
                 raise LedgerExists(
                     f"{leftover}: a ledger already exists here", hint="open it, or choose another path"
                 )
-        draft = _with_suffix(path, f".{os.getpid()}.draft")
+        draft = path.with_name(f"{path.name}.{os.getpid()}.draft")
         try:
             os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # the spend is the operator's
             with _ledger_errors(path):
@@ -81,12 +78,7 @@ class SqliteStore:
         except OSError as error:
             raise LedgerError(f"{path}: the ledger cannot be created", found=error.strerror) from error
         finally:
-            for leftover in (
-                draft,
-                _with_suffix(draft, "-wal"),
-                _with_suffix(draft, "-shm"),
-                _with_suffix(draft, "-journal"),
-            ):
+            for leftover in _files_of(draft):
                 leftover.unlink(missing_ok=True)
 
     @classmethod
@@ -106,11 +98,6 @@ class SqliteStore:
             except BaseException:
                 connection.close()
                 raise
-
-    @property
-    def name(self) -> str:
-        """The file, as messages call it."""
-        return str(self.path)
 
     def header(self) -> str:
         """The text of the header."""
@@ -177,7 +164,7 @@ class SqliteStore:
         SQLite holds them open and reads what it has cached: a file that was deleted, replaced or cut off under it
         would be noticed at the next start, when charges are gone. Neither shrinks while anybody has it open.
         """
-        for path in (self.path, _with_suffix(self.path, "-wal")):
+        for path in self._watched:
             try:
                 status = path.stat()
             except OSError:
@@ -194,8 +181,9 @@ class SqliteStore:
             self._connection.close()
 
 
-def _with_suffix(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
+def _files_of(path: Path) -> list[Path]:
+    """The database, its write-ahead log, and what else SQLite may put beside it."""
+    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
 
 
 def _write_draft(draft: Path, header: str) -> None:

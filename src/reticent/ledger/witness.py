@@ -117,8 +117,19 @@ class Witness:
 
     def read(self) -> Receipt:
         """The furthest place that was witnessed; LedgerError if neither slot is whole."""
-        self._newest, receipt = max(self._slots(), key=lambda slot: slot[1].sequence)
-        return receipt
+        try:
+            content = os.pread(self._descriptor, 2 * _SLOT, 0)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+        slots = [(index, _decode(content[index * _SLOT : (index + 1) * _SLOT])) for index in (0, 1)]
+        whole = [(index, receipt) for index, receipt in slots if receipt is not None]
+        if not whole:
+            raise LedgerError(
+                f"{self.path}: the ledger's witness is damaged",
+                hint="restore the file; if nothing was released since the last row: reticent ledger reanchor RUN",
+            )
+        self._newest, newest = max(whole, key=lambda slot: slot[1].sequence)
+        return newest
 
     def write(self, head: Receipt) -> None:
         """Move on to `head`, over the older slot. Only under `locked`, and after `read` under the same lock."""
@@ -144,20 +155,6 @@ class Witness:
                 os.fdatasync(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1  # a number that no later file can get
-
-    def _slots(self) -> list[tuple[int, Receipt]]:
-        try:
-            content = os.pread(self._descriptor, 2 * _SLOT, 0)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
-        slots = [(index, _decode(content[index * _SLOT : (index + 1) * _SLOT])) for index in (0, 1)]
-        whole = [(index, receipt) for index, receipt in slots if receipt is not None]
-        if not whole:
-            raise LedgerError(
-                f"{self.path}: the ledger's witness is damaged",
-                hint="restore the file; if nothing was released since the last row: reticent ledger reanchor RUN",
-            )
-        return whole
 
 
 def _encode(receipt: Receipt) -> bytes:

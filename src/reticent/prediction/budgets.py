@@ -251,12 +251,14 @@ def _submix_f(target: PredictionTarget, layout: Layout, options: MechanismOption
 def _submix(target: PredictionTarget, layout: Layout, options: MechanismOptions, *, common: bool) -> Setup:
     order, limit = _order_and_limit(target, options.order)
     mechanism = SubMix(layout, limit / target.queries, order, common, options.shaping)
+    hidden = "nobody is told when the parts stopped answering"
+    return _realised(mechanism, order, limit, name="SubMix, Algorithm 2", assumes=hidden)
+
+
+def _realised(mechanism: Mechanism, order: float, limit: float, *, name: str, assumes: str) -> Setup:
+    """A budget in Rényi nats of actual charges, whose guarantee is operational and speaks of the actual data."""
     promise = guarantee_of(
-        RealisedCharge(order, limit),
-        delta=0.0,
-        unit=Unit.PART,
-        mechanism="SubMix, Algorithm 2",
-        assumes=(*ASSUMES, "nobody is told when the parts stopped answering"),
+        RealisedCharge(order, limit), delta=0.0, unit=Unit.PART, mechanism=name, assumes=(*ASSUMES, assumes)
     )
     return Setup(mechanism, Budget(str(mechanism.measure), limit, promise))
 
@@ -326,14 +328,8 @@ def _gnmax_counted(target: PredictionTarget, layout: Layout, options: MechanismO
     few = replace(target, queries=max(1, target.queries // _COUNTED_GAIN))
     inverse = _least_noise(lambda s: _within(NoisyVote(1.0 / s), few, moved), 1e-9, 1e3)
     mechanism = GNMax(layout, 1.0 / inverse, counted=True, order=order, neighbours=moved, shaping=options.shaping)
-    promise = guarantee_of(
-        RealisedCharge(order, limit),
-        delta=0.0,
-        unit=Unit.PART,
-        mechanism="GNMax at its actual votes",
-        assumes=(*ASSUMES, "the questions are fixed ahead: none depends on an earlier answer"),
-    )
-    return Setup(mechanism, Budget(str(mechanism.measure), limit, promise))
+    fixed = "the questions are fixed ahead: none depends on an earlier answer"
+    return _realised(mechanism, order, limit, name="GNMax at its actual votes", assumes=fixed)
 
 
 def _confident_gnmax(target: PredictionTarget, layout: Layout, options: MechanismOptions) -> Setup:

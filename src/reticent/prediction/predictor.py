@@ -69,10 +69,10 @@ class TokenPredictor:
     ) -> None:
         self._randomness = randomness or Randomness.system()
         _check(ensemble, mechanism, ledger, queries=queries, protects=self._randomness.protects)
-        self._ensemble = ensemble
+        self.ensemble = ensemble
         self._mechanism = mechanism
         self._ledger = ledger
-        self._queries = queries
+        self.queries = queries
         self._exhausted = exhausted
         self._answered = answered
         self._lifetime = lifetime
@@ -89,22 +89,12 @@ class TokenPredictor:
         return self._answered
 
     @property
-    def queries(self) -> int:
-        """How many answers the budget is spread over: public."""
-        return self._queries
-
-    @property
     def affordable(self) -> int:
         """How many more tokens are answered before a refusing predictor refuses: by public counts alone."""
         price = self._mechanism.price
         if price and self._ledger is not None:
             return int(min(self._ledger.remaining().values()) / price)
-        return max(0, self._queries - self._answered)
-
-    @property
-    def ensemble(self) -> Ensemble:
-        """What is answered from."""
-        return self._ensemble
+        return max(0, self.queries - self._answered)
 
     @property
     def waited(self) -> float:
@@ -153,8 +143,8 @@ class TokenPredictor:
 
         Nothing is charged or released.
         """
-        masses = np.full((1, 1 + len(self._ensemble.rows), 2), 0.5, dtype=np.float32)  # of two tokens
-        moment = Moment(remaining=np.zeros(len(self._ensemble.parts)), left=self._queries)
+        masses = np.full((1, 1 + len(self.ensemble.rows), 2), 0.5, dtype=np.float32)  # of two tokens
+        moment = Moment(remaining=np.zeros(len(self.ensemble.parts)), left=self.queries)
         mechanism = self._mechanism
         mechanism.release(np.log(masses[0], dtype=np.float64), moment, randomness=Randomness.seeded(0))
         if isinstance(mechanism, TogetherMechanism) and isinstance(self._streams, MassStreams):
@@ -199,7 +189,7 @@ class TokenPredictor:
         Shorter where a refusing predictor's budget ends on the way, since what was drawn is paid for;
         BudgetExhausted where there is none for the first token.
         """
-        end = self._ensemble.public.end_token
+        end = self.ensemble.public.end_token
         handle, made = self.open(context), list[int]()
         try:
             for _ in range(max_tokens):
@@ -232,11 +222,11 @@ class TokenPredictor:
         """Mix and charge the batch. The order of these lines is the guarantee."""
         if self._ledger is None:
             self._answered += len(handles)
-            return self._mix(handles, rows, remaining=np.zeros(len(self._ensemble.parts)))
+            return self._mix(handles, rows, remaining=np.zeros(len(self.ensemble.parts)))
         releases: list[Release] = []
 
         def decide(left: Mapping[str, float]) -> tuple[dict[str, float], Event]:
-            accounts = self._ensemble.parts
+            accounts = self.ensemble.parts
             remaining = np.array([left[account] for account in accounts])
             releases[:] = self._mix(handles, rows, remaining=remaining)
             totals = in_units(np.stack([each.costs for each in releases])).sum(axis=0).tolist()  # exact
@@ -280,8 +270,8 @@ class TokenPredictor:
     def _left(self, answered: int) -> int:
         """How many answers are still to come after so many: by public counts and the clock alone."""
         if self._lifetime is None:
-            return max(1, self._queries - answered)
-        return self._lifetime.left(self._queries, answered, datetime.now(UTC))
+            return max(1, self.queries - answered)
+        return self._lifetime.left(self.queries, answered, datetime.now(UTC))
 
     def _require_open(self, handles: Sequence[int]) -> None:
         if len(set(handles)) != len(handles) or not set(handles) <= set(self._texts):

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 from reticent.core.errors import ConfigError, UsageError
 from reticent.core.extras import require
 from reticent.core.finding import Comparison, Finding
-from reticent.core.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from reticent.runs.training.result import Observer, TrainedRun
@@ -139,7 +138,8 @@ class ExperimentLog:
         if (quality := result.evaluation) is not None:
             values |= {"held_out/loss": math.log(quality.perplexity), "held_out/top1": quality.top1}
         if result.guarantee is not None and result.is_finished:
-            values |= _proved(result.guarantee)
+            proved = result.guarantee
+            values |= {"proved/epsilon": proved.epsilon, "proved/delta": proved.delta}
         if result.measured is not None:
             values["measured/epsilon_at_least"] = result.measured.epsilon
         self._log(values, step=result.step)
@@ -184,10 +184,6 @@ def opened_log(place: LogPlace | None, name: str, *, with_loss: bool = False) ->
         failed = False
     finally:
         tracker.close(failed=failed)
-
-
-def _proved(guarantee: Guarantee) -> dict[str, float]:
-    return {"proved/epsilon": guarantee.epsilon, "proved/delta": guarantee.delta}
 
 
 def _plain(name: str) -> str:

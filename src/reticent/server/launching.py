@@ -89,6 +89,9 @@ class Serving:
             )
         if self.operator_port is not None and self.keys is None:
             raise ConfigError("the operator's page needs --keys with an operator's key")
+        keys = self.key_file()
+        if self.operator_port is not None and (keys is None or not any(key.is_operator for key in keys.keys)):
+            raise ConfigError("no key in the key file is an operator's", hint="reticent keys add NAME --operator")
         if self.ledger.address is not None and self.settings is None:
             raise ConfigError(
                 "a model whose weights are protected has nothing to charge", hint="leave --ledger out"
@@ -107,6 +110,10 @@ class Serving:
                 "MemFree would void an ensemble's guarantee",
                 hint="it is for models whose weights are protected, of which it voids the answers' guarantee too",
             )
+
+    def key_file(self) -> KeyFile | None:
+        """Who may ask; None where everybody on this machine may. ConfigError where the file cannot be used."""
+        return None if self.keys is None else KeyFile(self.keys)
 
 
 def is_loopback(host: str) -> bool:
@@ -141,18 +148,15 @@ def open_backend(serving: Serving) -> Iterator[Backend]:
 def serve(serving: Serving, announce: Callable[[int], None]) -> int:
     """Answer until told to stop; the exit code. `announce` is called with the port once clients can connect."""
     serving.check()
-    keys = None if serving.keys is None else KeyFile(serving.keys)
-    if serving.operator_port is not None and (keys is None or not any(key.is_operator for key in keys.keys)):
-        raise ConfigError("no key in the key file is an operator's", hint="reticent keys add NAME --operator")
     with ExitStack() as stack:
         port = stack.enter_context(_bound(serving))
         if serving.workers > 1:
             with open_backend(serving):  # refuses what must be refused, and makes the ledger, once for all workers
                 serving = replace(serving, ledger=replace(serving.ledger, joins=False))
-            stack.enter_context(_operator_port(serving, keys))
+            stack.enter_context(_operator_port(serving))
             return _workers(serving, port, announce)
         backend = stack.enter_context(open_backend(serving))
-        stack.enter_context(_operator_port(serving, keys))
+        stack.enter_context(_operator_port(serving))
         _run(server(backend, serving), port, announce)
         return 0
 
@@ -213,9 +217,8 @@ def server(backend: Backend, serving: Serving) -> uvicorn.Server:
     from reticent.server.http.api import create_app
     from reticent.server.service import Service
 
-    keys = None if serving.keys is None else KeyFile(serving.keys)
     quotas = Quotas(None if serving.keys is None else usage_path(serving.keys))
-    service = Service(backend, serving.limits, keys=keys, quotas=quotas)
+    service = Service(backend, serving.limits, keys=serving.key_file(), quotas=quotas)
     tls: dict[str, Any] = {}
     if serving.tls_certificate is not None and serving.tls_key is not None:
         tls = {"ssl_certfile": str(serving.tls_certificate), "ssl_keyfile": str(serving.tls_key)}
@@ -243,9 +246,9 @@ def web_config(app: ASGIApp, *, host: str, port: int, limits: Limits | None = No
 
 
 @contextmanager
-def _operator_port(serving: Serving, keys: KeyFile | None) -> Iterator[None]:
+def _operator_port(serving: Serving) -> Iterator[None]:
     """The operator's page in a thread, on loopback."""
-    if serving.operator_port is None or keys is None or serving.keys is None:
+    if serving.operator_port is None or serving.keys is None:
         yield
         return
     from reticent.server.operator.page import operator_app
@@ -255,7 +258,7 @@ def _operator_port(serving: Serving, keys: KeyFile | None) -> Iterator[None]:
         if serving.settings is not None and serving.settings.mechanism is not MechanismName.PUBLIC:
             ledger = stack.enter_context(serving.ledger.open(serving.run))
         quotas = Quotas(usage_path(serving.keys))
-        app = operator_app(ledger, keys, quotas, name=serving.name)
+        app = operator_app(ledger, KeyFile(serving.keys), quotas, name=serving.name)
         page = uvicorn.Server(web_config(app, host="127.0.0.1", port=serving.operator_port))
         thread = threading.Thread(target=page.run, name="reticent-operator", daemon=True)
         thread.start()

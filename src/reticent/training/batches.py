@@ -13,6 +13,7 @@ A step is cut into micro-batches in one of two ways. How it is cut changes its c
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -88,7 +89,8 @@ def encode_texts(model: Encoder, records: Iterable[Record], *, max_length: int |
     texts: list[TokenArray] = []
     owners: list[str] = []
     shortened = 0
-    for block in _blocks(records):
+    left = iter(records)
+    while block := list(islice(left, _BLOCK)):
         for record, tokens in zip(block, model.encode([record.text for record in block]), strict=True):
             whole = [*tokens, *end]
             shortened += limit is not None and len(whole) > limit
@@ -237,14 +239,3 @@ def _batch(
     if limits is None:
         return batch
     return replace(batch, limits=torch.as_tensor(limits[list(chosen)], device=device))
-
-
-def _blocks(records: Iterable[Record]) -> Iterator[list[Record]]:
-    block: list[Record] = []
-    for record in records:
-        block.append(record)
-        if len(block) == _BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block

@@ -16,7 +16,7 @@ import torch
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.training.checkpoint import Checkpoints
-from reticent.training.gradients.source import Gradient, GradientSource
+from reticent.training.gradients.source import GradientSource
 from reticent.training.optimiser import Learner
 from reticent.training.update_rules import Phase
 
@@ -87,7 +87,8 @@ def train_learner(
                 learner.require_finite()
                 checkpoints.save(learner, step=step + 1, source=source.state())
                 saved, saved_at = step + 1, now
-            is_wanted = observe(_progress(gradient, step + 1, source.steps, seconds=now - began))
+            speed = gradient.tokens / max(now - began, 1e-9)
+            is_wanted = observe(Progress(step + 1, source.steps, gradient.loss, speed))
         learner.module.eval()
         if source.position > saved:
             learner.require_finite()
@@ -95,7 +96,3 @@ def train_learner(
         if source.position >= source.steps:
             learner.settle()
         return Outcome(source.position, source.position >= source.steps)
-
-
-def _progress(gradient: Gradient, step: int, steps: int, *, seconds: float) -> Progress:
-    return Progress(step, steps, gradient.loss, gradient.tokens / max(seconds, 1e-9))

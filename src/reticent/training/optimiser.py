@@ -125,8 +125,7 @@ class Learner:
             group["lr"] = rate
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)
-        if not self._has_finite_weights():
-            raise _diverged()
+        self._require_finite_weights()
         self._take_into_average(self.settings.share_of_average(phase.step, phase.steps))
 
     @torch.no_grad()
@@ -146,26 +145,22 @@ class Learner:
             self.parameters[name].copy_(mean)
 
     @torch.no_grad()
-    def is_finite(self) -> bool:
-        """Whether every weight is a number and the model still gives numbers for one fixed token.
+    def require_finite(self) -> None:
+        """Raise a ModelError unless every weight is a number and the model gives numbers for one fixed token.
 
-        Looks at weights alone, never at a batch, so that stopping because of it is post-processing.
+        Looks at weights alone, never at a batch, so that stopping because of it is post-processing. Before a
+        checkpoint, since it costs as much as a small step.
         """
-        if not self._has_finite_weights():
-            return False
+        self._require_finite_weights()
         device = next(iter(self.parameters.values())).device
         output = self.module(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device))
-        logits = output if isinstance(output, Tensor) else output.logits
-        return bool(torch.isfinite(logits).all())
-
-    def require_finite(self) -> None:
-        """Raise a ModelError unless `is_finite`; before a checkpoint, since it costs as much as a small step."""
-        if not self.is_finite():
+        if not torch.isfinite(output if isinstance(output, Tensor) else output.logits).all():
             raise _diverged()
 
     @torch.no_grad()
-    def _has_finite_weights(self) -> bool:
-        return all(bool(torch.isfinite(parameter).all()) for parameter in self.parameters.values())
+    def _require_finite_weights(self) -> None:
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.parameters.values()):
+            raise _diverged()
 
     def weights(self) -> dict[str, Tensor]:
         """The trainable parameters by name, as they are now."""

@@ -6,15 +6,12 @@ or not there.
 """
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformers.utils import logging as transformers_logging
-
 from reticent.core.document import read_document, sync, write_document
 from reticent.core.evidence.certificate import Certificate
+from reticent.models.huggingface.loading import quiet
 from reticent.models.huggingface.model import HuggingFaceModel
 
 
@@ -31,7 +28,7 @@ def release_model(
     unfinished = folder.with_name(f".unfinished-{folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    with _without_progress_bar():
+    with quiet():
         module.save_pretrained(unfinished)
     model.tokenizer.save_pretrained(unfinished)
     (unfinished / "README.md").unlink(missing_ok=True)  # peft's empty form
@@ -52,15 +49,3 @@ def _sort_modules(path: Path) -> None:
         settings = read_document(path)
         if isinstance(settings.get("target_modules"), list):
             write_document(path, settings | {"target_modules": sorted(settings["target_modules"])})
-
-
-@contextmanager
-def _without_progress_bar() -> Iterator[None]:
-    """Keep transformers' own bar off standard error."""
-    was_enabled = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            transformers_logging.enable_progress_bar()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from reticent.core.guarantee import Neighbours, Unit
-from reticent.runs.training.planning import condition_of_given_rates
+from reticent.runs.training.redacting import condition_of_given_rates
 from reticent.training.methods.redaction import MissRates
 from reticent.training.methods.selective import SelectivePlan
 from reticent.training.plans.plan import DpSgd

@@ -19,7 +19,7 @@ from reticent.training.batches import Units
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.gradients.source import TRAINING_ACCOUNT, PlainGradients, PrivateGradients
 from reticent.training.loop import CheckpointSchedule, train_learner
-from reticent.training.methods.public_first import PUBLIC_RATE, PublicFirst, PublicFirstGradients
+from reticent.training.methods.public_first import PUBLIC_RATE, PublicFirstGradients
 from reticent.training.optimiser import Learner, OptimiserSettings
 from reticent.training.plans.plan import PlainPlan
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
@@ -182,26 +182,24 @@ def test_what_public_text_cannot_be_combined_with_is_refused(tiny, given, said):
 def test_it_is_plain_training_on_public_text_and_then_private_training_from_there(tmp_path):
     """Oracle: the two trainings one after the other, each with an optimiser of its own."""
     public, private = Units(token_texts(9, seed=1)), Units(token_texts(10, seed=2))
-    plan = PublicFirst(PlainPlan(units=9, batch=4, epochs=2.0, seed=3), private_plan(10, 4, steps=3))
+    first_plan, plan = PlainPlan(units=9, batch=4, epochs=2.0, seed=3), private_plan(10, 4, steps=3)
     together = gpt2()
     source = PublicFirstGradients(
-        plan,
-        PlainGradients(together, public, plan.public, computation=COMPUTATION),
+        PlainGradients(together, public, first_plan, computation=COMPUTATION),
         noisy(together, private, plan, tmp_path / "together.db"),
-        public_units=public,
     )
     first = trained(together, source, tmp_path / "together")
     apart = gpt2()
-    plain = PlainGradients(apart, public, plan.public, computation=COMPUTATION)
+    plain = PlainGradients(apart, public, first_plan, computation=COMPUTATION)
     trained(apart, plain, tmp_path / "plain", learning_rate=PUBLIC_RATE)
     second = trained(apart, noisy(apart, private, plan, tmp_path / "apart.db"), tmp_path / "apart")
     assert same_weights(first, second)
 
 
 def noisy(module, units, plan, path) -> PrivateGradients:
-    ledger = SqliteLedger.create(path, budget(plan.private), accounts=[TRAINING_ACCOUNT])
+    ledger = SqliteLedger.create(path, budget(plan), accounts=[TRAINING_ACCOUNT])
     seeded = Randomness.seeded(5)
-    return PrivateGradients(module, units, plan.private, ledger=ledger, randomness=seeded, computation=COMPUTATION)
+    return PrivateGradients(module, units, plan, ledger=ledger, randomness=seeded, computation=COMPUTATION)
 
 
 def trained(module, source, folder, *, learning_rate=1e-2) -> Learner:

@@ -55,8 +55,8 @@ class NoiseOnEveryRank(RankedGradients):
 
     def _release(self, total, receipt):
         fresh = self._randomness.child(f"noise {receipt.sequence} of {self._ranks.rank}")
-        noisy = self._ranks.total(add_noise(total, self._plan.noise_deviation, fresh))
-        return self._ranks.copy({name: each / self._plan.normaliser for name, each in noisy.items()})
+        noisy = self._ranks.total(add_noise(total, self.plan.noise_deviation, fresh))
+        return self._ranks.copy({name: each / self.plan.normaliser for name, each in noisy.items()})
 
 
 class SampleOnEveryRank(RankedGradients):
@@ -64,7 +64,7 @@ class SampleOnEveryRank(RankedGradients):
 
     def draw(self):
         source = self._randomness.child(f"sample {self.position} of {self._ranks.rank}")
-        return self._units.gather(self._plan.sampler.draw(source).tolist(), source)
+        return self._units.gather(self.plan.sampler.draw_round(source)[0].tolist(), source)
 
 
 class AveragedShards(ShardedGradients):

@@ -197,7 +197,7 @@ def slow_run(texts, plan: DpSgd, *, seed: int) -> tuple[list[float], dict[str, t
     z, s, source = plan.noise_multiplier, plan.count_noise, Randomness.seeded(seed)
     raised = (z**-2 - (2 * s) ** -2) ** -0.5
     for step in range(plan.steps):
-        sample = plan.sampler.draw(source.child(f"sample {step}"))
+        sample = plan.sampler.draw_round(source.child(f"sample {step}"))[0]
         gradients = record_gradients(module, [[texts.texts[index].tolist()] for index in sample], START)
         zeros = {name: torch.zeros(p.shape) for name, p in module.named_parameters()}
         total = clipped_sum(gradients, clip_norm) if gradients else zeros
@@ -242,12 +242,12 @@ class NotRaised(PrivateGradients):
     """Broken twin: noise on the gradients as if no count were released beside them."""
 
     def _release(self, total, receipt):
-        plan = self._plan
-        self._plan = Forged(plan)
+        plan = self.plan
+        self.plan = Forged(plan)
         try:
             return super()._release(total, receipt)
         finally:
-            self._plan = plan
+            self.plan = plan
 
 
 class Forged:
@@ -269,14 +269,14 @@ class DividesByTheDrawnBatch(PrivateGradients):
         return groups
 
     def _next_norm(self, count, receipt):
-        return super()._next_norm(count * self._plan.normaliser / max(1, self.drawn), receipt)
+        return super()._next_norm(count * self.plan.normaliser / max(1, self.drawn), receipt)
 
 
 class CountsWithoutNoise(PrivateGradients):
     """Broken twin: the norm follows the true count."""
 
     def _next_norm(self, count, receipt):
-        return self._plan.next_clip_norm(self._clip_norm, float(count))
+        return self.plan.next_clip_norm(self._clip_norm, float(count))
 
 
 class CountsBeforeItsCharge(PrivateGradients):
@@ -284,8 +284,8 @@ class CountsBeforeItsCharge(PrivateGradients):
 
     def release(self, total):
         count, self._count = self._count, torch.zeros((), dtype=torch.float64)
-        noisy = add_noise({"count": count}, self._plan.count_deviation, self._randomness)["count"]
-        self._clip_norm = self._plan.next_clip_norm(self._clip_norm, float(noisy))
+        noisy = add_noise({"count": count}, self.plan.count_deviation, self._randomness)["count"]
+        self._clip_norm = self.plan.next_clip_norm(self._clip_norm, float(noisy))
         return super().release(total)
 
 
@@ -426,7 +426,7 @@ class ForgetsItsNorm(PrivateGradients):
     """Broken twin: a resumed run begins with the first norm again."""
 
     def restore(self, state) -> None:
-        super().restore(state | {"clip_norm": self._plan.clip_norm})
+        super().restore(state | {"clip_norm": self.plan.clip_norm})
 
 
 def stopped_run(folder, *, stop_at: int | None = None, kind=PrivateGradients):

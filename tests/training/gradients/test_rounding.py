@@ -76,7 +76,7 @@ def movement(source, others, joined) -> tuple[float, float]:
     """In clip norms: how far one unit more moves the sum, and how far it moves what the others add to it."""
     without, everyone, alone = (source.clipped_sum(groups) for groups in (others, [*others, joined], [joined]))
     change = {name: everyone[name].double() - without[name].double() for name in without}
-    norm = source._plan.clip_norm
+    norm = source.plan.clip_norm
     return size(change) / norm, distance(change, [alone]) / norm
 
 
@@ -285,7 +285,7 @@ def test_selective_noise_has_the_room_too():
 
 def test_sharded_weights_are_refused_where_records_must_be_padded_by_themselves(monkeypatch):
     source = object.__new__(ShardedGradients)
-    source._plan = private_plan(20, 5)
+    source.plan = private_plan(20, 5)
     for packs, refused in ((True, False), (False, True)):
         monkeypatch.setattr(
             PrivateGradients, "_test_rounding", lambda self, p=packs: setattr(self, "_packs_closely", p)

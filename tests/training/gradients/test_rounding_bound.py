@@ -25,7 +25,7 @@ from tests.training.small_runs import private_plan
 
 def proved(module, batch: int, **settings):
     source = source_of(module, batch, **settings)
-    plan = replace(source._plan, rounding=Rounding.PROVED)
+    plan = replace(source.plan, rounding=Rounding.PROVED)
     return type(source)(
         module, source._units, plan,
         ledger=source._ledger, randomness=source._randomness, computation=source._computation,
@@ -108,7 +108,7 @@ def test_records_are_computed_one_by_one_so_that_no_batch_can_round_them():
             for name, value in source._engine.clipped_sum(single).gradients.items():
                 alone[name] = alone.get(name, 0) + value
         apart = size({name: together.gradients[name] - alone[name] for name in alone})
-        assert apart > 10 * movement_by_rounding(64) * source._plan.clip_norm  # the mistake
+        assert apart > 10 * movement_by_rounding(64) * source.plan.clip_norm  # the mistake
 
 
 @pytest.mark.parametrize("build", [gpt2, llama, lstm])

@@ -90,8 +90,7 @@ class Spy:
 
 
 def source_of(module, chosen: RedactedPlan, ledger, **more) -> PublicFirstGradients:
-    units = Units(texts_of("public"))
-    public = PlainGradients(module, units, chosen.public, computation=COMPUTATION)
+    public = PlainGradients(module, Units(texts_of("public")), chosen.public, computation=COMPUTATION)
     private = PrivateGradients(
         module,
         Units(texts_of("private")),
@@ -100,7 +99,7 @@ def source_of(module, chosen: RedactedPlan, ledger, **more) -> PublicFirstGradie
         randomness=Randomness.seeded(5),
         computation=COMPUTATION,
     )
-    return PublicFirstGradients(chosen, public, private, public_units=units, **more)
+    return PublicFirstGradients(public, private, public_per_step=chosen.public_per_step, **more)
 
 
 class Killed(Exception):

@@ -33,7 +33,7 @@ def violations(batches: list[np.ndarray], units: int, rate: float) -> list[str]:
 
 def test_poisson_batches_have_binomial_sizes_and_independent_members():
     sampler, source = PoissonSampler(UNITS, BATCH), Randomness.seeded(11)
-    assert violations([sampler.draw(source) for _ in range(STEPS)], UNITS, sampler.rate) == []
+    assert violations([sampler.draw_round(source)[0] for _ in range(STEPS)], UNITS, sampler.rate) == []
 
 
 def test_the_check_catches_shuffled_batches_of_the_same_size():
@@ -47,7 +47,7 @@ def test_the_check_catches_a_sampler_that_never_gives_an_empty_batch():
     sampler, source = PoissonSampler(UNITS, 1), Randomness.seeded(2)
 
     def stubborn() -> np.ndarray:
-        while not len(drawn := sampler.draw(source)):
+        while not len(drawn := sampler.draw_round(source)[0]):
             pass
         return drawn
 
@@ -56,7 +56,7 @@ def test_the_check_catches_a_sampler_that_never_gives_an_empty_batch():
 
 def test_empty_batches_happen_as_often_as_they_must():
     sampler, source = PoissonSampler(10, 1), Randomness.seeded(4)
-    empty = sum(not len(sampler.draw(source)) for _ in range(2000))
+    empty = sum(not len(sampler.draw_round(source)[0]) for _ in range(2000))
     assert abs(empty / 2000 - 0.9**10) < 5 * np.sqrt(0.349 * 0.651 / 2000)
 
 

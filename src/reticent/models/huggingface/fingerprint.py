@@ -7,7 +7,7 @@ loaded from.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
@@ -58,22 +58,14 @@ def mark(module: torch.nn.Module) -> tuple[object, ...]:
     The version counts in-place changes that autograd knows of; the sum sees most of those made behind its back
     (through `.data`). Adapters that were switched or scaled count as well.
     """
-    tensors = tuple((tensor.data_ptr(), _version(tensor), _sample(tensor)) for tensor in _tensors(module))
+    tensors = tuple(_mark(tensor) for tensor in (*module.parameters(), *module.buffers()))
     return tensors, str(_adapter_settings(module))
 
 
-def _tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    yield from module.parameters()
-    yield from module.buffers()
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else int(tensor._version)
-
-
-def _sample(tensor: torch.Tensor) -> float:
+def _mark(tensor: torch.Tensor) -> tuple[int, int, float]:
     flat = tensor.detach().reshape(-1)
-    return float(flat[:: max(1, flat.numel() // _MARKS)].float().sum()) if flat.numel() else 0.0
+    total = float(flat[:: max(1, flat.numel() // _MARKS)].float().sum()) if flat.numel() else 0.0
+    return tensor.data_ptr(), 0 if tensor.is_inference() else int(tensor._version), total
 
 
 def _add(running: Any, part: bytes | memoryview) -> None:

@@ -42,7 +42,7 @@ def load_model(
     """
     register_lstm()
     place = choose_device(device)
-    with _quiet(), _one_line(source):
+    with quiet(), _one_line(source):
         where = locate(source)
         if where.is_file():
             module, tokenizer = _load_gguf(where, dtype, place)
@@ -63,7 +63,7 @@ def load_token_classifier(source: str | Path, *, device: str = "cpu") -> tuple[A
     The tokenizer must be one that keeps offsets.
     """
     place = choose_device(device)
-    with _quiet(), _one_line(source):
+    with quiet(), _one_line(source):
         where = locate(source)
         if where.is_file() or checkpoint.is_adapter(where):
             raise ModelError(f"{source}: not a token classifier", expected="a directory written by save_pretrained")
@@ -252,8 +252,8 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bars and no advice of transformers on standard error while a model is loaded."""
+def quiet() -> Iterator[None]:
+    """No progress bars and no advice of transformers on standard error while a model is loaded or saved."""
     was_enabled, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()

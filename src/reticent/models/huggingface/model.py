@@ -39,6 +39,10 @@ class HuggingFaceModel:
 
     `module` is used as it is, where it is; a `PeftModel` counts as well (LoRA and the like, not prompt tuning).
     `token_budget` is the most padded tokens of one forward; None chooses by vocabulary and device.
+
+    `vocabulary_size` is the number of logits (V), which may exceed the tokenizer's vocabulary where the embedding
+    is padded; `context_length` the longest sequence, start token included, None for recurrent and other models
+    without a position limit; `start_token` what every sequence is conditioned on: BOS, else EOS.
     """
 
     def __init__(
@@ -49,14 +53,12 @@ class HuggingFaceModel:
         self.tokenizer = tokenizer
         self.name = name
         self._core = base
-        head = base.get_output_embeddings()
-        self._vocabulary_size = int(
-            base.config.get_text_config().vocab_size if head is None else head.weight.shape[0]
-        )
-        self._start_token, self._end_token = special_tokens(base.config, tokenizer, self._vocabulary_size)
-        self._token_budget = token_budget or choose_budget(self._vocabulary_size, self.device)
-        limit = getattr(self._core.config.get_text_config(), "max_position_embeddings", None)
-        self._context_length = None if limit is None else int(limit)
+        head, about = base.get_output_embeddings(), base.config.get_text_config()
+        self.vocabulary_size = int(about.vocab_size if head is None else head.weight.shape[0])
+        self.start_token, self.end_token = special_tokens(base.config, tokenizer, self.vocabulary_size)
+        self._token_budget = token_budget or choose_budget(self.vocabulary_size, self.device)
+        limit = getattr(about, "max_position_embeddings", None)
+        self.context_length = None if limit is None else int(limit)
         self._marked: tuple[object, str] | None = None
         self._can_pack: bool | None = None
 
@@ -72,26 +74,6 @@ class HuggingFaceModel:
     def access(self) -> Access:
         """Everything: text, log-probabilities and weights."""
         return Access.WEIGHTS
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of logits (V); may exceed the tokenizer's vocabulary where the embedding is padded."""
-        return self._vocabulary_size
-
-    @property
-    def context_length(self) -> int | None:
-        """Longest sequence, start token included; None for recurrent and other models without position limit."""
-        return self._context_length
-
-    @property
-    def start_token(self) -> int:
-        """The token every sequence is conditioned on: BOS, else EOS."""
-        return self._start_token
-
-    @property
-    def end_token(self) -> int | None:
-        """The token that ends a text."""
-        return self._end_token
 
     @property
     def fingerprint(self) -> str:
@@ -135,7 +117,7 @@ class HuggingFaceModel:
         ]
 
         def work(rows: list[int]) -> list[Floats]:
-            inputs = [[self._start_token, *sequences[index][:-1]] for index in rows]
+            inputs = [[self.start_token, *sequences[index][:-1]] for index in rows]
             return self._score(Stream(self._core), inputs, [list(sequences[index]) for index in rows])
 
         with self._inference():
@@ -147,10 +129,10 @@ class HuggingFaceModel:
     def next_token_log_probs(self, contexts: Sequence[Tokens]) -> Floats:
         """Next-token log-pmfs [n, V] after each context; an empty context is the start token alone."""
         self._check(contexts)
-        result: Floats = np.empty((len(contexts), self._vocabulary_size))
+        result: Floats = np.empty((len(contexts), self.vocabulary_size))
         with self._inference():
             for batch in pack([len(context) + 1 for context in contexts], self._token_budget):
-                rows = [[self._start_token, *contexts[index]] for index in batch]
+                rows = [[self.start_token, *contexts[index]] for index in batch]
                 ends = torch.tensor([len(row) - 1 for row in rows], device=self.device)
                 columns, place = torch.unique(ends, return_inverse=True)  # few: neighbours in length share a batch
                 logits = Stream(self._core).advance(self._padded(rows), keep=columns, is_last=True)
@@ -161,10 +143,10 @@ class HuggingFaceModel:
     def position_log_probs(self, sequence: Tokens) -> Floats:
         """Next-token log-pmfs [T, V] before each token of one sequence, from one forward."""
         if len(sequence) == 0:
-            return np.empty((0, self._vocabulary_size))
+            return np.empty((0, self.vocabulary_size))
         self._check([sequence])
         with self._inference():
-            rows = self._padded([[self._start_token, *sequence[:-1]]])
+            rows = self._padded([[self.start_token, *sequence[:-1]]])
             logits = Stream(self._core).advance(rows, is_last=True)  # [1, T, V]
             return finite(exact_log_softmax(logits[0]).cpu().numpy())
 
@@ -177,7 +159,7 @@ class HuggingFaceModel:
         self._check([prefix])
         with self._inference():
             stream = Stream(self._core)
-            return OpenedPrefix(self, stream, self._read(stream, [self._start_token, *prefix]))
+            return OpenedPrefix(self, stream, self._read(stream, [self.start_token, *prefix]))
 
     def _continue(self, stream: Stream, first: torch.Tensor, continuations: Sequence[Tokens]) -> list[Floats]:
         """Scores of continuations of what `stream` has read, `first` [V] the logits after it."""
@@ -190,7 +172,7 @@ class HuggingFaceModel:
     def _packs(self) -> bool:
         """Whether continuations may share one row; tried once, on the device where the model is."""
         if self._can_pack is None:
-            self._can_pack = can_pack(self._core, self._vocabulary_size)
+            self._can_pack = can_pack(self._core, self.vocabulary_size)
         return self._can_pack
 
     def _packed(self, stream: Stream, first: torch.Tensor, continuations: Sequence[Tokens]) -> list[Floats]:
@@ -225,7 +207,7 @@ class HuggingFaceModel:
     def branches(self, prefix: Tokens) -> CachedBranches:
         """Short continuations of one prefix that grow together through the cache, for searches."""
         self._check([prefix])
-        return CachedBranches(self._core, [self._start_token, *prefix], inference=self._inference)
+        return CachedBranches(self._core, [self.start_token, *prefix], inference=self._inference)
 
     def generate(
         self, prompts: Sequence[Tokens], sampling: Sampling, *, count: int, randomness: Randomness
@@ -237,7 +219,7 @@ class HuggingFaceModel:
         if count < 1:
             raise ValueError("count must be at least 1")
         self._check(prompts, room=sampling.max_tokens)
-        starts = [(self._start_token, *prompt) for prompt in prompts]
+        starts = [(self.start_token, *prompt) for prompt in prompts]
         rows = [Row(start, index) for index, start in enumerate(starts) for _ in range(count)]
         results: list[list[list[int]]] = [[] for _ in prompts]
         budget = self._token_budget * _GROWTH
@@ -246,7 +228,7 @@ class HuggingFaceModel:
             for batch in batches:
                 uniforms = randomness.uniform((len(batch), sampling.max_tokens))
                 stream = Stream(self._core)
-                sampled = sample_batch(stream, batch, sampling, end_token=self._end_token, uniforms=uniforms)
+                sampled = sample_batch(stream, batch, sampling, end_token=self.end_token, uniforms=uniforms)
                 for row, tokens in zip(batch, sampled, strict=True):
                     results[row.prompt_index].append(tokens)
         return results
@@ -281,12 +263,12 @@ class HuggingFaceModel:
             self._core.train(was_training)
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
-        return pad_right(rows, self._start_token, device=self.device)
+        return pad_right(rows, self.start_token, device=self.device)
 
     def _score(self, stream: Stream, inputs: list[list[int]], targets: list[list[int]]) -> list[Floats]:
         """Scores of ragged rows, each cut to its own length."""
         values = score(
-            stream, self._padded(inputs), self._padded(targets), vocabulary_size=self._vocabulary_size
+            stream, self._padded(inputs), self._padded(targets), vocabulary_size=self.vocabulary_size
         )  # [n, T]
         return [row[: len(wanted)].copy() for row, wanted in zip(values, targets, strict=True)]
 
@@ -311,10 +293,10 @@ class HuggingFaceModel:
                     expected=f"at most {limit}",
                     hint="split the text into shorter pieces, or ask for fewer tokens",
                 )
-            if len(sequence) > 0 and not 0 <= min(sequence) <= max(sequence) < self._vocabulary_size:
+            if len(sequence) > 0 and not 0 <= min(sequence) <= max(sequence) < self.vocabulary_size:
                 raise ModelError(
                     f"sequence {index} has a token id that the model '{self.name}' does not have",
-                    expected=f"ids from 0 to {self._vocabulary_size - 1}",
+                    expected=f"ids from 0 to {self.vocabulary_size - 1}",
                     hint="encode the text with this model's own tokenizer",
                 )
 

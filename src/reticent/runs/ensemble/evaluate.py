@@ -95,10 +95,9 @@ def _trained_on(run: Path, held_out: Corpus) -> int:
 
 def _calibration(settings: EvaluateSettings) -> Calibration | None:
     """That of the public text that was given; else the one that the ensemble answers with."""
-    if settings.public is not None:
-        return calibrate(settings.run, settings.public)
     is_fixed = (settings.run / PREDICTION).is_file()
-    return settings_of(settings.run, {}).calibration if is_fixed else None
+    stored = settings_of(settings.run, {}).calibration if is_fixed else None
+    return stored if settings.public is None else calibrate(settings.run, settings.public, stored=stored)
 
 
 def _perplexity(ensemble: Ensemble, texts: Sequence[Tokens], *, answers: int) -> float:

@@ -137,10 +137,6 @@ class PredictionSettings(JsonObject):
             limit = DEFAULT_WEIGHT_LIMIT
         return replace(self, order=best_order(target) if order is None else order, weight_limit=limit)
 
-    def calibrated(self, ensemble: Ensemble) -> Ensemble:
-        """The ensemble with the public model as these settings have it."""
-        return ensemble if self.calibration is None else CalibratedEnsemble(ensemble, self.calibration)
-
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "PredictionSettings":
         """The settings that `to_json` wrote."""
@@ -164,13 +160,15 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
                 expected=f"{getattr(stored, other[0])}",
                 hint="one budget covers all answers; leave the option out",
             )
-        return _for_this_corpus(run, stored)
+        check_unit(run, stored.unit)
+        return stored
     missing = [name for name in ("epsilon", "delta") if name not in given]
     if missing:
         raise ConfigError(f"--{missing[0]} is missing", hint="the first use of an ensemble fixes its budget")
     if "until" in given:
         given["since"] = datetime.now(UTC).date().isoformat()
-    first = _for_this_corpus(run, PredictionSettings(**{"mechanism": MechanismName.SUBMIX_F} | given).settled())
+    first = PredictionSettings(**{"mechanism": MechanismName.SUBMIX_F} | given).settled()
+    check_unit(run, first.unit)
     return first if public is None else replace(first, calibration=calibrate(run, public))
 
 
@@ -190,12 +188,6 @@ def _day(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise ConfigError("not a day of the calendar", found=text, expected="such as 2027-01-31") from None
-
-
-def _for_this_corpus(run: Path, settings: PredictionSettings) -> PredictionSettings:
-    """The settings, refused where they protect owners and the corpus named none."""
-    check_unit(run, settings.unit)
-    return settings
 
 
 def check_unit(run: Path, unit: Unit) -> None:
@@ -244,20 +236,25 @@ def answering(
     place: LedgerPlace | None = None,
 ) -> Iterator[Answering]:
     """A predictor on a run's ensemble and ledger, which is made at the first use; `place` is ledger.db if None."""
-    loaded = settings.calibrated(ensemble or _loaded(run))
-    alone = settings.set_up(Layout(loaded.rows), shaping)
+    if ensemble is None:
+        from reticent.runs.ensemble.loading import load_ensemble  # torch, only where there is something to load
+
+        ensemble = load_ensemble(run)
+    if settings.calibration is not None:
+        ensemble = CalibratedEnsemble(ensemble, settings.calibration)
+    alone = settings.set_up(Layout(ensemble.rows), shaping)
     setup = with_base(run, alone)
     if setup.budget is None:
         yield Answering(
-            TokenPredictor(loaded, setup.mechanism, ledger=None, queries=settings.queries), settings, None
+            TokenPredictor(ensemble, setup.mechanism, ledger=None, queries=settings.queries), settings, None
         )
         return
     is_joined = place is not None and place.joins  # whoever made that ledger has entered it
     if alone.budget is not None and not is_joined and not (run / PREDICTION).is_file():
         _enter_release(run, alone.budget.guarantee)
-    with _ledger(run, settings, setup, ensemble=loaded, place=place or LedgerPlace()) as ledger:
+    with _ledger(run, settings, setup, ensemble=ensemble, place=place or LedgerPlace()) as ledger:
         predictor = TokenPredictor(
-            loaded,
+            ensemble,
             setup.mechanism,
             ledger=ledger,
             queries=settings.queries,
@@ -282,12 +279,6 @@ def _base_of(run: Path) -> Ancestry:
         kept = Ancestry.read(run)
         return replace(kept, runs=kept.runs[:-1])  # without the last: what the run itself started from
     return ancestry_of(Manifest.read(run).base) if (run / MANIFEST).is_file() else Ancestry("the base model")
-
-
-def _loaded(run: Path) -> Ensemble:
-    from reticent.runs.ensemble.loading import load_ensemble  # torch, only where there is something to load
-
-    return load_ensemble(run)
 
 
 def _ledger(

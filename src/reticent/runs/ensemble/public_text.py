@@ -15,13 +15,15 @@ from reticent.runs.ensemble.manifest import Manifest
 from reticent.runs.proofs.ancestry import seen_in_training
 
 
-def calibrate(run: Path, path: Path) -> Calibration:
-    """The calibration of a run's public model on a public corpus.
+def calibrate(run: Path, path: Path, *, stored: Calibration | None = None) -> Calibration:
+    """The calibration of a run's public model on a public corpus; the stored one where it was fitted on that.
 
     Guarantee: what is returned depends on the public model and on that corpus alone, and the corpus shares no equal
     text and no named owner with the ensemble's training text.
     """
     corpus = open_corpus(path).load()
+    if stored is not None and stored.corpus == corpus.fingerprint:
+        return stored
     require_unseen(run, corpus, where=path)
     from reticent.models.huggingface.loading import load_model  # torch, only where something is computed
 

@@ -56,7 +56,7 @@ class EnsembleKind:
 
     def preview(self, given: Given) -> Preview:
         """Members, their records, and steps in all."""
-        given.ancestry.overlapping(Unit.OWNER)
+        given.ancestry().overlapping(Unit.OWNER)
         shares = _split(given, split_key(_key_source(given)))
         recipe = _recipe(given.settings, vocabulary_size=1)
         return Preview(
@@ -68,7 +68,7 @@ class EnsembleKind:
     def begin(self, given: Given) -> "PreparedEnsemble":
         """A new ensemble."""
         settings, key = given.settings, split_key(_key_source(given))
-        ancestry = given.ancestry
+        ancestry = given.ancestry()
         ancestry.overlapping(Unit.OWNER)  # refuses a base that was trained plainly on this text
         shares = _split(given, key)
         public = _public(settings, given.seed)
@@ -91,13 +91,7 @@ class EnsembleKind:
         )
         recipe = _recipe(settings, vocabulary_size=public.vocabulary_size)
         return PreparedEnsemble(
-            settings=settings,
-            manifest=manifest,
-            shares=shares,
-            recipe=recipe,
-            key=key,
-            ancestry=ancestry,
-            given=given,
+            given=given, manifest=manifest, shares=shares, recipe=recipe, key=key, ancestry=ancestry
         )
 
     def again(self, given: Given, path: Path) -> "PreparedEnsemble":
@@ -109,9 +103,7 @@ class EnsembleKind:
         if public.fingerprint != manifest.base_fingerprint:
             raise ConfigError(f"{given.settings.model.source}: not the model that this ensemble started from")
         recipe = _recipe(given.settings, vocabulary_size=public.vocabulary_size)
-        return PreparedEnsemble(
-            settings=given.settings, manifest=manifest, shares=_split(given, key), recipe=recipe, given=given
-        )
+        return PreparedEnsemble(given=given, manifest=manifest, shares=_split(given, key), recipe=recipe)
 
     def finished(self, path: Path, results: dict[str, Any]) -> TrainedRun:  # noqa: ARG002
         """What a finished ensemble says of itself."""
@@ -125,7 +117,6 @@ class PreparedEnsemble:
     """A run, read and checked: its shares and how each is trained. The key is needed to create it."""
 
     given: Given
-    settings: TrainSettings
     manifest: Manifest
     shares: tuple[MemberShare, ...]
     recipe: MemberRecipe
@@ -143,8 +134,9 @@ class PreparedEnsemble:
         RunDirectory.for_new_run(out)
         with staged(out) as staging:  # 0700, and it stays so
             run = RunDirectory.for_new_run(staging)
-            config = self.settings.model_dump(mode="json")
-            run.start("train", config=config, seed=self.settings.seed, corpora={"training": self.manifest.corpus})
+            settings = self.given.settings
+            config = settings.model_dump(mode="json")
+            run.start("train", config=config, seed=settings.seed, corpora={"training": self.manifest.corpus})
             write_document(staging / RUN, run.information() | {"notice": NOTICE}, mode=0o600)
             write_atomically(staging / KEY, self.key, mode=0o600)
             (staging / MEMBERS).mkdir(mode=0o700)
@@ -153,7 +145,7 @@ class PreparedEnsemble:
 
     def carry_on(self, run: RunDirectory, observe: Observer) -> TrainedRun:
         """Train the members that are not finished, in this process or by an engine; then complete the manifest."""
-        steps, engine = self.steps, self.settings.engine_settings
+        steps, engine = self.steps, self.given.settings.engine_settings
         total, done = sum(steps), 0
         if engine is not None:
             taken = _train_by_engine(run.path, self, observe=observe, engine=engine)
@@ -230,7 +222,7 @@ def _train_by_engine(run: Path, ready: PreparedEnsemble, *, observe: Observer, e
         return observe(Progress(step=before + taken, steps=steps, loss=None, tokens_per_second=0.0), None)
 
     if left:
-        model, seed = ready.settings.model.start(), ready.manifest.seed
+        model, seed = ready.given.settings.model.start(), ready.manifest.seed
         tasks = [member_task(share, start=model, recipe=ready.recipe, seed=seed) for share in left]
         train_members(run, tasks, engine=engine, finish=finish, observe=watch)
     return done
@@ -243,7 +235,7 @@ def _train_share(
     folder = member_folder(run, share.name)
     folder.mkdir(parents=True, exist_ok=True)
     seed = member_seed(ready.manifest.seed, share)
-    model = load_for_training(ready.settings.model.start(), seed=seed)
+    model = load_for_training(ready.given.settings.model.start(), seed=seed)
     outcome = train_member(model, share, ready.recipe, folder=folder / "checkpoints", seed=seed, observe=observe)
     if outcome.is_finished:
         release_model(model, folder / "model", certificate=None)

@@ -111,12 +111,6 @@ class Predictor:
         self.close()
 
 
-def predict(settings: PredictSettings, prompt: str) -> Answer:
-    """Continue one prompt."""
-    with Predictor(settings) as predictor:
-        return predictor.generate(prompt, max_tokens=settings.max_tokens)
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """What was asked, by public facts alone."""

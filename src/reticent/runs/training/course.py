@@ -1,11 +1,10 @@
-"""What each method makes of a corpus: its plan, what it proves, what it trains on, and the source of its gradients.
+"""What a method makes of a corpus: its plan, what it proves, what it trains on, and the source of its gradients.
 
-    sgd, dp-sgd    the corpus as it is; dp-sgd perhaps after steps on public text (`training.methods.public_first`)
-    crt            redacted and routed by --policy and --conservative-policy (`methods.redaction`)
-    selective      cut into runs by --policy (`training.methods.selective`), for the LSTM alone
+    sgd, dp-sgd       the corpus as it is (here); dp-sgd perhaps after steps on public text (`methods.public_first`)
+    crt, selective    what their policies make of it (`runs.training.redacting`)
 
-What is trained on follows from corpus and policies, so a resumed run makes it again; `fingerprint` names it,
-and a run whose policies would give something else now is refused: its ledger has paid for other records.
+What is trained on beside the corpus, or made of it, is read again by a resumed run; `fingerprint` names it, and a
+run that would train on something else now is refused: its ledger has paid for other records.
 """
 
 import hashlib
@@ -13,18 +12,19 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from torch import nn
 
 from reticent.accounting.guarantees import guarantee_of_owner
-from reticent.core.corpus import Corpus, Policy
+from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
 from reticent.core.evidence.canary_trace import CanaryKey, TraceFile
 from reticent.core.guarantee import Guarantee
-from reticent.core.ledger import Budget, Ledger
+from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.models.huggingface.model import HuggingFaceModel
+from reticent.runs.training.settings import PUBLIC_EPOCHS, REDACTING, TrainSettings
 from reticent.training.batches import Units, encode_texts
 from reticent.training.distributed.ranked import RankedGradients, RankedLedger
 from reticent.training.gradients.canaries import GradientCanaries
@@ -32,18 +32,16 @@ from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.levels import LevelFile
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.gradients.source import Computation, GradientSource, PlainGradients, PrivateGradients
-from reticent.training.methods.mask_token import with_mask_token
-from reticent.training.methods.public_first import PublicFirst, PublicFirstGradients, public_rate_of
-from reticent.training.methods.redacted import encode_private
-from reticent.training.methods.redaction import RedactedCorpus
-from reticent.training.methods.selective import SelectivePlan, runs_of
-from reticent.training.methods.selective_steps import SelectiveGradients
-from reticent.training.plans.plan import MEASURE, DpSgd, PlainPlan
-from reticent.training.plans.redacted import RedactedPlan
+from reticent.training.methods.public_first import PublicFirstGradients, public_rate_of
+from reticent.training.plans.choice import PUBLIC_BATCH
+from reticent.training.plans.plan import DpSgd, PlainPlan, plan_from_json
 from reticent.training.plans.sampler import BandedSampler
 
+if TYPE_CHECKING:
+    from reticent.training.methods.selective import SelectivePlan
+    from reticent.training.plans.redacted import RedactedPlan
+
 _CHECKED = 2  # records on which per-record gradients are checked before the weights are sharded
-AnyPlan = PlainPlan | DpSgd | RedactedPlan | SelectivePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +51,6 @@ class Proof:
     headline: Guarantee | None
     other_guarantees: dict[str, Guarantee] = field(default_factory=dict)
 
-    def budget(self, steps: int) -> Budget | None:
-        """What the run's ledger may spend, where there is anything to spend."""
-        return None if self.headline is None else Budget(MEASURE, float(steps), self.headline)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
@@ -65,8 +59,8 @@ class Means:
     ledger: Ledger | None
     randomness: Randomness
     computation: Computation
-    shards: bool = False
-    folder: Path | None = None  # with the key of gradient canaries, where the plan has any
+    shards: bool
+    folder: Path  # of the run, with what gradient canaries and records' own levels leave there
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +76,13 @@ class Course(Protocol):
     """A method applied to a corpus."""
 
     @property
-    def plan(self) -> AnyPlan:
+    def plan(self) -> "PlainPlan | DpSgd | RedactedPlan | SelectivePlan":
         """What will be done."""
+        ...
+
+    @property
+    def redaction(self) -> dict[str, Any] | None:
+        """What redaction did to the corpus, in counts; None for methods that redact nothing."""
         ...
 
     @property
@@ -122,6 +121,8 @@ class PublicSteps:
 class WholeCourse:
     """sgd and dp-sgd: the corpus as it is."""
 
+    redaction: ClassVar[None] = None
+
     plan: PlainPlan | DpSgd
     corpus: Corpus
     tuned: int | None = None  # runs on average, of which this one is kept if it is the best
@@ -131,7 +132,7 @@ class WholeCourse:
     def fingerprint(self) -> str:
         """That of public text and its steps where there are any: a run that is resumed takes the same."""
         public = self.public
-        return "" if public is None else _digest([public.corpus.fingerprint, json.dumps(public.plan.to_json())])
+        return "" if public is None else digest([public.corpus.fingerprint, json.dumps(public.plan.to_json())])
 
     @property
     def charged_steps(self) -> int:
@@ -151,20 +152,26 @@ class WholeCourse:
     def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
         """The units of the plan."""
         texts = encode_texts(model, self.corpus, max_length=max_length)
-        plan = self.plan
+        plan, public = self.plan, self.public
         if isinstance(plan, PlainPlan):
-            units = Units(texts)
+            every = Units(texts)
             return Encoded(
                 model,
                 texts.shortened,
-                lambda means: PlainGradients(model.module, units, plan, computation=means.computation),
+                lambda means: PlainGradients(model.module, every, plan, computation=means.computation),
             )
-        _refuse_layers(model, plan.clip_norm)
-        private = Units(texts, plan.unit, texts_per_unit=plan.texts_per_unit)
-        if self.public is not None:
-            shortened, source = _public_first(model, self.public, private, plan, max_length=max_length)
-            return Encoded(model, texts.shortened + shortened, source)
-        return Encoded(model, texts.shortened, lambda means: _private(model, private, plan, means))
+        refuse_layers(model)
+        units = Units(texts, plan.unit, texts_per_unit=plan.texts_per_unit)
+        if public is None:
+            return Encoded(model, texts.shortened, lambda means: private_gradients(model, units, plan, means))
+        first = encode_texts(model, public.corpus, max_length=max_length)
+
+        def source(means: Means) -> GradientSource:
+            plain = PlainGradients(model.module, Units(first), public.plan, computation=means.computation)
+            rate = public.rate or public_rate_of(model.module)
+            return PublicFirstGradients(plain, private_gradients(model, units, plan, means), public_rate=rate)
+
+        return Encoded(model, texts.shortened + first.shortened, source)
 
     def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
         """ε of the steps charged so far."""
@@ -174,179 +181,97 @@ class WholeCourse:
         if self.tuned is not None:
             return lambda _: whole  # of the kept run: what a step of one of them costs is no promise
         spending = self.plan.spending(whole)
-        return lambda source: spending.epsilon(_charged(source))
+        return lambda source: spending.epsilon(charged(source))
 
 
-@dataclass(frozen=True, slots=True)
-class RedactedCourse:
-    """crt: the public part, then the private one; with a seed, made-up values stand in the place of masks."""
+def plan_course(settings: TrainSettings, corpus: Corpus, *, public: Corpus | None, seed: int) -> Course:
+    """What the settings ask for on this corpus, after steps on public text where there is some."""
+    asked = settings.training
+    if asked.method in REDACTING:
+        from reticent.runs.training.redacting import plan_redacting  # loads every policy
 
-    plan: RedactedPlan
-    routed: RedactedCorpus
-    fill_seed: int | None = None
-    public_rate: float | None = None  # by the size of the model where none was given
-
-    @property
-    def charged_steps(self) -> int:
-        """The steps of the private part."""
-        return self.plan.private.steps
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of the public and the private part, and of the kinds of masks where they are read."""
-        routed = self.routed
-        return _digest([routed.public.fingerprint, routed.private.fingerprint, *map(" ".join, routed.kinds)])
-
-    def proof(self, *, is_seeded: bool = False) -> Proof:
-        """The worst case as the headline, never without the other three."""
-        found = self.plan.confidentiality(is_seeded=is_seeded)
-        others = {"missed": found.missed, "group": found.group, "bayesian": found.bayesian}
-        return Proof(found.worst_case, others)
-
-    def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
-        """Both parts, and the mask as one token of the model where it is read."""
-        if self.fill_seed is None:
-            model = with_mask_token(model)
-        _refuse_layers(model, self.plan.private.clip_norm)
-        private = encode_private(model, self.routed, max_length=max_length, fill_seed=self.fill_seed)
-        public = encode_texts(model, self.routed.public, max_length=max_length)
-
-        def source(means: Means) -> GradientSource:
-            noisy = _private(model, Units(private), self.plan.private, means)
-            if self.plan.public is None:
-                return PublicFirstGradients(self.plan, None, noisy)
-            units = Units(public)
-            plain = PlainGradients(model.module, units, self.plan.public, computation=means.computation)
-            rate = self.public_rate or public_rate_of(model.module)
-            return PublicFirstGradients(self.plan, plain, noisy, public_units=units, public_rate=rate)
-
-        return Encoded(model, private.shortened + public.shortened, source)
-
-    def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
-        """ε so far of a secret that the policy misses and the conservative one finds."""
-        spending = self.plan.private.spending(proof.other_guarantees["missed"].epsilon)
-
-        def epsilon(source: GradientSource) -> float | None:
-            return spending.epsilon(source.private_position) if isinstance(source, PublicFirstGradients) else None
-
-        return epsilon
+        return plan_redacting(settings, corpus, seed=seed)
+    plan = asked.plan(records=len(corpus), owners=len(corpus.owners), seed=seed)
+    return WholeCourse(plan, corpus, tuned=asked.tune, public=_public_steps(settings, public, seed))
 
 
-@dataclass(frozen=True, slots=True)
-class SelectiveCourse:
-    """selective: other runs plainly, sensitive ones with noise."""
+def course_again(settings: TrainSettings, corpus: Corpus, document: dict[str, Any], *, seed: int) -> Course:
+    """The course of a run that was started before, from its plan (`document`), its seed, and what is read now."""
+    if settings.training.method in REDACTING:
+        from reticent.runs.training.redacting import redacting_again  # loads every policy
 
-    plan: SelectivePlan
-    corpus: Corpus
-    policy: Policy
-
-    @property
-    def charged_steps(self) -> int:
-        """Every step."""
-        return self.plan.steps
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of the places that the policy marks."""
-        found = self.policy.find(self.corpus.texts)
-        return _digest(" ".join(f"{span.start}-{span.end}" for span in spans) for spans in found)
-
-    def proof(self, *, is_seeded: bool = False) -> Proof:
-        """What holds for any secret as the headline, what holds for marked tokens beside it."""
-        return Proof(self.plan.guarantee(is_seeded=is_seeded), {"marked": self.plan.marked(is_seeded=is_seeded)})
-
-    def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
-        """The runs of every text."""
-        texts = runs_of(model, self.corpus, self.policy, max_length=max_length)
-
-        def source(means: Means) -> GradientSource:
-            assert means.ledger is not None
-            return SelectiveGradients(
-                model.module,
-                texts,
-                self.plan,
-                ledger=means.ledger,
-                randomness=means.randomness,
-                computation=means.computation,
-            )
-
-        return Encoded(model, 0, source)
-
-    def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:  # noqa: ARG002
-        """Nothing: the headline is infinite from the first step on."""
-        return lambda _: None
+        return redacting_again(settings, corpus, document)
+    public = _public_steps(settings, settings.public_corpus(), seed)
+    return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune, public=public)
 
 
-def _public_first(
-    model: HuggingFaceModel, public: PublicSteps, private: Units, plan: DpSgd, *, max_length: int | None
-) -> tuple[int, Callable[[Means], GradientSource]]:
-    """How many public texts were shortened, and the source that reads public text first and private units then."""
-    texts = encode_texts(model, public.corpus, max_length=max_length)
-
-    def source(means: Means) -> GradientSource:
-        plain = PlainGradients(model.module, Units(texts), public.plan, computation=means.computation)
-        noisy = _private(model, private, plan, means)
-        rate = public.rate or public_rate_of(model.module)
-        phases = PublicFirst(public.plan, plan)
-        return PublicFirstGradients(phases, plain, noisy, public_units=Units(texts), public_rate=rate)
-
-    return texts.shortened, source
+def _public_steps(settings: TrainSettings, public: Corpus | None, seed: int) -> PublicSteps | None:
+    """The steps on public text that come before private ones, where there is some."""
+    if public is None:
+        return None
+    asked = settings.training
+    batch = min(asked.public_batch or PUBLIC_BATCH, len(public))
+    epochs = PUBLIC_EPOCHS if asked.public_epochs is None else asked.public_epochs
+    plan = PlainPlan(units=len(public), batch=batch, epochs=epochs, seed=seed)
+    return PublicSteps(public, plan, asked.public_learning_rate)
 
 
-def _charged(source: GradientSource) -> int:
+def charged(source: GradientSource) -> int:
     """Steps that were charged: public ones are not."""
     return source.private_position if isinstance(source, PublicFirstGradients) else source.position
 
 
-def _private(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -> PrivateGradients:
-    module, ledger = model.module, means.ledger
-    randomness, computation = means.randomness, means.computation
-    if isinstance(ledger, RankedLedger) and plan.canaries:
+def private_gradients(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -> PrivateGradients:
+    """The private steps of a plan: in this process or, where the ledger is that of several, in all of them."""
+    module, ledger, folder = model.module, means.ledger, means.folder
+    if isinstance(ledger, RankedLedger):
+        return _ranked(module, units, plan, ledger, means)
+    assert ledger is not None
+    canaries = None
+    if plan.canaries:
+        key, trace = CanaryKey.read(folder), TraceFile(folder)
+        canaries = GradientCanaries(module, key, clip_norm=plan.clip_norm, observer=trace)
+    return PrivateGradients(
+        module,
+        units,
+        plan,
+        ledger=ledger,
+        randomness=means.randomness,
+        computation=means.computation,
+        canaries=canaries,
+        levels=LevelFile(folder, plan.records) if plan.individual else None,
+    )
+
+
+def _ranked(module: nn.Module, units: Units, plan: DpSgd, ledger: RankedLedger, means: Means) -> RankedGradients:
+    """The same in the processes that torchrun started; what is not built for several is refused."""
+    if plan.canaries:
         raise ConfigError("--audit needs a single process", hint="start it without torchrun")
-    if isinstance(ledger, RankedLedger) and plan.individual:
+    if plan.individual:
         raise ConfigError("--individual-accounting needs a single process", hint="start it without torchrun")
-    if isinstance(ledger, RankedLedger) and isinstance(plan.sampler, BandedSampler):
+    if isinstance(plan.sampler, BandedSampler):
         raise ConfigError(
             "correlated noise needs a single process", hint="start it without torchrun, or --sampler poisson"
         )
-    if isinstance(ledger, RankedLedger) and means.shards:
+    randomness, computation = means.randomness, means.computation
+    if means.shards:
         from reticent.training.distributed.sharded import ShardedGradients, shard  # loads FSDP
 
         few = [text.tolist() for group in units.texts_at([range(min(_CHECKED, len(units)))]) for text in group]
         device = str(next(module.parameters()).device)
         shard(module, ledger.ranks, TokenBatch.of(few, units.start_token, device=device))
         return ShardedGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
-    if isinstance(ledger, RankedLedger):
-        return RankedGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
-    assert ledger is not None
-    return PrivateGradients(
-        module,
-        units,
-        plan,
-        ledger=ledger,
-        randomness=randomness,
-        computation=computation,
-        canaries=_canaries(module, plan, means.folder),
-        levels=None if means.folder is None or not plan.individual else LevelFile(means.folder, plan.records),
-    )
+    return RankedGradients(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
 
 
-def _canaries(module: nn.Module, plan: DpSgd, folder: Path | None) -> GradientCanaries | None:
-    """The run's canaries, by the key in its folder; what their steps show is appended beside it."""
-    if not plan.canaries:
-        return None
-    assert folder is not None
-    key = CanaryKey.read(folder)
-    return GradientCanaries(module, key, clip_norm=plan.clip_norm, observer=TraceFile(folder))
-
-
-def _refuse_layers(model: HuggingFaceModel, clip_norm: float) -> None:
+def refuse_layers(model: HuggingFaceModel) -> None:
     """Refuse, by name, layers whose per-record gradients cannot be taken."""
-    with PerRecordGradients(model.module, clip_norm):
+    with PerRecordGradients(model.module, clip_norm=1.0):
         pass
 
 
-def _digest(parts: Iterable[str]) -> str:
+def digest(parts: Iterable[str]) -> str:
+    """A fingerprint of texts, in order."""
     running = hashlib.blake2b(digest_size=16)
     for part in parts:
         running.update(part.encode() + b"\n")

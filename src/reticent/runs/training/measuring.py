@@ -10,19 +10,16 @@ from reticent.core.document import write_document
 from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.guarantee import Guarantee
 from reticent.runs.directory import RunDirectory
-from reticent.runs.training.course import AnyPlan
 from reticent.training.plans.plan import DpSgd, noise_deviation
 
 SCHEMA_VERSION: Final = 1
 
 
-def record_measured(run: Path, plan: AnyPlan, guarantee: Guarantee | None) -> MeasuredEpsilon | None:
+def record_measured(run: Path, plan: DpSgd, guarantee: Guarantee | None) -> MeasuredEpsilon | None:
     """Measure the run and write what was found, beside what was proved, to its findings.json.
 
-    None without canaries, or where a crash lost steps.
+    None where a crash lost steps.
     """
-    if not isinstance(plan, DpSgd) or not plan.canaries:
-        return None
     trace = CanaryTrace.read(run)
     if len(trace.projections) < steps_of(plan.event)[0]:
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.arrays import Flags
 from reticent.core.document import as_json, check_schema, read_document, write_document
@@ -18,20 +18,17 @@ from reticent.core.errors import ConfigError, DataError
 from reticent.core.evidence.canary_trace import CanaryKey
 from reticent.core.evidence.certificate import Certificate
 from reticent.core.evidence.individual import IndividualBounds
-from reticent.core.guarantee import Unit
-from reticent.core.ledger import Ledger
+from reticent.core.guarantee import Guarantee, Unit
+from reticent.core.ledger import Budget, Ledger
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.runs.directory import TRAINING, RunDirectory, staged
-from reticent.runs.policies.by_name import policy_named
 from reticent.runs.proofs.ancestry import Ancestry, together
 from reticent.runs.proofs.certificates import RELEASES, proved_of, read_other_guarantees
 from reticent.runs.proofs.corpus_ledger import CorpusLedger, Entry, all_together
-from reticent.runs.training.course import Course, Encoded, Means, Proof, RedactedCourse
+from reticent.runs.training.course import Course, Encoded, Means, Proof, course_again, plan_course
 from reticent.runs.training.individual import individual_bounds
-from reticent.runs.training.measuring import record_measured
-from reticent.runs.training.planning import course_again, plan_course
 from reticent.runs.training.result import Observer, Preview, TrainedRun
 from reticent.runs.training.run import Given
 from reticent.runs.training.settings import Method, TrainSettings
@@ -43,11 +40,13 @@ from reticent.training.evaluation import Evaluation, evaluate_model, outside_sec
 from reticent.training.gradients.recomputation import Recomputation
 from reticent.training.gradients.source import TRAINING_ACCOUNT, GradientSource
 from reticent.training.loop import train_learner
-from reticent.training.methods.mask_token import keep_mask_unsaid
 from reticent.training.optimiser import Learner
-from reticent.training.plans.plan import DpSgd, PlainPlan, plan_from_json
+from reticent.training.plans.plan import MEASURE, DpSgd, PlainPlan, plan_from_json
 from reticent.training.release import release_model
 from reticent.training.starting_model import load_for_training
+
+if TYPE_CHECKING:
+    from reticent.auditing.attacks.one_run.gradient_canaries import MeasuredEpsilon
 
 SCHEMA_VERSION: Final = 1
 ALONE: Final = "this run alone"
@@ -58,30 +57,22 @@ class ModelKind:
 
     def preview(self, given: Given) -> Preview:
         """The plan and the guarantee that the run would have."""
-        settings = given.settings
-        _check_owners(settings)
-        course = plan_course(settings, given.corpus, seed=given.seed)
-        ancestry = given.ancestry
-        proof = _proof(course, ancestry)
-        if proof.headline is not None and (ledger := _corpus_ledger(settings)) is not None:
+        course, ancestry, proof = _planned(given)
+        if proof.headline is not None and (ledger := _corpus_ledger(given.settings)) is not None:
             alone = proof.other_guarantees.get(ALONE, proof.headline)
             earlier = ledger.unlisted(ancestry.overlapping(alone.unit))
             proof = _with_releases(proof, (*ledger.entries(), *earlier, Entry("", "", alone)))
-        plan = course.plan
         return Preview(
-            steps=plan.steps,
-            plan=plan.to_json(),
+            steps=course.plan.steps,
+            plan=course.plan.to_json(),
             guarantee=proof.headline,
             other_guarantees=proof.other_guarantees,
-            redaction=_redaction(course),
+            redaction=course.redaction,
         )
 
     def begin(self, given: Given) -> "PreparedModel":
         """A new run."""
-        _check_owners(given.settings)
-        ancestry = given.ancestry
-        course = plan_course(given.settings, given.corpus, seed=given.seed)
-        proof = _proof(course, ancestry, is_seeded=not given.randomness.protects)
+        course, ancestry, proof = _planned(given)
         return _prepare(given, course, proof=proof, ancestry=ancestry)
 
     def again(self, given: Given, path: Path) -> "PreparedModel":
@@ -107,20 +98,18 @@ class ModelKind:
 
     def finished(self, path: Path, results: dict[str, Any]) -> TrainedRun:
         """What a finished run says of itself."""
-        run = RunDirectory(path)
-        guarantee, steps = proved_of(run.model), results["steps"]
-        plan = read_document(path / TRAINING)["plan"]
+        guarantee, steps = proved_of(RunDirectory(path).model), results["steps"]
+        document = read_document(path / TRAINING)
+        plan = plan_from_json(document["plan"]) if document["plan"].get("canaries") else None
         return TrainedRun(
             path=path,
             step=steps,
             steps=steps,
             is_finished=True,
             guarantee=guarantee,
-            other_guarantees=read_other_guarantees(
-                read_document(path / TRAINING)["guarantees"], guarantee, where=TRAINING
-            ),
+            other_guarantees=read_other_guarantees(document["guarantees"], guarantee, where=TRAINING),
             evaluation=None if results["evaluation"] is None else Evaluation.from_json(results["evaluation"]),
-            measured=record_measured(path, plan_from_json(plan), guarantee) if plan.get("canaries") else None,
+            measured=_measured(path, plan, guarantee),
             individual=IndividualBounds.read(path),
             redaction=results.get("redaction"),
         )
@@ -168,59 +157,43 @@ class PreparedModel:
             lineage.write(staging)
             if isinstance(course.plan, DpSgd) and course.plan.canaries:
                 CanaryKey.toss(course.plan.canaries, Randomness.system()).write(staging)
-            budget = proof.budget(course.charged_steps)
-            if budget is not None:
-                Certificate(budget.guarantee).write(staging)
+            if proof.headline is not None:
+                Certificate(proof.headline).write(staging)
+                budget = Budget(MEASURE, float(course.charged_steps), proof.headline)
                 name = course.plan.ledger_name(self.given.corpus.fingerprint)
                 SqliteLedger.create(run.ledger, budget, accounts=[TRAINING_ACCOUNT], identity=name).close()
             staging.chmod(0o755)
 
     def carry_on(self, run: RunDirectory, observe: Observer) -> TrainedRun:
         """Train what is left to train, then release the model."""
-        if isinstance(self.course.plan, PlainPlan):
-            return self._train(run, Proof(None), ledger=None, observe=observe)
+        settings, ranks, plan = self.given.settings, self.given.ranks, self.course.plan
         with self._ledger(run) as ledger:
-            return self._train(
-                run, Proof(ledger.budget.guarantee, self.proof.other_guarantees), ledger=ledger, observe=observe
+            proof = self.proof if ledger is None else replace(self.proof, headline=ledger.budget.guarantee)
+            means = Means(
+                ledger=ledger,
+                randomness=self.given.randomness,
+                computation=settings.computation(self.encoded.model.vocabulary_size),
+                shards=settings.model.shard_weights and ledger is not None,
+                folder=run.path,
             )
-
-    @contextmanager
-    def _ledger(self, run: RunDirectory) -> Iterator[Ledger]:
-        """The run's ledger: of several processes the first opens it, and the others hear of it."""
-        name, ranks = self.course.plan.ledger_name(self.given.corpus.fingerprint), self.given.ranks
-        with ExitStack() as stack:
-            opened = ranks.first(lambda: stack.enter_context(SqliteLedger.open(run.ledger, identity=name)))
-            yield RankedLedger(ranks, opened) if opened is None or ranks.size > 1 else opened
-
-    def _train(self, run: RunDirectory, proof: Proof, *, ledger: Ledger | None, observe: Observer) -> TrainedRun:
-        settings, ranks = self.given.settings, self.given.ranks
-        computation = settings.computation(self.encoded.model.vocabulary_size)
-        means = Means(
-            ledger=ledger,
-            randomness=self.given.randomness,
-            computation=computation,
-            shards=settings.model.shard_weights and ledger is not None,
-            folder=run.path,
-        )
-        source: GradientSource = self.encoded.source(means)
-        plan = self.course.plan
-        noise = plan.gradient_noise if isinstance(plan, DpSgd) else 0.0
-        optimiser = settings.training.optimiser_settings(gradient_noise=noise)
-        learner = Learner(self.encoded.model.module, optimiser)  # after sharding
-        meter, folder = self.course.meter(proof), run.path / "checkpoints"
-        outcome = train_learner(
-            learner,
-            source,
-            checkpoints=Checkpoints(folder) if ranks.size == 1 else RankedCheckpoints(folder, ranks),
-            schedule=settings.training.schedule(),
-            seed=self.given.seed,
-            observe=lambda progress: not ranks.any(not observe(progress, meter(source))),
-        )
-        evaluation = None
-        if outcome.is_finished:
-            model = self._whole_model(learner)
-            if ranks.is_first:
-                evaluation = self._release(run, model, proof, ledger=ledger, steps=outcome.step)
+            source: GradientSource = self.encoded.source(means)
+            noise = plan.gradient_noise if isinstance(plan, DpSgd) else 0.0
+            optimiser = settings.training.optimiser_settings(gradient_noise=noise)
+            learner = Learner(self.encoded.model.module, optimiser)  # after sharding
+            meter, folder = self.course.meter(proof), run.path / "checkpoints"
+            outcome = train_learner(
+                learner,
+                source,
+                checkpoints=Checkpoints(folder) if ranks.size == 1 else RankedCheckpoints(folder, ranks),
+                schedule=settings.training.schedule(),
+                seed=self.given.seed,
+                observe=lambda progress: not ranks.any(not observe(progress, meter(source))),
+            )
+            evaluation = None
+            if outcome.is_finished:
+                model = self._whole_model(learner)
+                if ranks.is_first:
+                    evaluation = self._release(run, model, proof, ledger=ledger, steps=outcome.step)
         return TrainedRun(
             path=run.path,
             step=outcome.step,
@@ -229,11 +202,22 @@ class PreparedModel:
             guarantee=proof.headline,
             other_guarantees=proof.other_guarantees,
             evaluation=evaluation,
-            measured=record_measured(run.path, self.course.plan, proof.headline) if outcome.is_finished else None,
+            measured=_measured(run.path, plan, proof.headline) if outcome.is_finished else None,
             individual=IndividualBounds.read(run.path) if outcome.is_finished else None,
-            redaction=_redaction(self.course),
+            redaction=self.course.redaction,
             shortened=self.encoded.shortened,
         )
+
+    @contextmanager
+    def _ledger(self, run: RunDirectory) -> Iterator[Ledger | None]:
+        """The run's ledger, where steps are charged: of several processes the first opens it, the others hear."""
+        if isinstance(self.course.plan, PlainPlan):
+            yield None
+            return
+        name, ranks = self.course.plan.ledger_name(self.given.corpus.fingerprint), self.given.ranks
+        with ExitStack() as stack:
+            opened = ranks.first(lambda: stack.enter_context(SqliteLedger.open(run.ledger, identity=name)))
+            yield RankedLedger(ranks, opened) if opened is None or ranks.size > 1 else opened
 
     def _whole_model(self, learner: Learner) -> HuggingFaceModel:
         """A model that rank 0 can measure and release alone; all ranks put sharded weights together."""
@@ -252,8 +236,12 @@ class PreparedModel:
     ) -> Evaluation | None:
         """Measure the model on held-out text and write it with its certificate; what was measured."""
         settings, guarantee = self.given.settings, proof.headline
-        is_redacted = settings.training.method is Method.CRT
-        evaluation = _evaluate(settings, model, keep_mask_unsaid(model) if is_redacted else ())
+        silent: tuple[int, ...] = ()
+        if settings.training.method is Method.CRT:
+            from reticent.training.methods.mask_token import keep_mask_unsaid
+
+            silent = keep_mask_unsaid(model)
+        evaluation = _evaluate(settings, model, silent)
         certificate = None
         if guarantee is not None and ledger is not None:
             certificate = Certificate(guarantee, ledger=ledger.head())
@@ -267,26 +255,33 @@ class PreparedModel:
             epsilon=as_json(None if guarantee is None else guarantee.epsilon),
             evaluation=as_json(evaluation),
             guarantees=as_json(proof.other_guarantees),
-            redaction=_redaction(self.course),
+            redaction=self.course.redaction,
         )
         return evaluation
 
 
-def _redaction(course: Course) -> dict[str, Any] | None:
-    """What redaction did to the corpus, in counts; None for methods that redact nothing."""
-    return course.routed.counts.to_json() if isinstance(course, RedactedCourse) else None
-
-
-def _proof(course: Course, ancestry: Ancestry, *, is_seeded: bool = False) -> Proof:
-    """What the run proves, together with the trainings behind its starting model; its own part beside it."""
-    alone = course.proof(is_seeded=is_seeded)
+def _planned(given: Given) -> tuple[Course, Ancestry, Proof]:
+    """What the run does, the trainings behind its starting model, and what both prove; its own part beside it."""
+    _check_owners(given.settings)
+    public = given.settings.public_corpus()
+    ancestry = given.ancestry(public)
+    course = plan_course(given.settings, given.corpus, public=public, seed=given.seed)
+    alone = course.proof(is_seeded=not given.randomness.protects)
     if alone.headline is None:
-        return alone
-    whole = together(alone.headline, ancestry)
+        return course, ancestry, alone
     others = {name: together(each, ancestry) for name, each in alone.other_guarantees.items()}
     if ancestry.overlapping(alone.headline.unit):
         others[ALONE] = alone.headline
-    return Proof(whole, others)
+    return course, ancestry, Proof(together(alone.headline, ancestry), others)
+
+
+def _measured(run: Path, plan: object, guarantee: Guarantee | None) -> "MeasuredEpsilon | None":
+    """What the run's gradient canaries measured; None where its plan has none."""
+    if not isinstance(plan, DpSgd) or not plan.canaries:
+        return None
+    from reticent.runs.training.measuring import record_measured  # auditing, only where there is something to read
+
+    return record_measured(run, plan, guarantee)
 
 
 def _corpus_ledger(settings: TrainSettings) -> CorpusLedger | None:
@@ -374,6 +369,8 @@ def _outside(settings: TrainSettings, model: HuggingFaceModel, texts: TokenTexts
     named = settings.policy_of_held_out
     if named is None:
         return None
+    from reticent.runs.policies.by_name import policy_named  # loads every policy
+
     written = settings.data.load(holdout=True).texts
     places = model.token_places(written)
     return None if places is None else outside_secrets(texts, places, policy_named(named).find(written))

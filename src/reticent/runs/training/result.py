@@ -48,9 +48,9 @@ class Preview:
 class TrainedRun:
     """What a run did: the steps it took, what they prove, and how good the model is.
 
-    `guarantee` is the headline; `beside` holds what else is proved of the same run, by name. `measured` is what its
-    gradient canaries found, where it has any. `individual` is what is proved of each record by itself, for the
-    operator's eyes. `redaction` counts what redacted training masked and routed.
+    `guarantee` is the headline; `other_guarantees` is what else is proved of the same run, by name. `measured` is
+    what its gradient canaries found, where it has any. `individual` is what is proved of each record by itself, for
+    the operator's eyes. `redaction` counts what redacted training masked and routed.
     `shortened` counts texts of which only the first tokens were read. `manifest` lists the members of an ensemble,
     whose `steps` are those of all members together.
     """

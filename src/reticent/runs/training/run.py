@@ -34,14 +34,13 @@ class Given:
     ranks: Ranks
     randomness: Randomness
 
-    @property
-    def ancestry(self) -> Ancestry:
+    def ancestry(self, public: Corpus | None = None) -> Ancestry:
         """The trainings behind the model that private steps start from, compared with the corpus.
 
-        Guarantee: steps on public text are one of them, a plain one: text or, where owners are protected, people of
-        the corpus in it are refused, and a later run on that text is refused as well.
+        Guarantee: steps on `public` text are one of them, a plain one: text or, where owners are protected, people
+        of the corpus in it are refused, and a later run on that text is refused as well.
         """
-        found, public = ancestry_of(self.settings.model.source), self.settings.public_corpus()
+        found = ancestry_of(self.settings.model.source)
         if public is not None:
             found = found.followed_by("the steps on public text", None, public)
         return found.compared_with(self.corpus)

@@ -936,13 +936,12 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
 
     def located(self) -> "TrainSettings":
         """The same with absolute paths, so that a run can be resumed from anywhere."""
-        holdout = None if self.data.holdout is None else _absolute(self.data.holdout)
         kept = self.data.corpus_ledger
         ledger = None if kept is None else str(Path(kept).expanduser().resolve())
         data = self.data.model_copy(
             update={
                 "file": _absolute(self.data.file),
-                "holdout": holdout,
+                "holdout": _absolute(self.data.holdout),
                 "holdout_policy": _located_policy(self.data.holdout_policy),
                 "corpus_ledger": ledger,
             }
@@ -953,17 +952,19 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
             update={
                 "policy": _located_policy(asked.policy),
                 "conservative_policy": _located_policy(asked.conservative_policy),
-                "labelled": None if asked.labelled is None else _absolute(asked.labelled),
-                "tune_score": None if asked.tune_score is None else _absolute(asked.tune_score),
-                "public_text": None if asked.public_text is None else _absolute(asked.public_text),
+                "labelled": _absolute(asked.labelled),
+                "tune_score": _absolute(asked.tune_score),
+                "public_text": _absolute(asked.public_text),
                 "write_redacted": None if written is None else str(Path(written).expanduser().resolve()),
             }
         )
         return self.model_copy(update={"data": data, "model": model, "training": training})
 
 
-def _absolute(path: str) -> str:
+def _absolute(path: str | None) -> str | None:
     """An absolute path where the file exists; a hub id or a name such as "embedded" stays as it is."""
+    if path is None:
+        return None
     place = Path(path).expanduser()
     return str(place.resolve()) if place.exists() else path
 

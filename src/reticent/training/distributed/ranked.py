@@ -25,16 +25,14 @@ from typing import Any
 
 import torch
 from safetensors.torch import load, save
-from torch import Tensor, nn
+from torch import Tensor
 
 from reticent.core.event import Event
 from reticent.core.ledger import Budget, Ledger, Receipt
-from reticent.core.randomness import Randomness
-from reticent.training.batches import TokenArray, Units
+from reticent.training.batches import TokenArray
 from reticent.training.checkpoint import Checkpoint, Checkpoints, Learnt
 from reticent.training.distributed.ranks import Ranks
-from reticent.training.gradients.source import Computation, Gradient, PrivateGradients
-from reticent.training.plans.plan import DpSgd
+from reticent.training.gradients.source import Gradient, PrivateGradients
 
 
 class RankedLedger:
@@ -98,19 +96,12 @@ class RankedGradients(PrivateGradients):
     every unit clipped on one rank, noise drawn once, all after the one charge.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        units: Units,
-        plan: DpSgd,
-        *,
-        ledger: RankedLedger,
-        randomness: Randomness,
-        computation: Computation,
-    ) -> None:
-        super().__init__(module, units, plan, ledger=ledger, randomness=randomness, computation=computation)
-        self._ranks = ledger.ranks
-        self._tokens = 0
+    _tokens = 0  # of the whole step
+
+    @property
+    def _ranks(self) -> Ranks:
+        assert isinstance(self._ledger, RankedLedger)  # the one ledger that all ranks see
+        return self._ledger.ranks
 
     def next(self) -> Gradient:
         """The same gradient on every rank; the loss is that of this rank's share, the tokens are all."""

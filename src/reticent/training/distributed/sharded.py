@@ -113,7 +113,7 @@ class ShardedGradients(RankedGradients):
         if not self._packs_closely:
             raise ConfigError(
                 "sharded weights need float32: in this precision one record would round the others differently",
-                found=f"more than the noise of a batch of {self._plan.sampler.batch} has room for",
+                found=f"more than the noise of a batch of {self.plan.sampler.batch} has room for",
                 hint="leave the computation's dtype out, or train without sharding",
             )
 

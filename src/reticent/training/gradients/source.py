@@ -28,7 +28,7 @@ batch: they go to the operator's screen and into no file.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -136,8 +136,8 @@ class PlainGradients:
     def __init__(self, module: nn.Module, units: Units, plan: PlainPlan, *, computation: Computation) -> None:
         _check_units(units, plan.units)
         self._module = module
-        self._units = units
-        self._plan = plan
+        self.units = units
+        self.plan = plan
         self._sampler = plan.sampler
         self._computation = computation
         self._position = 0
@@ -146,7 +146,7 @@ class PlainGradients:
     @property
     def steps(self) -> int:
         """Steps of the whole run."""
-        return self._plan.steps
+        return self.plan.steps
 
     @property
     def position(self) -> int:
@@ -158,11 +158,12 @@ class PlainGradients:
         self._module.train()
         parameters = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
         drawn = self._sampler.batch_at(self._position).tolist()
-        groups = self._units.gather(drawn, Randomness.seeded(self._plan.seed).child(f"texts {self._position}"))
+        groups = self.units.gather(drawn, Randomness.seeded(self.plan.seed).child(f"texts {self._position}"))
         tokens = sum(len(text) for group in groups for text in group)
         total, loss = {name: torch.zeros_like(p) for name, p in parameters.items()}, 0.0
         device, dtype = _device(self._module), self._computation.dtype
-        for batch in _micro_batches(self._units, groups, self._computation.token_budget, device):
+        budget = self._computation.token_budget
+        for batch in micro_batches(groups, self.units.start_token, token_budget=budget, device=str(device)):
             with torch.enable_grad(), torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
                 mean = token_losses(self._module, batch).sum() / max(1, tokens)
             found = torch.autograd.grad(mean, list(parameters.values()), allow_unused=True)
@@ -226,7 +227,7 @@ class PrivateGradients:
         _check_canaries(canaries, plan.canaries)
         self._module = module
         self._units = units
-        self._plan = plan
+        self.plan = plan
         self._ledger = ledger
         self._randomness = randomness
         self._computation = computation
@@ -259,7 +260,7 @@ class PrivateGradients:
     @property
     def steps(self) -> int:
         """Steps of the whole run."""
-        return self._plan.steps
+        return self.plan.steps
 
     @property
     def position(self) -> int:
@@ -291,7 +292,7 @@ class PrivateGradients:
 
     def _whole_count(self) -> Tensor | None:
         """The count of the whole step that belongs to the sum, once; None where the clip norm is fixed."""
-        if self._plan.clip_quantile is None:
+        if self.plan.clip_quantile is None:
             return None
         if self._count is None:
             raise UsageError("a sum is released once", hint="call clipped_sum for every step")
@@ -301,8 +302,8 @@ class PrivateGradients:
     def _next_norm(self, count: Tensor, receipt: Receipt) -> float:
         """The clip norm that the count with fresh noise leads to. Only after its charge, whose receipt says so."""
         fresh = self._randomness.child(f"count {self._charge_of(receipt)}")
-        noisy = add_noise({_COUNT: count}, self._plan.count_deviation, fresh)[_COUNT]
-        return self._plan.next_clip_norm(self._clip_norm, float(noisy))
+        noisy = add_noise({_COUNT: count}, self.plan.count_deviation, fresh)[_COUNT]
+        return self.plan.next_clip_norm(self._clip_norm, float(noisy))
 
     def _clip_to(self, clip_norm: float) -> None:
         self._clip_norm = clip_norm
@@ -314,9 +315,9 @@ class PrivateGradients:
 
     def _charged(self) -> Receipt:
         """The receipt of the round that this step belongs to, which its first step charges whole."""
-        size = self._plan.sampler.steps_per_round
+        size = self.plan.sampler.steps_per_round
         if self._left == 0:
-            self._receipt = self._ledger.charge({TRAINING_ACCOUNT: float(size)}, self._plan.round_event)
+            self._receipt = self._ledger.charge({TRAINING_ACCOUNT: float(size)}, self.plan.round_event)
             self._left = size
         self._place = size - self._left
         self._left -= 1
@@ -330,7 +331,7 @@ class PrivateGradients:
         on these units as on the made-up ones of `gradients.rounding`, or by proof where the plan asks for it.
         """
         self._module.eval()  # no dropout: a record may change no other record's contribution
-        if self._plan.rounding is Rounding.TESTED:
+        if self.plan.rounding is Rounding.TESTED:
             self._test_rounding()
         self._meter.clear()
         for batch in self._batches(groups):
@@ -338,7 +339,7 @@ class PrivateGradients:
         if self._canaries is not None:
             self._canaries.add(self._engine, self._drawn_canaries)
         found = self._engine.take()
-        if self._plan.clip_quantile is not None:
+        if self.plan.clip_quantile is not None:
             self._count = short_count(found.norms, self._clip_norm)
         return found.gradients
 
@@ -371,7 +372,7 @@ class PrivateGradients:
         return self._units.choose(records.tolist(), source)
 
     def _next_round(self, source: Randomness) -> tuple[Indices, ...]:
-        sampler = self._plan.sampler
+        sampler = self.plan.sampler
         if not isinstance(sampler, BandedSampler):
             return sampler.draw_round(source)
         if self._places is None:  # once for a run, and again where the noise of earlier steps is forgotten
@@ -382,12 +383,15 @@ class PrivateGradients:
 
     def _batches(self, groups: list[list[TokenArray]]) -> Iterator[TokenBatch]:
         """The sample in micro-batches in which no record rounds another one differently."""
-        if self._plan.rounding is Rounding.PROVED:
-            yield from _micro_batches(self._units, groups, 1, _device(self._module), self._limits)  # one by one
-            return
-        if self._packs_closely:
-            budget = self._computation.token_budget
-            yield from _micro_batches(self._units, groups, budget, _device(self._module), self._limits)
+        is_proved = self.plan.rounding is Rounding.PROVED
+        if is_proved or self._packs_closely:
+            yield from micro_batches(
+                groups,
+                self._units.start_token,
+                token_budget=1 if is_proved else self._computation.token_budget,  # 1: one by one
+                device=str(_device(self._module)),
+                limits=self._limits,
+            )
             return
         read, budget = self._rounding.readable, self._computation.token_budget
         for batch in own_size_batches(
@@ -410,9 +414,9 @@ class PrivateGradients:
             return
         self._tested_at = self.position
         # A test holds for greater norms as well: one that may fall is tested further down, so that a test lasts.
-        moves = self._plan.clip_quantile is not None
+        moves = self.plan.clip_quantile is not None
         self._tested_norm = self._clip_norm / 2 if moves else self._clip_norm
-        limit = ROUNDING_ROOM / (SHARE * max(1.0, self._plan.normaliser))  # canaries are not computed in batches
+        limit = ROUNDING_ROOM / (SHARE * max(1.0, self.plan.normaliser))  # canaries are not computed in batches
         readable = Readable.by(self._module, self._units.start_token)
         self._rounding = RoundingTest(self._engine, readable, self._tested_norm, limit, reads_norms=moves)
         self._packs_closely = self._rounding.allows_close_packing()
@@ -426,14 +430,14 @@ class PrivateGradients:
         fresh = self._randomness.child(f"noise {self._charge_of(receipt)}")
         if self._memory is not None:
             self._memory.begin(self.position - 1)  # the step that was just charged
-        noisy = add_noise(total, self._plan.deviation_at(self._clip_norm), fresh, past=self._memory)
+        noisy = add_noise(total, self.plan.deviation_at(self._clip_norm), fresh, past=self._memory)
         if self._canaries is not None:
             self._canaries.read(noisy)
-        return {name: gradient / self._plan.normaliser for name, gradient in noisy.items()}
+        return {name: gradient / self.plan.normaliser for name, gradient in noisy.items()}
 
     def _as_weights(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """What the optimiser reads: in float32, or in float64 where the weights are."""
-        if self._plan.rounding is Rounding.TESTED:
+        if self.plan.rounding is Rounding.TESTED:
             return values  # never wider than the weights
         kept = {name: parameter.dtype for name, parameter in self._module.named_parameters()}
         return {
@@ -460,7 +464,7 @@ class PrivateGradients:
         A clip norm that moves is in it as well.
         """
         state = receipt_state(self._receipt)
-        if self._plan.clip_quantile is not None:
+        if self.plan.clip_quantile is not None:
             return state | {_CLIP_NORM: self._clip_norm}
         if self._memory is None or self._places is None or self.position >= self.steps:
             return state
@@ -469,7 +473,7 @@ class PrivateGradients:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint whose last charge stands in the ledger; what was charged since stays spent."""
         self._receipt = restored_receipt(state, self._ledger) or self._receipt
-        if self._plan.clip_quantile is not None:
+        if self.plan.clip_quantile is not None:
             NORM.require("the clip norm of the checkpoint", found := float(state[_CLIP_NORM]))
             self._clip_to(found)
         if self._memory is None:
@@ -509,16 +513,6 @@ class _LossMeter:
 
 def _device(module: nn.Module) -> torch.device:
     return next(module.parameters()).device
-
-
-def _micro_batches(
-    units: Units,
-    groups: Sequence[Sequence[TokenArray]],
-    budget: int,
-    device: torch.device,
-    limits: Limits | None = None,
-) -> Iterator[TokenBatch]:
-    return micro_batches(groups, units.start_token, token_budget=budget, device=str(device), limits=limits)
 
 
 def _own_levels(plan: DpSgd, log: LevelLog | None) -> OwnLevels | None:

@@ -6,26 +6,23 @@
 Public steps read no private record, so they make another public model for the private steps to start from. What
 a noisy step is given beside its sum is a function of public text, a public seed and weights that were released
 before: post-processing. So the run proves what its private plan proves, as long as the public text says nothing of
-the private records. `dp-sgd` reads public text from a file (`PublicFirst`), redacted training the records of the
-corpus that its policies find nothing in (`plans.redacted`).
+the private records. `dp-sgd` reads public text from a file, redacted training the records of the corpus that its
+policies find nothing in (`plans.redacted`).
 
 With noise the optimiser starts anew: state, average and schedule are those of the private steps. The ledger knows
 how many steps were charged, the checkpoint how many public ones were taken. A public step that a crash lost is
 repeated, since it is computed from public text and weights that were paid for; a charged one never is.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from torch import nn
 
-from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
-from reticent.training.batches import Units
 from reticent.training.gradients.source import Gradient, PlainGradients, PrivateGradients
 from reticent.training.plans.choice import SMALL_MODEL
-from reticent.training.plans.plan import DpSgd, PlainPlan
 from reticent.training.update_rules import Phase
 
 # Learning rates of public steps, unless another one is given: of small models, and of those with more weights.
@@ -41,48 +38,6 @@ def public_rate_of(module: nn.Module) -> float:
     return PUBLIC_RATE if sum(one.numel() for one in module.parameters()) <= SMALL_MODEL else CAREFUL_PUBLIC_RATE
 
 
-class PhasedPlan(Protocol):
-    """A plan with public steps before private ones."""
-
-    @property
-    def public(self) -> PlainPlan | None:
-        """The public steps; None where there are none."""
-        ...
-
-    @property
-    def private(self) -> DpSgd:
-        """The private steps."""
-        ...
-
-    @property
-    def steps(self) -> int:
-        """Steps of both kinds."""
-        ...
-
-    @property
-    def public_per_step(self) -> int:
-        """Public records that a private step reads."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class PublicFirst:
-    """Epochs of public text, then DP-SGD that reads nothing but the private records."""
-
-    public: PlainPlan
-    private: DpSgd
-
-    @property
-    def steps(self) -> int:
-        """Steps of both kinds."""
-        return self.public.steps + self.private.steps
-
-    @property
-    def public_per_step(self) -> int:
-        """None."""
-        return 0
-
-
 class PublicFirstGradients:
     """The steps of both kinds, one kind after the other: a `GradientSource` made of the two that exist.
 
@@ -92,69 +47,58 @@ class PublicFirstGradients:
 
     def __init__(
         self,
-        plan: PhasedPlan,
         public: PlainGradients | None,
         private: PrivateGradients,
         *,
-        public_units: Units | None = None,
         public_rate: float = PUBLIC_RATE,
+        public_per_step: int = 0,
     ) -> None:
-        """`public_units` are the public records of which private steps read some, too."""
-        if (public is None) != (plan.public is None) or private.steps != plan.private.steps:
-            raise ConfigError("the sources of gradients do not belong to this plan")
-        if (0 if public_units is None else len(public_units)) != (0 if plan.public is None else plan.public.units):
-            raise ConfigError("the public records do not belong to this plan")
-        self._plan = plan
+        """`public_per_step` is how many of the public records stand beside the sample of each private step."""
         self._public = public
         self._private = private
-        self._public_units = public_units
         self._public_rate = public_rate
+        self._public_per_step = public_per_step
         self._has_noise = False  # whether the optimiser has seen a private step
         self._is_attached = False
 
     @property
     def steps(self) -> int:
         """Steps of both kinds."""
-        return self._plan.steps
+        return self._private.steps + (0 if self._public is None else self._public.steps)
 
     @property
     def position(self) -> int:
         """Public steps that were taken and private ones that were charged."""
-        return self._public_steps + self._private.position
+        return self._private.position + (0 if self._public is None else self._public.position)
 
     @property
     def private_position(self) -> int:
         """Private steps that were charged."""
         return self._private.position
 
-    @property
-    def _public_steps(self) -> int:
-        return 0 if self._public is None else self._public.position
-
     def next(self) -> Gradient:
         """The next step: public ones first, as long as there are any."""
-        if self._public is not None and self._public_steps < self._public.steps:
+        public = self._public
+        if public is not None and public.position < public.steps:
             self._detach()
-            place = self._public_steps
-            found = self._public.next()
-            rate = self._public_rate
-            return replace(found, phase=Phase(step=place, steps=self._public.steps, learning_rate=rate))
+            phase = Phase(step=public.position, steps=public.steps, learning_rate=self._public_rate)
+            return replace(public.next(), phase=phase)
         self._attach()
         place = self._private.position
-        found = self._with_public(self._private.next(), place)
+        found = self._private.next()
+        if public is not None and self._public_per_step:
+            found = self._beside(found, public, place)
         phase = Phase(step=place, steps=self._private.steps, is_new=not self._has_noise)
         self._has_noise = True
         return replace(found, phase=phase)
 
-    def _with_public(self, noisy: Gradient, place: int) -> Gradient:
+    def _beside(self, noisy: Gradient, public: PlainGradients, place: int) -> Gradient:
         """The noisy mean of private records, and public ones beside it, as the mean of all of them."""
-        count = self._plan.public_per_step
-        if self._public_units is None or self._plan.public is None or not count:
-            return noisy
-        seeded = Randomness.seeded(self._plan.public.seed).child(f"beside {place}")
-        groups = self._public_units.gather(seeded.permutation(len(self._public_units))[:count].tolist(), seeded)
+        count, units = self._public_per_step, public.units
+        seeded = Randomness.seeded(public.plan.seed).child(f"beside {place}")
+        groups = units.gather(seeded.permutation(len(units))[:count].tolist(), seeded)
         added = self._private.clipped_sum(groups)
-        private = self._plan.private.normaliser
+        private = self._private.plan.normaliser
         values = {name: (private * value + added[name]) / (private + count) for name, value in noisy.values.items()}
         tokens = sum(len(text) for group in groups for text in group)
         return replace(noisy, values=values, tokens=noisy.tokens + tokens)

@@ -36,6 +36,7 @@ _STEPS: Final = 144
 _LEAST_BATCH: Final = 8
 _BATCH_FACTOR: Final = 6.0
 SMALL_MODEL: Final = 10_000_000
+PUBLIC_BATCH: Final = 16  # records of a step on public text alone, unless another number is asked for
 _RATE: Final = 3e-3
 _CAREFUL_RATE: Final = 1e-3
 

@@ -21,6 +21,7 @@ from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.data.policies.combined import reads_context
 from reticent.training.methods.redaction import MissRates, RedactedCorpus
+from reticent.training.plans.choice import PUBLIC_BATCH
 from reticent.training.plans.plan import (
     MEASURE,
     NO_TUNING,
@@ -35,7 +36,6 @@ from reticent.training.plans.sampler import PoissonSampler
 
 SCHEMA_VERSION: Final = 4  # 4: public steps come first, and private ones read public records, too
 KIND: Final = "redacted"
-PUBLIC_BATCH: Final = 16
 GROUP: Final = 10  # secrets that the group statement speaks of, unless another number is asked for
 
 _EVERYWHERE: Final = (

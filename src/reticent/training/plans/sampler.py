@@ -62,13 +62,6 @@ class PoissonSampler:
         """Steps after which a unit has taken part `epochs` times on average, at least one."""
         return _steps(self.units, self.batch, epochs)
 
-    def draw(self, randomness: Randomness) -> Indices:
-        """The units of one step, in order of their index.
-
-        Guarantee: every unit is in the sample with chance `rate`, independently of the others and of other calls.
-        """
-        return randomness.bernoulli(self.rate, self.units)
-
     @property
     def steps_per_round(self) -> int:
         """A step is drawn by itself."""
@@ -84,8 +77,11 @@ class PoissonSampler:
         return SampledGaussian(noise_multiplier, self.rate)
 
     def draw_round(self, randomness: Randomness) -> tuple[Indices, ...]:
-        """The one step of a round."""
-        return (self.draw(randomness),)
+        """The units of the one step of a round, in order of their index.
+
+        Guarantee: every unit is in the sample with chance `rate`, independently of the others and of other calls.
+        """
+        return (randomness.bernoulli(self.rate, self.units),)
 
 
 @dataclass(frozen=True, slots=True)

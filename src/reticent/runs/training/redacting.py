@@ -1,70 +1,173 @@
-"""From settings and a corpus to a `Course`: policies by name, miss rates measured or given, plans.
+"""What `crt` and `selective` make of a corpus: policies by name, miss rates measured or given, plans, and courses.
+
+    crt            redacted and routed by --policy and --conservative-policy (`training.methods.redaction`)
+    selective      cut into runs by --policy (`training.methods.selective`), for the LSTM alone
 
 A miss rate is measured on labelled records (`--labelled FILE`) or given; one that is neither is taken as 1. What
 both policies miss is trained on plainly, so that rate is never guessed: measured, given, or an error.
+
+What is trained on follows from corpus and policies, so a resumed run makes it again; `fingerprint` names it,
+and a run whose policies would give something else now is refused: its ledger has paid for other records.
 """
 
 import json
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from reticent.core.corpus import Corpus, Policy
 from reticent.core.errors import ConfigError, DataError
 from reticent.data.writing import replaced
+from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.runs.policies.by_name import policy_named
 from reticent.runs.settings.shared import with_patterns
-from reticent.runs.training.course import Course, PublicSteps, RedactedCourse, SelectiveCourse, WholeCourse
-from reticent.runs.training.settings import PUBLIC_EPOCHS, Fill, Method, Precision, TrainSettings
+from reticent.runs.training.course import (
+    Course,
+    Encoded,
+    Means,
+    Proof,
+    charged,
+    digest,
+    private_gradients,
+    refuse_layers,
+)
+from reticent.runs.training.settings import Fill, Method, Precision, TrainSettings
+from reticent.training.batches import Units, encode_texts
+from reticent.training.gradients.source import GradientSource, PlainGradients
+from reticent.training.methods.mask_token import with_mask_token
+from reticent.training.methods.public_first import PublicFirstGradients, public_rate_of
+from reticent.training.methods.redacted import encode_private
 from reticent.training.methods.redaction import MissRates, RedactedCorpus, measure_misses, redact_and_route
-from reticent.training.methods.selective import KIND as SELECTIVE
 from reticent.training.methods.selective import SelectivePlan, most_sensitive_runs, runs_of
-from reticent.training.methods.selective_steps import recurrent
-from reticent.training.plans.plan import PlainPlan, plan_from_json
+from reticent.training.methods.selective_steps import SelectiveGradients, recurrent
+from reticent.training.plans.choice import PUBLIC_BATCH
 from reticent.training.plans.redacted import (
     GROUP,
-    PUBLIC_BATCH,
     PolicyFacts,
     RedactedPlan,
     RedactedSettings,
     plan_redacted,
 )
-from reticent.training.plans.redacted import KIND as REDACTED
 from reticent.training.starting_model import load_for_training
 
 
-def plan_course(settings: TrainSettings, corpus: Corpus, *, seed: int) -> Course:
+def plan_redacting(settings: TrainSettings, corpus: Corpus, *, seed: int) -> Course:
     """What the settings ask for on this corpus."""
-    if settings.training.method is Method.CRT:
-        return _redacted(settings, corpus, seed)
+    plan = _redacted if settings.training.method is Method.CRT else _selective
+    return plan(settings, corpus, seed)
+
+
+def redacting_again(settings: TrainSettings, corpus: Corpus, document: dict[str, Any]) -> Course:
+    """The course of a run that was started before, from its plan (`document`) and what the policies find now."""
+    policy, conservative = _policies(settings)
     if settings.training.method is Method.SELECTIVE:
-        return _selective(settings, corpus, seed)
-    records, owners = len(corpus), len(corpus.owners)
-    plan = settings.training.plan(records=records, owners=owners, seed=seed)
-    return WholeCourse(plan, corpus, tuned=settings.training.tune, public=_public_steps(settings, seed))
+        return SelectiveCourse(SelectivePlan.from_json(document), corpus, policy)
+    routed = _routed(settings, corpus, policy, conservative)
+    return _redacted_course(settings, RedactedPlan.from_json(document), routed)
 
 
-def course_again(settings: TrainSettings, corpus: Corpus, document: dict[str, Any], *, seed: int) -> Course:
-    """The course of a run that was started before, from its plan (`document`), its seed, and what is read now."""
-    kind = document["kind"]
-    if kind == REDACTED:
-        routed = _routed(settings, corpus, *_policies(settings))
-        return _redacted_course(settings, RedactedPlan.from_json(document), routed)
-    if kind == SELECTIVE:
-        return SelectiveCourse(SelectivePlan.from_json(document), corpus, _policies(settings)[0])
-    public = _public_steps(settings, seed)
-    return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune, public=public)
+@dataclass(frozen=True, slots=True)
+class RedactedCourse:
+    """crt: the public part, then the private one; with a seed, made-up values stand in the place of masks."""
+
+    plan: RedactedPlan
+    routed: RedactedCorpus
+    fill_seed: int | None = None
+    public_rate: float | None = None  # by the size of the model where none was given
+
+    @property
+    def redaction(self) -> dict[str, Any]:
+        """What redaction did to the corpus, in counts."""
+        return self.routed.counts.to_json()
+
+    @property
+    def charged_steps(self) -> int:
+        """The steps of the private part."""
+        return self.plan.private.steps
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the public and the private part, and of the kinds of masks where they are read."""
+        routed = self.routed
+        return digest([routed.public.fingerprint, routed.private.fingerprint, *map(" ".join, routed.kinds)])
+
+    def proof(self, *, is_seeded: bool = False) -> Proof:
+        """The worst case as the headline, never without the other three."""
+        found = self.plan.confidentiality(is_seeded=is_seeded)
+        others = {"missed": found.missed, "group": found.group, "bayesian": found.bayesian}
+        return Proof(found.worst_case, others)
+
+    def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
+        """Both parts, and the mask as one token of the model where it is read."""
+        if self.fill_seed is None:
+            model = with_mask_token(model)
+        refuse_layers(model)
+        private = encode_private(model, self.routed, max_length=max_length, fill_seed=self.fill_seed)
+        public = encode_texts(model, self.routed.public, max_length=max_length)
+
+        def source(means: Means) -> GradientSource:
+            noisy = private_gradients(model, Units(private), self.plan.private, means)
+            plain = None
+            if self.plan.public is not None:
+                plain = PlainGradients(model.module, Units(public), self.plan.public, computation=means.computation)
+            rate = self.public_rate or public_rate_of(model.module)
+            count = self.plan.public_per_step
+            return PublicFirstGradients(plain, noisy, public_rate=rate, public_per_step=count)
+
+        return Encoded(model, private.shortened + public.shortened, source)
+
+    def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:
+        """ε so far of a secret that the policy misses and the conservative one finds."""
+        spending = self.plan.private.spending(proof.other_guarantees["missed"].epsilon)
+        return lambda source: spending.epsilon(charged(source))
 
 
-def _public_steps(settings: TrainSettings, seed: int) -> PublicSteps | None:
-    """The steps on public text that come before private ones, where a file with some was named."""
-    asked, public = settings.training, settings.public_corpus()
-    if public is None:
-        return None
-    batch = min(asked.public_batch or PUBLIC_BATCH, len(public))
-    epochs = PUBLIC_EPOCHS if asked.public_epochs is None else asked.public_epochs
-    plan = PlainPlan(units=len(public), batch=batch, epochs=epochs, seed=seed)
-    return PublicSteps(public, plan, asked.public_learning_rate)
+@dataclass(frozen=True, slots=True)
+class SelectiveCourse:
+    """selective: other runs plainly, sensitive ones with noise."""
+
+    redaction: ClassVar[None] = None
+
+    plan: SelectivePlan
+    corpus: Corpus
+    policy: Policy
+
+    @property
+    def charged_steps(self) -> int:
+        """Every step."""
+        return self.plan.steps
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the places that the policy marks."""
+        found = self.policy.find(self.corpus.texts)
+        return digest(" ".join(f"{span.start}-{span.end}" for span in spans) for spans in found)
+
+    def proof(self, *, is_seeded: bool = False) -> Proof:
+        """What holds for any secret as the headline, what holds for marked tokens beside it."""
+        return Proof(self.plan.guarantee(is_seeded=is_seeded), {"marked": self.plan.marked(is_seeded=is_seeded)})
+
+    def encode(self, model: HuggingFaceModel, *, max_length: int | None) -> Encoded:
+        """The runs of every text."""
+        texts = runs_of(model, self.corpus, self.policy, max_length=max_length)
+
+        def source(means: Means) -> GradientSource:
+            assert means.ledger is not None
+            return SelectiveGradients(
+                model.module,
+                texts,
+                self.plan,
+                ledger=means.ledger,
+                randomness=means.randomness,
+                computation=means.computation,
+            )
+
+        return Encoded(model, 0, source)
+
+    def meter(self, proof: Proof) -> Callable[[GradientSource], float | None]:  # noqa: ARG002
+        """Nothing: the headline is infinite from the first step on."""
+        return lambda _: None
 
 
 def _redacted(settings: TrainSettings, corpus: Corpus, seed: int) -> RedactedCourse:
