@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import islice
+from itertools import islice, pairwise
 from operator import attrgetter
 
 from reticent.core.corpus import Policy, Record, Span
@@ -19,6 +19,7 @@ from reticent.data.kinds import VAGUE
 
 MASK = "<MASK>"
 _BATCH = 256
+_START = attrgetter("start")
 _ORDER = attrgetter("start", "end", "kind", "identifier")  # as spans compare, without a call for each comparison
 
 
@@ -86,9 +87,13 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
     A kind that says what a span is goes before one that only says that it stands out (`kinds.VAGUE`).
     """
+    found = sorted(spans, key=_START)
+    if all(before.end <= after.start for before, after in pairwise(found)):
+        return tuple(found)
+    found.sort(key=_ORDER)
     merged: list[Span] = []
     longest = (False, 0)
-    for span in sorted(spans, key=_ORDER):
+    for span in found:
         length = (span.kind not in VAGUE, span.end - span.start)
         if not merged or span.start >= merged[-1].end:
             merged.append(span)

@@ -259,6 +259,28 @@ def test_leaving_out_numbers_that_no_rule_can_take_loses_nothing(text):
     assert POLICY.find([text]) == slow
 
 
+def one_by_one() -> PatternPolicy:
+    """The policy whose rules are each tried at every start, however likely."""
+    policy = PatternPolicy()
+    policy._groups = [(start, any_of, [rule]) for start, any_of, rules in policy._groups for rule in rules]
+    return policy
+
+
+@given(st.one_of(mixtures, raw))
+@settings(max_examples=300, deadline=None)
+@example("9999 4111 1111 1111 1111 780 6326 2001-02-03 10/12/93")
+@example("10:30 to 14 May, 123-45-6789-1 1.2.2003/4 +1 903-140-4508. 968-172-8164")
+def test_one_look_for_several_rules_loses_nothing(text):
+    assert POLICY.find([text]) == one_by_one().find([text])
+
+
+def test_a_look_that_misses_a_rule_is_caught():
+    policy = PatternPolicy()
+    policy._groups = [(start, re.compile("(?!)"), rules) for start, _, rules in policy._groups]
+    text = "my card is 4111 1111 1111 1111"
+    assert policy.find([text]) != one_by_one().find([text]) == POLICY.find([text])
+
+
 def test_locality_check_catches_a_policy_that_counts():
     from reticent.core.corpus import Span
 

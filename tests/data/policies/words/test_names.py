@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bench.name_weights import OF_USAGE
 from reticent.data.kinds import canonical
-from reticent.data.policies.words import names
+from reticent.data.policies.words import names, vocabulary
 from reticent.data.policies.words.names import KINDS, Names, _weights
 from reticent.data.policies.words.vocabulary import COUNTED, commonness, companies, language_of, usages
 
@@ -199,3 +199,27 @@ def test_language_is_told_by_function_words(text, language):
 )
 def test_taggers_kinds_have_one_name(one, other):
     assert canonical(one) == canonical(other)
+
+
+TELLING = "the of der und le et el y la de in to is no was i a en que il che der het een van of at 7 x"
+sentences = st.lists(st.sampled_from(TELLING.split()), max_size=30)
+
+
+def agrees(clear, words):
+    """Whether what `clear` says of the language of these words, if anything, is what fractions tell."""
+    said = clear(words)
+    return said is None or said == vocabulary._likely_language(words)
+
+
+@given(sentences)
+def test_a_language_that_is_clear_is_the_one_that_fractions_tell(words):
+    assert agrees(vocabulary._clear_language, words)
+
+
+def test_the_first_language_of_a_word_is_not_always_clear():
+    def by_first_word(words):
+        return vocabulary._telling_words()[words[0]][0]
+
+    words = ["la", "casa", "der", "und", "die", "das", "ist", "nicht", "mit", "von"]
+    assert vocabulary._clear_language(words) == "de"
+    assert not agrees(by_first_word, words)

@@ -222,3 +222,9 @@ def test_names_are_found_whole(language):
 @pytest.mark.parametrize("language", WITHOUT_NAMES)
 def test_ordinary_sentences_hold_no_name(language):
     assert NAMES.find(WITHOUT_NAMES[language]) == [()] * len(WITHOUT_NAMES[language])
+
+
+def test_a_given_name_of_one_character_ends_with_it():
+    text = "我叫李明"
+    assert [(span.start, span.end) for span in NAMES.find([text])[0]] == [(2, 4)]
+    assert [(span.start, span.end) for span in NAMES.find([text + "。"])[0]] == [(2, 4)]

@@ -232,10 +232,12 @@ class Circumstances:
             lower = lower.replace("\u00a0", " ").replace("‑", "-")
         stretches = _stretches(text, lower)
         return merge_spans(
-            Span(match.start(), match.end(), rule.kind)
-            for rule, pattern in chosen
-            for start, end in stretches(rule)
-            for match in pattern.finditer(text, start, end)
+            [
+                Span(match.start(), match.end(), rule.kind)
+                for rule, pattern in chosen
+                for start, end in stretches(rule)
+                for match in pattern.finditer(text, start, end)
+            ]
         )
 
 
@@ -252,10 +254,12 @@ def _stretches(text: str, lower: str) -> Callable[[_Rule], Sequence[Stretch]]:
     def of(rule: _Rule) -> Sequence[Stretch]:
         if not rule.near and not rule.joined:
             return whole
-        held = places(lower, rule.near) + (by_kind.get(rule.kind, []) if rule.joined else [])
+        held = places(lower, rule.near) if rule.near else []
+        if rule.joined:
+            held = held + by_kind.get(rule.kind, [])
         if rule.written:
             held += [match.start() for match in re.finditer(rule.written, text)]
-        return around(sorted(held), len(text), before=rule.before, after=rule.after)
+        return around(sorted(held), len(text), before=rule.before, after=rule.after) if held else ()
 
     return of
 

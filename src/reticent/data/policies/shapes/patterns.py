@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
 
 from reticent.core.corpus import Span
 from reticent.data.policies.shapes.checksums import (
@@ -197,10 +199,16 @@ _TAKEN = (
     r"[+(]{1,2}\d|\d{7}|\d{1,19}[-./: \u00a0(]{1,25}\d"
     rf"|{_DAY}(?:{_GAP}(?:(?:and|to|or){_GAP}\d|(?:of{_GAP})?[JFMASOND])|[-–]\d)"
 )
+# The same with what `Start.NUMBER` asks of the characters before it, which is asked first.
+_NUMBER_HERE = rf"(?:(?<!\w)|(?=[+(]))(?!(?<=\d[-./:])\d)(?:{_TAKEN})"
 _CODED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-")
 _SHORTEST_CODE = 4
+_BLANKS = frozenset(" \u00a0")
+_MONTH_ENDS = frozenset("yhletrnbgpvc.")  # last characters of months
+_LONGEST_MONTH = 10  # characters, with the blank behind it
 _LONGEST_ADDRESS = 160  # characters before its state
 _SIGNS = 2  # before the first digit of a number
+_PLACE = attrgetter("start")  # no two spans of one text start together
 # An address holds an "@" and a hexadecimal one a colon: how far before it a match may start, and how far behind it
 # what a start must see may end.
 _NEAR = {Start.ADDRESS: (64, 1), Start.HEXADECIMAL: (4, 1)}
@@ -220,7 +228,14 @@ class PatternPolicy:
         if unknown or not kinds:
             raise ValueError(f"unknown kinds {unknown}: choose from {', '.join(KINDS)}")
         chosen = [rule for rule in _RULES if rule.kind in kinds and (context or not rule.announced)]
-        self._rules = [(rule, _compiled(rule.pattern + _END), _compiled(rule.announced)) for rule in chosen]
+        self._groups = [
+            (
+                start,
+                _any_of(rules),
+                [(rule, _compiled(rule.pattern + _END), _compiled(rule.announced)) for rule in rules],
+            )
+            for start, rules in ((start, list(group)) for start, group in groupby(chosen, attrgetter("start")))
+        ]
         self.kinds = tuple(kind for kind in KINDS if kind in kinds)
         self.reads_context = True  # the digits joined to a number, and with `context` the words before a code
         self._has_announced = any(rule.announced for rule in chosen)
@@ -246,13 +261,27 @@ class PatternPolicy:
         # No finding ends within a word, so blanking never makes or moves a start: one search for each kind will do.
         starts = _starts(blanked)
         spans: list[Span] = []
-        for rule, pattern, announced in self._rules:
-            if not (found := starts.get(rule.start)):
+        for start, any_of_them, rules in self._groups:
+            if not (found := starts.get(start)):
                 continue
-            if matches := _matches(rule, pattern, announced, text=blanked, starts=found):
-                blanked = _without(blanked, matches)
-                spans += matches
-        return tuple(sorted(spans))
+            likely = found
+            if len(rules) > 1:
+                likely = [place for place in found if any_of_them.match(blanked, place)]
+            if not likely:
+                continue
+            for rule, pattern, announced in rules:
+                if matches := _matches(rule, pattern, announced, text=blanked, starts=likely):
+                    blanked = _without(blanked, matches)
+                    spans += matches
+                    likely = found  # what was looked at has changed
+        return tuple(sorted(spans, key=_PLACE))
+
+
+def _any_of(rules: Sequence[Rule]) -> re.Pattern[str]:
+    """An expression that matches where that of any rule does: one look at a start spares trying them one by one."""
+    # Groups of one expression need names of their own.
+    named = (re.sub(r"\(\?P([<=])gap", rf"(?P\1gap{n}", rule.pattern) for n, rule in enumerate(rules))
+    return _compiled(f"(?:{'|'.join(named)}){_END}")
 
 
 def _without(text: str, spans: Sequence[Span]) -> str:
@@ -271,25 +300,47 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _starts(text: str) -> dict[Start, Sequence[int]]:
     """Where matches may start, in order. But for addresses and some tracking numbers, all hold a digit."""
-    digits = [run.start() for run in _compiled(r"\d+").finditer(text)]
+    digits = [run.start() for run in _compiled("[0-9]+" if text.isascii() else r"\d+").finditer(text)]
     starts: dict[Start, Sequence[int]] = {}
     if digits:
         starts[Start.NUMBER] = _numbers(text, digits)
         starts[Start.IBAN] = _behind_letters(text, digits)
-        starts[Start.MONTH] = _places(Start.MONTH, text)
         starts[Start.CODE] = _codes(text, digits)
         begins = _compiled(Start.STREET.value)
         starts[Start.STREET] = [place for place in address_starts(text, digits) if begins.match(text, place)]
         if _compiled(":[0-9A-Fa-f]{0,4}:").search(text):
             starts[Start.HEXADECIMAL] = _near(Start.HEXADECIMAL, text, ":")
+        starts |= _behind_blanks(text, digits)
     if announced := _places_of_tracking(text):
         starts[Start.CODE] = sorted({*starts.get(Start.CODE, ()), *announced})
-    if ends := [match.start() for match in _compiled(rf"(?<!\w){_POSTCODE}").finditer(text)]:
-        stretches = around(ends, len(text), before=_LONGEST_ADDRESS, after=0)
-        starts[Start.HOUSE] = [place for stretch in stretches for place in _places(Start.HOUSE, text, *stretch)]
     if "@" in text:
         starts[Start.ADDRESS] = _near(Start.ADDRESS, text, "@")
     return starts
+
+
+def _behind_blanks(text: str, digits: Sequence[int]) -> dict[Start, Sequence[int]]:
+    """Starts of dates that begin with a month, and of addresses by their postcodes: numbers behind a blank."""
+    months, postcodes = [], []
+    postcode = _compiled(rf"(?<!\w){_POSTCODE}")
+    for place in digits:
+        if place > 2 and text[place - 1] in _BLANKS:
+            last = text[place - 2]
+            if last in _MONTH_ENDS:
+                months.append(place)
+            elif last.isupper() and postcode.match(text, place - 3):
+                postcodes.append(place - 3)
+    return {
+        start: [
+            place
+            for stretch in around(ends, len(text), before=before, after=0)
+            for place in _places(start, text, *stretch)
+        ]
+        for start, ends, before in (
+            (Start.MONTH, months, _LONGEST_MONTH),
+            (Start.HOUSE, postcodes, _LONGEST_ADDRESS),
+        )
+        if ends
+    }
 
 
 def _places(start: Start, text: str, begin: int = 0, end: int | None = None) -> list[int]:
@@ -306,13 +357,13 @@ def _near(start: Start, text: str, sign: str) -> list[int]:
 
 def _numbers(text: str, digits: Sequence[int]) -> list[int]:
     """Starts of numbers that a rule could take: at the first digit, or at a sign or bracket before it."""
-    start, taken = _compiled(Start.NUMBER.value), _compiled(_TAKEN)
+    here = _compiled(_NUMBER_HERE)
     found = []
     for place in digits:
         first = place
         while first and place - first < _SIGNS and text[first - 1] in "+(":
             first -= 1
-        found += [n for n in range(first, place + 1) if taken.match(text, n) and start.match(text, n)]
+        found += [n for n in range(first, place + 1) if here.match(text, n)]
     return found
 
 
@@ -339,15 +390,14 @@ def _codes(text: str, digits: Sequence[int]) -> list[int]:
     """Starts of codes with a digit, in runs of capitals, digits and the marks that join them."""
     found: list[int] = []
     end = 0
+    run = _compiled("[A-Z0-9/-]*")
     for place in digits:
         if place < end:
             continue
         begin = place
         while begin > end and text[begin - 1] in _CODED:
             begin -= 1
-        end = place
-        while end < len(text) and text[end] in _CODED:
-            end += 1
+        end = run.match(text, place).end()  # type: ignore[union-attr]
         if end - begin >= _SHORTEST_CODE:
             found += _places(Start.CODE, text, begin, end)
     return found

@@ -74,6 +74,7 @@ EXPRESSIONS: Final = (
 
 _JOINING = frozenset(" \u00a0#")  # to a house number
 _BEHIND = 200  # characters before a house number in which its street begins
+_LONGEST_NAME = 31  # characters of `_NAME`
 _STREET = re.compile(
     rf"(?<!\w)(?:{_HOUSE}?(?:(?:{_FIRST}{GAP})?(?:{_ENDING}|{_NAME}{GAP}{_APART})"
     rf"|{_BEFORE}(?:{GAP}(?:{_NAME}|{_SMALL})){{1,6}},?)|{_WITH_FLAT}|{_FLAT}|{_BOX}){GAP}#?\Z"
@@ -84,6 +85,7 @@ _LAST = frozenset(
     for end in (*_ENDS, "Str", "Weg", "tér", "Apt", "apt", "ment", "ite", "Ste", "lat", "Box")
     for each in (end, end.upper())
 )
+_SMALL_WORD = re.compile(_SMALL)
 _WORDS = re.compile(r"(?<!\w)\w")
 _AHEAD = re.compile(rf"\d{{1,6}}(?:[A-Za-z]|{GAP}?bis|{GAP}?ter)?(?:{GAP}\d{{1,5}})?,?{GAP}(?:{_CAPITAL}|{_RUES})")
 _CODED = re.compile(rf"(?<!\w)[A-Z]{{1,2}}\d[A-Z\d]?{GAP}?\d[A-Z\d]{{2}}(?!\w)")
@@ -91,15 +93,24 @@ _CODED = re.compile(rf"(?<!\w)[A-Z]{{1,2}}\d[A-Z\d]?{GAP}?\d[A-Z\d]{{2}}(?!\w)")
 
 def address_starts(text: str, digits: Sequence[int]) -> list[int]:
     """Every place where an expression may begin, and others, in order. `digits` are runs of digits."""
-    has_street_before = any(word in text for word in _STREETS_BEFORE)
-    has_number_first = any(word in text for word in _NUMBER_FIRST)
+    has_street_before: bool | None = None  # asked for when first needed
+    has_number_first: bool | None = None
     found = set()
     for place in digits:
-        if has_number_first and _AHEAD.match(text, place):
-            found.add(place)
+        if has_number_first is not False and _AHEAD.match(text, place):
+            if has_number_first is None:
+                has_number_first = any(word in text for word in _NUMBER_FIRST)
+            if has_number_first:
+                found.add(place)
         before = text[place - 1 : place]
         if before in _JOINING:
-            if has_street_before or _tells(text, place - 2 if before == "#" else place - 1):
+            end = place - 2 if before == "#" else place - 1
+            tells = _tells(text, end)
+            if not tells and has_street_before is not False and _may_be_named(text, end):
+                if has_street_before is None:
+                    has_street_before = any(word in text for word in _STREETS_BEFORE)
+                tells = has_street_before
+            if tells:
                 first = max(0, place - _BEHIND)
                 match = _STREET.search(text[first:place])
                 if match is not None:
@@ -115,3 +126,12 @@ def _tells(text: str, end: int) -> bool:
     if text[end - 1 : end] == ".":
         end -= 1
     return text[end - 3 : end] in _LAST or text[end - 2 : end] == "út" or text[end - 1 : end] == "u"
+
+
+def _may_be_named(text: str, end: int) -> bool:
+    """Whether the word that ends here, perhaps with a comma, may be the last of the name of a street."""
+    if text[end - 1 : end] == ",":
+        end -= 1
+    first = max(0, end - _LONGEST_NAME - 1)
+    start = 1 + max(text.rfind(" ", first, end), text.rfind("\u00a0", first, end))
+    return start > 0 and (not text[start : start + 1].islower() or bool(_SMALL_WORD.fullmatch(text, start, end)))

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import accumulate
-from math import exp, log
-from operator import add
+from itertools import accumulate, compress, count
+from math import exp, inf, log
 from typing import NamedTuple
 
 from reticent.core.corpus import Span
@@ -103,6 +102,8 @@ _WORD = re.compile(r"([^\W\d_]+(?:(?:[-‐‑][^\W\d_]+)|(?:['’](?!s\b)[^\W\d_
 _PLAIN_WORD = re.compile(r"([A-Za-z]+(?:(?:-[A-Za-z]+)|(?:'(?!s\b)[A-Za-z]{2,}))*|[0-9]+)")
 _SENTENCE_END = frozenset('.!?:;•|\n\r\t"“”„»«()[]–—…*#>')
 _JOINABLE = re.compile(r"[ \u00a0]{1,2}|\.[ \u00a0]?|[-/&'’][ \u00a0]?|[ \u00a0]['’][ \u00a0]?")
+_JOINTS = frozenset(" \u00a0.-/&'’")  # of one character
+_LONGEST_JOINT = 3
 _DRAWN_OUT = re.compile(r"(.)\1\1")
 _NUMERAL = re.compile(r" [IVX]{1,5}(?:\.|(?!\w))")  # of a king: "Elisabeth II."
 _PARTICLES_LIST = """
@@ -112,6 +113,7 @@ _PARTICLES = frozenset(_PARTICLES_LIST.split())
 
 Features = tuple[str, ...]
 Scores = tuple[float, float, float]  # for each of KINDS, how much more than nothing
+Bounded = tuple[float, float, float, float]  # the same, and the largest of them
 Found = tuple[int, int, str, float]  # start, end, kind, how much it is a name by itself
 # The probability from which a word is a name, chosen on labelled text; a lower one for languages without any.
 THRESHOLDS = {"en": 0.25, "de": 0.2}
@@ -121,6 +123,7 @@ _LINKS = ("", "s", "es", "n", "en", "er", "e", "-")
 _OFTEN = 3  # locales that list a name which is known everywhere
 _ANY = "any"  # the group of all words
 _NOTHING: Scores = (0.0, 0.0, 0.0)
+_NEVER: Bounded = (-inf, -inf, -inf, -inf)
 _KEPT = 100_000  # words whose scores are kept
 # How much more often a word has a capital than not that may be a name without one; less where it is about as common
 # in other languages.
@@ -188,7 +191,7 @@ class Names:
         sure: dict[str, str] = {}  # words that are names beyond doubt somewhere in the text, and so everywhere
         least = log(_REPEATED * min(threshold, self._organised) / 3.0)  # below this nothing is kept
         for start, end, word, scores in _scored(text, _table(language), least):
-            person, place, organisation = map(exp, scores)
+            person, place, organisation = exp(scores[0]), exp(scores[1]), exp(scores[2])
             whole = 1.0 + person + place + organisation
             named = (person + place) / whole
             # How much a word says that it is a name: 1 where it may start a span.
@@ -203,6 +206,8 @@ class Names:
             for (start, end, kind, strength), word in scored
             if word in sure or strength >= _WEAKEST
         ]
+        if not found and text.isascii():
+            return ()
         joined = _settled(text, list(_joined(text, found)), language)
         spans = [*joined, *(() if text.isascii() else names_without_case(text))]
         return merge_spans(span for span in spans if span.kind in self.kinds)
@@ -213,9 +218,10 @@ def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
     words, gaps, held = read = _read(text, _table(language))
     starts = read.starts()
     pairs = read.pairs()
-    for n, (shape, _, _) in held:
+    for n, (shape, _, _, is_odd) in held:
         gap, word, gap_after, after = gaps[n], words[n], gaps[n + 1], words[n + 1]
-        if not _is_none(shape, word, gap, gap_after, after, is_first=n == 0):
+        is_none = is_odd and _is_spoken(word, gap, gap_after, is_first=n == 0)
+        if not is_none and not _is_contracted(shape, gap_after, after):
             bare = [*_alone(word, language), *_before(shape, gap, words[n - 1], language)]
             bare += _after(shape, gap_after, after, language)
             if n in pairs:
@@ -235,8 +241,9 @@ class Shape:
 
 
 _shape = cache(Shape)
-# Of a word that may be a name: its shape, its scores by itself, and what follows it in places of two words.
-_Row = tuple[Shape, Scores, frozenset[str] | None]
+# Of a word that may be a name: its shape, its scores by itself, what follows it in places of two words, and whether
+# it is "I" or names a speaker where it stands so (`_is_spoken`).
+_Row = tuple[Shape, Bounded, frozenset[str] | None, bool]
 
 
 class _Read(NamedTuple):
@@ -250,23 +257,22 @@ class _Read(NamedTuple):
     def pairs(self) -> set[int]:
         """Numbers of words that, with the one beside them, are a place of two words."""
         words, found = self.words, set[int]()
-        for n, (_, _, seconds) in self.held:
+        for n, (_, _, seconds, _) in self.held:
             if seconds and self.gaps[n + 1] == " " and words[n + 1].lower() in seconds:
                 found |= {n, n + 1}
         return found
 
     def starts(self) -> list[int]:
         """Where each word starts."""
-        sizes = map(add, map(len, self.gaps), accumulate(map(len, self.words), initial=0))
-        gaps_before = accumulate(map(len, self.gaps), initial=0)
-        return list(map(add, sizes, gaps_before))
+        pieces = (len(piece) for pair in zip(self.gaps, self.words, strict=True) for piece in pair)
+        return list(accumulate(pieces))[::2]
 
 
 def _read(text: str, table: "_Table") -> _Read:
     pieces = (_PLAIN_WORD if text.isascii() else _WORD).split(text)  # what is between words, and words, in turn
     words, gaps = pieces[1::2], pieces[::2]
-    rows = map(table.words.__getitem__, words)
-    held = [(n, row) for n, row in enumerate(rows) if row is not None]
+    rows = list(map(table.words.__getitem__, words))
+    held = list(zip(compress(count(), rows), filter(None, rows), strict=True))
     if held and (group := _usual_group(words)):
         held = [(n, _as_all(row) if row[0].group == group else row) for n, row in held]
     words.append("")
@@ -274,57 +280,68 @@ def _read(text: str, table: "_Table") -> _Read:
 
 
 def _as_all(row: _Row) -> _Row:
-    shape, alone, seconds = row
-    return _shape(shape.group, shape.known, True), alone, seconds
+    shape, scores, seconds, is_odd = row
+    return _shape(shape.group, shape.known, True), scores, seconds, is_odd
 
 
 def _scored(text: str, table: "_Table", least: float) -> Iterator[tuple[int, int, str, Scores]]:
     """Place and scores of each word that could be a name and has a score of at least `least`."""
-    words, gaps, held = read = _read(text, table)
+    words, gaps, held = _read(text, table)
     before, after = table.before, table.after
-    pairs = read.pairs()
-    starts: list[int] = []
-    for n, (shape, (person, place, organisation), _) in held:
-        word, gap_after, following = words[n], gaps[n + 1], words[n + 1]
+    paired = -1  # the last word that is a place with the one before it
+    place, seen = 0, 0  # where the gap before word number `seen` starts
+    for n, (shape, alone, seconds, is_odd) in held:
+        gap_after, following = gaps[n + 1], words[n + 1]
+        if seconds and gap_after == " " and following.lower() in seconds:
+            paired = n + 1
+        if is_odd:
+            starts_turn = (
+                gap_after[:1] == ":" and gaps[n][-1:] == "\n"
+            )  # nearly always: the rest of the look is spared
+            if starts_turn or _is_spoken(words[n], gaps[n], gap_after, is_first=n == 0):
+                continue
         left, right = before[shape, gaps[n], words[n - 1]], after[shape, gap_after, following]
-        person, place = person + left[0] + right[0], place + left[1] + right[1]
-        organisation = organisation + left[2] + right[2]
-        if n in pairs:
-            paired = table.pairs[shape.group]
-            person, place, organisation = person + paired[0], place + paired[1], organisation + paired[2]
-        if person < least and place < least and organisation < least:
+        # Sums of the largest are no smaller than any of the sums, rounded or not.
+        if alone[3] + left[3] + right[3] < least and n > paired:
             continue
-        is_odd = word == "I" or following in _NOT or gap_after[:1] == ":"
-        if is_odd and _is_none(shape, word, gaps[n], gap_after, following, is_first=n == 0):
-            continue
-        starts = starts or read.starts()
-        yield starts[n], starts[n] + len(word), word, (person, place, organisation)
+        scores = alone[0] + left[0] + right[0], alone[1] + left[1] + right[1], alone[2] + left[2] + right[2]
+        if n <= paired:
+            scores = _sum(scores, table.pairs[shape.group])
+        if max(scores) >= least:
+            place += sum(map(len, gaps[seen : n + 1])) + sum(map(len, words[seen:n]))
+            yield place, place + len(words[n]), words[n], scores
+            place, seen = place + len(words[n]), n + 1
 
 
-def _is_none(shape: Shape, word: str, gap: str, gap_after: str, after: str, *, is_first: bool) -> bool:
-    """Whether a word is no name whatever it looks like: a speaker, "I", the "don" of "don't"."""
-    if gap_after[:1] == ":" and _is_role(word, gap, is_first):
-        return True
+def _sum(scores: Scores, others: Sequence[float]) -> Scores:
+    return scores[0] + others[0], scores[1] + others[1], scores[2] + others[2]
+
+
+def _is_spoken(word: str, gap: str, gap_after: str, *, is_first: bool) -> bool:
+    """Whether "I" is the pronoun, or another odd word names a speaker at the start of a turn: "USR: hello"."""
     if word == "I":
         return gap_after[:1] != "."
-    return shape.group != "initial" and after in _NOT and gap_after.strip() in ("'", "’")
+    if gap_after[:1] != ":":
+        return False
+    between = gap.rstrip(" \t*[<>")
+    return between.endswith("\n") or (is_first and not between)
+
+
+def _is_contracted(shape: Shape, gap_after: str, after: str) -> bool:
+    """Whether a word is the "don" of "don't"."""
+    return after in _NOT and shape.group != "initial" and gap_after.strip() in ("'", "’")
 
 
 def _usual_group(words: Sequence[str]) -> str:
     """The shape of most words of a text, where it is not the usual one: there it says nothing."""
-    long = [word for word in words[:60] if len(word) > 2]
-    capital = sum(word[0].isupper() for word in long)
+    initials = [word[0] for word in words[:60] if len(word) > 2]
+    capital = sum(map(str.isupper, initials))
     if not capital:
         return "small"
-    if 2 * capital <= len(long):
+    if 2 * capital <= len(initials):
         return ""
+    long = [word for word in words[:60] if len(word) > 2]
     return "capitals" if 2 * sum(map(str.isupper, long)) > len(long) else "capital"
-
-
-def _is_role(word: str, gap: str, is_first: bool) -> bool:
-    """Whether a word before a colon names a speaker at the start of a turn, as "USR" in "USR: hello"."""
-    between = gap.rstrip(" \t*[<>")
-    return word.lower() in ROLES and (between.endswith("\n") or (is_first and not between))
 
 
 def is_candidate(word: str, language: str) -> bool:
@@ -578,7 +595,7 @@ def _weights_of(group: str, counted: bool) -> dict[str, Scores]:
     return together
 
 
-def _summed(group: str, features: Iterable[str], language: str) -> Scores:
+def _summed(group: str, features: Iterable[str], language: str) -> Bounded:
     weights = _weights_of(group, language in COUNTED)
     person = place = organisation = 0.0
     for feature in features:
@@ -586,7 +603,7 @@ def _summed(group: str, features: Iterable[str], language: str) -> Scores:
             person += row[0]
             place += row[1]
             organisation += row[2]
-    return person, place, organisation
+    return person, place, organisation, max(person, place, organisation)
 
 
 class _Words(dict[str, "_Row | None"]):
@@ -602,8 +619,9 @@ class _Words(dict[str, "_Row | None"]):
         row = None
         if is_candidate(word, self._language):
             shape = _shape(_group(word, self._language), _known_as(word.lower()))
-            seconds = place_pairs().get(word.lower())
-            row = shape, _summed(shape.group, _alone(word, self._language), self._language), seconds
+            lower = word.lower()
+            scores = _summed(shape.group, _alone(word, self._language), self._language)
+            row = shape, scores, place_pairs().get(lower), word == "I" or lower in ROLES
         self[word] = row
         return row
 
@@ -611,7 +629,7 @@ class _Words(dict[str, "_Row | None"]):
 _Beside = tuple[Shape, str, str]  # a word's shape, the characters between it and another word, and that word
 
 
-class _Neighbours(dict[_Beside, Scores]):
+class _Neighbours(dict[_Beside, Bounded]):
     """Scores of what stands on one side of a word; kept once computed."""
 
     def __init__(self, features: Callable[[Shape, str, str, str], Iterator[str]], language: str) -> None:
@@ -619,10 +637,13 @@ class _Neighbours(dict[_Beside, Scores]):
         self._features = features
         self._language = language
 
-    def __missing__(self, beside: _Beside) -> Scores:
+    def __missing__(self, beside: _Beside) -> Bounded:
         if len(self) >= _KEPT:
             self.clear()
-        scores = self[beside] = _summed(beside[0].group, self._features(*beside, self._language), self._language)
+        scores = _summed(beside[0].group, self._features(*beside, self._language), self._language)
+        if self._features is _after and _is_contracted(*beside):
+            scores = _NEVER
+        self[beside] = scores
         return scores
 
 
@@ -644,13 +665,17 @@ def _table(language: str) -> _Table:
 def _joined(text: str, found: Sequence[Found]) -> Iterator[Span]:
     """Neighbouring words become one span, across particles of names too; weak ones need a strong one among them."""
     run: list[Found] = []
-    for word in (*found, None):
-        if run and (word is None or not _joins(text[run[-1][1] : word[0]], run[-1])):
-            if any(strength >= 1.0 and end - start > 1 for start, end, _, strength in run):  # no initial alone
+    is_named = False  # whether a strong one is in the run, and no initial alone
+    for word in found:
+        start, end, _, strength = word
+        if run and not _joins(text, run[-1], start):
+            if is_named:
                 yield _whole(text, run)
-            run = []
-        if word is not None:
-            run.append(word)
+            run, is_named = [], False
+        run.append(word)
+        is_named = is_named or (strength >= 1.0 and end - start > 1)
+    if is_named:
+        yield _whole(text, run)
 
 
 def _settled(text: str, spans: Sequence[Span], language: str) -> Iterator[Span]:
@@ -676,11 +701,19 @@ def _is_titled(text: str, start: int) -> bool:
     return bool(before) and before[-1].lower() in TITLES
 
 
-def _joins(between: str, last: Found) -> bool:
-    if _JOINABLE.fullmatch(between) or (between == " . " and last[1] - last[0] == 1):
-        return True
-    words = between.split()
-    return 0 < len(words) <= 2 and between[:1] == " " == between[-1:] and all(word in _PARTICLES for word in words)
+def _joins(text: str, last: Found, start: int) -> bool:
+    """Whether a word that starts here goes on with the name that `last` is the last word of."""
+    end = last[1]
+    if start - end == 1:
+        return text[end] in _JOINTS
+    if start - end <= _LONGEST_JOINT:
+        between = text[end:start]
+        if _JOINABLE.fullmatch(between) or (between == " . " and end - last[0] == 1):
+            return True
+    if text[end] != " " or text[start - 1] != " ":
+        return False
+    words = text[end:start].split(None, 2)  # the rest, if any, is a third
+    return 0 < len(words) <= 2 and all(word in _PARTICLES for word in words)
 
 
 def _whole(text: str, run: Sequence[Found]) -> Span:
@@ -691,6 +724,6 @@ def _whole(text: str, run: Sequence[Found]) -> Span:
     start, end = run[0][0], run[-1][1]
     if end - run[-1][0] == 1 and text[end : end + 1] == ".":
         end += 1  # the full stop of an initial
-    if kind == "PERSON" and (numeral := _NUMERAL.match(text, end)):
+    if kind == "PERSON" and text[end : end + 1] == " " and (numeral := _NUMERAL.match(text, end)):
         end = numeral.end()
     return Span(start, end, kind)

@@ -186,7 +186,7 @@ def _chinese(text: str, start: int, end: int) -> Iterator[Span]:
             rest = place + family
             given = text[rest : min(rest + 2, end)]
             if given in first or (len(given) == 2 and set(given) <= letters):
-                taken = family + 2
+                taken = family + len(given)
             elif text[place:rest] in _COMPOUND_FAMILIES or (
                 given[:1] in letters and (rest + 1 == end or not _is_word(text[place : rest + 1]))
             ):
