@@ -14,6 +14,7 @@ from reticent.accounting.conversion import epsilon_from_renyi
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import epsilons
 from reticent.accounting.pld import pld_epsilon
+from reticent.core.choice import settle_choices
 from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours
@@ -55,6 +56,7 @@ class Target:
         return Repeated(RandomAllocation(noise_multiplier, self.batches), steps // self.batches)
 
     def __post_init__(self) -> None:
+        settle_choices(self, neighbours=Neighbours)
         if not 0.0 < self.epsilon < math.inf:
             raise ConfigError("the target epsilon must be positive and finite", found=self.epsilon)
         if not 0.0 < self.delta < 1.0:

@@ -23,6 +23,7 @@ from reticent.accounting.prices.best_of_runs import best_of_runs_epsilon
 from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
 from reticent.accounting.search import least_between
 from reticent.core.arrays import Floats
+from reticent.core.choice import settle_choices
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     BandedCycle,
@@ -187,6 +188,9 @@ class RenyiCurve:
 
     event: Event
     neighbours: Neighbours
+
+    def __post_init__(self) -> None:
+        settle_choices(self, neighbours=Neighbours)
 
     def __call__(self, order: float) -> float:
         """D_a in nats at one order."""

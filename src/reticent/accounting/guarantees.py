@@ -18,6 +18,7 @@ from reticent.accounting.conversion import epsilon_from_renyi, rdp_epsilon
 from reticent.accounting.curve import RenyiCurve, known_orders, leaves
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
 from reticent.accounting.prices.sampled_group import group_event
+from reticent.core.choice import member_of
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     BandedCycle,
@@ -70,6 +71,7 @@ def epsilons(event: Event, *, delta: float, neighbours: Neighbours) -> Epsilons:
 
     Guarantee: the event is (ε, delta)-DP for each of the numbers.
     """
+    neighbours = member_of(Neighbours, neighbours, name="neighbours")
     converted = rdp_epsilon(RenyiCurve(event, neighbours), delta=delta)
     pld = privacy_profile(event, neighbours).epsilon(delta) if has_privacy_profile(event) else None
     return Epsilons(delta, converted.value, converted.order, pld)
@@ -89,6 +91,7 @@ def guarantee_of(
     Guarantee: (ε, delta)-differential privacy for the stated neighbours under the stated assumptions; operational
     privacy at one order where the event holds a realised charge.
     """
+    unit, neighbours = member_of(Unit, unit, name="unit"), member_of(Neighbours, neighbours, name="neighbours")
     if any(isinstance(leaf, RealisedCharge) for leaf, _ in leaves(event)):
         return _operational(event, unit=unit, neighbours=neighbours, mechanism=mechanism, assumes=assumes)
     _refuse_realised_filter(event)

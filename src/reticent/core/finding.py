@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from reticent.core.choice import settle_choices
 from reticent.core.document import ADDED_LATER, JsonObject, check_schema, fields_from_json, object_to_json
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.model import Access
@@ -56,6 +57,7 @@ class Finding(JsonObject):
     proved_low: float | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
+        settle_choices(self, unit=Unit, access=Access)
         if math.isnan(self.value) or not self.low <= self.value <= self.high:
             raise ValueError(f"{self.metric}: need low <= value <= high")
         if not 0.0 < self.confidence < 1.0:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from reticent.core.choice import settle_choices
 from reticent.core.document import (
     ADDED_LATER,
     UNLESS_DEFAULT,
@@ -144,6 +145,7 @@ class Guarantee(JsonObject):
     basis: Basis | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
+        settle_choices(self, notion=Notion, unit=Unit, neighbours=Neighbours)
         if not self.epsilon >= 0.0:
             raise ValueError(f"epsilon must be at least 0, found {self.epsilon}")
         if not 0.0 <= self.delta <= 1.0:

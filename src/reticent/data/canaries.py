@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from reticent.core.choice import member_of
 from reticent.core.corpus import Corpus, Record, Span
 from reticent.core.document import MALFORMED, check_schema
 from reticent.core.errors import ConfigError, DataError
@@ -84,6 +85,7 @@ def plant_stream(
     owner: CanaryOwner = CanaryOwner.COPY,
 ) -> Iterator[Record]:
     """The same for a stream of `size` records."""
+    owner = member_of(CanaryOwner, owner, name="owner")
     copies = [record for canary in canaries for record in _copies(canary, owner)]
     return weave(records, copies, size=size, randomness=randomness)
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
+from reticent.core.choice import settle_choices
 from reticent.core.errors import ConfigError, InternalError, UsageError
 
 TRIES: Final = 3
@@ -51,6 +52,7 @@ class EngineSettings:
     tries: int = TRIES
 
     def __post_init__(self) -> None:
+        settle_choices(self, name=EngineName)
         if self.address is not None and self.name is not EngineName.RAY:
             raise ConfigError("--ray-address belongs to --engine ray", hint="add --engine ray, or leave it out")
         if self.tries < 1 or (self.workers is not None and self.workers < 1):

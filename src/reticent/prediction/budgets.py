@@ -29,6 +29,7 @@ from reticent.accounting.conversion import rdp_epsilon
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.guarantees import guarantee_of
 from reticent.accounting.prices.subsampled_mixture import subsampled_mixture_epsilon
+from reticent.core.choice import member_of, settle_choices
 from reticent.core.errors import ConfigError
 from reticent.core.event import (
     Composed,
@@ -114,6 +115,7 @@ class PredictionTarget:
     unit: Unit = Unit.PART
 
     def __post_init__(self) -> None:
+        settle_choices(self, unit=Unit)
         EPSILON.require("the target epsilon", self.epsilon)
         if not 0.0 <= self.delta < 1.0:
             raise ConfigError("the target delta must be in [0, 1)", found=self.delta)
@@ -201,6 +203,7 @@ def set_up_mechanism(
     kind: MechanismName, target: PredictionTarget, layout: Layout, *, options: MechanismOptions | None = None
 ) -> Setup:
     """A mechanism calibrated to the target, with its budget."""
+    kind = member_of(MechanismName, kind, name="kind")
     chosen = options or MechanismOptions()
     match kind:
         case MechanismName.SUBMIX_F:

@@ -26,6 +26,7 @@ from typing import cast
 import numpy as np
 
 from reticent.core.arrays import Floats
+from reticent.core.choice import member_of
 from reticent.core.ensemble import Ensemble, MassStreams, PatientStreams
 from reticent.core.errors import BudgetExhausted, ConfigError, InternalError
 from reticent.core.event import Composed, Event
@@ -67,13 +68,13 @@ class TokenPredictor:
         lifetime: Lifetime | None = None,
         randomness: Randomness | None = None,
     ) -> None:
+        self._exhausted = member_of(Exhausted, exhausted, name="exhausted")
         self._randomness = randomness or Randomness.system()
         _check(ensemble, mechanism, ledger, queries=queries, protects=self._randomness.protects)
         self.ensemble = ensemble
         self._mechanism = mechanism
         self._ledger = ledger
         self.queries = queries
-        self._exhausted = exhausted
         self._answered = answered
         self._lifetime = lifetime
         self._streams = ensemble.streams()

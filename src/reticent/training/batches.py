@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reticent.core.choice import member_of
 from reticent.core.corpus import Record
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
@@ -116,6 +117,7 @@ class Units:
     """The texts of each unit: one record each, or all records of an owner."""
 
     def __init__(self, texts: TokenTexts, unit: Unit = Unit.RECORD, *, texts_per_unit: int = 1) -> None:
+        unit = member_of(Unit, unit, name="unit")
         if unit not in (Unit.RECORD, Unit.OWNER):
             raise ConfigError("training protects records or owners", found=unit.value)
         self.start_token = texts.start_token

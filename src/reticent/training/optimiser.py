@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from reticent.core.choice import settle_choices
 from reticent.core.errors import ConfigError, ModelError
 from reticent.training.update_rules import Decay, Phase, Rule
 
@@ -52,6 +53,7 @@ class OptimiserSettings:
     noise_floor: float = 0.1  # least corrected second moment, as a share of the noise's
 
     def __post_init__(self) -> None:
+        settle_choices(self, rule=Rule, decay=Decay)
         if not 0.0 < self.learning_rate < float("inf"):
             raise ConfigError("the learning rate must be positive", found=self.learning_rate)
         if self.weight_decay < 0.0 or self.warmup < 0 or not 0.0 <= self.momentum < 1.0:

@@ -32,6 +32,7 @@ from reticent.accounting.pld import has_privacy_profile, privacy_profile
 from reticent.accounting.prices.sampled_group import group_event
 from reticent.accounting.search import least_between
 from reticent.accounting.tilted import tilted_log_probability
+from reticent.core.choice import member_of
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee, Neighbours
 
@@ -79,6 +80,7 @@ def leakage_bounds(
     Guarantee: if without the secret's records the attack emits it with chance at most 2^−secret_bits, then with
     them with chance at most 2^posterior_bits; for any attack on what was released.
     """
+    neighbours = member_of(Neighbours, neighbours, name="neighbours")
     log_p0 = _log_prior(secret_bits, copies)
     curve = RenyiCurve(event, neighbours)
     has_profile = has_privacy_profile(event)

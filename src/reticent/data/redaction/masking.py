@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import islice, pairwise
 from operator import attrgetter
 
+from reticent.core.choice import member_of
 from reticent.core.corpus import Policy, Record, Span
 from reticent.data.kinds import VAGUE
 
@@ -182,6 +183,7 @@ def redact_records(
 
     Guarantee: each output depends on its own record alone, for a policy that treats texts one by one.
     """
+    style = member_of(MaskStyle, style, name="style")
     for record, found in find_in(records, policy):
         yield redact_record(record, found, style=style)
 

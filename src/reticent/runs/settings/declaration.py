@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from reticent.core.choice import word_of
 from reticent.core.ranges import Range
 
 
@@ -177,7 +178,7 @@ def flag_of(keyword: str) -> str:
 
 
 def spelled(value: Any) -> str:
-    """A value as it is typed; a member of an enum by its `word`, where it has one beside its value."""
+    """A value as it is typed."""
     if isinstance(value, Enum):
-        return str(getattr(value, "word", value.value))
+        return word_of(value)
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -34,6 +34,7 @@ from reticent.accounting.guarantees import CLIPPED, dp_sgd_guarantee, epsilons, 
 from reticent.accounting.individual import IndividualPrice
 from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.risk_target import RiskTarget, noise_for_risk
+from reticent.core.choice import member_of, settle_choices
 from reticent.core.document import UNLESS_DEFAULT, UNWRITTEN, JsonObject, check_schema, fields_to_json
 from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import BandedCycle, BestOfRuns, RandomAllocation, Repeated, SampledGaussian
@@ -159,6 +160,7 @@ class DpSgd(JsonObject):
     count_noise: float | None = field(default=None, metadata=UNLESS_DEFAULT)
 
     def __post_init__(self) -> None:
+        settle_choices(self, unit=Unit, neighbours=Neighbours, rounding=Rounding)
         if not 0 <= self.canaries < self.sampler.units:
             raise ConfigError("canaries are units beside records", found=self.canaries)
         if self.canaries and self.rounding is not Rounding.TESTED:
@@ -233,24 +235,25 @@ class DpSgd(JsonObject):
         sampler: str = SamplerName.POISSON,
         bands: int | None = None,
         clip_norm: float = 1.0,
-        unit: Unit = Unit.RECORD,
-        neighbours: Neighbours = Neighbours.ADD_REMOVE,
+        unit: Unit | str = Unit.RECORD,
+        neighbours: Neighbours | str = Neighbours.ADD_REMOVE,
         texts_per_unit: int = 1,
         canaries: int = 0,
-        rounding: Rounding = Rounding.TESTED,
+        rounding: Rounding | str = Rounding.TESTED,
         individual: bool = False,
         clip_quantile: float | None = None,
         count_noise: float | None = None,
     ) -> "DpSgd":
         """The plan with the least noise that meets a target over `epochs` expected epochs: an ε, or a risk.
 
-        `units` and `batch` count canaries too.
+        `units` and `batch` count canaries too. Choices are members or the words of their flags ("replace").
 
         Guarantee: `guarantee().epsilon` of the returned plan is at most `epsilon`; the ceiling of what it proves at
         most that of `risk`.
         """
         if (epsilon is None) == (risk is None):
             raise ConfigError("a plan is made for one target", expected="an epsilon or a risk")
+        unit, neighbours = member_of(Unit, unit, name="unit"), member_of(Neighbours, neighbours, name="neighbours")
         _check_delta(delta, units, unit)
         drawn = sampler_of(sampler, units, batch, bands=bands)
         batches = drawn.steps_per_round if isinstance(drawn, AllocationSampler) else None
@@ -275,7 +278,7 @@ class DpSgd(JsonObject):
             neighbours=neighbours,
             texts_per_unit=texts_per_unit,
             canaries=canaries,
-            rounding=rounding,
+            rounding=member_of(Rounding, rounding, name="rounding"),
             individual=individual,
             clip_quantile=clip_quantile,
             count_noise=count_noise,

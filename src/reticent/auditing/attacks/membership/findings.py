@@ -37,6 +37,7 @@ from reticent.auditing.settings import RATES, AttackSettings
 from reticent.auditing.subject import Subject
 from reticent.auditing.targets import Targets
 from reticent.core.arrays import Floats
+from reticent.core.choice import settle_choices
 from reticent.core.document import as_json
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
@@ -67,6 +68,7 @@ class MembershipSetting:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        settle_choices(self, access=Access, unit=Unit)
         if self.group_size < 1:
             raise ValueError("a group has at least one record")
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reticent.auditing.metrics.roc import labelled
 from reticent.core.arrays import Floats
+from reticent.core.choice import member_of
 from reticent.core.errors import UsageError
 
 
@@ -60,6 +61,7 @@ def pooled_scores(
     scores: ArrayLike, is_member: ArrayLike, groups: Sequence[Sequence[int]], *, pooling: Pooling = Pooling.MEAN
 ) -> GroupScores:
     """One score per group of records: `groups` holds their places in `scores` [n], each of one class."""
+    pooling = member_of(Pooling, pooling, name="pooling")
     values, labels = labelled(scores, is_member)
     pooled = []
     for indices in groups:

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from reticent.auditing.attacks.personal_data.inventory import Mention, PiiInventory
+from reticent.core.choice import member_of
 from reticent.core.corpus import Span
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Secret
@@ -71,6 +72,7 @@ def masked_spans(
     window: ContextWindow | None = None,
 ) -> tuple[MaskedSpan, ...]:
     """At most `count` targets, each of another value, of the asked kinds, every choice equally likely."""
+    others = member_of(OtherValues, others, name="others")
     wanted = [value for value in inventory if kinds is None or value.kind in kinds]
     chosen = [wanted[place] for place in sorted(randomness.permutation(len(wanted))[:count].tolist())]
     targets = []

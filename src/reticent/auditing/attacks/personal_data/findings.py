@@ -29,6 +29,7 @@ from reticent.auditing.attacks.personal_data.inventory import PiiInventory, wide
 from reticent.auditing.attacks.personal_data.reconstruction import Reconstruction
 from reticent.auditing.metrics.paired import Paired
 from reticent.auditing.metrics.roc import Estimate
+from reticent.core.choice import settle_choices
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Unit
 from reticent.core.metric import (
@@ -60,6 +61,9 @@ class PiiSetting:
     unit: Unit = Unit.SECRET
     confidence: float = 0.95
     tagger: str = ""
+
+    def __post_init__(self) -> None:
+        settle_choices(self, unit=Unit)
 
     @property
     def notes(self) -> tuple[str, ...]:

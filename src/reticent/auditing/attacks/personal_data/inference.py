@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from reticent.auditing.attacks.personal_data.contexts import MaskedSpan
 from reticent.auditing.attacks.personal_data.inventory import PiiInventory
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer
+from reticent.core.choice import settle_choices
 from reticent.core.model import LanguageModel
 from reticent.core.randomness import Randomness
 from reticent.core.secret import Secret
@@ -60,6 +61,9 @@ class CandidateDraw:
     sets: tuple[CandidateSet, ...]
     left_out: int
     decoys: Decoys
+
+    def __post_init__(self) -> None:
+        settle_choices(self, decoys=Decoys)
 
     @property
     def matched_share(self) -> float:

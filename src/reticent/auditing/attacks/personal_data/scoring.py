@@ -37,6 +37,7 @@ import numpy as np
 from reticent.auditing.attacks.personal_data.contexts import MaskedSpan
 from reticent.auditing.attacks.personal_data.place_reading import Place
 from reticent.core.arrays import Floats
+from reticent.core.choice import settle_choices
 from reticent.core.model import LanguageModel
 
 
@@ -79,6 +80,9 @@ class CandidateScorer:
     scoring: CandidateScoring = CandidateScoring.IN_CONTEXT
     elsewhere: HeldOutPlaces | None = None
     shortlist: int | None = None
+
+    def __post_init__(self) -> None:
+        settle_choices(self, scoring=CandidateScoring)
 
     def scores(self, targets: Sequence[MaskedSpan], candidates: Sequence[Sequence[str]]) -> list[Floats]:
         """One score a candidate of every target, higher = likelier the truth."""

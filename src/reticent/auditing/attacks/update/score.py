@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from reticent.core.arrays import Floats
+from reticent.core.choice import member_of
 from reticent.core.errors import ModelError
 from reticent.core.model import LanguageModel, Tokens
 
@@ -70,7 +71,8 @@ class PhraseScore:
 
     def by(self, score: UpdateScore) -> float:
         """DS or DS~."""
-        return self.score if score is UpdateScore.ABSOLUTE else self.relative
+        chosen = member_of(UpdateScore, score, name="score")
+        return self.score if chosen is UpdateScore.ABSOLUTE else self.relative
 
 
 class Snapshots:

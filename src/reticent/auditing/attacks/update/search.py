@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from reticent.auditing.attacks.update.branches import branches_of
 from reticent.auditing.attacks.update.score import PhraseScore, Snapshots, UpdateScore
 from reticent.core.arrays import Floats
+from reticent.core.choice import member_of, settle_choices
 from reticent.core.model import Tokens
 
 Ints = NDArray[np.int64]
@@ -48,6 +49,7 @@ class BeamSettings:
     is_bounded: bool = False
 
     def __post_init__(self) -> None:
+        settle_choices(self, score=UpdateScore)
         if min(self.length, self.groups, self.entries) < 1 or (self.width is not None and self.width < 1):
             raise ValueError("length, width, groups and entries of a search are positive")
         if self.is_bounded and (self.width is not None or self.groups > 1 or self.score is UpdateScore.RELATIVE):
@@ -137,8 +139,8 @@ class PhraseWalk:
     """Reads growing phrases with both snapshots side by side."""
 
     def __init__(self, pair: Snapshots, score: UpdateScore, *, prefix: Tokens, entries: int) -> None:
+        self._score = member_of(UpdateScore, score, name="score")
         self._sides = (branches_of(pair.before, prefix), branches_of(pair.after, prefix))
-        self._score = score
         self._impossible = np.array(sorted(pair.special_tokens), dtype=np.int64)
         self.size = pair.before.vocabulary_size - len(self._impossible)  # tokens of which phrases are made: |T|
         self._block = max(1, entries // pair.before.vocabulary_size)
