@@ -5,14 +5,15 @@
         for batch in step.batches(corpus):         # Poisson samples: no loader, no shuffling
             step.accumulate(batch)                 # clipped per-record gradients, summed
             step.update(optimizer)                 # charge the ledger, add noise, move the weights
+        step.release("model")                      # weights, tokenizer, and the guarantee bound to them
 
 The order is the guarantee, and what would break it is refused: a batch that the plan's sampler did not draw, one
-that is added twice, an update without a batch, more steps than the ledger has left. Underneath is what
-`reticent train` runs (`gradients.source`). With `audit=N` and a plan of `plan.audited(N)`, N gradient canaries are
-among the units, and `trace` holds what the released sums show along them.
+that is added twice, one that is left out, an update without a batch, more steps than the ledger has left.
+Underneath is what `reticent train` runs (`gradients.source`). With `audit=N` and a plan of `plan.audited(N)`, N
+gradient canaries are among the units, and `trace` holds what the released sums show along them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -21,9 +22,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from reticent.core.corpus import Corpus
-from reticent.core.errors import UsageError
+from reticent.core.corpus import Corpus, Record
+from reticent.core.errors import BudgetExhausted, LedgerError, UsageError
 from reticent.core.evidence.canary_trace import CanaryKey, CanaryTrace, TraceMemory
+from reticent.core.evidence.certificate import Certificate
+from reticent.core.guarantee import Guarantee
 from reticent.core.ledger import Ledger
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
@@ -32,7 +35,9 @@ from reticent.training.batches import TokenArray, Units, encode_texts
 from reticent.training.gradients.canaries import GradientCanaries
 from reticent.training.gradients.levels import LevelMemory
 from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, PrivateGradients
+from reticent.training.gradients.tape import is_attached
 from reticent.training.plans.plan import DpSgd
+from reticent.training.release import release_model
 
 
 class PrivateBatch:
@@ -49,7 +54,8 @@ class PrivateStep:
     """Takes the steps of a plan on a module, each charged to the ledger before its noise exists.
 
     `model` is one from `load_model`, or a module of your own. `ledger` is an open ledger, or the path of an
-    SQLite ledger, which is created on first use. Use the step as a context manager.
+    SQLite ledger, which is created on first use. Use the step as a context manager, or `close` it: until then
+    nothing else can train the model.
 
     Guarantee: all updates on one ledger are together what `plan.guarantee()` proves.
 
@@ -61,6 +67,8 @@ class PrivateStep:
     ...     for batch in step.batches(corpus, max_length=24):
     ...         step.accumulate(batch)
     ...         step.update(optimizer)
+    ...     step.release("released").name
+    'released'
     """
 
     def __init__(
@@ -82,6 +90,11 @@ class PrivateStep:
             )
         self._encoder = model if isinstance(model, HuggingFaceModel) else None
         self._module = model.module if isinstance(model, HuggingFaceModel) else model
+        if is_attached(self._module):
+            raise UsageError(
+                "another private step is attached to this model",
+                hint="leave the with block of that step, or close() it, first",
+            )
         self._plan = plan
         self._randomness = randomness or Randomness.system()
         self._computation = computation or Computation()
@@ -91,6 +104,8 @@ class PrivateStep:
         self._source: PrivateGradients | None = None
         self._drawn: PrivateBatch | None = None
         self._total: dict[str, Tensor] | None = None
+        self._is_released = True  # whether what was drawn last has moved the weights
+        self._updates = 0
         # By name from the start: while the engine is attached nothing requires gradients.
         self._parameters = {name: p for name, p in self._module.named_parameters() if p.requires_grad}
         self._owns_ledger = isinstance(ledger, str | Path)
@@ -102,8 +117,12 @@ class PrivateStep:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the model, which others may train from here on, and of a ledger that was opened here."""
         if self._source is not None:
-            self._source.__exit__(kind, error, trace)
+            self._source.__exit__(None, None, None)
         self._source = None
         if self._owns_ledger and isinstance(self._ledger, SqliteLedger):
             self._ledger.close()
@@ -111,7 +130,8 @@ class PrivateStep:
     def batches(self, texts: Units | Corpus, *, max_length: int | None = None) -> Iterator[PrivateBatch]:
         """A random batch of the corpus for each step that the ledger has left; texts are truncated to `max_length`.
 
-        A module of your own reads no text: give it `Units` of tokens instead of a corpus.
+        A module of your own reads no text: give it `Units` of tokens instead of a corpus. Each batch must be
+        released by `update` before the next is drawn. Raises BudgetExhausted where no step is left at the start.
         """
         units = texts if isinstance(texts, Units) else self._encoded(texts, max_length)
         if self._source is not None:
@@ -126,9 +146,20 @@ class PrivateStep:
             canaries=self._canaries(),
             levels=self._levels,
         )
+        if self._source.position >= self._source.steps:
+            self._source = None
+            raise BudgetExhausted(
+                f"the ledger has paid for all {self._plan.steps} steps of this plan, so nothing is left to train: "
+                "use the weights that they made, or begin with another ledger, whose guarantee adds to this one's"
+            )
         self._source.__enter__()
         while self._source is not None and self._source.position < self._source.steps:
-            self._drawn, self._total = PrivateBatch(self._source.draw()), None
+            if not self._is_released:
+                raise UsageError(
+                    "the last sample was not released, and leaving it out would not be the plan's sampling",
+                    hint="call step.accumulate(batch) and step.update(optimizer) for every batch",
+                )
+            self._drawn, self._total, self._is_released = PrivateBatch(self._source.draw()), None, False
             yield self._drawn
 
     def accumulate(self, batch: PrivateBatch) -> None:
@@ -149,12 +180,56 @@ class PrivateStep:
         """
         if self._source is None or self._total is None:
             raise UsageError("there is nothing to update by", hint="call step.accumulate(batch) first")
+        self._check_optimizer(optimizer)
         total, self._total = self._total, None
-        for name, gradient in self._source.release(total).items():
+        released = self._source.release(total)
+        self._is_released, self._updates = True, self._updates + 1
+        for name, gradient in released.items():
             parameter = self._parameters[name]
             parameter.grad = gradient.to(device=parameter.device, dtype=parameter.dtype)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+
+    def release(self, folder: Path | str) -> Path:
+        """Write the weights, the tokenizer of a loaded model and `guarantee.json` to a new folder, before closing.
+
+        `reticent.audit(folder, …)` compares with that guarantee. It is that of the whole plan, which also holds for
+        every intermediate model; that the model had not seen the text before is among its assumptions. A module
+        without `save_pretrained` is written as model.safetensors.
+
+        Guarantee: what the ledger promises of all updates that it paid for, bound to the files and the last charge.
+        """
+        place = Path(folder)
+        if self._source is None or self._updates == 0:
+            raise UsageError(
+                "there is nothing to release: this step has moved no weights, or is closed",
+                hint="call step.release(folder) after the loop, inside the with block",
+            )
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise UsageError("a model is released to a new folder", found=f"{place}, which is there and not empty")
+        model = self._module if self._encoder is None else self._encoder
+        return release_model(model, place, certificate=Certificate(self._promised(), ledger=self._ledger.head()))
+
+    def _promised(self) -> Guarantee:
+        """What the ledger was made for, which must be about this plan's event."""
+        found, plan = self._ledger.budget.guarantee, self._plan
+        is_ours = found.basis is not None and found.basis.event == plan.event
+        if not is_ours or (found.unit, found.neighbours, found.delta) != (plan.unit, plan.neighbours, plan.delta):
+            raise LedgerError(
+                "the ledger promises something else than the plan proves", hint="make it with plan.budget()"
+            )
+        return found
+
+    def _check_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Refuse, before anything is charged, an optimiser that would not move parameters of this model."""
+        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        missing = sum(id(parameter) not in held for parameter in self._parameters.values())
+        if missing:
+            raise UsageError(
+                "the optimiser does not hold all parameters that this step trains",
+                found=f"{missing} of {len(self._parameters)} missing",
+                hint="make it from the parameters of this model; freeze what is not to move before making the step",
+            )
 
     @property
     def clip_norm(self) -> float:
@@ -184,7 +259,7 @@ class PrivateStep:
     def _encoded(self, corpus: Corpus, max_length: int | None) -> Units:
         if self._encoder is None:
             raise UsageError("this module reads no text", hint="give step.batches the Units of its tokens")
-        tokens = encode_texts(self._encoder, corpus, max_length=max_length)
+        tokens = encode_texts(self._encoder, _records_of(corpus), max_length=max_length)
         return Units(tokens, self._plan.unit, texts_per_unit=self._plan.texts_per_unit)
 
     def _canaries(self) -> GradientCanaries | None:
@@ -192,6 +267,20 @@ class PrivateStep:
             return None
         clip_norm = self._plan.clip_norm
         return GradientCanaries(self._module, self._key, clip_norm=clip_norm, observer=self._observed)
+
+
+def _records_of(given: object) -> list[Record]:
+    """The records of what a step is asked to draw from; a file's name, or texts alone, is refused."""
+    records = [] if isinstance(given, str | Path) or not isinstance(given, Iterable) else list(given)
+    if not records or not all(isinstance(record, Record) for record in records):
+        raise UsageError(
+            "a step draws from a corpus",
+            found=type(given).__name__,
+            expected="a Corpus, or Units of tokens",
+            hint='reticent.open_corpus("mails.jsonl").load() reads a file; texts of your own are '
+            "reticent.Corpus(reticent.Record(str(n), text) for n, text in enumerate(texts))",
+        )
+    return records
 
 
 def _ledger_at(path: Path, plan: DpSgd) -> SqliteLedger:

@@ -9,6 +9,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import save_model
+from torch import nn
+
 from reticent.core.document import read_document, sync, write_document
 from reticent.core.evidence.certificate import Certificate
 from reticent.models.huggingface.loading import quiet
@@ -16,21 +19,22 @@ from reticent.models.huggingface.model import HuggingFaceModel
 
 
 def release_model(
-    model: HuggingFaceModel, folder: Path, *, certificate: Certificate | None, merge: bool = False
+    model: HuggingFaceModel | nn.Module, folder: Path, *, certificate: Certificate | None, merge: bool = False
 ) -> Path:
     """Write the model to `folder`, replacing what a run that was killed here may have left.
 
-    The certificate is written beside the weights and bound to them.
+    The certificate is written beside the weights and bound to them. A module alone has no tokenizer to write.
     """
-    module: Any = model.module
+    module: Any = model.module if isinstance(model, HuggingFaceModel) else model
     if merge and hasattr(module, "merge_and_unload"):
         module = module.merge_and_unload()
     unfinished = folder.with_name(f".unfinished-{folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     with quiet():
-        module.save_pretrained(unfinished)
-    model.tokenizer.save_pretrained(unfinished)
+        _save(module, unfinished)
+    if isinstance(model, HuggingFaceModel):
+        model.tokenizer.save_pretrained(unfinished)
     (unfinished / "README.md").unlink(missing_ok=True)  # peft's empty form
     _sort_modules(unfinished / "adapter_config.json")
     if certificate is not None:
@@ -41,6 +45,14 @@ def release_model(
     unfinished.rename(folder)
     sync(folder.parent)
     return folder
+
+
+def _save(module: Any, folder: Path) -> None:
+    """The weights as the module itself saves them, or all of its tensors by name, shared ones once."""
+    if hasattr(module, "save_pretrained"):
+        module.save_pretrained(folder)
+    else:
+        save_model(module, str(folder / "model.safetensors"))
 
 
 def _sort_modules(path: Path) -> None:

@@ -24,6 +24,15 @@ from reticent.training.gradients.recomputation import BlockCall, Recomputation, 
 from reticent.training.gradients.rounding_bound import MOST_ENTRIES
 
 
+def is_attached(module: nn.Module) -> bool:
+    """Whether a tape holds the module now: its hooks are on some layer."""
+    return any(hook.__module__ == __name__ for layer in module.modules() for hook in _hooks(layer))
+
+
+def _hooks(layer: nn.Module) -> list[Callable[..., None]]:
+    return [hook for hook in layer._forward_hooks.values() if hasattr(hook, "__module__")]
+
+
 class Tape:
     """Hooks on every layer of `module` that owns a trainable parameter."""
 
@@ -32,6 +41,11 @@ class Tape:
         self._is_bounded = is_bounded
         self.module = module
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if not self.parameters and is_attached(module):
+            raise ModelError(
+                "another private step is attached to this model, so nothing in it is trainable for now",
+                hint="leave the with block of that step, or close() it, first",
+            )
         if not self.parameters:
             raise ModelError("the model has no trainable parameter", hint="unfreeze some or add LoRA layers")
         largest = max(parameter.numel() for parameter in self.parameters.values())
