@@ -10,8 +10,8 @@ import sys
 import torch
 from torch import Tensor
 
-from reticent.runs.verifying import CanaryModule, noisy_sum_of_update, verify
-from reticent.training.plans.plan import DpSgd
+from reticent import DpSgd, verify
+from reticent.runs import CanaryModule, noisy_sum_of_update
 
 CANARIES, RATE = 1000, 1.0
 

@@ -14,10 +14,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
 
 import reticent
-from reticent.core.randomness import Randomness
-from reticent.data.generators import generate_dialogues
-from reticent.data.writing import write_corpus
-from reticent.models.embedded import embedded_model_path
+from reticent.core import Randomness
+from reticent.data import generate_dialogues, write_corpus
+from reticent.models import embedded_model_path
 
 TEMPLATE = "USR: Hello, my customer ID is {}."
 

@@ -1,7 +1,8 @@
 """Write docs/api.md from the source's signatures and docstrings; with --check, fail if the page is not the truth.
 
-First the public API, every name of `reticent.__all__` with its whole docstring and its example; then the names that
-each package offers to researchers, with their arguments. Reads the source as text: nothing is imported.
+First the public API, every name of `reticent.__all__` with its whole docstring and its example; then what its
+functions return, with its attributes; then the names that each package offers to researchers, with their arguments.
+Reads the source as text: nothing is imported.
 """
 
 import ast
@@ -34,6 +35,14 @@ def page() -> str:
         parts += _entry(name, module)
     parts += [
         "",
+        "## What the functions return",
+        "",
+        "Objects to read: nobody has to import their classes.",
+    ]
+    for name, module in sorted(_returned().items()):
+        parts += _entry(name, module, is_read=True)
+    parts += [
+        "",
         "## For researchers",
         "",
         "Each package offers the names that others build on: `from reticent.core import Randomness`. They load",
@@ -54,11 +63,36 @@ def _public() -> dict[str, str]:
     raise LookupError("reticent/__init__.py has no table _PLACES")
 
 
+def _returned() -> dict[str, str]:
+    """The module of each class that a public function returns and that is no public name itself."""
+    public = set(_public()) | {name for package in PACKAGES for name in _places(package)}
+    found = {}
+    for name, module in _public().items():
+        tree = _tree(module)
+        node = next(each for each in tree.body if getattr(each, "name", None) == name)
+        if isinstance(node, ast.FunctionDef) and node.returns is not None:
+            near = {each.name: module for each in tree.body if isinstance(each, ast.ClassDef)}
+            words = re.findall(r"\w+", ast.unparse(node.returns))
+            found |= {word: place for word, place in (near | _imports(tree)).items() if word in words}
+    return {name: module for name, module in found.items() if name not in public}
+
+
+def _imports(tree: ast.AST) -> dict[str, str]:
+    """The module of each name of ours that is imported anywhere in a tree."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    ours = [node for node in nodes if str(node.module).startswith("reticent.")]
+    return {alias.name: str(node.module).removeprefix("reticent.") for node in ours for alias in node.names}
+
+
+def _places(package: str) -> dict[str, str]:
+    """The module of each public name of a package, from the imports for type checkers."""
+    (block,) = (node for node in _tree(package).body if ast.unparse(node).startswith("if TYPE_CHECKING:"))
+    return _imports(block)
+
+
 def _offered(package: str) -> list[str]:
     """The public names of a package, each with the first sentence of its docstring."""
-    (block,) = (node for node in _tree(package).body if ast.unparse(node).startswith("if TYPE_CHECKING:"))
-    imports = [node for node in ast.walk(block) if isinstance(node, ast.ImportFrom) and node.module]
-    places = {alias.name: str(node.module).removeprefix("reticent.") for node in imports for alias in node.names}
+    places = _places(package)
     lines = ["", f"### `reticent.{package}`", ""]
     named = ((_called(name, places[name]), _first_sentence(name, places[name])) for name in sorted(places))
     return [*lines, *(f"- `{called}`: {sentence}" for called, sentence in named)]
@@ -102,14 +136,21 @@ def _first_sentence(name: str, module: str) -> str:
     raise LookupError(f"{name} of reticent.{module} has no docstring")
 
 
-def _entry(name: str, module: str) -> list[str]:
-    """A public name: its signature, its docstring and, of a class, its public methods and properties."""
+def _entry(name: str, module: str, *, is_read: bool = False) -> list[str]:
+    """A name: its signature, its docstring and, of a class, its public methods and properties.
+
+    Of a class that `is_read` and never made by callers, its fields with their types instead of what makes it.
+    """
     node = next(each for each in _tree(module).body if getattr(each, "name", None) == name)
     assert isinstance(node, ast.ClassDef | ast.FunctionDef)
     is_class = isinstance(node, ast.ClassDef)
     shown = f"class {name}" if is_class else _called(name, module)
     lines = ["", f"### `{shown}`", "", *_paragraphs(ast.get_docstring(node) or "")]
-    if is_class and (called := _called(name, module)) != name:
+    if is_read:
+        fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and _is_field(each)]
+        kinds = [ast.unparse(each.annotation).replace("'", "") for each in fields]
+        lines += [f"- `.{ast.unparse(each.target)}: {kind}`" for each, kind in zip(fields, kinds, strict=True)]
+    elif is_class and (called := _called(name, module)) != name:
         lines.append(f"- `{called}`")
     for each in (*node.body, *_inherited(node)) if isinstance(node, ast.ClassDef) else ():
         if isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):

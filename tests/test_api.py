@@ -98,7 +98,7 @@ PACKAGES = {
         EngineSettings Piece open_engine run_pieces
     """,
     "runs": """
-        EngineOptions Shown option package_versions policy_named
+        CanaryModule EngineOptions Shown noisy_sum_of_update option package_versions policy_named
     """,
     "cli": """
         Output VerbCommand run table verb

@@ -277,11 +277,11 @@ def inner_imports(code: str) -> list[str]:
     return found
 
 
-REPRODUCTIONS = sorted((ROOT / "reproductions").rglob("*.py"))
+OUTSIDE = sorted([*(ROOT / "reproductions").rglob("*.py"), *(ROOT / "examples").rglob("*.py")])
 
 
-@pytest.mark.parametrize("path", REPRODUCTIONS, ids=lambda p: str(p.relative_to(ROOT)))
-def test_reproductions_import_public_names_alone(path):
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda p: str(p.relative_to(ROOT)))
+def test_reproductions_and_examples_import_public_names_alone(path):
     assert inner_imports(path.read_text(encoding="utf8")) == []
 
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from reticent.runs.settings.declaration import option as option
     from reticent.runs.settings.shared import EngineOptions as EngineOptions
     from reticent.runs.settings.shared import Shown as Shown
+    from reticent.runs.verifying import CanaryModule as CanaryModule
+    from reticent.runs.verifying import noisy_sum_of_update as noisy_sum_of_update
 
 _PLACES = names_by_module(
     __name__,
@@ -18,6 +20,7 @@ _PLACES = names_by_module(
         "policies.by_name": "policy_named",
         "settings.declaration": "option",
         "settings.shared": "EngineOptions Shown",
+        "verifying": "CanaryModule noisy_sum_of_update",
     },
 )
 
