@@ -2,14 +2,15 @@
 
 A verb takes what it cannot do without by position or by name. Every other option is a keyword with the name of its
 flag (`learning_rate=1e-3` for --learning-rate, see docs/cli.md); an unknown one is an error that suggests the
-nearest.
+nearest. What a flag lists with commas may be a list (`attacks=["membership", "exposure"]`).
 Nothing is printed; a verb returns what it found or made.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from reticent.core.errors import ConfigError
+from reticent.core.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from reticent.data.scanning import Scan
@@ -37,7 +38,7 @@ def scan(file: Path | str, **options: Any) -> "Scan":
     """
     from reticent.runs.corpus import scan as verb
 
-    return verb.scan(verb.ScanSettings.of(file=str(file), **options))
+    return verb.scan(verb.ScanSettings.of(file=_file(file), **options))
 
 
 def scrub(file: Path | str, *, out: Path | str, **options: Any) -> "ScrubResult":
@@ -49,7 +50,7 @@ def scrub(file: Path | str, *, out: Path | str, **options: Any) -> "ScrubResult"
     """
     from reticent.runs.corpus import scrub as verb
 
-    return verb.scrub(verb.ScrubSettings.of(file=str(file), out=str(out), **options))
+    return verb.scrub(verb.ScrubSettings.of(file=_file(file), out=_file(out), **options))
 
 
 def dedup(file: Path | str, *, out: Path | str, **options: Any) -> "Deduplicated":
@@ -61,7 +62,7 @@ def dedup(file: Path | str, *, out: Path | str, **options: Any) -> "Deduplicated
     """
     from reticent.runs.corpus import dedup as verb
 
-    return verb.dedup(verb.DedupSettings.of(file=str(file), out=str(out), **options))
+    return verb.dedup(verb.DedupSettings.of(file=_file(file), out=_file(out), **options))
 
 
 def plant(file: Path | str, *, out: Path | str, key: Path | str, **options: Any) -> "Planted":
@@ -73,7 +74,7 @@ def plant(file: Path | str, *, out: Path | str, key: Path | str, **options: Any)
     """
     from reticent.runs.corpus import plant as verb
 
-    return verb.plant(verb.PlantSettings.of(file=str(file), out=str(out), key=str(key), **options))
+    return verb.plant(verb.PlantSettings.of(file=_file(file), out=_file(out), key=_file(key), **options))
 
 
 def bound(kind: Bound, **options: Any) -> dict[str, Any]:
@@ -136,7 +137,7 @@ def train(
             f"the plan decides {both[0]}, so it cannot be given beside it",
             hint="change the plan, or give method='dp-sgd' and options alone",
         )
-    settings = TrainSettings.of(data=str(data), model=str(model), out=str(out), **chosen, **options)
+    settings = TrainSettings.of(data=_file(data), model=_place(model), out=_file(out), **chosen, **options)
     if not isinstance(method, str):
         settings.require_units(method.sampler.units)
     settings.check_paths()
@@ -164,7 +165,7 @@ def audit(
     from reticent.runs.audit.audit import audit as verb
     from reticent.runs.audit.settings import AuditSettings
 
-    named = {"model": _place(model), "train": str(train), "holdout": str(holdout), "out": str(out)}
+    named = {"model": _place(model), "train": _file(train), "holdout": _file(holdout), "out": _file(out)}
     return verb(AuditSettings.of(**named, **options))
 
 
@@ -178,7 +179,7 @@ def report(*runs: "TrainedRun | AuditResult | Path | str", out: Path | str, **op
     from reticent.runs.report.run import ReportSettings
     from reticent.runs.report.run import report as verb
 
-    return verb(ReportSettings.of(runs=[_place(run) for run in runs], out=str(out), **options))
+    return verb(ReportSettings.of(runs=[_place(run) for run in runs], out=_file(out), **options))
 
 
 def diff(
@@ -193,7 +194,7 @@ def diff(
     from reticent.runs.update.diff import diff as verb
     from reticent.runs.update.settings import DiffSettings
 
-    return verb(DiffSettings.of(before=_place(before), after=_place(after), out=str(out), **options))
+    return verb(DiffSettings.of(before=_place(before), after=_place(after), out=_file(out), **options))
 
 
 def evaluate(run: "TrainedRun | Path | str", *, data: Path | str, **options: Any) -> "EvaluationResult":
@@ -206,7 +207,7 @@ def evaluate(run: "TrainedRun | Path | str", *, data: Path | str, **options: Any
     from reticent.runs.ensemble.evaluate import evaluate_ensemble
     from reticent.runs.ensemble.settings import EvaluateSettings
 
-    return evaluate_ensemble(EvaluateSettings.of(run=_place(run), data=str(data), **options))
+    return evaluate_ensemble(EvaluateSettings.of(run=_place(run), data=_file(data), **options))
 
 
 def synthesize(run: "TrainedRun | Path | str", *, out: Path | str, **options: Any) -> "SyntheticCorpus":
@@ -221,9 +222,31 @@ def synthesize(run: "TrainedRun | Path | str", *, out: Path | str, **options: An
     from reticent.runs.synthesis.settings import SynthesizeSettings
     from reticent.runs.synthesis.synthesize import synthesize as verb
 
-    return verb(SynthesizeSettings.of(run=_place(run), out=str(out), **options))
+    return verb(SynthesizeSettings.of(run=_place(run), out=_file(out), **options))
 
 
 def _place(run: "TrainedRun | AuditResult | Path | str") -> str:
     """Where a run lies: what earlier verbs returned may be given instead of its path."""
-    return str(run if isinstance(run, str | Path) else run.path)
+    if isinstance(run, str | os.PathLike):
+        return str(run)
+    place = getattr(run, "path", None)
+    if not isinstance(place, Path):
+        raise UsageError(
+            "a model or a run is given by its place",
+            found=type(run).__name__,
+            expected="a path, a hub id, an address, or what train or audit returned",
+            hint="save a model that is in memory first: step.release(folder), or reticent.training.release_model",
+        )
+    return str(place)
+
+
+def _file(path: object) -> str:
+    """The name of a file that a verb reads or writes; a corpus in memory has none."""
+    if isinstance(path, str | os.PathLike):
+        return str(path)
+    raise UsageError(
+        "a verb reads and writes files",
+        found=type(path).__name__,
+        expected="a path",
+        hint='write a corpus that is in memory first: reticent.data.write_corpus(corpus, "corpus.jsonl")',
+    )

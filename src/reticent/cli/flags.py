@@ -34,7 +34,7 @@ def verb(
         def command(**flags: Any) -> int | None:
             given = {name: value for name, value in flags.items() if value is not None}
             kind = next((other for name, other in (instead or {}).items() if name in given), settings)
-            asked = kind.of(**given)
+            asked = kind.of_flags(**given)
             return act(asked, Output(as_json=getattr(asked, "as_json", False), is_silent=is_follower()))
 
         command.__name__, command.__doc__ = act.__name__, act.__doc__

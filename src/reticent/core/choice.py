@@ -5,6 +5,8 @@ not that member. So a word that slips through is read as another choice, and a c
 Whatever is public and takes a member therefore starts with `member_of` or `settle_choices`.
 """
 
+import difflib
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -40,6 +42,12 @@ def member_of(kind: type[Member], given: Member | str, *, name: str) -> Member:
         found=repr(given) if is_short else type(given).__name__,
         expected=" or ".join(word_of(member) for member in kind),
     )
+
+
+def advice(name: str, known: Sequence[str]) -> str:
+    """What to say after an unknown name: the nearest of the known ones, or all of them."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f", did you mean '{near[0]}'?" if near else f"; known: {', '.join(known)}"
 
 
 def settle_choices(values: Any, **kinds: type[Enum]) -> None:

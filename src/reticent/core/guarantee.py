@@ -140,8 +140,8 @@ class Guarantee(JsonObject):
     covers: str
     assumes: tuple[str, ...] = ()
     data_dependent: bool = False
-    profile: tuple[tuple[float, float], ...] = ()
-    renyi: tuple[tuple[float, float], ...] = ()
+    profile: tuple[tuple[float, float], ...] = field(default=(), repr=False)
+    renyi: tuple[tuple[float, float], ...] = field(default=(), repr=False)
     basis: Basis | None = field(default=None, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:

@@ -16,6 +16,8 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Final
 
+from reticent.core.choice import advice
+from reticent.core.errors import ConfigError
 from reticent.core.printing.numbers import Scale, interval, shown
 
 _PLACES: Final = {
@@ -451,6 +453,13 @@ def read_metric(identifier: str) -> MeasuredMetric | None:
         if parameters is not None:
             return MeasuredMetric(metric, parameters)
     return None
+
+
+def require_metric(identifier: str) -> None:
+    """Refuse a name that is no metric."""
+    if read_metric(identifier) is None:
+        known = sorted(re.sub(r"\{\w+\}", "0.01", metric.name) for metric in METRICS if metric.ceiling is not None)
+        raise ConfigError(f"unknown metric {identifier!r}{advice(identifier, known)}")
 
 
 def question_of(identifier: str) -> Question:

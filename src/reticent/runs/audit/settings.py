@@ -43,6 +43,7 @@ class AuditSettings(PatternOptions, CorpusOptions, EngineOptions, GateOptions, L
         "divergence, pii, prompts, fragments, attributes.",
         default="all",
         metavar="NAMES",
+        listed=True,
         panel=_ATTACKS,
     )
     records: int = option(

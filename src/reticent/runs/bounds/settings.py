@@ -101,7 +101,7 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
         "Neighbouring corpora: one record added or removed, or one record replaced.", default=Neighbours.ADD_REMOVE
     )
     secret_bits: str | None = option(
-        "Sizes of secrets in bits, comma-separated.", default=None, metavar="LIST", shown="20,40,60"
+        "Sizes of secrets in bits, comma-separated.", default=None, metavar="LIST", shown="20,40,60", listed=True
     )
     secret: str | None = option(
         'Size of a secret in words: "16 digits", "1 of 5000".', default=None, metavar="SIZE"

@@ -119,8 +119,9 @@ class EvaluateSettings(CorpusOptions, Seeded, Shown):
         "confident-gnmax checks first whether the parts agree, and is among all from 100 parts on.",
         default="all",
         metavar="NAMES",
+        listed=True,
     )
-    epsilon: str = option("ε, or several, comma-separated.", default="8", metavar="LIST")
+    epsilon: str = option("ε, or several, comma-separated.", default="8", metavar="LIST", listed=True)
     delta: float = option("δ of every mechanism that has one.", default=1e-5)
     queries: int = option(
         "Query budget: the number of tokens that ε is spread over.", default=1024, within=QUERIES, metavar="N"

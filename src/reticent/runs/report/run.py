@@ -1,6 +1,6 @@
 """`reticent report` as a call: run directories in, one self-contained page and its Markdown out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,6 +55,11 @@ class ReportSettings(PatternOptions, CorpusOptions, GateOptions, Shown):
     )
     open_page: bool = option("Open the page in the browser.", default=False, flag="--open")
 
+    def check(self) -> None:
+        """Refuse a report about nothing."""
+        if not self.runs:
+            raise ConfigError("a report is about at least one run", expected="run directories", hint="name one")
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport:
@@ -62,7 +67,7 @@ class WrittenReport:
 
     page: Path
     markdown: Path
-    report: "Report"
+    report: "Report" = field(repr=False)
     is_gate: bool = False
 
     @property

@@ -34,9 +34,18 @@ class Settings(BaseModel):
 
         An option that is None was not given. `config` names a TOML file; the options override it.
         """
+        return cls._checked(options, by_flag=False)
+
+    @classmethod
+    def of_flags(cls, **options: Any) -> Self:
+        """The same from a command line, whose user knows the flags of the options."""
+        return cls._checked(options, by_flag=True)
+
+    @classmethod
+    def _checked(cls, options: dict[str, Any], *, by_flag: bool) -> Self:
         from reticent.runs.settings.file import settings_from
 
-        settings = settings_from(cls, options)
+        settings = settings_from(cls, options, by_flag=by_flag)
         settings.check()
         return settings
 
@@ -59,6 +68,7 @@ class Option:
     environment: str | None = None
     hidden: bool = False
     range: Range | None = None
+    listed: bool = False  # several values with commas between them; a list from Python
     last: bool = False  # help lists it after the options of the verb itself
 
 

@@ -40,6 +40,7 @@ from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import BandedCycle, BestOfRuns, RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
+from reticent.core.metric import require_metric
 from reticent.core.ranges import EPOCHS, NOISE_MULTIPLIER, NORM, STEPS
 from reticent.training.gradients.levels import LEVELS
 from reticent.training.gradients.rounding_bound import Rounding, movement_by_rounding
@@ -479,8 +480,11 @@ class DpSgd(JsonObject):
     ) -> float | None:
         """The largest expected value of an attack's metric, such as "auc", that the guarantee allows.
 
+        A name that is no metric is refused.
+
         Guarantee: as `accounting.bounds.ceiling.ceiling`; None where the metric has no ceiling.
         """
+        require_metric(metric)
         return ceiling(metric, self.guarantee(), candidates=candidates, secret_bits=secret_bits)
 
     def budget(self, *, is_seeded: bool = False) -> Budget:
