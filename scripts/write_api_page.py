@@ -66,7 +66,7 @@ def _public() -> dict[str, str]:
 def _returned() -> dict[str, str]:
     """The module of each class that a public function returns and that is no public name itself."""
     public = set(_public()) | {name for package in PACKAGES for name in _places(package)}
-    found = {}
+    found: dict[str, str] = {}
     for name, module in _public().items():
         tree = _tree(module)
         node = next(each for each in tree.body if getattr(each, "name", None) == name)
