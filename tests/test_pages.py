@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from reticent.cli.main import app
+from tests.syntax import nodes_of, tree_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reticent"
@@ -105,7 +106,7 @@ def test_commands_and_flags_of_a_page_exist(path):
 def test_commands_and_flags_that_the_code_advises_exist():
     wrong = {}
     for path in SOURCES:
-        texts = "\n".join(n.value for n in ast.walk(ast.parse(path.read_text())) if _is_text(n))
+        texts = "\n".join(n.value for n in nodes_of(path.read_text(encoding="utf8")) if _is_text(n))
         if found := [*false_commands(texts, is_strict=False), *unknown_flags(texts)]:
             wrong[str(path.relative_to(ROOT))] = found
     assert wrong == {}
@@ -132,7 +133,7 @@ def modules() -> dict[str, dict[str, set[str]]]:
     found = {}
     for path in SOURCE.rglob("*.py"):
         names: dict[str, set[str]] = {}
-        for node in ast.parse(path.read_text(encoding="utf8")).body:
+        for node in tree_of(path.read_text(encoding="utf8")).body:
             names |= dict(_defined(node))
         found[".".join(path.relative_to(SOURCE).with_suffix("").parts)] = names
     return found
@@ -224,9 +225,9 @@ def test_paths_and_names_of_a_page_exist(path):
 def test_names_in_docstrings_exist():
     wrong = {}
     for path in SOURCES:
-        tree = ast.parse(path.read_text(encoding="utf8"))
+        nodes = nodes_of(path.read_text(encoding="utf8"))
         kinds = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-        texts = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, kinds)]
+        texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, kinds)]
         if found := [each for text in texts for each in (*missing_names(text), *missing_paths(text))]:
             wrong[str(path.relative_to(ROOT))] = found
     assert wrong == {}

@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.syntax import nodes_of, tree_of
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 START = "reticent.__main__"
@@ -29,7 +31,7 @@ def read(folder: Path) -> dict[str, str]:
 def imported(text: str, known: Iterable[str]) -> set[str]:
     """The modules among `known` that a file imports, wherever in it, with the packages they are in."""
     found = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -56,21 +58,17 @@ def unreached(modules: dict[str, str], *starts: str) -> set[str]:
     return set(modules) - seen
 
 
-def used_names(node: ast.AST) -> set[str]:
-    """Names that are read, called or imported in a piece of code."""
-    found = set()
+def used_names(node: ast.AST, *, but: str | None = None) -> set[str]:
+    """Names that are read, called or imported in a piece of code; `but` counts only where it is imported."""
+    names, imports = set(), set()
     for each in ast.walk(node):
         if isinstance(each, ast.Name):
-            found.add(each.id)
+            names.add(each.id)
         elif isinstance(each, ast.Attribute):
-            found.add(each.attr)
-    return found | imported_names(node)
-
-
-def imported_names(node: ast.AST) -> set[str]:
-    """Names that are imported from a module, in a piece of code."""
-    imports = [each for each in ast.walk(node) if isinstance(each, ast.ImportFrom)]
-    return {alias.name for each in imports for alias in each.names}
+            names.add(each.attr)
+        elif isinstance(each, ast.ImportFrom):
+            imports |= {alias.name for alias in each.names}
+    return names - {but} | imports
 
 
 def is_command(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
@@ -83,13 +81,13 @@ def unused(modules: dict[str, str], beside: dict[str, str]) -> dict[str, str]:
     """Public functions and classes that nothing outside their own bodies uses, by name, with their module."""
     defined, used = {}, set()
     for module, text in modules.items():
-        for node in ast.parse(text).body:
+        for node in tree_of(text).body:
             name = getattr(node, "name", None)
-            used |= used_names(node) - {name} | imported_names(node)  # a verb may be called like what it calls
+            used |= used_names(node, but=name)  # a verb may be called like what it calls
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not is_command(node):
                 defined |= {} if node.name.startswith("_") else {node.name: module}
     for text in beside.values():
-        used |= used_names(ast.parse(text))
+        used |= used_names(tree_of(text))
     return {name: module for name, module in defined.items() if name not in used}
 
 

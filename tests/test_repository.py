@@ -12,6 +12,7 @@ import pytest
 import reticent
 from reticent.runs.audit.registry import ATTACKS
 from reticent.runs.audit.settings import AuditSettings
+from tests.syntax import nodes_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "reticent"
@@ -40,7 +41,7 @@ TORCH_LAYERS = {"models", "training", "runs", "server"}
 def imported_modules(path: Path) -> set[str]:
     """Every module a file imports, inside functions and under TYPE_CHECKING included."""
     modules = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+    for node in nodes_of(path.read_text(encoding="utf8")):
         if isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -169,10 +170,10 @@ def test_no_file_name_says_nothing():
     assert not [path for path in SOURCES if path.stem in nameless]
 
 
-def opened_without_encoding(tree: ast.AST) -> list[int]:
+def opened_without_encoding(code: str) -> list[int]:
     """Lines that open, read or write a text file in whatever encoding the locale has."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(code):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
@@ -188,12 +189,12 @@ def opened_without_encoding(tree: ast.AST) -> list[int]:
 
 def test_every_text_file_is_opened_in_a_named_encoding():
     for path in sorted([*SOURCE.rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]):
-        assert opened_without_encoding(ast.parse(path.read_text(encoding="utf8"))) == [], path
+        assert opened_without_encoding(path.read_text(encoding="utf8")) == [], path
 
 
 def test_the_check_of_encodings_catches_a_file_opened_by_locale():
     broken = 'open("a")\nopen("a", "rb")\npath.read_text()\npath.write_text("b")\npath.read_text("utf8")'
-    assert opened_without_encoding(ast.parse(broken)) == [1, 3, 4]
+    assert opened_without_encoding(broken) == [1, 3, 4]
 
 
 def test_readme_tree_equals_the_tree():
@@ -215,7 +216,7 @@ def test_relative_links_of_the_pages_lead_somewhere():
 METRIC_FILE = SOURCE / "core" / "metric.py"
 
 
-def metric_literals(tree: ast.AST) -> list[str]:
+def metric_literals(code: str) -> list[str]:
     """Metric names that a file writes out: whole names, beginnings of parametrised ones, and `metric=` literals.
 
     A name of one word (`exposure`, `auc`) is also that of an attack or a key, so it counts where a metric is asked
@@ -226,7 +227,7 @@ def metric_literals(tree: ast.AST) -> list[str]:
     stems = tuple(metric.name.split("{")[0] for metric in METRICS if "{" in metric.name)
     whole = {metric.name for metric in METRICS if "_" in metric.name and "{" not in metric.name}
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(code):
         if (
             isinstance(node, ast.keyword)
             and node.arg == "metric"
@@ -244,7 +245,7 @@ def test_a_metric_is_declared_once_and_named_nowhere_else_in_the_package():
     written = {
         str(path.relative_to(SOURCE)): literals
         for path in SOURCES
-        if path != METRIC_FILE and (literals := metric_literals(ast.parse(path.read_text(encoding="utf8"))))
+        if path != METRIC_FILE and (literals := metric_literals(path.read_text(encoding="utf8")))
     }
     assert written == {}
 
@@ -256,8 +257,8 @@ def test_the_metric_check_sees_whole_names_beginnings_arguments_and_comparisons(
         "Finding(metric='auc')",
         "x = finding.metric == 'exposure'",
     ):
-        assert metric_literals(ast.parse(code)) != []
-    assert metric_literals(ast.parse("name = 'exposure'\nlist_of = {'auc': 1}\n")) == []
+        assert metric_literals(code) != []
+    assert metric_literals("name = 'exposure'\nlist_of = {'auc': 1}\n") == []
 
 
 # ---------------------------------------------------------------- the papers are reproduced by public names alone
@@ -266,7 +267,7 @@ def test_the_metric_check_sees_whole_names_beginnings_arguments_and_comparisons(
 def inner_imports(code: str) -> list[str]:
     """What a program takes from reticent that is no public name, within functions too."""
     found = []
-    for node in ast.walk(ast.parse(code)):
+    for node in nodes_of(code):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names if alias.name.startswith("reticent.")]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "reticent":
@@ -302,7 +303,7 @@ def test_the_check_of_public_names_sees_modules_private_names_and_imports_inside
 
 def flags_outside_settings(code: str) -> list[int]:
     """Lines of a file that declare a flag by hand: a call of Option or Argument, or of argparse's add_argument."""
-    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes_of(code) if isinstance(node, ast.Call)]
     names = [(getattr(call.func, "attr", getattr(call.func, "id", "")), call.lineno) for call in calls]
     return [line for name, line in names if name in ("Option", "Argument", "add_argument")]
 
