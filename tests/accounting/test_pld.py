@@ -50,7 +50,9 @@ def pld_delta(event, *, epsilon, neighbours):
 
 
 def density(x: float, mean: float, *, noise: float, rate: float) -> float:
-    return (1 - rate) * norm.pdf(x, 0, noise) + rate * norm.pdf(x, mean, noise)
+    # Written out: scipy's density of one number at a time takes a hundred times as long.
+    without, with_one = (math.exp(-0.5 * ((x - centre) / noise) ** 2) for centre in (0.0, mean))
+    return ((1 - rate) * without + rate * with_one) / (noise * math.sqrt(2 * math.pi))
 
 
 @pytest.mark.parametrize("direction", list(Direction))
