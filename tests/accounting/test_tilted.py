@@ -34,23 +34,21 @@ def gaussian_log_delta(epsilon: float, sigma: float) -> float:
 def two_steps_log_delta(epsilon: float, sigma: float, q: float) -> float:
     """Removing one, two sampled steps: E δ₁(ε − l(x)) over the first, by quadrature."""
     with mpmath.workdps(50):
-        s, q = mpmath.mpf(sigma), mpmath.mpf(q)
+        s, q, half = mpmath.mpf(sigma), mpmath.mpf(q), mpmath.mpf(1) / 2
+        grown = mpmath.exp(epsilon)
 
-        def one(e):  # δ of one step, at any ε
-            if mpmath.exp(e) <= 1 - q:
-                return 1 - mpmath.exp(e)
-            x = s**2 * mpmath.log((mpmath.exp(e) - 1 + q) / q) + mpmath.mpf(1) / 2
-            tail = mpmath.ncdf(-x / s)
-            return q * mpmath.ncdf((1 - x) / s) + (1 - q - mpmath.exp(e)) * tail
+        def one(growth):  # δ of one step, at any ε = log growth
+            if growth <= 1 - q:
+                return 1 - growth
+            x = s**2 * mpmath.log((growth - 1 + q) / q) + half
+            return q * mpmath.ncdf((1 - x) / s) + (1 - q - growth) * mpmath.ncdf(-x / s)
 
-        def density(x):
-            return (1 - q) * mpmath.npdf(x, 0, s) + q * mpmath.npdf(x, 1, s)
-
-        def loss(x):
-            return mpmath.log(1 - q + q * mpmath.exp((x - mpmath.mpf(1) / 2) / s**2))
+        def surplus(x):  # the loss of the first step is the logarithm of the ratio of its densities
+            ratio = 1 - q + q * mpmath.exp((x - half) / s**2)
+            return mpmath.npdf(x, 0, s) * ratio * one(grown / ratio)
 
         places = [mpmath.mpf(x) for x in range(-12, 32, 2)]
-        return float(mpmath.log(mpmath.quad(lambda x: density(x) * one(epsilon - loss(x)), places)))
+        return float(mpmath.log(mpmath.quad(surplus, places)))
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 10.0, 30.0])
