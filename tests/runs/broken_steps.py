@@ -39,13 +39,16 @@ def one_noise_for_micro_batches(patch):
             drawn = randomness.bernoulli(sampler.rate, sampler.units)
             first = randomness.child("halves").uniform(len(drawn)) < 0.5
             waiting.extend([drawn[first], drawn[~first]])
-        return waiting.pop(0)
+        return (waiting.pop(0),)
 
-    patch.setattr(PoissonSampler, "draw", halves)
+    patch.setattr(PoissonSampler, "draw_round", halves)
 
 
 def twice_as_often(patch):
-    patch.setattr(PoissonSampler, "draw", lambda own, randomness: randomness.bernoulli(2.0 * own.rate, own.units))
+    def twice(sampler, randomness):
+        return (randomness.bernoulli(2.0 * sampler.rate, sampler.units),)
+
+    patch.setattr(PoissonSampler, "draw_round", twice)
 
 
 def no_cross_term(patch):
@@ -59,9 +62,9 @@ def shuffled(patch):
     calls, seed = iter(range(1_000_000)), Randomness.system().fresh_seed()
 
     def batch(sampler, _):
-        return np.sort(ShuffledEpochs(sampler.units, sampler.batch, seed).batch_at(next(calls)))
+        return (np.sort(ShuffledEpochs(sampler.units, sampler.batch, seed).batch_at(next(calls))),)
 
-    patch.setattr(PoissonSampler, "draw", batch)
+    patch.setattr(PoissonSampler, "draw_round", batch)
 
 
 def two_batches_an_epoch(patch):

@@ -123,7 +123,7 @@ class WithoutSampling(PrivateGradients):
 def test_without_sampling_the_audit_passes_what_was_proved_for_samples(
     tmp_path, canaries, directions, proved, monkeypatch
 ):
-    monkeypatch.setattr(PoissonSampler, "draw", lambda sampler, randomness: np.arange(sampler.units))
+    monkeypatch.setattr(PoissonSampler, "draw_round", lambda sampler, randomness: (np.arange(sampler.units),))
     assert audited(tmp_path, canaries, directions, kind=WithoutSampling) > proved
 
 
@@ -160,6 +160,6 @@ def test_with_shuffled_batches_the_audit_passes_the_ceiling_of_poisson_samples(
 ):
     steps = iter(range(EPOCH.steps))
     shuffled = ShuffledEpochs(EPOCH.sampler.units, EPOCH.sampler.batch, seed=3)
-    monkeypatch.setattr(PoissonSampler, "draw", lambda sampler, randomness: np.sort(shuffled.batch_at(next(steps))))
+    monkeypatch.setattr(PoissonSampler, "draw_round", lambda *_: (np.sort(shuffled.batch_at(next(steps))),))
     power, ceiling = power_and_ceiling(tmp_path, canaries, directions)
     assert power > ceiling + 0.1

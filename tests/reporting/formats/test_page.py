@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
+from reticent.reporting.formats.links import flagged, linked
 from reticent.reporting.formats.markdown import render_markdown
-from reticent.reporting.formats.page import flagged, linked, render_page
+from reticent.reporting.formats.page import render_page
 from reticent.reporting.outline import headline, sections, title, verdict_lines
 from reticent.reporting.questions import answer_of, asked, speaker
 from reticent.reporting.report import Utility

@@ -165,7 +165,7 @@ def test_a_parameter_beyond_the_proof_is_refused(monkeypatch):
 
 
 def test_what_is_assumed_says_what_is_proved_and_what_is_only_tested():
-    for words in ("not proved", "tested while training", "made-up text", "norms and sums is not"):
+    for words in ("not proved", "tested on made-up text while training", "norms and sums round is not tested"):
         assert words in ROUNDING
     for words in ("IEEE 754", "same numbers", "it is proved"):
         assert words in PROVED_ROUNDING
