@@ -1,5 +1,7 @@
 """The verbs from Python: what they say to the wrong thing, and how their results show themselves."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from reticent.runs.audit.settings import AuditSettings
 from reticent.runs.bounds.settings import DpSgdBoundSettings
 from reticent.runs.ensemble.settings import EvaluateSettings
 from reticent.runs.report.run import ReportSettings
+from reticent.training.private_step import UPDATES_ALONE
 
 PLACES = {"model": "embedded", "train": "a.jsonl", "holdout": "b.jsonl", "out": "audit"}
 CORPUS = reticent.Corpus([reticent.Record("1", "Good morning."), reticent.Record("2", "How can I help?")])
@@ -115,7 +118,8 @@ def test_own_weights_are_released_and_audited_against_their_guarantee(tmp_path):
         records=10,
     )
     compared = {one.finding.metric: one for one in found.audit.comparisons}
-    assert compared["auc"].guarantee == plan.guarantee()
+    proved = plan.guarantee()
+    assert compared["auc"].guarantee == replace(proved, assumes=(*proved.assumes, UPDATES_ALONE))
     assert compared["auc"].ceiling == pytest.approx(plan.ceiling("auc"))
     assert not found.refuted
     written = reticent.report(found, out=tmp_path / "page.html")

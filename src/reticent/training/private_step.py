@@ -14,8 +14,10 @@ gradient canaries are among the units, and `trace` holds what the released sums 
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 import numpy as np
 import torch
@@ -38,6 +40,10 @@ from reticent.training.gradients.source import TRAINING_ACCOUNT, Computation, Pr
 from reticent.training.gradients.tape import is_attached
 from reticent.training.plans.plan import DpSgd
 from reticent.training.release import release_model
+
+UPDATES_ALONE: Final = (
+    "nothing but the updates of the private step, and what can be computed from them, moved the weights"
+)
 
 
 class PrivateBatch:
@@ -288,4 +294,6 @@ def _ledger_at(path: Path, plan: DpSgd) -> SqliteLedger:
     name = plan.ledger_name("a training loop of one's own")
     if path.exists():
         return SqliteLedger.open(path, identity=name)
-    return SqliteLedger.create(path, plan.budget(), accounts=[TRAINING_ACCOUNT], identity=name)
+    budget = plan.budget()
+    proved = replace(budget.guarantee, assumes=(*budget.guarantee.assumes, UPDATES_ALONE))
+    return SqliteLedger.create(path, replace(budget, guarantee=proved), accounts=[TRAINING_ACCOUNT], identity=name)
