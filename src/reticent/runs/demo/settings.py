@@ -39,7 +39,7 @@ class DemoSettings(Shown):
         shown="the embedded one",
     )
     scale: Extent = option(
-        "quick takes about a minute, normal seven minutes on two cores, large an hour or more.",
+        "On two cores quick takes two or three minutes, normal seven, large an hour or more.",
         default=Extent.NORMAL,
     )
     seed: int = option("Random seed of the corpus and of training.", default=7, within=SEED, metavar="N")
