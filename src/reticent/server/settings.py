@@ -68,11 +68,11 @@ class ServeSettings(LedgerOptions, Shown):
     dry_run: bool = option("Print the guarantee that answers would have, and stop.", default=False, in_file=False)
 
     @classmethod
-    def of(cls, **options: Any) -> Self:
+    def _checked(cls, options: dict[str, Any], *, by_flag: bool) -> Self:
         """The settings that options and file describe; a seed in either is refused."""
         path = options.get("config")
         _refuse_seed({} if path is None else read_toml(Path(path)), options)
-        return super().of(**options)
+        return super()._checked(options, by_flag=by_flag)
 
     def serving(self) -> "Serving":
         """What a server is started with; an ensemble's own settings are read from its run."""

@@ -108,7 +108,9 @@ def test_a_plan_says_what_it_leaks_and_what_an_attack_may_reach():
     plan = DpSgd.for_target(epsilon=2.0, delta=1e-4, units=500, batch=50, epochs=0.4, sampler="poisson")
     assert plan.leakage(20).least == leakage_bounds(plan.event, 20).least < 20
     assert 0.5 < plan.ceiling("auc") == ceiling("auc", plan.guarantee()) < 0.9
-    assert plan.ceiling("no such metric") is None
+    assert plan.ceiling("pii_recall") is None  # no guarantee speaks of it
+    with pytest.raises(ConfigError, match="unknown metric"):
+        plan.ceiling("no such metric")
     assert plan.ceiling("exposure", secret_bits=10.0) < 10.0
 
 

@@ -43,6 +43,7 @@ class Settings(BaseModel):
 
     @classmethod
     def _checked(cls, options: dict[str, Any], *, by_flag: bool) -> Self:
+        """What both ways share, and what a verb that refuses more overrides."""
         from reticent.runs.settings.file import settings_from
 
         settings = settings_from(cls, options, by_flag=by_flag)

@@ -796,7 +796,7 @@ class Resumption(EngineOptions, CurveOptions, Shown):
     resume: Path = option("Continue an interrupted run from its last checkpoint.", metavar="DIR", in_file=False)
 
     @classmethod
-    def of(cls, **options: Any) -> Self:
+    def _checked(cls, options: dict[str, Any], *, by_flag: bool) -> Self:
         """The resumption of a run; any option that would change the run is an error."""
         own = {each.keyword for each in declared_in(cls)}
         if any(value is not None for name, value in options.items() if name not in own):
@@ -804,7 +804,7 @@ class Resumption(EngineOptions, CurveOptions, Shown):
                 "--resume continues the run as it was planned; nothing about it can be changed",
                 hint="give --resume RUN alone, or start another run",
             )
-        return super().of(**{name: value for name, value in options.items() if name in own})
+        return super()._checked({name: value for name, value in options.items() if name in own}, by_flag=by_flag)
 
     def check(self) -> None:
         """Refuse a tracker that is not there."""
