@@ -1,7 +1,7 @@
 """The games about personal data on real court cases: a small story model, four defences, the built-in policy.
 
     python -m bench.court_cases --results FOLDER [--minutes N] [--defences NAME ...] [--candidates N ...] [--seed N]
-                                [--model FOLDER] [--epochs N]
+                                [--model FOLDER] [--epochs N] [--rates PLAIN PRIVATE]
 
 Training text is every paragraph of 60 cases of TAB (Pilán et al. 2022) that names a person by its hand-made labels,
 held-out text that of the other cases. The labels are then dropped: what is scrubbed, asked for and tagged is what
@@ -50,10 +50,12 @@ POLICY, SHORTEST = "union", 24
 EPSILON, DELTA = 8.0, 1e-5
 PUBLIC, PLAIN, DP, SCRUBBED, BOTH = "not trained", "none", "DP", "scrubbed", "DP and scrubbed"
 DEFENCES = (PUBLIC, PLAIN, SCRUBBED, DP, BOTH)
+PRIVATE = (DP, BOTH)
 RECIPES: dict[bool, dict[str, Any]] = {  # by whether training is private
-    False: {"method": "sgd", "batch": 8, "learning_rate": 1e-3},
-    True: {"method": "dp-sgd", "batch": 64, "learning_rate": 2e-3, "target_epsilon": EPSILON, "delta": DELTA},
+    False: {"method": "sgd", "batch": 8},
+    True: {"method": "dp-sgd", "batch": 64, "target_epsilon": EPSILON, "delta": DELTA},
 }
+RATES = (1e-3, 2e-3)  # of stories15m, plain and private; a larger model wants less
 COLUMNS = {
     "precision": "pii_precision",
     "recall": "pii_recall",
@@ -74,6 +76,7 @@ class Game:
     seed: int
     model: str
     epochs: int
+    rate: float
     targets: int
     texts: int
     draws: int
@@ -141,8 +144,15 @@ def trained(game: Game, files: dict[str, Path], folder: Path) -> Path:
             data = folder / "clean.jsonl"
             if not data.exists():
                 reticent.scrub(files["train"], out=data, policy=POLICY)
-        recipe = RECIPES[game.defence in (DP, BOTH)]
-        reticent.train(data, model=game.start, out=out, epochs=game.epochs, seed=game.seed, **recipe)
+        reticent.train(
+            data,
+            model=game.start,
+            out=out,
+            epochs=game.epochs,
+            seed=game.seed,
+            learning_rate=game.rate,
+            **RECIPES[game.defence in PRIVATE],
+        )
     return out
 
 
@@ -196,14 +206,19 @@ def main(arguments: list[str] | None = None) -> bool:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model", default="stories15m")
     parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--rates", nargs=2, type=float, default=RATES, metavar=("PLAIN", "PRIVATE"))
     parser.add_argument("--targets", type=int, default=200)
     parser.add_argument("--texts", type=int, default=100)
     parser.add_argument("--draws", type=int, default=16)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
     kept: Kept[Game, dict[str, Any]] = Kept(asked.results / GAMES, asked.minutes, Game)
-    how = (asked.seed, asked.model, asked.epochs, asked.targets, asked.texts, asked.draws)
-    wanted = [Game(defence, size, *how) for size in asked.candidates for defence in asked.defences]
+    how = (asked.targets, asked.texts, asked.draws)
+    wanted = [
+        Game(defence, size, asked.seed, asked.model, asked.epochs, asked.rates[defence in PRIVATE], *how)
+        for size in asked.candidates
+        for defence in asked.defences
+    ]
     for game in wanted:
         kept.ensure(game, partial(play, game, asked.results))
     played = kept.of(wanted)
