@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from reticent.core.corpus import Span
-from reticent.data.policies.shapes.stretches import Stretch, around, places
+from reticent.data.policies.shapes.stretches import Begun, Stretch, around, places
 from reticent.data.policies.words.vocabulary import language_of
 from reticent.data.redaction.masking import MASK, mask_for, merge_spans
 
@@ -30,6 +30,7 @@ _SMALL = rf"(?:(?:{_TENS})(?:[-‑](?:{_ONES}))?|{_TEENS}|{_ONES})"
 _WORDED = rf"(?:{_SMALL}(?:{_GAP}(?:hundred|thousand|million)\b){{0,3}}|a{_GAP}(?:hundred|thousand|million)\b)"
 _FIGURES = r"\d{1,15}(?:[.,]\d{1,9}){0,6}"  # bounded, as all repetitions here: time must not grow faster than text
 _NUMBER = rf"(?:{_WORDED}|{_FIGURES}(?:{_GAP}(?:hundred|thousand|million|billion)\b)?)"
+_NUMBERS_BEGIN = r"\daefnost"
 _MANY = rf"(?:{_NUMBER}|several|half{_GAP}an?)(?:[-‑]|{_GAP})"
 _LONG = rf"{_MANY}(?:year|month)s?\b"
 _SHORT = rf"{_MANY}(?:week|fortnight|day|hour|minute)s?\b"
@@ -98,7 +99,8 @@ def _either_case(words: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A pattern for a kind. It ends at the end of a word, or with a bracket that such an end stands before.
+    """A pattern for a kind. It ends at the end of a word, or with a bracket that such an end stands before. With
+    `first`, it begins with one of these characters.
 
     Every match holds one of `near` (in small letters, blanks plain), one of the words of `joined` behind a blank or
     a hyphen, or what `written` matches; it starts no more than `before` characters before the first of these, and
@@ -107,6 +109,7 @@ class _Rule:
 
     kind: str
     pattern: str
+    first: str = ""
     near: tuple[str, ...] = ()
     joined: str = ""
     written: str = ""
@@ -128,6 +131,7 @@ def _rules() -> list[_Rule]:
         _Rule(
             "DURATION",
             rf"(?:{_LONG}(?:{_AND}(?:{_LONG}|{_SHORT})){{0,4}}(?:{_AGE}|(?<=s)['’]|['’]s\b)?|{_SHORT}{_AGE})",
+            first=_NUMBERS_BEGIN + "h",  # "half a year"
             joined="year month old",
             before=260,
             after=130,
@@ -149,6 +153,7 @@ def _rules() -> list[_Rule]:
         _Rule(
             "AMOUNT",
             rf"\(?(?:approximately{_GAP}|approx\.{_GAP})?{_SUM}{_NOTE}\)?",
+            first=_NUMBERS_BEGIN + "A-Z€$£(",
             near=("€", "$", "£"),
             joined=_MONEY,
             written=_ISO,
@@ -224,7 +229,7 @@ class Circumstances:
             () if self._english_alone and language_of(text) != "en" else self._find(text, chosen) for text in texts
         ]
 
-    def _find(self, text: str, chosen: list[tuple[_Rule, re.Pattern[str]]]) -> tuple[Span, ...]:
+    def _find(self, text: str, chosen: list[tuple[_Rule, re.Pattern[str] | Begun]]) -> tuple[Span, ...]:
         if "<" in text:  # masks hold no words
             text = _masks().sub(lambda mask: "<" * len(mask.group()), text)
         lower = text.lower()
@@ -272,13 +277,15 @@ def _joined_words() -> tuple[re.Pattern[str], dict[str, str]]:
 
 
 @cache
-def _compiled() -> tuple[tuple[_Rule, re.Pattern[str]], ...]:
-    # A pattern that starts with a digit says itself that no word goes on before it: the search can skip to it then.
-    start = r"(?:(?<!\w)|(?!\w))"
-    return tuple(
-        (rule, re.compile(rule.pattern if rule.kind == "YEAR" else f"{start}(?:{rule.pattern})"))
-        for rule in _rules()
-    )
+def _compiled() -> tuple[tuple[_Rule, "re.Pattern[str] | Begun"], ...]:
+    return tuple((rule, _expression(rule)) for rule in _rules())
+
+
+def _expression(rule: _Rule) -> "re.Pattern[str] | Begun":
+    if rule.first:
+        return Begun(rule.first, rule.pattern)
+    # That of years says itself that no word goes on before it, behind its first digits: the search can skip to these.
+    return re.compile(rule.pattern if rule.kind == "YEAR" else rf"(?:(?<!\w)|(?!\w))(?:{rule.pattern})")
 
 
 @cache

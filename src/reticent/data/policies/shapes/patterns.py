@@ -357,13 +357,18 @@ def _near(start: Start, text: str, sign: str) -> list[int]:
 
 def _numbers(text: str, digits: Sequence[int]) -> list[int]:
     """Starts of numbers that a rule could take: at the first digit, or at a sign or bracket before it."""
-    here = _compiled(_NUMBER_HERE)
+    here = _compiled(_NUMBER_HERE).match
     found = []
     for place in digits:
         first = place
         while first and place - first < _SIGNS and text[first - 1] in "+(":
             first -= 1
-        found += [n for n in range(first, place + 1) if here.match(text, n)]
+        while first < place:
+            if here(text, first):
+                found.append(first)
+            first += 1
+        if here(text, place):
+            found.append(place)
     return found
 
 
@@ -390,7 +395,7 @@ def _codes(text: str, digits: Sequence[int]) -> list[int]:
     """Starts of codes with a digit, in runs of capitals, digits and the marks that join them."""
     found: list[int] = []
     end = 0
-    run = _compiled("[A-Z0-9/-]*")
+    run, start = _compiled("[A-Z0-9/-]*"), _compiled(Start.CODE.value)
     for place in digits:
         if place < end:
             continue
@@ -398,8 +403,12 @@ def _codes(text: str, digits: Sequence[int]) -> list[int]:
         while begin > end and text[begin - 1] in _CODED:
             begin -= 1
         end = run.match(text, place).end()  # type: ignore[union-attr]
-        if end - begin >= _SHORTEST_CODE:
+        if end - begin < _SHORTEST_CODE:
+            continue
+        if text.find("-", begin, end) >= 0 or text.find("/", begin, end) >= 0:
             found += _places(Start.CODE, text, begin, end)
+        elif start.match(text, begin):  # nowhere else does a word begin
+            found.append(begin)
     return found
 
 

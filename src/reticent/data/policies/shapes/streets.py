@@ -6,8 +6,11 @@ with the street. Every shape holds a number, and is looked for there: `address_s
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
+
+from reticent.data.policies.shapes.stretches import Begun
 
 GAP: Final = "[ \u00a0]"
 _CAPITAL = "[A-ZÀ-ÖØ-ÞĂĄĆČĎĐĘĚĞİŁŃŇŐŘŚŞŠŤŮŰŹŻŽΆ-ΏΑ-ΩА-Я]"
@@ -50,6 +53,8 @@ _RUE_WORDS = tuple(
 )
 _RUES = f"(?:{'|'.join(_RUE_WORDS)})"
 _NUMBER_FIRST = (*_ROAD_WORDS, *_RUE_WORDS)
+# One of these is in any text that holds one of those: "St" in "Street".
+_IN_NUMBER_FIRST = [word for word in _NUMBER_FIRST if not any(part in word for part in {*_NUMBER_FIRST} - {word})]
 
 _LINE = rf"(?:{GAP}|\r?\n[ \t>]{{0,8}})"
 _TAIL = (
@@ -79,12 +84,16 @@ _STREET = re.compile(
     rf"(?<!\w)(?:{_HOUSE}?(?:(?:{_FIRST}{GAP})?(?:{_ENDING}|{_NAME}{GAP}{_APART})"
     rf"|{_BEFORE}(?:{GAP}(?:{_NAME}|{_SMALL})){{1,6}},?)|{_WITH_FLAT}|{_FLAT}|{_BOX}){GAP}#?\Z"
 )
-# Letters before a house number, less a dot and a gap: one look at them spares nearly every search.
+# Letters before a house number, less a dot and a gap: one look at them spares nearly every search. So does one for
+# the word itself, and for the words that streets are named after where there is none.
 _LAST = frozenset(
     each[-3:]
     for end in (*_ENDS, "Str", "Weg", "tér", "Apt", "apt", "ment", "ite", "Ste", "lat", "Box")
     for each in (end, end.upper())
 )
+_TOLD = re.compile(rf"(?:{_ENDING}|{_APART}|{_FLAT}|{_BOX})\Z")
+_LONGEST_TOLD = 48  # characters
+_NAMED_AFTER = Begun("".join({word[0] for word in _STREETS_BEFORE}), _BEFORE + GAP)
 _SMALL_WORD = re.compile(_SMALL)
 _WORDS = re.compile(r"(?<!\w)\w")
 _AHEAD = re.compile(rf"\d{{1,6}}(?:[A-Za-z]|{GAP}?bis|{GAP}?ter)?(?:{GAP}\d{{1,5}})?,?{GAP}(?:{_CAPITAL}|{_RUES})")
@@ -93,29 +102,27 @@ _CODED = re.compile(rf"(?<!\w)[A-Z]{{1,2}}\d[A-Z\d]?{GAP}?\d[A-Z\d]{{2}}(?!\w)")
 
 def address_starts(text: str, digits: Sequence[int]) -> list[int]:
     """Every place where an expression may begin, and others, in order. `digits` are runs of digits."""
-    has_street_before: bool | None = None  # asked for when first needed
+    named: list[int] | None = None  # words that streets are named after, in order; looked for when first needed
     has_number_first: bool | None = None
     found = set()
     for place in digits:
         if has_number_first is not False and _AHEAD.match(text, place):
             if has_number_first is None:
-                has_number_first = any(word in text for word in _NUMBER_FIRST)
+                has_number_first = any(word in text for word in _IN_NUMBER_FIRST)
             if has_number_first:
                 found.add(place)
         before = text[place - 1 : place]
         if before in _JOINING:
             end = place - 2 if before == "#" else place - 1
+            first = max(0, place - _BEHIND)
             tells = _tells(text, end)
-            if not tells and has_street_before is not False and _may_be_named(text, end):
-                if has_street_before is None:
-                    has_street_before = any(word in text for word in _STREETS_BEFORE)
-                tells = has_street_before
-            if tells:
-                first = max(0, place - _BEHIND)
-                match = _STREET.search(text[first:place])
-                if match is not None:
-                    words = _WORDS.finditer(text, first + match.start(), place)
-                    found.update(word.start() for word in words)
+            if not tells and (named is None or named) and _may_be_named(text, end):
+                if named is None:
+                    named = [match.start() for match in _NAMED_AFTER.finditer(text, 0, len(text))]
+                tells = bisect_left(named, first) < bisect_left(named, place)
+            if tells and (match := _STREET.search(text[first:place])):
+                words = _WORDS.finditer(text, first + match.start(), place)
+                found.update(word.start() for word in words)
         elif before.isupper():
             found.update(first for first in (place - 2, place - 1) if first >= 0 and _CODED.match(text, first))
     return sorted(found)
@@ -123,9 +130,9 @@ def address_starts(text: str, digits: Sequence[int]) -> list[int]:
 
 def _tells(text: str, end: int) -> bool:
     """Whether the word that ends here may be that of a street, a flat or a box."""
-    if text[end - 1 : end] == ".":
-        end -= 1
-    return text[end - 3 : end] in _LAST or text[end - 2 : end] == "út" or text[end - 1 : end] == "u"
+    last = end - 1 if text[end - 1 : end] == "." else end
+    may = text[last - 3 : last] in _LAST or text[last - 2 : last] == "út" or text[last - 1 : end] == "u."
+    return may and bool(_TOLD.search(text[max(0, end - _LONGEST_TOLD) : end]))
 
 
 def _may_be_named(text: str, end: int) -> bool:

@@ -6,9 +6,27 @@ finds in the whole text, provided that no match starts more than `before` charac
 it holds, nor ends more than `after` behind the start of the last.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 Stretch = tuple[int, int]
+
+
+class Begun:
+    """An expression whose matches begin with one of the characters `first`, which no letter or digit stands before
+    if it is one itself. It is tried at those places alone: `re` skips to them, and to no lookbehind."""
+
+    def __init__(self, first: str, pattern: str) -> None:
+        self._first = re.compile(rf"[{first}](?<!\w\w)")
+        self._pattern = re.compile(pattern)
+
+    def finditer(self, text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+        """Matches from left to right that share no character."""
+        match = self._pattern.match
+        for place in self._first.finditer(text, start, end):
+            if place.start() >= start and (found := match(text, place.start(), end)):
+                start = found.end()
+                yield found
 
 
 def places(text: str, parts: Iterable[str]) -> list[int]:
