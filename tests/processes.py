@@ -7,6 +7,7 @@ the first process is asked for, it imports the rest, which is listed here.
 
 import atexit
 import faulthandler
+import itertools
 import logging
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection
@@ -47,6 +49,8 @@ def _fork(_path: object, _arguments: object, places: Sequence[int]) -> int:
     if child == 0:
         try:
             _serve(*places)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(0)
     return child
@@ -54,7 +58,8 @@ def _fork(_path: object, _arguments: object, places: Sequence[int]) -> int:
 
 def _serve(listener: int, alive: int) -> None:
     """What a fresh interpreter would do, less what this one has of its parent: open files, streams, handlers."""
-    util.close_all_fds_except([0, 1, 2, listener, alive])
+    _close_all_but(0, 1, 2, listener, alive)
+    _open_streams()
     faulthandler.disable()
     atexit._clear()
     logging.getLogger().handlers.clear()
@@ -65,6 +70,26 @@ def _serve(listener: int, alive: int) -> None:
     ready, _, _ = select.select([listener, alive], [], [])
     if listener in ready:
         forkserver.main(listener, alive, PRELOADED)
+
+
+def _close_all_but(*kept: int) -> None:
+    """Not multiprocessing's own function of this sort: that asks for [0, 0) to be closed, which closes every file
+    where Python was built with `close_range`."""
+    for before, after in itertools.pairwise(sorted({-1, *kept, util.MAXFD})):  # type: ignore[attr-defined]
+        if before + 1 < after:
+            os.closerange(before + 1, after)
+
+
+def _open_streams() -> None:
+    """Whoever starts the tests may have closed them, standard input above all."""
+    for place in (0, 1, 2):
+        try:
+            os.fstat(place)
+        except OSError:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            if nothing != place:
+                os.dup2(nothing, place)
+                os.close(nothing)
 
 
 class Command:

@@ -284,7 +284,7 @@ def _compiled() -> tuple[tuple[_Rule, "re.Pattern[str] | Begun"], ...]:
 def _expression(rule: _Rule) -> "re.Pattern[str] | Begun":
     if rule.first:
         return Begun(rule.first, rule.pattern)
-    # That of years says itself that no word goes on before it, behind its first digits: the search can skip to these.
+    # That of years says itself, behind its first digits, that no word goes on before it: a search can skip to them.
     return re.compile(rule.pattern if rule.kind == "YEAR" else rf"(?:(?<!\w)|(?!\w))(?:{rule.pattern})")
 
 
