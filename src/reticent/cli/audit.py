@@ -91,8 +91,9 @@ def _result_lines(
     for metric, group in by_metric.items():
         lines += [_metric_table(metric, group), ""]
     void: dict[tuple[str, str], int] = {}
+    skipped = {line.name.rpartition(": ")[2] for line in found.attacks if line.skipped}  # the plan said why
     for finding in found.findings:
-        if finding.void:
+        if finding.void and finding.metric not in skipped:
             void[finding.metric, finding.void] = void.get((finding.metric, finding.void), 0) + 1
     lines += [
         f"Void: {_named(metric)} from {counted(count, 'attack')}: {reason}."
