@@ -2,8 +2,8 @@
 
 Speed: one core, the texts of our generators. Presidio gets each of our rules as a `PatternRecognizer` and empty
 linguistic artefacts, so that it runs no pipeline and checks no digit: it does less than ours. Turns alternate,
-medians over rounds. Where an English pipeline and `presidio-anonymizer` are installed, `scrub --policy presidio` of a
-file is timed beside Presidio's own analyser and anonymiser on the same lines.
+medians over rounds. Where an English pipeline and `presidio-anonymizer` are installed, `scrub --policy presidio` of
+a file is timed beside Presidio's own analyser and anonymiser on the same lines.
 
 Quality: court cases, tweets, German sentences, synthetic sentences (where they are) and generated chats, each in
 two halves (`labelled_text`); spaCy and Presidio where an English pipeline is installed. A labelled span counts as
@@ -112,8 +112,10 @@ def presidio_alone() -> Callable[[str], str]:
 
 
 def scrubbing_by_presidio() -> tuple[float, float]:
-    """Seconds of processor time that `scrub --policy presidio` takes, and Presidio alone, on the same file; both load
-    the pipeline anew."""
+    """Processor seconds that `scrub --policy presidio` takes, and Presidio alone, on the same file.
+
+    Both load the pipeline anew.
+    """
     texts = generated_texts()[::3]
     presidio_alone()(texts[0])  # imports
     seconds: dict[str, list[float]] = {"ours": [], "alone": []}
