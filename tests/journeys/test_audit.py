@@ -19,7 +19,7 @@ from tests.claims import certify, claim
 from tests.journeys.commands import reticent
 
 DIALOGUES, HELD_OUT, COPIES = 60, 60, 12
-SMALL = ("--records", 60, "--seed", 1)
+SMALL = ("--records", 60, "--texts", 24, "--seed", 1)
 
 
 @pytest.fixture(scope="module")
