@@ -19,7 +19,7 @@ from tests.claims import certify, claim
 from tests.journeys.commands import reticent
 
 DIALOGUES, HELD_OUT, COPIES = 60, 60, 12
-SMALL = ("--records", 60, "--seed", 1)
+SMALL = ("--records", 60, "--texts", 24, "--seed", 1)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def story(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit")
     randomness = Randomness.seeded(11)
     whole = generate_dialogues(DIALOGUES + HELD_OUT, randomness=randomness.child("dialogues"))
-    corpus = Corpus(Record(one.id, one.text[:160], owner=one.owner) for one in whole)  # short, to be quick
+    corpus = Corpus(Record(one.id, one.text[:96], owner=one.owner) for one in whole)  # short, to be quick
     template = "USR: Hello, my customer ID is {}."
     canaries = make_canaries(template, CodeSpace(6), count=2, copies=COPIES, randomness=randomness.child("codes"))
     write_corpus(
@@ -198,7 +198,7 @@ def test_a_folder_that_holds_something_is_refused(story, capsys):
 def test_a_private_model_passes_no_ceiling_and_its_promise_is_refuted_on_weights_without_noise(tmp_path, capsys):
     """Closing the loop at ε = 2: with noise nothing passes a ceiling, without it the same claim is refuted."""
     whole = generate_dialogues(400, randomness=Randomness.seeded(21))
-    corpus = Corpus(Record(one.id, one.text[:160], owner=one.owner) for one in whole)
+    corpus = Corpus(Record(one.id, one.text[:96], owner=one.owner) for one in whole)
     canaries = make_canaries(
         "USR: Hello, my customer ID is {}.", CodeSpace(6), count=6, copies=1, randomness=Randomness.seeded(5)
     )

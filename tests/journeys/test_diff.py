@@ -21,7 +21,7 @@ NULLS = 24  # as many as a verdict needs where records are judged as well
 def story(tmp_path_factory):
     """Snapshots before and after an update with one phrase, a later one, and updates without the phrase."""
     folder = tmp_path_factory.mktemp("diff")
-    work = experiment()
+    work = experiment(epochs=5.0, learning_rate=3e-2)
     after = work.after(Regime.CONTINUED, [canary(12)], share=0.5)
     models = {
         "before": work.before,
@@ -36,6 +36,12 @@ def story(tmp_path_factory):
     write_corpus(Corpus([*work.data.extra[:40], *copies]), folder / "update.jsonl")
     write_corpus(sentences(60, 9, "u"), folder / "untouched.jsonl")
     return folder
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """No figure, for tests that do not look at it: to draw one takes longer than to find what it shows."""
+    monkeypatch.setattr("reticent.runs.update.diff.draw_prefix_scores", lambda phrases, path: None)
 
 
 def diff(story, *arguments) -> list[str]:
@@ -111,7 +117,7 @@ def test_no_word_of_the_phrase_stands_in_any_file_or_on_the_screen_unless_asked(
     assert PHRASE in (tmp_path / "shown" / "phrases.json").read_text()
 
 
-def test_what_is_proved_is_said_and_the_largest_score_is_then_known_exactly(story, tmp_path, capsys):
+def test_what_is_proved_is_said_and_the_largest_score_is_then_known_exactly(story, undrawn, tmp_path, capsys):
     short = ["--length", 3, "--top", 2]
     assert cli.run(diff(story, "--out", tmp_path / "json", *short, "--json")) == 0
     document = json.loads(capsys.readouterr().out)
@@ -132,7 +138,7 @@ def test_what_is_proved_is_said_and_the_largest_score_is_then_known_exactly(stor
     assert Finding.from_json(beam["findings"][0]).high == 3.0
 
 
-def test_a_prefix_that_is_known_leads_to_the_rest(story, tmp_path, capsys):
+def test_a_prefix_that_is_known_leads_to_the_rest(story, undrawn, tmp_path, capsys):
     arguments = ["--prefix", " ".join(RARE[:2]), "--length", 3, "--reveal", "--json", "--out", tmp_path / "run"]
     assert cli.run(diff(story, *arguments)) == 0
     document = json.loads(capsys.readouterr().out)
@@ -160,7 +166,7 @@ def test_groups_show_phrases_with_other_beginnings(story, tmp_path, capsys):
     assert len({phrase["text"].split()[0] for phrase in phrases}) == 3
 
 
-def test_what_was_removed_is_found_with_the_roles_swapped(story, tmp_path, capsys):
+def test_what_was_removed_is_found_with_the_roles_swapped(story, undrawn, tmp_path, capsys):
     words = ["diff", story / "after", story / "later", "--removed", "--width", 40, "--reveal", "--json"]
     assert cli.run([str(word) for word in [*words, "--out", tmp_path / "run"]]) == 0
     phrases = [one["text"] for one in json.loads(capsys.readouterr().out)["updates"][0]["phrases"]]
@@ -168,13 +174,13 @@ def test_what_was_removed_is_found_with_the_roles_swapped(story, tmp_path, capsy
     assert PHRASE in phrases
 
 
-def test_an_update_without_the_phrase_shows_nothing_above_the_null(story, tmp_path, capsys):
+def test_an_update_without_the_phrase_shows_nothing_above_the_null(story, undrawn, tmp_path, capsys):
     words = ["diff", story / "before", story / "null-0", *nulls(story, range(1, 20)), "--out", tmp_path / "run"]
     assert cli.run([str(word) for word in words]) == 0
     assert "Nothing above the null at 95% for all phrases together." in capsys.readouterr().out
 
 
-def test_with_too_few_nulls_scores_are_shown_and_no_verdict(story, tmp_path, capsys):
+def test_with_too_few_nulls_scores_are_shown_and_no_verdict(story, undrawn, tmp_path, capsys):
     """The best of one null pair was once called the null, and passed every second time by chance."""
     data = ["--data", story / "update.jsonl"]
     assert cli.run(diff(story, *nulls(story, [0]), *data, "--out", tmp_path / "shown")) == 0

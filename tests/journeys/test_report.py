@@ -45,7 +45,7 @@ def story(tmp_path_factory):
     assert run("train", "--method", "sgd", "--epochs", 3, "--batch", 8, *shared, "--out", folder / "plain") == 0
     for name, attacks in (("private", "membership,lazy"), ("plain", "exposure,membership,lazy")):
         sides = ("--train", folder / "train.jsonl", "--holdout", folder / "holdout.jsonl")
-        what = ("--attacks", attacks, "--canaries", folder / "key.json")
+        what = ("--attacks", attacks, "--texts", 16, "--canaries", folder / "key.json")
         limit = ("--fail-if", "auc>0.99", "--no-cache", "--seed", 1, "--out", folder / f"audit-{name}")
         assert run("audit", folder / name, *sides, *what, *limit) in (0, 1)
     return folder

@@ -15,6 +15,7 @@ import torch
 
 from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
+from reticent.models.huggingface.device import seed_torch
 from reticent.training.checkpoint import Checkpoints
 from reticent.training.gradients.source import GradientSource
 from reticent.training.optimiser import Learner
@@ -79,7 +80,7 @@ def train_learner(
         saved, saved_at, is_wanted = source.position, time.monotonic(), True
         while (step := source.position) < source.steps and is_wanted:
             began = time.monotonic()
-            torch.manual_seed(Randomness.seeded(seed).child(f"step {step}").fresh_seed())
+            seed_torch(Randomness.seeded(seed).child(f"step {step}").fresh_seed())
             gradient = source.next()
             learner.apply(gradient.values, gradient.phase or Phase(step=step, steps=source.steps))
             now = time.monotonic()

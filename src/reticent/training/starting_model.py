@@ -22,7 +22,7 @@ from transformers.pytorch_utils import Conv1D
 from reticent.core.errors import ConfigError, ModelError
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface import checkpoint
-from reticent.models.huggingface.device import choose_device
+from reticent.models.huggingface.device import choose_device, seed_torch
 from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.location import locate
 from reticent.models.huggingface.model import HuggingFaceModel
@@ -60,7 +60,7 @@ def load_for_training(start: ModelStart, *, seed: int) -> HuggingFaceModel:
     `seed` decides random weights alone, so that a resumed run finds the same.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         if start.source.startswith(_LSTM):
             model = _new_lstm(start.source.removeprefix(_LSTM), start.device)
         else:

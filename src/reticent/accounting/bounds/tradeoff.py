@@ -13,6 +13,7 @@ Which metric may be compared with which guarantee is decided in `ceiling`, not h
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from reticent.accounting.bounds.binary_renyi import largest_advantage, largest_l
 from reticent.core.arrays import Floats
 from reticent.core.guarantee import Guarantee
 
+_Points = tuple[tuple[float, float], ...]
 _NODES = 200
 _ORDERS = 3  # of the proved Rényi points, solved exactly for each chance
 
@@ -32,13 +34,18 @@ def log_chance_ceilings(guarantee: Guarantee, log_p0: Floats, *, copies: int = 1
 
     Guarantee: no event has a higher chance in a world that is `copies` units away; 1 where nothing was proved.
     """
+    return _log_chance_ceilings(guarantee.points, guarantee.renyi_points, log_p0, copies=copies)
+
+
+def _log_chance_ceilings(points: _Points, renyi_points: _Points, log_p0: Floats, *, copies: int = 1) -> Floats:
+    """log T(p0) [n] by proved points (ε, δ) and (order, ε)."""
     log_p0 = np.asarray(log_p0, dtype=np.float64)
     least = np.zeros_like(log_p0)
-    for epsilon, delta in guarantee.points:
+    for epsilon, delta in points:
         least = np.minimum(least, log_probability_bounds(log_p0, epsilon, delta=delta, copies=copies))
     if copies > 1:
         return least
-    renyi = [(order, epsilon) for order, epsilon in guarantee.renyi_points if epsilon != math.inf]
+    renyi = [(order, epsilon) for order, epsilon in renyi_points if epsilon != math.inf]
     if not renyi:
         return least
     possible = np.isfinite(log_p0)
@@ -85,9 +92,14 @@ def auc_ceiling(guarantee: Guarantee) -> float:
     Guarantee: no test between two neighbouring worlds has a higher one. The ceiling is concave, so between two
     nodes it lies below the lines through the neighbouring pairs of nodes; the area under those is summed.
     """
+    return _greatest_area(guarantee.points, guarantee.renyi_points)
+
+
+@lru_cache(maxsize=64)  # an audit compares the AUC of every attack with one guarantee
+def _greatest_area(points: _Points, renyi_points: _Points) -> float:
     fpr = _nodes()  # [n]
     with np.errstate(divide="ignore"):
-        power = np.exp(log_chance_ceilings(guarantee, np.log(fpr)))  # [n]
+        power = np.exp(_log_chance_ceilings(points, renyi_points, np.log(fpr)))  # [n]
     return min(1.0, concave_area(fpr, power))
 
 

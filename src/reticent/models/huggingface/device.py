@@ -41,6 +41,18 @@ def choose_device(wish: str = "auto") -> torch.device:
     return device
 
 
+def seed_torch(seed: int) -> None:
+    """`torch.manual_seed` without its price where nothing but the CPU is there.
+
+    It also notes the whole stack for every kind of processor that might come to be used, which takes longer than a
+    step of a small model.
+    """
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
 def choose_dtype(wish: str, stored: torch.dtype, device: torch.device) -> torch.dtype:
     """The precision to compute in, from what is wished ("auto" or a name) and how the weights are stored."""
     if wish == "auto":

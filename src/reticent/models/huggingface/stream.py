@@ -9,6 +9,8 @@ same numbers.
 
 import copy
 import inspect
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -16,7 +18,15 @@ import torch
 
 def accepted_arguments(module: torch.nn.Module) -> frozenset[str]:
     """Names of the arguments that a module's forward declares."""
-    return frozenset(inspect.signature(module.forward).parameters)
+    forward = module.forward
+    # What belongs to a class is read once: that takes as long as a layer of a small model. A function of one module
+    # alone is not kept, as it may keep the module.
+    return _arguments(forward.__func__) if inspect.ismethod(forward) else _arguments.__wrapped__(forward)
+
+
+@lru_cache(maxsize=256)
+def _arguments(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 class Stream:

@@ -13,7 +13,6 @@ Where one unit of protection owns several texts, it owns `rows_per_record` conse
 ones; its loss is taken over all of them. Longer texts are not cut here: that is the caller's decision.
 """
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from reticent.core.model import Tokens
+from reticent.models.huggingface.stream import accepted_arguments
 
 IGNORED: Final = -100
 Reduction = Literal["sum", "mean"]
@@ -155,4 +155,4 @@ def _accepts(module: nn.Module, argument: str) -> bool:
     """Whether the model, or the model inside an adapter, names this argument of its forward."""
     inner = getattr(module, "get_base_model", None)
     inside = inner() if callable(inner) else module
-    return argument in inspect.signature(inside.forward).parameters
+    return argument in accepted_arguments(inside)
