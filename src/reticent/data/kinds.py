@@ -5,6 +5,7 @@ the same kind. Kinds that single nobody out (`NOT_PERSONAL`: counts, ordinals, l
 left out of what other people's taggers find, unless they are asked for by name.
 """
 
+from functools import lru_cache
 from typing import Final
 
 _SAME: Final = {
@@ -39,6 +40,7 @@ mlle m señor señora sra don doña signor signora dott ing dhr mevr pan pani г
 TITLES: Final = frozenset(_TITLES_LIST.split())
 
 
+@lru_cache(maxsize=4096)
 def canonical(kind: str) -> str:
     """The one name of `kind`: LOC for GPE, DATE for DATETIME; a kind that is in no list keeps its own."""
     upper = kind.upper().replace("-", "_").replace(" ", "_")

@@ -16,6 +16,7 @@ interval [0, 1].
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -155,8 +156,8 @@ class MeasurementTally:
         self._confidence = confidence
         self._records = 0
         self._characters = self._found = self._right = 0
-        self._recall: dict[tuple[str, str], _Count] = {}  # kind, identifier
-        self._precision: dict[str, _Count] = {}
+        self._recall: defaultdict[tuple[str, str], _Count] = defaultdict(_Count)  # kind, identifier
+        self._precision: defaultdict[str, _Count] = defaultdict(_Count)
         self._partly = _Count()
         # digest of kind and characters -> who mentions it first, and whether it is found wherever mentioned
         self._secrets: dict[bytes, tuple[str, bool]] = {}
@@ -171,7 +172,7 @@ class MeasurementTally:
         self._right += _shared(cover, merge_spans(gold))
         for span in gold:
             hit = is_covered(without_title(span, record.text), cover, record.text)
-            self._recall.setdefault((canonical(span.kind), span.identifier), _Count()).add(record.owner, hit)
+            self._recall[canonical(span.kind), span.identifier].add(record.owner, hit)
             self._partly.add(record.owner, hit or any(span.overlaps(other) for other in cover))
             secret = f"{span.kind}\0{record.text[span.start : span.end]}".encode("utf8", errors="surrogatepass")
             digest = hashlib.blake2b(secret, digest_size=16).digest()
@@ -179,7 +180,7 @@ class MeasurementTally:
             self._secrets[digest] = owner, found_before and hit
         for span in found:
             right = any(span.overlaps(label) for label in gold)
-            self._precision.setdefault(canonical(span.kind), _Count()).add(record.owner, right)
+            self._precision[canonical(span.kind)].add(record.owner, right)
 
     def result(self) -> PolicyMeasurement:
         """The rates over all that was added."""

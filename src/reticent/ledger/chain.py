@@ -16,7 +16,7 @@ import json
 import math
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -28,6 +28,7 @@ from reticent.ledger.fixed_point import units_down, units_up
 
 SCHEMA_VERSION = 1
 EDITED = "stop releasing; restore the true ledger, or retire what it meters"
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class RowKind(StrEnum):
@@ -177,8 +178,8 @@ class Chain:
 
     def next_row(self, kind: RowKind, units: Mapping[str, int], *, event: str) -> Row:
         """The row that would come next. Nothing changes until it is stored and `follow`ed."""
-        row = Row(self.head.sequence + 1, utc_now(), kind.value, canonical(units), event, "")
-        return replace(row, digest=row_digest(self.head.digest, row))
+        contents = self.head.sequence + 1, utc_now(), kind.value, canonical(units), event
+        return Row(*contents, row_digest(self.head.digest, Row(*contents, "")))
 
     def follow(self, row: Row) -> None:
         """Check the next row and take it into account; LedgerError if it is not the true successor."""
@@ -214,7 +215,7 @@ def _check_kind(row: Row, units: Mapping[str, int]) -> None:
 
 def canonical(value: object) -> str:
     """Compact JSON with sorted keys: one text for one value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def utc_now() -> str:
@@ -224,6 +225,8 @@ def utc_now() -> str:
 
 def _digest(*texts: str) -> str:
     """BLAKE2b-256 of texts, each after its length, so that no two sequences of texts run together."""
-    encoded = [text.encode("utf8") for text in texts]
-    message = b"".join(len(part).to_bytes(8, "big") + part for part in encoded)
+    message = b""
+    for text in texts:
+        encoded = text.encode("utf8")
+        message += len(encoded).to_bytes(8, "big") + encoded
     return hashlib.blake2b(message, digest_size=32, person=b"reticent ledger").hexdigest()

@@ -87,8 +87,9 @@ def test_a_secret_in_several_copies_leaks_less_than_black_box_groups_say(
 def test_the_composed_price_is_that_of_a_public_accountant():
     from dp_accounting.pld import privacy_loss_distribution
 
+    # At this spacing it errs by 1.2e-4 of the price; half of it takes twice as long.
     public = privacy_loss_distribution.from_mixture_gaussian_mechanism(
-        1.0, [0, 1, 2], [0.99**2, 2 * 0.01 * 0.99, 0.01**2], value_discretization_interval=1e-3
+        1.0, [0, 1, 2], [0.99**2, 2 * 0.01 * 0.99, 0.01**2], value_discretization_interval=2e-3
     ).self_compose(100)
     ours = pld_epsilon(Repeated(SampledGroup(1.0, 0.01, 2), 100), delta=1e-5, neighbours=ADD_REMOVE)
     assert ours == pytest.approx(public.get_epsilon_for_delta(1e-5), rel=1e-3)

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 
 from bench.known_policies import RandomMiss
@@ -56,6 +57,28 @@ class World:
     records: Corpus
     policy: Policy
     conservative: Policy
+    _found: dict[tuple[str, bool], tuple[Span, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _left: dict[str, Redaction] = field(default_factory=dict, repr=False, compare=False)
+
+    def find(self, text: str) -> tuple[Span, ...]:
+        """What π finds in a text, asked for once."""
+        return self._once(text, self.policy)
+
+    def find_cautiously(self, text: str) -> tuple[Span, ...]:
+        """What π_c finds in a text, asked for once."""
+        return self._once(text, self.conservative)
+
+    def _once(self, text: str, policy: Policy) -> tuple[Span, ...]:
+        key = text, policy is self.conservative
+        if key not in self._found:
+            (self._found[key],) = policy.find([text])
+        return self._found[key]
+
+    def left(self, text: str) -> Redaction:
+        """What π leaves of a text."""
+        if text not in self._left:
+            self._left[text] = redact(text, self.find(text))
+        return self._left[text]
 
 
 def worlds(seed: int, count: int) -> Iterator[World]:
@@ -100,20 +123,20 @@ class Neighbour:
 
 def with_a_found_secret_masked(world: World, random: Random) -> Neighbour | None:
     """One of the strings that π finds is masked wherever π finds it; None where it finds nothing."""
-    found = [world.policy.find([record.text])[0] for record in world.records]
+    found = [world.find(text) for text in world.records.texts]
     secret = _draw(random, zip(world.records.texts, found, strict=True))
     if secret is None:
         return None
     places = [_holding(text, spans, secret) for text, spans in zip(world.records.texts, found, strict=True)]
     masked = _masked(world.records, places)
-    same = all(left(a, world.policy).text == left(b, world.policy).text for a, b in _texts(world.records, masked))
+    same = all(world.left(a).text == world.left(b).text for a, b in _texts(world.records, masked))
     return Neighbour(masked, secret, world.policy.is_local or same)
 
 
 def with_a_caught_secret_masked(world: World, random: Random) -> Neighbour | None:
     """One of the strings that π_c finds in what π left is masked wherever it does, and perhaps where π finds it."""
-    redactions = [left(record.text, world.policy) for record in world.records]
-    doubtful = [_outside_masks(each.text, world.conservative) for each in redactions]
+    redactions = [world.left(text) for text in world.records.texts]
+    doubtful = [_outside_masks(each.text, world) for each in redactions]
     secret = _draw(random, zip((each.text for each in redactions), doubtful, strict=True))
     if secret is None:
         return None
@@ -121,7 +144,7 @@ def with_a_caught_secret_masked(world: World, random: Random) -> Neighbour | Non
     places = []
     for record, redaction, spans in zip(world.records, redactions, doubtful, strict=True):
         own = [redaction.to_original(s.start, s.end) for s in _holding(redaction.text, spans, secret)]
-        found = world.policy.find([record.text])[0] if where_found else ()
+        found = world.find(record.text) if where_found else ()
         places.append([Span(*each, "") for each in own] + _holding(record.text, found, secret))
     masked = _masked(world.records, places)
     is_local = PolicyFacts.of(world.policy, world.conservative).is_local
@@ -129,24 +152,20 @@ def with_a_caught_secret_masked(world: World, random: Random) -> Neighbour | Non
     return Neighbour(masked, secret, is_local or same)
 
 
-def left(text: str, policy: Policy) -> Redaction:
-    """What the policy leaves of a text."""
-    return redact(text, policy.find([text])[0])
-
-
 def _only_masks(here: str, there: str, secret: str, world: World) -> bool:
     """Whether masking the secret beforehand does nothing to what both policies read but mask it."""
-    before, after = left(here, world.policy).text, left(there, world.policy).text
-    (found,) = world.conservative.find([before])
-    own = _holding(before, _outside_masks(before, world.conservative), secret)
+    before, after = world.left(here).text, world.left(there).text
+    found = world.find_cautiously(before)
+    own = _holding(before, _outside_masks(before, world), secret)
     redaction = redact(before, own)
     others = [redaction.to_redacted(span.start, span.end) for span in found if span not in own]
-    return redaction.text == after and others == [(s.start, s.end) for s in world.conservative.find([after])[0]]
+    return redaction.text == after and others == [(s.start, s.end) for s in world.find_cautiously(after)]
 
 
-def _outside_masks(text: str, policy: Policy) -> list[Span]:
+def _outside_masks(text: str, world: World) -> list[Span]:
+    """What π_c finds in a text apart from its masks."""
     masks = [Span(*match.span(), "") for match in re.finditer(MASK, text)]
-    return [span for span in policy.find([text])[0] if not any(span.overlaps(mask) for mask in masks)]
+    return [span for span in world.find_cautiously(text) if not any(span.overlaps(mask) for mask in masks)]
 
 
 def _holding(text: str, spans, secret: str) -> list[Span]:
@@ -188,9 +207,10 @@ def unlike_kinds(world: World, neighbour: Neighbour, kinds: Kinds) -> int:
     In the neighbour that mask came with the corpus and has no kind; the kind here is one that a policy gives to the
     secret, so that a neighbour whose mask has it agrees.
     """
-    reads = [(world.policy, record.text) for record in world.records]
-    reads += [(world.conservative, left(text, world.policy).text) for _, text in reads]
-    own = {span.kind for policy, text in reads for span in _holding(text, policy.find([text])[0], neighbour.secret)}
+    reads = [(text, world.find(text)) for text in world.records.texts]
+    rests = [world.left(text).text for text in world.records.texts]
+    reads += [(text, world.find_cautiously(text)) for text in rests]
+    own = {span.kind for text, spans in reads for span in _holding(text, spans, neighbour.secret)}
     pairs = zip(
         kinds(world.records, world.policy, world.conservative),
         kinds(neighbour.records, world.policy, world.conservative),
@@ -227,13 +247,22 @@ class Tally:
             self.broken.append((world, neighbour))
 
 
-def compare(router: Router, *, seed: int, count: int) -> Tally:
+@lru_cache(maxsize=1)
+def with_neighbours(seed: int, count: int) -> list[tuple[World, Neighbour | None, Neighbour | None]]:
     """So many worlds, each with a found secret masked beforehand and with a caught one."""
-    tally = Tally()
     random = Random(seed + 1)
-    for world in worlds(seed, count):
-        tally.add(world, with_a_found_secret_masked(world, random), limit=0, router=router)
-        tally.add(world, with_a_caught_secret_masked(world, random), limit=1, router=router)
+    return [
+        (world, with_a_found_secret_masked(world, random), with_a_caught_secret_masked(world, random))
+        for world in worlds(seed, count)
+    ]
+
+
+def compare(router: Router, *, seed: int, count: int) -> Tally:
+    """What a router does in so many worlds and their neighbours."""
+    tally = Tally()
+    for world, found, caught in with_neighbours(seed, count):
+        tally.add(world, found, limit=0, router=router)
+        tally.add(world, caught, limit=1, router=router)
     return tally
 
 

@@ -1,7 +1,6 @@
 """Redacted training on whole worlds: a found secret changes nothing, a caught one replaces one private record."""
 
 import re
-from random import Random
 
 import pytest
 
@@ -22,9 +21,7 @@ from tests.training.methods.redacted_worlds import (
     conservative_reads_the_original,
     replaced,
     unlike_kinds,
-    with_a_caught_secret_masked,
-    with_a_found_secret_masked,
-    worlds,
+    with_neighbours,
 )
 
 
@@ -131,19 +128,18 @@ def unlike(*, seed: int, count: int) -> tuple[int, int]:
 
     Of so many worlds those whose policies are local: others may give another kind to the same characters.
     """
-    random, differing, compared = Random(seed + 1), 0, 0
-    for world in worlds(seed, count):
+    differing = compared = 0
+    for world, *others in with_neighbours(seed, count):
         if not PolicyFacts.of(world.policy, world.conservative).is_local:
             continue
-        for other in (with_a_found_secret_masked(world, random), with_a_caught_secret_masked(world, random)):
-            if other is not None:
-                differing += unlike_kinds(world, other, kinds_of_masks)
-                compared += 1
+        for other in filter(None, others):
+            differing += unlike_kinds(world, other, kinds_of_masks)
+            compared += 1
     return differing, compared
 
 
 def test_masks_have_the_kinds_that_they_have_where_the_secret_was_masked_beforehand(monkeypatch):
-    differing, compared = unlike(seed=3, count=600)
+    differing, compared = unlike(seed=0, count=600)
     assert differing == 0
     assert compared > 150
 
@@ -159,7 +155,7 @@ def test_masks_have_the_kinds_that_they_have_where_the_secret_was_masked_beforeh
         return collapsed
 
     monkeypatch.setattr(masking, "_collapse", by_length)
-    assert unlike(seed=3, count=600)[0] > 0
+    assert unlike(seed=0, count=600)[0] > 0
 
 
 @pytest.mark.slow

@@ -156,10 +156,13 @@ def _spacings_below(x: Floats, t: float) -> float:
     D are exponentials over their sum, so it is P[Σ λ_i E_i ≤ 0] with λ = (x − t, −t), by Imhof's (1961) integral.
     """
     weights = np.append(x - t, -t)
-    scaled = np.outer(_U, weights / np.abs(weights).max())  # [nodes, n + 1]
-    sizes = np.exp(-0.5 * np.log1p(scaled * scaled).sum(axis=1))
+    scaled = np.outer(weights / np.abs(weights).max(), _U)  # [n + 1, nodes]
+    # Imhof's sin θ/ρ: 1/Π(1 + i λ u) has the angle −θ and the size 1/ρ, and no angle or size need be known for it.
+    inverse = np.empty(scaled.shape, dtype=np.complex128)
+    inverse.real = 1.0 / (1.0 + scaled * scaled)
+    inverse.imag = -scaled * inverse.real
     # Over log u the integrand is analytic within π/2 of the line: sums over equal steps err by e^(−π²/step).
-    total = _STEP * float((np.sin(np.arctan(scaled).sum(axis=1)) * sizes).sum())
+    total = -_STEP * float(inverse.prod(axis=0).imag.sum())
     return 0.5 - total / math.pi
 
 

@@ -19,6 +19,7 @@ from reticent.core.corpus import Policy, Record, Span
 from reticent.data.kinds import VAGUE
 
 MASK = "<MASK>"
+_UNIFORM = re.compile(re.escape(MASK))
 _BATCH = 256
 _START = attrgetter("start")
 _ORDER = attrgetter("start", "end", "kind", "identifier")  # as spans compare, without a call for each comparison
@@ -122,15 +123,16 @@ def redact(
     if found and max(span.end for span in found) > len(text):
         raise ValueError("a span ends after the text")
     name: Callable[[str], str] = mask_for if style is MaskStyle.KIND else lambda _: MASK
-    masks = {MASK, *(name(span.kind) for span in found)}
     # Masks in the text are spans themselves; whatever touches one becomes a part of it.
-    present = [
-        Span(match.start(), match.end(), match.group()[1:-1])
-        for match in re.finditer("|".join(map(re.escape, sorted(masks))), text)
-    ]
+    present: list[Span] = []
+    if "<" in text:
+        masks = _UNIFORM if style is MaskStyle.UNIFORM else _any_of({MASK, *(name(span.kind) for span in found)})
+        present = [Span(match.start(), match.end(), match.group()[1:-1]) for match in masks.finditer(text)]
     outside = [span for span in found if not any(mask.covers(span) for mask in present)]
     if known is not None:
         present = [replace(mask, kind=kind) for mask, kind in zip(present, known, strict=True)]
+    if not outside and not present:
+        return Redaction(text, ())
     runs = _collapse(text, [(s.start, s.end, name(s.kind), s.kind) for s in merge_spans([*outside, *present])])
     pieces: list[str] = []
     replacements = []
@@ -143,6 +145,10 @@ def redact(
         position = end
     pieces.append(text[position:])
     return Redaction("".join(pieces), tuple(replacements))
+
+
+def _any_of(masks: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, sorted(masks))))
 
 
 _Run = tuple[int, int, str, str]  # start, end, mask, kind

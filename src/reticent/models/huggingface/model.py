@@ -255,12 +255,15 @@ class HuggingFaceModel:
     def _inference(self) -> Iterator[None]:
         """No gradients and no dropout; the mode the module was in is put back."""
         was_training = self._core.training
-        self._core.eval()
+        # Setting the mode of every layer takes as long as a small model does for a token: only where it is needed.
+        if any(layer.training for layer in self._core.modules()):
+            self._core.eval()
         try:
             with torch.inference_mode():
                 yield
         finally:
-            self._core.train(was_training)
+            if was_training:
+                self._core.train()
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
         return pad_right(rows, self.start_token, device=self.device)

@@ -26,7 +26,7 @@ from reticent.auditing.attacks.update.guided import TEXT_TOKENS, GuidedSettings,
 from reticent.auditing.attacks.update.matching import RecordGains, match_phrases, record_gains
 from reticent.auditing.attacks.update.null import Highest, NullTest, WindowExcess, null_measures, window_excess
 from reticent.auditing.attacks.update.score import PhraseScore, Snapshots, UpdateScore, timeline
-from reticent.auditing.attacks.update.search import BeamSettings, score_beam
+from reticent.auditing.attacks.update.search import Beam, BeamSettings, score_beam
 from reticent.core.arrays import Floats
 from reticent.core.corpus import Corpus
 from reticent.core.document import number_to_json, write_document
@@ -174,10 +174,43 @@ class _Searched:
 
 def _searched(pair: Snapshots, settings: PhraseSearch) -> _Searched:
     """The search that the settings ask for."""
-    prefixes = [tuple(row) for row in pair.before.encode(settings.prefixes or ("",))]
-    chosen = settings.search_for(pair.before)
-    if chosen is Search.GUIDED:
+    prefixes = _prefixes(pair, settings)
+    if settings.search_for(pair.before) is Search.GUIDED:
         return _guided(pair, settings, prefixes)
+    beam = _beam(pair, settings, prefixes)
+    places = np.sort(beam.best_of_groups(settings.top))
+    phrases = score_beam(pair, beam, places, prefix=prefixes[0])
+    return _Searched(
+        phrases=phrases,
+        words=[one.tokens for one in phrases],
+        groups=beam.groups[places].tolist(),
+        ranks=[beam.least_rank(float(beam.scores[place])) for place in places.tolist()],
+        highest=_highest_of(beam),
+        proved=int((places < beam.proved).sum()),
+        ceiling=beam.ceiling,
+        forward_tokens=beam.forward_tokens,
+    )
+
+
+def _highest(pair: Snapshots, settings: PhraseSearch) -> Highest:
+    """The best score of that search: of a null pair nothing else is asked, so nothing else is computed."""
+    prefixes = _prefixes(pair, settings)
+    if settings.search_for(pair.before) is Search.GUIDED:
+        return _guided(pair, settings, prefixes).highest
+    return _highest_of(_beam(pair, settings, prefixes))
+
+
+def _highest_of(beam: Beam) -> Highest:
+    return Highest(float(beam.scores[0]), len(beam.scores))
+
+
+def _prefixes(pair: Snapshots, settings: PhraseSearch) -> list[tuple[int, ...]]:
+    return [tuple(row) for row in pair.before.encode(settings.prefixes or ("",))]
+
+
+def _beam(pair: Snapshots, settings: PhraseSearch, prefixes: list[tuple[int, ...]]) -> Beam:
+    """What a search that is not guided keeps."""
+    chosen = settings.search_for(pair.before)
     if len(prefixes) > 1:
         raise ConfigError(f"a {chosen} search takes one prefix", found=len(prefixes), hint="use --search guided")
     search = BeamSettings(
@@ -188,19 +221,7 @@ def _searched(pair: Snapshots, settings: PhraseSearch) -> _Searched:
         prefix=prefixes[0],
         is_bounded=chosen is Search.BOUNDED,
     )
-    beam = find_phrases(pair, search, top=settings.top)
-    places = np.sort(beam.best_of_groups(settings.top))
-    phrases = score_beam(pair, beam, places, prefix=prefixes[0])
-    return _Searched(
-        phrases=phrases,
-        words=[one.tokens for one in phrases],
-        groups=beam.groups[places].tolist(),
-        ranks=[beam.least_rank(float(beam.scores[place])) for place in places.tolist()],
-        highest=Highest(float(beam.scores[0]), len(beam.scores)),
-        proved=int((places < beam.proved).sum()),
-        ceiling=beam.ceiling,
-        forward_tokens=beam.forward_tokens,
-    )
+    return find_phrases(pair, search, top=settings.top)
 
 
 def _guided(pair: Snapshots, settings: PhraseSearch, prefixes: list[tuple[int, ...]]) -> _Searched:
@@ -240,7 +261,7 @@ def _step(pair: Snapshots, models: Sequence[LanguageModel], settings: PhraseSear
 
     def null_of(other: Snapshots) -> tuple[Highest, Sequence[Floats]]:
         windows = () if known.update is None else record_gains(other, known.update, **chosen).windows
-        return _searched(other, settings).highest, windows
+        return _highest(other, settings), windows
 
     nulls = null_measures(pair, known.nulls, null_of, removed=settings.removed)
     level = phrase_level(judges_records=known.judges_records)

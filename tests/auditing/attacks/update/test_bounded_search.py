@@ -128,7 +128,7 @@ def test_cached_models_are_searched_as_plain_ones_are(kind):
     after = tiny_lstm(1) if kind == "lstm" else tiny_lora(tiny_gpt2())
     pair = Snapshots(*(HuggingFaceModel(module, tiny_tokenizer()) for module in (before, after)))
     size = pair.before.vocabulary_size
-    everything = BoundedSettings(length=3, top=5, most_tokens=10 * size**2, entries=7 * size)
+    everything = BoundedSettings(length=3, top=5, most_tokens=10 * size**2, entries=61 * size)
     beam = search_bounded(pair, everything)
     whole = search_phrases(pair, BeamSettings(length=3, width=size**2))
     np.testing.assert_allclose(beam.scores[:5], whole.scores[:5], atol=1e-5)

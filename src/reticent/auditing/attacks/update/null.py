@@ -27,7 +27,7 @@ as a scale and decides nothing.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -41,6 +41,7 @@ from reticent.core.model import LanguageModel
 
 T = TypeVar("T")
 _SLACK = 1e-9  # level · (1 + m) is a whole number in exact arithmetic more often than in floating point
+_TOGETHER = 1 << 16  # windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +117,29 @@ def window_excess(observed: Sequence[Floats], nulls: Sequence[Sequence[Floats]])
     """
     excess, places = np.full(len(observed), -np.inf), np.zeros(len(observed), dtype=np.int64)
     highest = np.full(len(nulls), -np.inf)
-    for record, own in enumerate(observed):
-        if len(own) == 0:
-            continue
-        together = np.stack([own, *(null[record] for null in nulls)])  # [1 + m, windows]
+    for begin, end in _blocks(list(map(len, observed))):
+        block = slice(begin, end)
+        together = np.stack([np.concatenate(each[block]) for each in (observed, *nulls)])  # [1 + m, windows]
         beyond = together - np.median(together, axis=0) if nulls else together
-        places[record] = beyond[0].argmax()
-        excess[record] = beyond[0].max()
-        highest = np.maximum(highest, beyond[1:].max(axis=1))
+        highest = np.maximum(highest, beyond[1:].max(axis=1, initial=-np.inf))
+        last = 0
+        for record, own in enumerate(observed[block], begin):
+            if len(own):
+                windows = beyond[0, last : last + len(own)]
+                places[record], excess[record] = windows.argmax(), windows.max()
+                last += len(own)
     count = sum(map(len, observed))
     return WindowExcess(excess, places, tuple(Highest(float(one), count) for one in highest))
+
+
+def _blocks(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Runs of records that have about so many windows together: one median of many is far quicker than one each."""
+    begin = held = 0
+    for end, length in enumerate(lengths, 1):
+        held += length
+        if held >= _TOGETHER or end == len(lengths):
+            yield begin, end
+            begin, held = end, 0
 
 
 def null_measures(

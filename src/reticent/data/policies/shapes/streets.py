@@ -84,6 +84,11 @@ _STREET = re.compile(
     rf"(?<!\w)(?:{_HOUSE}?(?:(?:{_FIRST}{GAP})?(?:{_ENDING}|{_NAME}{GAP}{_APART})"
     rf"|{_BEFORE}(?:{GAP}(?:{_NAME}|{_SMALL})){{1,6}},?)|{_WITH_FLAT}|{_FLAT}|{_BOX}){GAP}#?\Z"
 )
+# Where the word before the number tells nothing, what `_STREET` finds begins with a word that streets are named
+# after, or with a number before it.
+_NAMED = re.compile(rf"{_BEFORE}(?:{GAP}(?:{_NAME}|{_SMALL})){{1,6}},?{GAP}#?\Z")
+_NUMBERED = re.compile(rf"(?<!\w){_HOUSE}\Z")
+_LONGEST_HOUSE = 14  # characters
 # Letters before a house number, less a dot and a gap: one look at them spares nearly every search. So does one for
 # the word itself, and for the words that streets are named after where there is none.
 _LAST = frozenset(
@@ -115,17 +120,28 @@ def address_starts(text: str, digits: Sequence[int]) -> list[int]:
         if before in _JOINING:
             end = place - 2 if before == "#" else place - 1
             first = max(0, place - _BEHIND)
-            tells = _tells(text, end)
-            if not tells and (named is None or named) and _may_be_named(text, end):
+            begin = None
+            if _tells(text, end):
+                if match := _STREET.search(text[first:place]):
+                    begin = first + match.start()
+            elif (named is None or named) and _may_be_named(text, end):
                 if named is None:
                     named = [match.start() for match in _NAMED_AFTER.finditer(text, 0, len(text))]
-                tells = bisect_left(named, first) < bisect_left(named, place)
-            if tells and (match := _STREET.search(text[first:place])):
-                words = _WORDS.finditer(text, first + match.start(), place)
-                found.update(word.start() for word in words)
+                begin = _named_start(text, named[bisect_left(named, first) : bisect_left(named, place)], place)
+            if begin is not None:
+                found.update(word.start() for word in _WORDS.finditer(text, begin, place))
         elif before.isupper():
             found.update(first for first in (place - 2, place - 1) if first >= 0 and _CODED.match(text, first))
     return sorted(found)
+
+
+def _named_start(text: str, named: Sequence[int], place: int) -> int | None:
+    """Where a street begins that has its number at `place` and its first word at one of the places `named`."""
+    for start in named:
+        if _NAMED.match(text, start, place):
+            house = _NUMBERED.search(text, max(0, start - _LONGEST_HOUSE), start)
+            return house.start() if house else start
+    return None
 
 
 def _tells(text: str, end: int) -> bool:
