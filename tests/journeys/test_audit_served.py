@@ -46,7 +46,8 @@ def model(story):
 
 def audit(story, source, out, *arguments) -> int:
     words = ["audit", source, "--train", story / "train.jsonl", "--holdout", story / "holdout.jsonl", "--out", out]
-    words += ["--canaries", story / "key.json", "--base", "embedded", "--no-cache", "--json", "--seed", 1, "--texts", 8]
+    words += ["--canaries", story / "key.json", "--base", "embedded", "--no-cache", "--json"]
+    words += ["--seed", 1, "--texts", 8]
     return cli.run([str(word) for word in [*words, *arguments]])
 
 
