@@ -47,8 +47,10 @@ def two_steps_log_delta(epsilon: float, sigma: float, q: float) -> float:
             ratio = 1 - q + q * mpmath.exp((x - half) / s**2)
             return mpmath.npdf(x, 0, s) * ratio * one(grown / ratio)
 
-        places = [mpmath.mpf(x) for x in range(-12, 32, 2)]
-        return float(mpmath.log(mpmath.quad(surplus, places)))
+        # Smooth between these places: at one of them `one` takes its other branch.
+        bend = s**2 * mpmath.log((grown / (1 - q) - 1 + q) / q) + half
+        places = sorted([bend, *map(mpmath.mpf, range(-12, 32, 2))])
+        return float(mpmath.log(mpmath.quad(surplus, places, method="gauss-legendre", maxdegree=4)))
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 10.0, 30.0])

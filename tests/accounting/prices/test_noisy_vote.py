@@ -37,7 +37,8 @@ def upset_by_mpmath(counts, noise):
 
         middle = (leader + max(rivals)) / 2
         low, high = min(min(rivals), middle - 20 * noise), leader + 20 * noise
-        return float(mpmath.log(mpmath.quad(integrand, [low, *np.arange(low + noise, high, 8 * noise), high])))
+        places = [low, *np.arange(low + noise, high, 8 * noise), high]
+        return float(mpmath.log(mpmath.quad(integrand, places, method="gauss-legendre", maxdegree=5)))
 
 
 def neighbours_of(counts, relation):
