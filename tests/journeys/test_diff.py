@@ -117,7 +117,8 @@ def test_no_word_of_the_phrase_stands_in_any_file_or_on_the_screen_unless_asked(
     assert PHRASE in (tmp_path / "shown" / "phrases.json").read_text()
 
 
-def test_what_is_proved_is_said_and_the_largest_score_is_then_known_exactly(story, undrawn, tmp_path, capsys):
+@pytest.mark.usefixtures("undrawn")
+def test_what_is_proved_is_said_and_the_largest_score_is_then_known_exactly(story, tmp_path, capsys):
     short = ["--length", 3, "--top", 2]
     assert cli.run(diff(story, "--out", tmp_path / "json", *short, "--json")) == 0
     document = json.loads(capsys.readouterr().out)
@@ -138,7 +139,8 @@ def test_what_is_proved_is_said_and_the_largest_score_is_then_known_exactly(stor
     assert Finding.from_json(beam["findings"][0]).high == 3.0
 
 
-def test_a_prefix_that_is_known_leads_to_the_rest(story, undrawn, tmp_path, capsys):
+@pytest.mark.usefixtures("undrawn")
+def test_a_prefix_that_is_known_leads_to_the_rest(story, tmp_path, capsys):
     arguments = ["--prefix", " ".join(RARE[:2]), "--length", 3, "--reveal", "--json", "--out", tmp_path / "run"]
     assert cli.run(diff(story, *arguments)) == 0
     document = json.loads(capsys.readouterr().out)
@@ -166,7 +168,8 @@ def test_groups_show_phrases_with_other_beginnings(story, tmp_path, capsys):
     assert len({phrase["text"].split()[0] for phrase in phrases}) == 3
 
 
-def test_what_was_removed_is_found_with_the_roles_swapped(story, undrawn, tmp_path, capsys):
+@pytest.mark.usefixtures("undrawn")
+def test_what_was_removed_is_found_with_the_roles_swapped(story, tmp_path, capsys):
     words = ["diff", story / "after", story / "later", "--removed", "--width", 40, "--reveal", "--json"]
     assert cli.run([str(word) for word in [*words, "--out", tmp_path / "run"]]) == 0
     phrases = [one["text"] for one in json.loads(capsys.readouterr().out)["updates"][0]["phrases"]]
@@ -174,13 +177,15 @@ def test_what_was_removed_is_found_with_the_roles_swapped(story, undrawn, tmp_pa
     assert PHRASE in phrases
 
 
-def test_an_update_without_the_phrase_shows_nothing_above_the_null(story, undrawn, tmp_path, capsys):
+@pytest.mark.usefixtures("undrawn")
+def test_an_update_without_the_phrase_shows_nothing_above_the_null(story, tmp_path, capsys):
     words = ["diff", story / "before", story / "null-0", *nulls(story, range(1, 20)), "--out", tmp_path / "run"]
     assert cli.run([str(word) for word in words]) == 0
     assert "Nothing above the null at 95% for all phrases together." in capsys.readouterr().out
 
 
-def test_with_too_few_nulls_scores_are_shown_and_no_verdict(story, undrawn, tmp_path, capsys):
+@pytest.mark.usefixtures("undrawn")
+def test_with_too_few_nulls_scores_are_shown_and_no_verdict(story, tmp_path, capsys):
     """The best of one null pair was once called the null, and passed every second time by chance."""
     data = ["--data", story / "update.jsonl"]
     assert cli.run(diff(story, *nulls(story, [0]), *data, "--out", tmp_path / "shown")) == 0

@@ -62,7 +62,7 @@ class _Row:
         if self._dense is None:
             self._dense = np.full(size, self.rest)
             self._dense[self.tokens] = self.log_probs
-            self._dense.flags.writeable = False
+            self._dense.setflags(write=False)
         return self._dense
 
 
