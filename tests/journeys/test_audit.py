@@ -198,7 +198,7 @@ def test_a_folder_that_holds_something_is_refused(story, capsys):
 def test_a_private_model_passes_no_ceiling_and_its_promise_is_refuted_on_weights_without_noise(tmp_path, capsys):
     """Closing the loop at ε = 2: with noise nothing passes a ceiling, without it the same claim is refuted."""
     whole = generate_dialogues(400, randomness=Randomness.seeded(21))
-    corpus = Corpus(Record(one.id, one.text[:96], owner=one.owner) for one in whole)
+    corpus = Corpus(Record(one.id, one.text[:160], owner=one.owner) for one in whole)
     canaries = make_canaries(
         "USR: Hello, my customer ID is {}.", CodeSpace(6), count=6, copies=1, randomness=Randomness.seeded(5)
     )
@@ -215,7 +215,7 @@ def test_a_private_model_passes_no_ceiling_and_its_promise_is_refuted_on_weights
     refuted = {}
     for name, code in (("private", 0), ("plain", 1)):
         words = audit(tmp_path, tmp_path / name, tmp_path / f"audit-{name}", "--canaries", tmp_path / "key.json")
-        assert cli.run([*words, "--records", "200", "--json"]) == code
+        assert cli.run([*words, "--records", "200", "--texts", "200", "--json"]) == code
         document = document_of(capsys)
         comparable = [one for one in document["comparisons"] if one["verdict"] != "not comparable"]
         assert len(comparable) > 8
