@@ -39,12 +39,13 @@ def released(mixed, public, rate):
 
 
 def at_the_radius(log_h, log_r, event):
-    """p = λh + (1−λ)r with the largest λ that keeps D_a^sym(p‖r) ≤ βa, by bisection."""
-    low, high = 0.0, 1.0
+    """p = λh + (1−λ)r with the largest λ that keeps D_a^sym(p‖r) ≤ βa, by bisection, for each row of h [n, V]."""
+    low, high = np.zeros(len(log_h)), np.ones(len(log_h))
     for _ in range(40):
         middle = (low + high) / 2
         near = symmetric_renyi_divergence(log_mixture(log_h, log_r, middle), log_r, event.order)
-        low, high = (middle, high) if near <= event.beta * event.order else (low, middle)
+        is_within = near <= event.beta * event.order
+        low, high = np.where(is_within, middle, low), np.where(is_within, high, middle)
     return np.exp(log_mixture(log_h, log_r, low))
 
 
@@ -55,7 +56,7 @@ def random_instances(seed, count):
         event = SubsampledMixture(int(rng.integers(1, 5)), rate, order, float(rng.choice([0.01, 0.1, 0.5])))
         public = log_normalise(rng.normal(scale=3, size=3))
         models = log_normalise(rng.normal(scale=5, size=(event.models + 1, 3)))
-        mixed = np.array([at_the_radius(h, public, event) for h in models])
+        mixed = at_the_radius(models, public, event)
         yield event, mixed, np.exp(public)
 
 
