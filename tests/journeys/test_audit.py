@@ -28,7 +28,7 @@ def story(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit")
     randomness = Randomness.seeded(11)
     whole = generate_dialogues(DIALOGUES + HELD_OUT, randomness=randomness.child("dialogues"))
-    corpus = Corpus(Record(one.id, one.text[:96], owner=one.owner) for one in whole)  # short, to be quick
+    corpus = Corpus(Record(one.id, one.text[:160], owner=one.owner) for one in whole)  # short, to be quick
     template = "USR: Hello, my customer ID is {}."
     canaries = make_canaries(template, CodeSpace(6), count=2, copies=COPIES, randomness=randomness.child("codes"))
     write_corpus(

@@ -21,7 +21,7 @@ NULLS = 24  # as many as a verdict needs where records are judged as well
 def story(tmp_path_factory):
     """Snapshots before and after an update with one phrase, a later one, and updates without the phrase."""
     folder = tmp_path_factory.mktemp("diff")
-    work = experiment(epochs=5.0, learning_rate=3e-2)
+    work = experiment()
     after = work.after(Regime.CONTINUED, [canary(12)], share=0.5)
     models = {
         "before": work.before,

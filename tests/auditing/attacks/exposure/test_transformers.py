@@ -23,7 +23,7 @@ def ten_canaries(length: int) -> tuple[Canary, ...]:
 def over_train(model: HuggingFaceModel, canaries: tuple[Canary, ...], steps: int) -> None:
     """Full batches of the ten texts, plain Adam."""
     tokens = torch.tensor([[model.start_token, *row] for row in model.encode([c.text() for c in canaries])])
-    optimiser = torch.optim.Adam(model.module.parameters(), lr=5e-3)
+    optimiser = torch.optim.Adam(model.module.parameters(), lr=3e-3)
     model.module.train()
     for _ in range(steps):
         optimiser.zero_grad()
@@ -38,7 +38,7 @@ def test_ten_canaries_are_exposed_by_training_and_within_the_null_before() -> No
     model = HuggingFaceModel(tiny_gpt2(), tiny_tokenizer(), name="tiny")
     settings = ExposureSettings(samples=200, limits=SearchLimits(max_tokens=5_000))
     before = measure_exposures(model, canaries, randomness=Randomness.seeded(0), settings=settings)
-    over_train(model, canaries, steps=150)
+    over_train(model, canaries, steps=250)
     after = measure_exposures(model, canaries, randomness=Randomness.seeded(0), settings=settings)
     assert not any(finding.beats_null for finding in exposure_findings(before))
     assert [exposure.least_rank for exposure in after] == [1] * 10
