@@ -21,12 +21,15 @@ def accepted_arguments(module: torch.nn.Module) -> frozenset[str]:
     forward = module.forward
     # What belongs to a class is read once: that takes as long as a layer of a small model. A function of one module
     # alone is not kept, as it may keep the module.
-    return _arguments(forward.__func__) if inspect.ismethod(forward) else _arguments.__wrapped__(forward)
+    if inspect.ismethod(forward):
+        return _of_method(forward.__func__)
+    return frozenset(inspect.signature(forward).parameters)
 
 
 @lru_cache(maxsize=256)
-def _arguments(function: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(inspect.signature(function).parameters)
+def _of_method(function: Callable[..., Any]) -> frozenset[str]:
+    _, *arguments = inspect.signature(function).parameters  # less the module itself
+    return frozenset(arguments)
 
 
 class Stream:

@@ -29,7 +29,6 @@ Trial = Callable[[str, Sizes], float | None]  # seconds that an attack takes at 
 _TRIAL_SHARE: Final = 0.2  # of the budget, at most
 _SAMPLED_TEXTS: Final = 64  # from which the mean number of tokens is estimated
 _TRIAL_TEXTS: Final = 8
-_CALLS: Final = 3
 _PROMPT: Final = 16  # characters of a trial prompt
 _OVERHEAD: Final = 1.0  # seconds an attack takes whatever its size: metrics, permutations
 
@@ -74,21 +73,16 @@ def measure_speed(subject: Subject) -> Speed:
     sequences = [tokens[:room] for tokens in model.encode(subject.training[:_TRIAL_TEXTS].texts) if tokens]
     if not sequences:
         return Speed(math.inf, math.inf)
+    model.token_log_probs(sequences[:1])  # whatever the first call alone costs
+    started = time.perf_counter()
+    model.token_log_probs(sequences)
+    read = time.perf_counter()
     prompts = [tokens[:2] for tokens in sequences]
     sampling = Sampling(max_tokens=4)
-    reading = _fastest(lambda: model.token_log_probs(sequences))
-    writing = _fastest(lambda: model.generate(prompts, sampling, count=1, randomness=Randomness.seeded(0)))
-    return Speed(sum(map(len, sequences)) / reading, 4 * len(prompts) / writing)
-
-
-def _fastest(call: Callable[[], object]) -> float:
-    """Seconds of the fastest of a few calls: the first one costs more, as does one that something interrupts."""
-    seconds = []
-    for _ in range(_CALLS):
-        started = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - started)
-    return max(1e-6, min(seconds))
+    model.generate(prompts, sampling, count=1, randomness=Randomness.seeded(0))
+    written = time.perf_counter()
+    forward = sum(len(tokens) for tokens in sequences) / max(1e-6, read - started)
+    return Speed(forward, 4 * len(prompts) / max(1e-6, written - read))
 
 
 def _speed_of_answers(subject: Subject) -> float:
