@@ -12,13 +12,14 @@ the same command, given again, goes on. The most telling rows come first. The ta
 Texts are cut to `--length` tokens, held-out ones too. A row is the mean over seeds of the loss, in nats a token, on
 the same held-out texts; a seed draws samples and noise. **Excess** is the loss above the undefended model of the
 same text. "of old" is the row's excess as a share of that of the old defaults with the same seed, with an interval
-at 95 % over seeds (Student's t). The undefended model is the best of 1, 4 and 12 epochs of plain training. "Old
-defaults, same compute" takes as many epochs as the choice, of which the old defaults took one. "Tuned" is
-DP-SGD without the planner's ingredients (Poisson samples, no averaging), the best of six batches and rates by the
-very held-out loss that is printed, which favours it and whose tuning is not priced; it takes the passes that the
-choice takes for a small ε, and in two more rows those of the choice itself. "Public text first" is the
-choice after one epoch of WikiText-2 (the beginnings of 1,500 paragraphs), trained on plainly: `--public-text`.
-"Undefended, public text first" is plain training after the same epoch, beside which that row should be seen.
+at 95 % over seeds (Student's t). The undefended model is the best of 1, 4 and 12 epochs of plain training, at the
+rates of `PLAIN_RATES`: adapters need a higher one, 15 million weights a lower one. "Old defaults, same compute"
+takes as many epochs as the choice, of which the old defaults took one. "Tuned" is DP-SGD without the planner's
+ingredients (Poisson samples, no averaging), the best of six batches and rates by the very held-out loss that is
+printed, which favours it and whose tuning is not priced; it takes the passes that the choice takes for a small ε,
+and in two more rows those of the choice itself. "Public text first" is the choice after one epoch of WikiText-2
+(the beginnings of 1,500 paragraphs), trained on plainly: `--public-text`. "Undefended, public text first" is plain
+training after the same epoch, beside which that row should be seen.
 
 CustomerSim and newsgroups are looked for in `data/` of RETICENT_SHARED, or of the folder `shared` beside the
 checkout, and stories15m (`lora`: rank 8; `full`) in `models/`. The constants of `training.plans.choice` were chosen
@@ -74,7 +75,9 @@ OLD = "old defaults"
 CHOICE = "planner's choice"
 TUNED = "tuned DP-SGD"
 PUBLIC_FIRST = "public text first"
-PLAIN = (1.0, 4.0, 12.0)  # epochs of training without protection
+_AFTER_PUBLIC = "public text, then "
+PLAIN_EPOCHS = (1.0, 4.0, 12.0)  # of training without protection
+PLAIN_RATES = {"embedded": (1e-3,), "lora": (1e-3, 3e-3), "full": (3e-4,)}
 PUBLIC_TEXTS, PUBLIC_BATCH, SHORTEST = 1500, 16, 120  # public texts of at least so many characters
 
 
@@ -203,9 +206,27 @@ def public_plan(text: Text, seed: int) -> PlainPlan:
     return PlainPlan(units=len(text.public), batch=PUBLIC_BATCH, epochs=1.0, seed=seed)
 
 
-def plain_loss(text: Text, start: ModelStart, epochs: float, seed: int, *, reads_public: bool = False) -> float:
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Training without any protection."""
+
+    epochs: float
+    learning_rate: float
+
+    def __str__(self) -> str:
+        rate = OptimiserSettings().learning_rate
+        return f"plain {self.epochs:g}" + (f", rate {self.learning_rate:g}" if self.learning_rate != rate else "")
+
+
+def undefended(model: str) -> list[Plain]:
+    """The undefended model is the best of these."""
+    return [Plain(epochs, rate) for rate in PLAIN_RATES[model] for epochs in PLAIN_EPOCHS]
+
+
+def plain_loss(text: Text, start: ModelStart, how: Plain, seed: int, *, reads_public: bool = False) -> float:
     """Held-out loss without any protection."""
-    plan = PlainPlan(units=len(text.train), batch=16, epochs=epochs, seed=seed)
+    plan = PlainPlan(units=len(text.train), batch=16, epochs=how.epochs, seed=seed)
+    settings = OptimiserSettings(learning_rate=how.learning_rate)
     model = load_for_training(start, seed=seed)
     if reads_public and text.public is not None:
         public = public_plan(text, seed)
@@ -214,7 +235,7 @@ def plain_loss(text: Text, start: ModelStart, epochs: float, seed: int, *, reads
             _trained(model.module, first, text, OptimiserSettings(), folder=Path(folder), seed=seed)
     source = PlainGradients(model.module, Units(text.train), plan, computation=COMPUTATION)
     with tempfile.TemporaryDirectory() as folder:
-        return _trained(model.module, source, text, OptimiserSettings(), folder=Path(folder), seed=seed)
+        return _trained(model.module, source, text, settings, folder=Path(folder), seed=seed)
 
 
 def private_loss(text: Text, start: ModelStart, recipe: Recipe, plan: DpSgd, *, seed: int) -> float:
@@ -280,13 +301,11 @@ class Table:
         asked, start = self.asked, start_of(self.model)
         text = encoded(self.text, start, records=asked.records, length=asked.length)
         for seed in range(asked.seeds):
-            for epochs in PLAIN:
-                self.results.ensure(
-                    self._cell(f"plain {epochs:g}", seed), partial(plain_loss, text, start, epochs, seed)
-                )
+            for how in undefended(self.model):
+                self.results.ensure(self._cell(f"{how}", seed), partial(plain_loss, text, start, how, seed))
                 if text.public is not None and (not asked.only or PUBLIC_FIRST in asked.only):
-                    after = partial(plain_loss, text, start, epochs, seed, reads_public=True)
-                    self.results.ensure(self._cell(f"public text, then plain {epochs:g}", seed), after)
+                    after = partial(plain_loss, text, start, how, seed, reads_public=True)
+                    self.results.ensure(self._cell(f"{_AFTER_PUBLIC}{how}", seed), after)
         self.results.ensure(
             self._cell("public", 0),
             lambda: math.log(evaluate_model(load_for_training(start, seed=0).module, text.held_out).perplexity),
@@ -301,14 +320,14 @@ class Table:
     def show(self) -> None:
         """Print what there is."""
         public = self.results.get(self._cell("public", 0))
-        floor = self._floor("plain")
+        floor = self._floor()
         if public is None or floor is None:
             return
         print(
             f"\n{self.text}, {self.model}: {self.asked.records} records of up to {self.asked.length} tokens; ",
             end="",
         )
-        after = self._floor("public text, then plain")
+        after = self._floor(_AFTER_PUBLIC)
         beside = "" if after is None else f", undefended, public text first {after:.3f}"
         print(f"public model {public:.3f}, undefended {floor:.3f}{beside}")
         for epsilon in self.asked.epsilon:
@@ -338,10 +357,10 @@ class Table:
         )
         return private_loss(text, start_of(self.model), recipe, plan, seed=seed)
 
-    def _floor(self, row: str) -> float | None:
-        """The least mean loss of plain training over numbers of epochs; None where there is none yet."""
-        seeds = range(self.asked.seeds)
-        rows = [[self.results.get(self._cell(f"{row} {epochs:g}", seed)) for seed in seeds] for epochs in PLAIN]
+    def _floor(self, first: str = "") -> float | None:
+        """The least mean loss of plain training over epochs and rates; None where there is none yet."""
+        seeds, ways = range(self.asked.seeds), undefended(self.model)
+        rows = [[self.results.get(self._cell(f"{first}{how}", seed)) for seed in seeds] for how in ways]
         means = [statistics.fmean(found) for each in rows if (found := [x for x in each if x is not None])]
         return min(means, default=None)
 
