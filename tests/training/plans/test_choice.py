@@ -72,7 +72,8 @@ def test_large_models_take_few_steps_of_large_batches():
     small, large, unknown = (choose(300, parameters=size) for size in (SMALL, 10**8, None))
     assert large == unknown
     assert large.batch > small.batch
-    assert large.epochs < small.epochs
+    assert large.epochs == small.epochs  # passes cost little noise, whatever the size
+    assert large.epochs / large.batch < small.epochs / small.batch
 
 
 def test_the_batch_follows_the_epochs_that_were_asked_for():
