@@ -165,3 +165,111 @@ def test_presidio_finds_national_identifiers_where_they_are_asked_for(pipeline):
     plain = PresidioPolicy(pipeline=pipeline)
     assert "55555555K" not in {value for _, value in words(plain, text)}
     assert plain.fingerprint != national.fingerprint
+
+
+@pytest.fixture(scope="module")
+def english() -> str:
+    try:
+        return english_pipeline()
+    except UsageError:
+        pytest.skip("no English pipeline is installed")
+
+
+DOUBTFUL = (
+    "Her social security number is 123456789, and he has 987654321 apples.",
+    "The bank account of John Smith is 12345678901, said Mary on Monday.",
+    "The bank counted 12345678901 coins. His driver's licence is H1234567.",
+    "Licences were issued: A1234567.",
+    "He paid 40 marks in Berlin.",
+    "",
+)
+
+
+@pytest.mark.slow
+def test_presidio_finds_the_same_when_only_doubtful_texts_are_lemmatised(english):
+    """The oracle runs Presidio's own analyser, text by text, with every component but those for sentences."""
+    pytest.importorskip("presidio_analyzer")
+    from presidio_analyzer import AnalyzerEngine
+    from presidio_analyzer.nlp_engine import NlpEngineProvider
+
+    from reticent.data.kinds import NOT_PERSONAL, canonical
+    from reticent.data.policies.taggers.presidio import PresidioPolicy
+    from reticent.data.policies.taggers.word_edges import whole_words
+
+    models = [{"lang_code": "en", "model_name": english}]
+    engine = NlpEngineProvider(nlp_configuration={"nlp_engine_name": "spacy", "models": models}).create_engine()
+    for part in {"parser", "senter"} & set(engine.nlp["en"].pipe_names):
+        engine.nlp["en"].disable_pipe(part)
+    oracle = AnalyzerEngine(nlp_engine=engine, supported_languages=["en"])
+
+    def slowly(text: str) -> tuple[Span, ...]:
+        results = oracle.analyze(text, language="en", score_threshold=0.35)
+        named = [(one.start, one.end, canonical(one.entity_type)) for one in results]
+        return whole_words(text, [Span(*one) for one in named if one[2] not in NOT_PERSONAL])
+
+    found = PresidioPolicy(pipeline=english).find(DOUBTFUL)
+    assert found == [slowly(text) for text in DOUBTFUL]
+    kinds = [{span.kind for span in spans} for spans in found]
+    assert "SSN" in {kind.removeprefix("US_") for kind in kinds[0]}  # a context word told it
+
+
+@pytest.mark.slow
+def test_every_lemma_is_among_those_that_a_word_may_get(english):
+    import spacy
+
+    from reticent.data.policies.taggers.presidio import _possible_lemmas, _put_off
+
+    language = spacy.load(english)
+    possible = _possible_lemmas(language, _put_off(language))
+    if possible is None:
+        pytest.skip("this pipeline's lemmatiser is none that is known")
+    for text in (*DOUBTFUL, "She's leaving the worst oxen's leaves; they'd better have been wolves."):
+        document = language(text)
+        assert {token.lemma_.lower() for token in document} <= {*possible(document).split("\n"), ""}
+
+
+@pytest.mark.slow
+def test_scrubbing_by_presidio_twice_is_scrubbing_once(english):
+    pytest.importorskip("presidio_analyzer")
+    from reticent.core.corpus import Record
+    from reticent.data.policies.taggers.presidio import PresidioPolicy
+    from reticent.data.redaction.scrubbing import Scrubber
+
+    policy = PresidioPolicy(pipeline=english)
+    texts = [text for text in DOUBTFUL if text]
+
+    def scrubbed(texts: list[str]) -> list[str]:
+        records = [Record(str(n), text) for n, text in enumerate(texts)]
+        return [one.record.text for one in Scrubber(policy).scrub(records)]
+
+    once = scrubbed(texts)
+    assert once != texts
+    assert scrubbed(once) == once
+
+
+def test_texts_are_batched_by_their_characters(monkeypatch):
+    from reticent.data.policies.taggers import presidio
+
+    monkeypatch.setattr(presidio, "_BATCH", 5)
+    assert list(presidio._batches(["ab", "cd", "efgh", "longer than that", "i", ""])) == [
+        ["ab", "cd"],
+        ["efgh"],
+        ["longer than that"],
+        ["i", ""],
+    ]
+    assert list(presidio._batches([])) == []
+
+
+def test_vectors_that_no_recogniser_listens_to_are_left_out():
+    spacy = pytest.importorskip("spacy")
+    language = spacy.blank("en")
+    language.add_pipe("tok2vec")
+    language.add_pipe("ner")
+    assert not named_entities.is_read_by(language, "tok2vec", "ner")
+    assert named_entities.is_read_by(language, "ner", "ner")
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 96}
+    shared = spacy.blank("en")
+    shared.add_pipe("tok2vec")
+    shared.add_pipe("ner", config={"model": {"tok2vec": listener}})
+    shared.initialize()
+    assert named_entities.is_read_by(shared, "tok2vec", "ner")

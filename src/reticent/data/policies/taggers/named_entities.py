@@ -92,7 +92,15 @@ class SpacyPolicy:
                 raise UsageError(
                     "this spaCy pipeline has no entity recogniser", found=repr(self.pipeline), hint=INSTALL
                 )
+            for part in [name for name in self._loaded.pipe_names if not is_read_by(self._loaded, name, "ner")]:
+                self._loaded.disable_pipe(part)
         return self._loaded
+
+
+def is_read_by(language: Any, name: str, reader: str) -> bool:
+    """Whether a component of a pipeline may be read by another: not vectors that it does not listen to."""
+    listening = getattr(language.get_pipe(name), "listening_components", None)
+    return name == reader or listening is None or reader in listening
 
 
 def english_pipeline() -> str:
