@@ -16,8 +16,8 @@ import numpy as np
 from reticent.accounting.bounds.parts import owner_guarantee, owner_point
 from reticent.accounting.conversion import epsilon_from_renyi, rdp_epsilon
 from reticent.accounting.curve import RenyiCurve, known_orders, leaves
+from reticent.accounting.groups import group_event
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
-from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.choice import member_of
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
