@@ -35,7 +35,6 @@ from reticent.training.gradients.source import Computation, GradientSource, Plai
 from reticent.training.methods.public_first import PublicFirstGradients, public_rate_of
 from reticent.training.plans.choice import PUBLIC_BATCH
 from reticent.training.plans.plan import DpSgd, PlainPlan, plan_from_json
-from reticent.training.plans.sampler import BandedSampler
 
 if TYPE_CHECKING:
     from reticent.training.methods.selective import SelectivePlan
@@ -249,9 +248,9 @@ def _ranked(module: nn.Module, units: Units, plan: DpSgd, ledger: RankedLedger, 
         raise ConfigError("--audit needs a single process", hint="start it without torchrun")
     if plan.individual:
         raise ConfigError("--individual-accounting needs a single process", hint="start it without torchrun")
-    if isinstance(plan.sampler, BandedSampler):
+    if plan.sampler.is_correlated:
         raise ConfigError(
-            "correlated noise needs a single process", hint="start it without torchrun, or --sampler poisson"
+            f"{plan.sampler.label} needs a single process", hint="start it without torchrun, or --sampler poisson"
         )
     randomness, computation = means.randomness, means.computation
     if means.shards:
