@@ -30,7 +30,7 @@ from reticent.accounting.prices.by_event import distribution_of, price_of
 from reticent.accounting.prices.hockey_stick import Direction, step_delta
 from reticent.core.arrays import Floats
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import Event, Gaussian, NonPrivate
+from reticent.core.event import Event, NonPrivate, SampledGaussian
 from reticent.core.guarantee import Neighbours
 
 _TOLERANCE = 5e-5  # what discretisation may add to ε
@@ -63,12 +63,13 @@ class PrivacyProfile:
         )
         self._neighbours = Neighbours.ADD_REMOVE if self._is_twofold else neighbours
         # T Gaussians with multipliers σ_i are one with 1/σ² = Σ 1/σ_i².
-        precision = math.fsum(
-            n / leaf.noise_multiplier**2 for leaf, n in counts.items() if isinstance(leaf, Gaussian)
-        )
+        plain = {
+            leaf: n for leaf, n in counts.items() if isinstance(leaf, SampledGaussian) and leaf.sampling_rate == 1.0
+        }
+        precision = math.fsum(n / leaf.noise_multiplier**2 for leaf, n in plain.items())
         self._gaussian = precision**-0.5 if precision > 0.0 else None
         self._stepwise: dict[Event, int] = {
-            leaf: n for leaf, n in counts.items() if not isinstance(leaf, Gaussian | NonPrivate)
+            leaf: n for leaf, n in counts.items() if leaf not in plain and not isinstance(leaf, NonPrivate)
         }
         self._distribution: ComposedLosses | None = None
         self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
@@ -135,7 +136,7 @@ class PrivacyProfile:
             raise UnsupportedEvent("no privacy loss distribution of adding and removing one unit is at hand")
         sides = self._distribution.sides if self._distribution else ()
         if not sides and self._gaussian is not None:
-            gaussian = Gaussian(self._gaussian)
+            gaussian = SampledGaussian(self._gaussian, 1.0)
             sides, _ = distribution_of(gaussian).losses(gaussian, self._neighbours, _COARSEST)
         if not sides:
             return (np.zeros(0), np.zeros(0)), (np.zeros(0), np.zeros(0))
@@ -159,7 +160,7 @@ class PrivacyProfile:
         steps = sum(self._stepwise.values())
         parts: list[tuple[Event, int]] = list(self._stepwise.items())
         if self._gaussian is not None:
-            parts.append((Gaussian(self._gaussian), 1))
+            parts.append((SampledGaussian(self._gaussian, 1.0), 1))
         spacing = _spacing(self._stepwise, self._neighbours, self._tolerance)
         while True:
             made = [

@@ -25,7 +25,7 @@ from reticent.accounting.light_imports import ndtr
 from reticent.accounting.loss_sums import Losses
 from reticent.accounting.prices.price import LossDistribution, Price
 from reticent.core.arrays import Floats
-from reticent.core.event import Gaussian, RandomAllocation
+from reticent.core.event import RandomAllocation, SampledGaussian
 from reticent.core.guarantee import Neighbours
 
 _REACH = 8.6  # standard deviations: beyond it lies 4e-18 of a Gaussian
@@ -168,5 +168,5 @@ def _between(z: Floats) -> Floats:
 RANDOM_ALLOCATION: Final = Price(
     RandomAllocation,
     distribution=LossDistribution(losses=_losses, least_spacing=_least_spacing),
-    simplest=lambda event: Gaussian(event.noise_multiplier) if event.batches == 1 else event,
+    simplest=lambda event: SampledGaussian(event.noise_multiplier, 1.0) if event.batches == 1 else event,
 )

@@ -179,18 +179,13 @@ SAMPLED_GAUSSIAN: Final = Price(
         event.noise_multiplier, event.sampling_rate, order=order, neighbours=neighbours
     ),
     distribution=LossDistribution(losses=_losses, least_spacing=_least_spacing, is_known_for_replaced=True),
-    simplest=lambda event: Gaussian(event.noise_multiplier) if event.sampling_rate == 1.0 else event,
     for_group=lambda event, group: SampledGroup(event.noise_multiplier, event.sampling_rate, group),
     as_sampled_gaussian=lambda event: event,
 )
 GAUSSIAN: Final = Price(
     Gaussian,
     renyi=lambda event, order, neighbours: SAMPLED_GAUSSIAN.renyi(_of_everybody(event), order, neighbours),
-    distribution=LossDistribution(
-        losses=lambda event, neighbours, spacing: _losses(_of_everybody(event), neighbours, spacing),
-        least_spacing=lambda event, neighbours: _least_spacing(_of_everybody(event), neighbours),
-        is_known_for_replaced=True,
-    ),
+    simplest=_of_everybody,
     for_group=lambda event, group: Gaussian(event.noise_multiplier / group),
     as_sampled_gaussian=_of_everybody,
 )

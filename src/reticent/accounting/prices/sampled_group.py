@@ -23,7 +23,7 @@ from reticent.accounting.loss_sums import Losses, joined
 from reticent.accounting.prices.hockey_stick import Direction
 from reticent.accounting.prices.price import MOST_CELLS, LossDistribution, Price
 from reticent.core.arrays import Floats
-from reticent.core.event import Event, Gaussian, SampledGaussian, SampledGroup
+from reticent.core.event import Event, SampledGaussian, SampledGroup
 from reticent.core.guarantee import Neighbours
 
 _BEYOND = 1e-22  # mass that is left aside
@@ -36,7 +36,7 @@ _BLOCK = 1 << 14  # points whose mixtures are in memory at once
 
 def _simplest(event: SampledGroup) -> Event:
     if event.sampling_rate == 1.0:
-        return Gaussian(event.noise_multiplier / event.group)
+        return SampledGaussian(event.noise_multiplier / event.group, 1.0)
     return SampledGaussian(event.noise_multiplier, event.sampling_rate) if event.group == 1 else event
 
 
