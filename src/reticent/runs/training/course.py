@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from torch import nn
 
 from reticent.accounting.guarantees import guarantee_of_owner
+from reticent.auditing.attacks.one_run.draws import draws_of
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
 from reticent.core.evidence.canary_trace import CanaryKey, TraceFile
@@ -228,6 +229,7 @@ def private_gradients(model: HuggingFaceModel, units: Units, plan: DpSgd, means:
     assert ledger is not None
     canaries = None
     if plan.canaries:
+        draws_of(plan.event)  # a plan that cannot be measured afterwards is refused now
         key, trace = CanaryKey.read(folder), TraceFile(folder)
         canaries = GradientCanaries(module, key, clip_norm=plan.clip_norm, observer=trace)
     return PrivateGradients(
