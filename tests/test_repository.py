@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import reticent
-from reticent.runs.audit.registry import ATTACKS
+from reticent.runs.audit.registry import OPT_IN, USUAL, every_attack
 from reticent.runs.audit.settings import AuditSettings
 from tests.syntax import nodes_of
 
@@ -393,5 +393,5 @@ def test_the_files_of_init_parse_and_show_every_setting_of_training():
 def test_the_help_of_attacks_lists_every_attack_of_the_registry_and_no_other():
     said = AuditSettings.model_fields["attacks"].description or ""
     usual, opt_in = (part.split(".")[0].split(", ") for part in (said.split("all: ")[1], said.split("named: ")[1]))
-    assert usual == [name for name, attack in ATTACKS.items() if not attack.is_opt_in]
-    assert opt_in == [name for name, attack in ATTACKS.items() if attack.is_opt_in]
+    assert [*usual, *opt_in] == list(every_attack())
+    assert (usual, opt_in) == (list(USUAL), list(OPT_IN))

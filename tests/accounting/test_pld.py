@@ -23,6 +23,7 @@ from reticent.accounting.pld import (
     privacy_profile,
 )
 from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
+from reticent.accounting.prices.laplace import laplace_delta
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
     Composed,
@@ -147,7 +148,7 @@ def test_laplace_is_pure_and_replacement_doubles_it() -> None:
 def test_laplace_steps_have_the_losses_of_dp_accounting(scale: float) -> None:
     epsilons = np.array([-4.0 / scale, -1.0 / scale, -0.3 / scale, 0.0, 0.5 / scale, 1.0 / scale, 2.0 / scale])
     exact = privacy_loss_mechanism.LaplacePrivacyLoss(scale, sensitivity=1.0)
-    found = pld._laplace_delta(epsilons, reach=1.0 / scale)
+    found = laplace_delta(epsilons, reach=1.0 / scale)
     np.testing.assert_allclose(found, [exact.get_delta_for_epsilon(e) for e in epsilons], rtol=1e-12, atol=1e-15)
     event, steps = Repeated(Laplace(scale), 8), 8
     theirs = privacy_loss_distribution.from_laplace_mechanism(scale, value_discretization_interval=1e-3 / scale)

@@ -7,16 +7,16 @@ all. What is returned was priced by the same accountants that price the guarante
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from reticent.accounting.conversion import epsilon_from_renyi
-from reticent.accounting.curve import RenyiCurve
+from reticent.accounting.curve import RenyiCurve, renyi_epsilon
 from reticent.accounting.guarantees import epsilons
 from reticent.accounting.pld import pld_epsilon
 from reticent.core.choice import settle_choices
 from reticent.core.errors import ConfigError, InternalError
-from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
+from reticent.core.event import Repeated, Round, SampledGaussian
 from reticent.core.guarantee import Neighbours
 from reticent.core.ranges import NOISE_MULTIPLIER, STEPS
 
@@ -45,15 +45,23 @@ class Target:
     delta: float
     sampling_rate: float
     neighbours: Neighbours = Neighbours.ADD_REMOVE
-    batches: int | None = None  # of an epoch of random allocation; None for Poisson samples
+    round_event: Round | None = None  # of the training, with any noise; None for a Poisson sample
 
     def event(self, noise_multiplier: float, steps: int) -> Repeated:
         """What this many steps with this noise release."""
-        if self.batches is None:
-            return Repeated(SampledGaussian(noise_multiplier, self.sampling_rate), steps)
-        if steps % self.batches:
-            raise ConfigError("random allocation takes whole epochs", found=steps, expected=f"{self.batches} each")
-        return Repeated(RandomAllocation(noise_multiplier, self.batches), steps // self.batches)
+        one = self.round_event or SampledGaussian(noise_multiplier, self.sampling_rate)
+        if steps % one.steps:
+            raise ConfigError("training takes whole rounds", found=steps, expected=f"a multiple of {one.steps}")
+        return Repeated(replace(one, noise_multiplier=noise_multiplier), steps // one.steps)
+
+    def poisson(self, noise_multiplier: float, steps: int) -> Repeated:
+        """What as many steps with Poisson samples of the same rate release."""
+        return Repeated(SampledGaussian(noise_multiplier, self.sampling_rate), steps)
+
+    @property
+    def has_renyi_price(self) -> bool:
+        """Whether the round has one; else that of Poisson samples is a first guess."""
+        return self.round_event is None or math.isfinite(renyi_epsilon(self.round_event, 2.0, self.neighbours))
 
     def __post_init__(self) -> None:
         settle_choices(self, neighbours=Neighbours)
@@ -89,8 +97,7 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
     enough = _bisect(suffices)
     if enough < 1.03 * _LEAST_NOISE and suffices(_LEAST_NOISE):  # asked last: so little noise is dear to price
         enough = _LEAST_NOISE
-    if target.batches is not None:
-        # What Poisson samples need is a first guess.
+    if not target.has_renyi_price:
         while _least(target, round_up(enough), steps) > target.epsilon:
             enough *= 1.2
     return _verified(target, _lower(target, round_up(enough), steps=steps), steps)
@@ -132,11 +139,11 @@ def round_up(value: float, digits: int = 4) -> float:
 def _rdp(
     target: Target, noise: float, steps: int, *, highest: float = math.inf, enough: float = -math.inf
 ) -> float:
-    """ε of Poisson samples by the Rényi curve up to an order: a bound for these, a guess for random allocation.
+    """ε by the Rényi curve up to an order; where the round has none, that of Poisson samples is a guess.
 
     The first ε that is at most `enough` will do.
     """
-    event = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
+    event = target.event(noise, steps) if target.has_renyi_price else target.poisson(noise, steps)
     curve = RenyiCurve(event, target.neighbours)
     return curve.minimise(
         lambda a, d: epsilon_from_renyi(a, d, delta=target.delta), highest=highest, enough=enough
@@ -147,7 +154,7 @@ def _least(target: Target, noise: float, steps: int) -> float:
     """ε by the privacy loss distribution, by the Rényi curve only where the former cannot say."""
     event = target.event(noise, steps)
     by_loss = pld_epsilon(event, delta=target.delta, neighbours=target.neighbours)
-    return by_loss if math.isfinite(by_loss) or target.batches is not None else _rdp(target, noise, steps)
+    return _rdp(target, noise, steps) if math.isinf(by_loss) and target.has_renyi_price else by_loss
 
 
 def _verified(target: Target, noise: float, steps: int) -> Calibration:

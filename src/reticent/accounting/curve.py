@@ -18,33 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reticent.accounting.bounds.parts import owner_point
 from reticent.accounting.prices.best_of_runs import best_of_runs_epsilon
-from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
+from reticent.accounting.prices.by_event import price_of
 from reticent.accounting.search import least_between
 from reticent.core.arrays import Floats
 from reticent.core.choice import settle_choices
-from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import (
-    BandedCycle,
-    BestOfRuns,
-    Composed,
-    ConcentratedRelease,
-    Event,
-    ExponentialSampling,
-    FilteredCharge,
-    Gaussian,
-    Laplace,
-    NoisyCheck,
-    NoisyVote,
-    NonPrivate,
-    RandomAllocation,
-    RealisedCharge,
-    Repeated,
-    SampledGaussian,
-    SampledGroup,
-    SubsampledMixture,
-)
+from reticent.core.event import BestOfRuns, Composed, Event, Repeated
 from reticent.core.guarantee import Neighbours
 
 Objective = Callable[[float, float], float]
@@ -70,88 +49,8 @@ def renyi_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
             return best_of_runs_epsilon(
                 lambda each: renyi_epsilon(part, each, neighbours), order, shape=shape, rate=rate
             )
-        case NonPrivate():
-            return math.inf
         case _:
-            return _leaf_epsilon(event, order, neighbours)
-
-
-def _leaf_epsilon(event: Event, order: float, neighbours: Neighbours) -> float:
-    """D_a of an event that holds no other."""
-    distance = 1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0
-    match event:
-        case Gaussian(noise_multiplier):
-            return order * distance**2 / (2.0 * noise_multiplier**2)
-        case SampledGaussian(noise_multiplier, sampling_rate) | BandedCycle(noise_multiplier, sampling_rate):
-            return sampled_gaussian_epsilon(noise_multiplier, sampling_rate, order=order, neighbours=neighbours)
-        case RandomAllocation() | SampledGroup():
-            return math.inf  # priced by their privacy loss distribution alone
-        case Laplace(scale):
-            return _laplace(distance / scale, order)
-        case ExponentialSampling(epsilon):
-            return _bounded_range(distance * epsilon, order)
-        case ConcentratedRelease(rho):
-            return rho * distance**2 * order
-        case RealisedCharge(known, epsilon) | FilteredCharge(known, epsilon):
-            _require_add_remove(event, neighbours)
-            return epsilon if order <= known else math.inf
-        case NoisyVote():
-            from reticent.accounting.prices.noisy_vote import noisy_vote_epsilon
-
-            return noisy_vote_epsilon(event, order, neighbours)
-        case NoisyCheck():
-            from reticent.accounting.prices.noisy_vote import noisy_check_epsilon
-
-            return noisy_check_epsilon(event, order)
-        case SubsampledMixture():
-            from reticent.accounting.prices.subsampled_mixture import subsampled_mixture_epsilon
-
-            return subsampled_mixture_epsilon(event, order, neighbours)
-        case _:
-            raise UnsupportedEvent(f"no Rényi price is known for the event {type(event).__name__}")
-
-
-def _require_add_remove(event: Event, neighbours: Neighbours) -> None:
-    if neighbours is not Neighbours.ADD_REMOVE:
-        raise UnsupportedEvent(
-            f"the charge of {type(event).__name__} was computed for removing a part; "
-            f"nothing is proved for neighbours '{neighbours.value}'"
-        )
-
-
-def _laplace(shift: float, order: float) -> float:
-    """D_a between Laplace(0, 1) and Laplace(shift, 1): Mironov 2017, proposition 6.
-
-    Convex in the shift and 0 at 0, hence superadditive: for a vector of L1 sensitivity 1 the worst case puts all of
-    it into one coordinate.
-    """
-    if order == math.inf:
-        return shift
-    high, low = order / (2.0 * order - 1.0), (order - 1.0) / (2.0 * order - 1.0)
-    if (order - 1.0) * shift > 1.0:
-        exponents = math.log(high) + (order - 1.0) * shift, math.log(low) - order * shift
-        return min(shift, float(np.logaddexp(*exponents)) / (order - 1.0))
-    excess = high * math.expm1((order - 1.0) * shift) + low * math.expm1(-order * shift)
-    return min(shift, math.log1p(max(excess, 0.0)) / (order - 1.0))
-
-
-def _bounded_range(width: float, order: float) -> float:
-    """D_a of two distributions whose log-ratios lie in an interval of length `width`, exactly.
-
-    By convexity the worst pair has two points with log-ratios t and t − width (Dong, Durfee and Rogers 2020), and
-    the worst t solves e^−t = a C / ((a − 1) A), A = 1 − e^{−a width}, C = e^{−width} − e^{−a width}.
-    Never above width²·a/8 (Cesar and Rogers 2021), which is used where the exact form would cancel.
-    """
-    if order == math.inf:
-        return width
-    concentrated = order * width**2 / 8.0
-    if order * width < 0.01:
-        return concentrated
-    log_a = math.log(-math.expm1(-order * width))
-    log_c = -width + math.log(-math.expm1(-(order - 1.0) * width))
-    top = log_a + math.log(order - 1.0) - math.log(order) - log_c
-    log_moment = order * top + log_c - math.log(order - 1.0) - math.log(-math.expm1(-width))
-    return min(width, concentrated, max(log_moment, 0.0) / (order - 1.0))
+            return price_of(event).renyi(event, order, neighbours)
 
 
 def leaves(event: Event) -> Iterator[tuple[Event, int]]:
@@ -169,17 +68,8 @@ def leaves(event: Event) -> Iterator[tuple[Event, int]]:
 
 
 def known_orders(event: Event) -> set[float]:
-    """Orders at which parts of an event state their charge: above them it is unknown.
-
-    A mixture's charge for replacing one is known up to an order of its own, `owner_point` of the mixing order.
-    """
-    known = set()
-    for leaf, _ in leaves(event):
-        if isinstance(leaf, RealisedCharge | FilteredCharge | SubsampledMixture):
-            known.add(leaf.order)
-        if isinstance(leaf, SubsampledMixture):
-            known.add(owner_point(leaf.order, 1.0)[0])
-    return known
+    """Orders at which parts of an event state their charge: above them it is unknown."""
+    return {order for leaf, _ in leaves(event) for order in price_of(leaf).known_orders(leaf)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,36 +16,15 @@ import numpy as np
 from reticent.accounting.bounds.parts import owner_guarantee, owner_point
 from reticent.accounting.conversion import epsilon_from_renyi, rdp_epsilon
 from reticent.accounting.curve import RenyiCurve, known_orders, leaves
+from reticent.accounting.groups import group_event
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
-from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.choice import member_of
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import (
-    BandedCycle,
-    Event,
-    FilteredCharge,
-    Gaussian,
-    NoisyVote,
-    RandomAllocation,
-    RealisedCharge,
-    SampledGaussian,
-    SampledGroup,
-)
+from reticent.core.event import Event, FilteredCharge, NoisyVote, RealisedCharge, Round, SampledGroup
 from reticent.core.guarantee import Basis, Guarantee, Neighbours, Notion, Unit
 
 _RENYI_POINTS = 1.0 + np.geomspace(1e-2, 1023.0, 36)
 
-POISSON = (
-    "every unit takes part in each step with the stated chance, independently (Poisson sampling, no shuffling)"
-)
-ALLOCATION = (
-    "in each epoch every unit takes part in exactly one step, drawn uniformly, independently of the others and "
-    "kept secret (random allocation, no shuffling)"
-)
-BANDED = (
-    "every unit belongs to one step of each cycle, drawn once for the run, uniformly, independently of the others "
-    "and kept secret; in that step it takes part with the stated chance, independently (cyclic Poisson sampling)"
-)
 CLIPPED = "each unit's contribution to a step is clipped to the stated norm before noise is added"
 NOISE = "noise comes from a generator the adversary cannot predict"
 
@@ -161,20 +140,12 @@ def dp_sgd_guarantee(
 
 
 def _sampling(event: Event) -> tuple[str, ...]:
-    """What the event's steps rest on: each way to draw once. A step that everybody takes part in draws nobody."""
-    found = []
+    """What the event's steps rest on: each way to draw once."""
+    found: list[str] = []
     for leaf, _ in leaves(event):
-        match leaf:
-            case SampledGaussian() | SampledGroup():
-                found.append(POISSON)
-            case RandomAllocation():
-                found.append(ALLOCATION)
-            case BandedCycle():
-                found.append(BANDED)
-            case Gaussian():
-                pass
-            case _:
-                raise UnsupportedEvent(f"DP-SGD has no steps of this kind: {type(leaf).__name__}")
+        if not isinstance(leaf, Round | SampledGroup):
+            raise UnsupportedEvent(f"DP-SGD has no steps of this kind: {type(leaf).__name__}")
+        found += leaf.assumes
     return tuple(dict.fromkeys(found))
 
 

@@ -27,9 +27,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from reticent.accounting.groups import group_event
 from reticent.accounting.guarantees import epsilons
 from reticent.accounting.prices.sampled_gaussian import sampled_gaussian_epsilon
-from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.arrays import Floats
 from reticent.core.event import Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours

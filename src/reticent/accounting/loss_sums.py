@@ -11,7 +11,7 @@ begins at l_b, and an ε cuts one block.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,6 +103,12 @@ def connected(deltas: Floats, first: int, *, spacing: float) -> Losses:
     masses[1:-1] = (steps[1:] - steps[:-1] * math.exp(spacing)) / grown
     masses[-1] = steps[-1] / math.expm1(-spacing)
     return Losses(first, np.maximum(masses, 0.0), float(falling[-1]), spacing)
+
+
+def joined(deltas: Callable[[Floats], Floats], limits: tuple[float, float], *, spacing: float) -> Losses:
+    """The losses on the grid between the limits whose δ joins the exact ones, `deltas`, at the grid's points."""
+    first, last = math.floor(limits[0] / spacing), math.ceil(limits[1] / spacing)
+    return connected(deltas(spacing * np.arange(first, last + 1, dtype=np.float64)), first, spacing=spacing)
 
 
 def _quick_size(size: int) -> int:

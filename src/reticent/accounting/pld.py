@@ -1,8 +1,8 @@
 """(ε, δ) of composed events by privacy loss distributions, for Gaussian and Laplace events, sampled or not.
 
-The privacy loss of one step is discretised pessimistically by connect-the-dots (Doroshenko et al. 2022) and
-composed by FFT, both in `loss_sums`; the δ(ε) of the single step is exact (`hockey_stick`). Any number
-of plain Gaussians is one Gaussian, whose δ(ε) alone needs no discretisation at all.
+The privacy loss of one step is in its price (`prices`), discretised pessimistically, mostly by connect-the-dots
+(Doroshenko et al. 2022), and composed by FFT, both in `loss_sums`. Any number of plain Gaussians is one Gaussian,
+whose δ(ε) alone needs no discretisation at all.
 
 Error, always upwards: a grid of spacing t adds at most about T t²/4 to ε over T steps; `_spacing` keeps that below
 5e-5 unless a step's grid would grow past 130,000 cells, or the composed one past 8 million: then it is coarser.
@@ -19,34 +19,22 @@ Not here: events without a known privacy loss distribution, which raise Unsuppor
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import lru_cache, partial, reduce
+from collections.abc import Mapping
+from functools import lru_cache, reduce
 
 import numpy as np
 
 from reticent.accounting.curve import leaves
-from reticent.accounting.loss_sums import ComposedLosses, Losses, connected
-from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
-from reticent.accounting.prices.random_allocation import allocation_ratio, allocation_spacing
-from reticent.accounting.prices.sampled_group import group_delta, group_loss_range
+from reticent.accounting.loss_sums import ComposedLosses, Losses
+from reticent.accounting.prices.by_event import distribution_of, price_of
+from reticent.accounting.prices.hockey_stick import Direction, step_delta
 from reticent.core.arrays import Floats
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import (
-    BandedCycle,
-    Event,
-    Gaussian,
-    Laplace,
-    NonPrivate,
-    RandomAllocation,
-    SampledGaussian,
-    SampledGroup,
-)
+from reticent.core.event import Event, NonPrivate, SampledGaussian
 from reticent.core.guarantee import Neighbours
 
 _TOLERANCE = 5e-5  # what discretisation may add to ε
 _COARSEST = 1e-3
-_MOST_CELLS = 130_000  # cells of one step's distribution: a second of work on one core
-_MANY_PARTS = 20  # of a group's mixture, from which on its grid is coarser
 _MOST_COMPOSED = 1 << 23  # cells of the composed one: seconds and hundreds of megabytes
 _GREATEST_EXPONENT = 700.0  # of e that float64 holds; any split is valid, so those above are not needed
 _POINTS = 48  # of a profile that is written down
@@ -71,16 +59,17 @@ class PrivacyProfile:
         self._tolerance = tolerance
         # Replacing one is removing and adding where nothing tighter is proved.
         self._is_twofold = neighbours is not Neighbours.ADD_REMOVE and not all(
-            isinstance(leaf, _REPLACED) for leaf in counts
+            isinstance(leaf, NonPrivate) or distribution_of(leaf).is_known_for_replaced for leaf in counts
         )
         self._neighbours = Neighbours.ADD_REMOVE if self._is_twofold else neighbours
         # T Gaussians with multipliers σ_i are one with 1/σ² = Σ 1/σ_i².
-        precision = math.fsum(
-            n / leaf.noise_multiplier**2 for leaf, n in counts.items() if isinstance(leaf, Gaussian)
-        )
+        plain = {
+            leaf: n for leaf, n in counts.items() if isinstance(leaf, SampledGaussian) and leaf.sampling_rate == 1.0
+        }
+        precision = math.fsum(n / leaf.noise_multiplier**2 for leaf, n in plain.items())
         self._gaussian = precision**-0.5 if precision > 0.0 else None
         self._stepwise: dict[Event, int] = {
-            leaf: n for leaf, n in counts.items() if not isinstance(leaf, Gaussian | NonPrivate)
+            leaf: n for leaf, n in counts.items() if leaf not in plain and not isinstance(leaf, NonPrivate)
         }
         self._distribution: ComposedLosses | None = None
         self.is_out_of_reach = False  # too many steps for any grid: nothing is proved here
@@ -147,7 +136,8 @@ class PrivacyProfile:
             raise UnsupportedEvent("no privacy loss distribution of adding and removing one unit is at hand")
         sides = self._distribution.sides if self._distribution else ()
         if not sides and self._gaussian is not None:
-            sides, _ = _step_losses(Gaussian(self._gaussian), self._neighbours, _COARSEST)
+            gaussian = SampledGaussian(self._gaussian, 1.0)
+            sides, _ = distribution_of(gaussian).losses(gaussian, self._neighbours, _COARSEST)
         if not sides:
             return (np.zeros(0), np.zeros(0)), (np.zeros(0), np.zeros(0))
         return sides[0].positive(), sides[-1].positive()
@@ -170,10 +160,12 @@ class PrivacyProfile:
         steps = sum(self._stepwise.values())
         parts: list[tuple[Event, int]] = list(self._stepwise.items())
         if self._gaussian is not None:
-            parts.append((Gaussian(self._gaussian), 1))
+            parts.append((SampledGaussian(self._gaussian, 1.0), 1))
         spacing = _spacing(self._stepwise, self._neighbours, self._tolerance)
         while True:
-            made = [(*_step_losses(leaf, self._neighbours, spacing), count) for leaf, count in parts]
+            made = [
+                (*distribution_of(leaf).losses(leaf, self._neighbours, spacing), count) for leaf, count in parts
+            ]
             spans = [[side.span(count) for side in sides] for sides, _, count in made]
             excess = sum(high - low + 1 for ends in spans for low, high in ends) / _MOST_COMPOSED
             if excess <= 1.0:
@@ -208,114 +200,32 @@ def pld_epsilon(event: Event, *, delta: float, neighbours: Neighbours) -> float:
 
 def has_privacy_profile(event: Event) -> bool:
     """Whether every part of the event has a known privacy loss distribution."""
-    return all(isinstance(leaf, _KNOWN) for leaf, _ in leaves(event))
-
-
-# Events whose own distribution is known for a replaced unit; any other is priced as removing and adding.
-_REPLACED = (Gaussian, SampledGaussian, BandedCycle, Laplace, NonPrivate)
-_KNOWN = (Gaussian, SampledGaussian, SampledGroup, RandomAllocation, BandedCycle, Laplace, NonPrivate)
+    simple = (_simplest(leaf) for leaf, _ in leaves(event))
+    return all(isinstance(leaf, NonPrivate) or price_of(leaf).distribution is not None for leaf in simple)
 
 
 def _count(event: Event) -> Counter[Event]:
-    """How often each leaf happened; refuses leaves without a privacy loss distribution."""
+    """How often each leaf happened, by its simplest name; refuses leaves without a privacy loss distribution."""
     counts: Counter[Event] = Counter()
     for leaf, times in leaves(event):
-        if not isinstance(leaf, _KNOWN):
-            raise UnsupportedEvent(f"no privacy loss distribution is known for the event {type(leaf).__name__}")
         leaf = _simplest(leaf)
+        if not isinstance(leaf, NonPrivate):
+            distribution_of(leaf)
         counts[leaf] += times
     return counts
 
 
 def _simplest(leaf: Event) -> Event:
     """The same release, or one that costs as much for every relation of neighbours, by a simpler name."""
-    match leaf:
-        case BandedCycle(noise, rate):
-            return _simplest(SampledGaussian(noise, rate))
-        case SampledGaussian(noise, 1.0) | RandomAllocation(noise, 1):
-            return Gaussian(noise)
-        case SampledGroup(noise, 1.0, group):
-            return Gaussian(noise / group)
-        case SampledGroup(noise, rate, 1):
-            return SampledGaussian(noise, rate)
-        case _:
-            return leaf
-
-
-def _directions(neighbours: Neighbours) -> tuple[Direction, ...]:
-    return (Direction.REMOVE, Direction.ADD) if neighbours is Neighbours.ADD_REMOVE else (Direction.REPLACE,)
+    simpler = price_of(leaf).simplest(leaf)
+    return leaf if simpler == leaf else _simplest(simpler)
 
 
 def _spacing(stepwise: Mapping[Event, int], neighbours: Neighbours, tolerance: float) -> float:
     """Grid spacing: fine enough for the tolerance, coarse enough for the number of cells."""
     fine = math.sqrt(4.0 * tolerance / sum(stepwise.values()))
     coarsest = _COARSEST * math.sqrt(max(1.0, tolerance / _TOLERANCE))
-    return max(min(fine, coarsest), *(_least_spacing(leaf, neighbours) for leaf in stepwise))
-
-
-def _least_spacing(leaf: Event, neighbours: Neighbours) -> float:
-    """The spacing at which a step's distribution has as many cells as it may have."""
-    match leaf:
-        case SampledGaussian(noise, rate):
-            ranges = [
-                loss_range(way, noise_multiplier=noise, sampling_rate=rate) for way in _directions(neighbours)
-            ]
-            return max(high - low for low, high in ranges) / _MOST_CELLS
-        case SampledGroup():
-            low, high = group_loss_range(leaf)
-            return (high - low) / _MOST_CELLS * max(1.0, leaf.group / _MANY_PARTS)  # each cell costs `group` terms
-        case RandomAllocation():
-            return allocation_spacing(leaf)
-        case Laplace(scale):
-            return 4.0 / scale / _MOST_CELLS
-        case _:
-            raise UnsupportedEvent(f"no privacy loss distribution is known for the event {type(leaf).__name__}")
-
-
-def _step_losses(leaf: Event, neighbours: Neighbours, spacing: float) -> tuple[tuple[Losses, ...], int]:
-    """The losses of one step on the grid, of removing and of adding a unit, and how many cells were computed.
-
-    One side stands for both where they are the same.
-    """
-    match leaf:
-        case Laplace(scale):
-            reach = (1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0) / scale
-            side = _side(partial(_laplace_delta, reach=reach), (-reach, reach), spacing)
-            return (side,), math.ceil(2.0 * reach / spacing)
-        case RandomAllocation(noise, batches):
-            ratio = allocation_ratio(noise, batches, spacing=spacing)
-            masses, first, last = ratio.masses, ratio.first, ratio.first + len(ratio.masses) - 1
-            removed = Losses(first, masses * ratio.values(), ratio.lost, spacing)
-            added = Losses(-last, masses[::-1].copy(), ratio.zero, spacing)
-            # Its sums were made of as many cells once for every doubling.
-            return (removed, added), len(masses) * (2 + batches.bit_length())
-        case SampledGroup():
-            low, high = group_loss_range(leaf)
-            removed = _side(partial(group_delta, leaf, direction=Direction.REMOVE), (low, high), spacing)
-            added = _side(partial(group_delta, leaf, direction=Direction.ADD), (-high, -low), spacing)
-            return (removed, added), 2 * math.ceil((high - low) / spacing + 2)
-    assert isinstance(leaf, Gaussian | SampledGaussian)
-    rate = leaf.sampling_rate if isinstance(leaf, SampledGaussian) else 1.0
-    noise = leaf.noise_multiplier
-    sides, cells = [], 0
-    for direction in _directions(neighbours):
-        limits = loss_range(direction, noise_multiplier=noise, sampling_rate=rate)
-        deltas = partial(step_delta, direction=direction, noise_multiplier=noise, sampling_rate=rate)
-        sides.append(_side(deltas, limits, spacing))
-        cells += math.ceil(limits[1] / spacing) - math.floor(limits[0] / spacing) + 1
-    return tuple(sides), cells
-
-
-def _side(deltas: Callable[[Floats], Floats], limits: tuple[float, float], spacing: float) -> Losses:
-    """The losses on the grid whose δ joins the exact ones at the grid's points."""
-    first, last = math.floor(limits[0] / spacing), math.ceil(limits[1] / spacing)
-    return connected(deltas(spacing * np.arange(first, last + 1, dtype=np.float64)), first, spacing=spacing)
-
-
-def _laplace_delta(epsilons: Floats, *, reach: float) -> Floats:
-    """δ of one Laplace release whose privacy loss lies between −reach and reach, exact."""
-    inside = -np.expm1(0.5 * (np.minimum(epsilons, reach) - reach))
-    return np.asarray(np.where(epsilons < -reach, -np.expm1(np.minimum(epsilons, 0.0)), inside))
+    return max(min(fine, coarsest), *(distribution_of(leaf).least_spacing(leaf, neighbours) for leaf in stepwise))
 
 
 def _gaussian_delta(epsilons: Floats, noise_multiplier: float, neighbours: Neighbours) -> Floats:

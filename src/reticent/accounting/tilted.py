@@ -30,10 +30,11 @@ import numpy as np
 from reticent.accounting.curve import leaves
 from reticent.accounting.light_imports import ndtr
 from reticent.accounting.loss_sums import Tails, power
+from reticent.accounting.prices.by_event import price_of
 from reticent.accounting.prices.hockey_stick import Direction
 from reticent.core.arrays import Floats
 from reticent.core.divergence import log_sum_exp
-from reticent.core.event import Event, Gaussian, SampledGaussian
+from reticent.core.event import Event, SampledGaussian
 from reticent.core.guarantee import Neighbours
 
 _REACH: Final = 37.0  # deviations: 1e-299 of the mass is beyond
@@ -137,13 +138,14 @@ def _counted(event: Event) -> dict[SampledGaussian, int] | None:
     counts: dict[SampledGaussian, int] = {}
     precision = 0.0
     for leaf, count in leaves(event):
-        match leaf:
-            case Gaussian(noise) | SampledGaussian(noise, 1.0):
-                precision += count / noise**2
-            case SampledGaussian():
-                counts[leaf] = counts.get(leaf, 0) + count
-            case _:
-                return None
+        known = price_of(leaf).as_sampled_gaussian
+        if known is None:
+            return None
+        step = known(leaf)
+        if step.sampling_rate == 1.0:
+            precision += count / step.noise_multiplier**2
+        else:
+            counts[step] = counts.get(step, 0) + count
     if precision > 0.0:
         counts[SampledGaussian(precision**-0.5, 1.0)] = 1
     return counts

@@ -73,11 +73,6 @@ class Attack(Protocol):
         """What `--attacks` calls it."""
         ...
 
-    @property
-    def is_opt_in(self) -> bool:
-        """Whether it runs only where it is named: `all` leaves it out."""
-        ...
-
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """The attack's own line, and further ones for parts of it that are left out.
 

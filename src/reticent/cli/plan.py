@@ -8,11 +8,10 @@ from reticent.core.metric import shown_value, words_of
 from reticent.core.printing.numbers import at_most
 from reticent.runs.training import advice
 from reticent.runs.training.advice import PlanSettings
+from reticent.training.plans.sampler import SAMPLERS
 
 if TYPE_CHECKING:
     from reticent.runs.training.comparison import Compared
-
-_SAMPLING = {"poisson": "Poisson samples", "allocation": "random allocation", "banded": "correlated noise"}
 
 
 def _compared(one: "Compared") -> str:
@@ -31,8 +30,9 @@ def plan(settings: PlanSettings, output: Output) -> None:
     output.document(found)
     values, proved = found.values, found.guarantee
     bands = f" with {values['bands']} bands" if "bands" in values else ""
+    sampler = SAMPLERS[values["sampler"]].label
     output.show(
-        f"DP-SGD, {_SAMPLING[values['sampler']]}{bands}: batch {values['batch']:,}, {values['epochs']:g} epochs, "
+        f"DP-SGD, {sampler}{bands}: batch {values['batch']:,}, {values['epochs']:g} epochs, "
         f"{found.steps:,} steps, learning rate {values['learning_rate']:g}, clip norm {values['clip_norm']:g}, "
         f"weights averaged over the last {values['average_tail']:.0%} of the steps.",
         f"Noise multiplier {found.noise_multiplier:g}, or {found.gradient_noise:.2g} per entry of the gradient.",

@@ -7,26 +7,41 @@ does not know an event raises `UnsupportedEvent`: nothing is ever priced by gues
 Noise is stated relative to the sensitivity of **adding or removing** one unit; replacing one moves a sum twice as
 far, and accountants of the replace-one relation take that into account.
 
+An event of training is a **round**, what is drawn and charged at once: one Poisson step, an epoch of allocation, a
+cycle. It says how many `steps` that is, what its draw `assumes`, and itself `in_words`.
+
 As JSON an event is its class name under "type" beside its fields; events inside events nest. An unknown name is
 refused: a reader never guesses what was released.
 """
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, cast, get_args
+from typing import Any, ClassVar, cast, get_args
 
 from reticent.core.document import number_from_json, number_to_json
 from reticent.core.errors import ConfigError, UnsupportedEvent
+from reticent.core.printing.numbers import counted
+
+_POISSON = (
+    "every unit takes part in each step with the stated chance, independently (Poisson sampling, no shuffling)",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
     """A vector of L2 sensitivity 1 released with Gaussian noise of standard deviation `noise_multiplier`."""
 
+    steps: ClassVar[int] = 1
+    assumes: ClassVar[tuple[str, ...]] = ()  # everybody takes part
+
     noise_multiplier: float
 
     def __post_init__(self) -> None:
         _require_positive("noise_multiplier", self.noise_multiplier)
+
+    def in_words(self, count: int) -> str:
+        """So many of them."""
+        return f"{counted(count, 'Gaussian release')} with noise multiplier {self.noise_multiplier:.4g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +51,22 @@ class SampledGaussian:
     One step of DP-SGD.
     """
 
+    steps: ClassVar[int] = 1
+    assumes: ClassVar[tuple[str, ...]] = _POISSON
+
     noise_multiplier: float
     sampling_rate: float
 
     def __post_init__(self) -> None:
         _require_positive("noise_multiplier", self.noise_multiplier)
         _require_chance("sampling_rate", self.sampling_rate)
+
+    def in_words(self, count: int) -> str:
+        """So many of them."""
+        return (
+            f"{counted(count, 'step')} with noise multiplier {self.noise_multiplier:.4g} and sampling rate "
+            f"{self.sampling_rate:.4g}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +75,8 @@ class SampledGroup:
 
     A secret in several records, or an owner of several, where records are sampled one by one.
     """
+
+    assumes: ClassVar[tuple[str, ...]] = _POISSON
 
     noise_multiplier: float
     sampling_rate: float
@@ -65,12 +92,29 @@ class SampledGroup:
 class RandomAllocation:
     """An epoch of `batches` Gaussian releases: each unit takes part in one, drawn uniformly and kept secret."""
 
+    assumes: ClassVar[tuple[str, ...]] = (
+        "in each epoch every unit takes part in exactly one step, drawn uniformly, independently of the others and "
+        "kept secret (random allocation, no shuffling)",
+    )
+
     noise_multiplier: float
     batches: int
 
     def __post_init__(self) -> None:
         _require_positive("noise_multiplier", self.noise_multiplier)
         _require_count("batches", self.batches)
+
+    @property
+    def steps(self) -> int:
+        """Its batches."""
+        return self.batches
+
+    def in_words(self, count: int) -> str:
+        """So many of them."""
+        return (
+            f"{counted(count, 'epoch')} of {self.batches:,} randomly allocated batches with noise multiplier "
+            f"{self.noise_multiplier:.4g}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +126,12 @@ class BandedCycle:
     matrix C of `bands` bands with columns of norm at most 1, and z of standard deviation `noise_multiplier`.
     """
 
+    assumes: ClassVar[tuple[str, ...]] = (
+        "every unit belongs to one step of each cycle, drawn once for the run, uniformly, independently of the "
+        "others and kept secret; in that step it takes part with the stated chance, independently (cyclic Poisson "
+        "sampling)",
+    )
+
     noise_multiplier: float
     sampling_rate: float
     bands: int
@@ -90,6 +140,19 @@ class BandedCycle:
         _require_positive("noise_multiplier", self.noise_multiplier)
         _require_chance("sampling_rate", self.sampling_rate)
         _require_count("bands", self.bands)
+
+    @property
+    def steps(self) -> int:
+        """Its releases."""
+        return self.bands
+
+    def in_words(self, count: int) -> str:
+        """So many of them."""
+        return (
+            f"{counted(count, 'cycle')} of {self.bands:,} steps with noise multiplier {self.noise_multiplier:.4g}, "
+            f"correlated over {self.bands:,} steps, and sampling rate {self.sampling_rate:.4g} in the one step of "
+            "a cycle that a unit belongs to"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,12 +312,12 @@ class NonPrivate:
     """A release without any protection: its price is infinite."""
 
 
+Round = Gaussian | SampledGaussian | RandomAllocation | BandedCycle
+"""A round of training. It can be priced for any neighbours, as noisy sums can, and with any noise."""
+
 Event = (
-    Gaussian
-    | SampledGaussian
+    Round
     | SampledGroup
-    | RandomAllocation
-    | BandedCycle
     | Laplace
     | ExponentialSampling
     | ConcentratedRelease
@@ -333,17 +396,12 @@ def _require_parts(event: Event) -> None:
     match event:
         case Composed(events):
             is_whole = isinstance(events, tuple) and all(isinstance(part, _KINDS) for part in events)
-        case BestOfRuns(part):
+        case BestOfRuns(part) | Repeated(part):
             is_whole = isinstance(part, _KINDS)
-        case Repeated(part, count):
-            is_whole = isinstance(part, _KINDS) and isinstance(count, int)
-        case SubsampledMixture(models=count) | RandomAllocation(batches=count) | SampledGroup(group=count):
-            is_whole = isinstance(count, int)
-        case BandedCycle(bands=count):
-            is_whole = isinstance(count, int)
         case _:
             is_whole = True
-    if not is_whole:
+    counts = (getattr(event, each.name) for each in fields(event) if each.type is int)
+    if not (is_whole and all(isinstance(count, int) for count in counts)):
         raise ValueError(f"a part or a count of a {type(event).__name__} event is of another type")
 
 

@@ -12,12 +12,12 @@ its own; else it is given what the plan's sampler draws, and its own sampler sta
 """
 
 from collections.abc import Callable, Iterator
-from typing import assert_never
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from reticent.auditing.attacks.one_run.draws import draws_of
 from reticent.auditing.attacks.one_run.gradient_canaries import CONFIDENCE, MeasuredEpsilon, measure_trace
 from reticent.core.arrays import Flags, Floats
 from reticent.core.errors import UsageError
@@ -26,7 +26,6 @@ from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 from reticent.runs.training.measuring import measure_plan
 from reticent.training.plans.plan import DpSgd
-from reticent.training.plans.sampler import AllocationSampler, BandedSampler, PoissonSampler
 from reticent.training.private_step import PrivateStep
 
 Step = Callable[[Tensor], Tensor]
@@ -99,25 +98,22 @@ def verify(
 
 def _drawn(plan: DpSgd, canaries: int, source: Randomness, seen: TraceMemory) -> Iterator[Flags]:
     """Which of the canaries [N] take part in each step of the plan, drawn as its sampler draws units."""
-    sampler, size = plan.sampler, plan.sampler.steps_per_round
+    size, draws = plan.sampler.steps_per_round, draws_of(plan.event)
+    rounds = (source.child(f"sample {number}") for number in range(plan.steps // size))
+    if not plan.sampler.is_correlated:
+        for child in rounds:
+            yield from draws.made_up((size, canaries), child)
+        return
     places = source.child("places").integers(size, canaries)
-    if isinstance(sampler, BandedSampler):
-        seen.place(places)
-    for number in range(plan.steps // size):
-        child = source.child(f"sample {number}")
-        match sampler:
-            case AllocationSampler():
-                places, chosen = child.integers(size, canaries), np.ones(canaries, dtype=np.bool_)
-            case PoissonSampler() | BandedSampler():
-                chosen = child.uniform(canaries) < sampler.rate
-            case _:
-                assert_never(sampler)
-        yield from (chosen & (places == step) for step in range(size))
+    seen.place(places)
+    for child in rounds:
+        (drawn,) = draws.made_up((1, canaries), child)  # once a cycle, for the step of its place
+        yield from (drawn & (places == step) for step in range(size))
 
 
 def _all_every_time(plan: DpSgd, canaries: int) -> Iterator[Flags]:
     """Every canary [N] in every step."""
-    if isinstance(plan.sampler, BandedSampler):
+    if plan.sampler.is_correlated:
         raise UsageError(
             "with correlated noise, a step that hides the positions of its units cannot be measured",
             hint="leave samples_itself out",

@@ -13,10 +13,11 @@ from reticent.accounting.bounds.approximate import log_group_delta
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import leakage_bounds, leakage_of_guarantee
 from reticent.accounting.derivation import require_derivable
+from reticent.accounting.groups import group_event
 from reticent.accounting.guarantees import dp_sgd_guarantee, guarantee_of, guarantee_of_group, guarantee_of_owner
 from reticent.accounting.pld import pld_epsilon, privacy_profile
 from reticent.accounting.prices.hockey_stick import Direction, step_delta
-from reticent.accounting.prices.sampled_group import group_delta, group_event, group_loss_range
+from reticent.accounting.prices.sampled_group import group_delta, group_loss_range
 from reticent.core.errors import GuaranteeError
 from reticent.core.event import Composed, Gaussian, Laplace, Repeated, SampledGaussian, SampledGroup
 from reticent.core.guarantee import Neighbours, Unit

@@ -12,7 +12,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.runs.audit.plan import Correction, Speed, measure_speed, plan_audit, try_attack
-from reticent.runs.audit.registry import ATTACKS, parse_attacks
+from reticent.runs.audit.registry import OPT_IN, every_attack, parse_attacks
 from tests.runs.audit.subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
 
 SUBJECT = subject()
@@ -206,7 +206,7 @@ def test_a_trial_runs_the_attack_and_gives_its_time():
 
 
 def test_attacks_and_budgets_are_read_strictly():
-    assert parse_attacks("all") == tuple(name for name, attack in ATTACKS.items() if not attack.is_opt_in)
+    assert parse_attacks("all") == tuple(name for name in every_attack() if name not in OPT_IN)
     assert parse_attacks("lazy, exposure") == ("exposure", "lazy")
     with pytest.raises(ConfigError, match="exposure, codes, coins, membership, lazy, extraction, generation"):
         parse_attacks("exposre")

@@ -3,9 +3,19 @@
 import numpy as np
 import pytest
 
+from reticent.accounting.curve import renyi_epsilon
 from reticent.core.errors import ConfigError
+from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
-from reticent.training.plans.sampler import PoissonSampler, ShuffledEpochs
+from reticent.training.plans.sampler import (
+    SAMPLERS,
+    AllocationSampler,
+    BandedSampler,
+    PoissonSampler,
+    SamplerName,
+    ShuffledEpochs,
+    sampler_of,
+)
 
 UNITS, BATCH, STEPS = 60, 6, 3000
 
@@ -84,3 +94,37 @@ def test_impossible_batches_are_refused(units, batch):
         PoissonSampler(units, batch)
     with pytest.raises(ConfigError):
         ShuffledEpochs(units, batch, seed=0)
+
+
+def contradictions(sampler) -> list[str]:
+    """What a sampler says of itself that is not so."""
+    event = sampler.round_event(1.3)
+    truths = {
+        "steps of a round": sampler.steps_per_round == event.steps,
+        "whole rounds": sampler.steps(2.0) % event.steps == 0,
+        "noise": event.noise_multiplier == 1.3,
+        "price": sampler.has_renyi_price == np.isfinite(renyi_epsilon(event, 2.0, Neighbours.ADD_REMOVE)),
+        "correlated noise": sampler.is_correlated == (sampler.bands is not None),
+        "expected batch": sampler.expected_batch <= sampler.batch,
+    }
+    return [name for name, is_true in truths.items() if not is_true]
+
+
+@pytest.mark.parametrize("name", SamplerName)
+def test_a_sampler_says_of_itself_what_is_so(name):
+    assert name in SAMPLERS
+    assert contradictions(sampler_of(name, 60, 7, bands=4 if SAMPLERS[name].is_correlated else None)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "claim", "caught"),
+    [
+        (AllocationSampler, {"has_renyi_price": True}, "price"),
+        (BandedSampler, {"is_correlated": False}, "correlated noise"),
+        (BandedSampler, {"steps_per_round": 1}, "steps of a round"),
+        (PoissonSampler, {"steps_per_round": 2}, "steps of a round"),
+    ],
+)
+def test_a_sampler_that_claims_what_is_not_so_is_caught(kind, claim, caught):
+    twin = type("Twin", (kind,), claim)
+    assert contradictions(twin(60, 7, *([4] if kind is BandedSampler else []))) == [caught]

@@ -24,9 +24,9 @@ import math
 from dataclasses import dataclass, replace
 
 from reticent.accounting.bounds.approximate import log_group_delta
+from reticent.accounting.groups import group_event
 from reticent.accounting.guarantees import NOISE
 from reticent.accounting.pld import PrivacyProfile, privacy_profile
-from reticent.accounting.prices.sampled_group import group_event
 from reticent.core.event import Event
 from reticent.core.guarantee import UNSEEN, Basis, Guarantee, Neighbours, Notion, Unit
 

@@ -27,9 +27,9 @@ from reticent.accounting.bounds.approximate import log_probability_bound
 from reticent.accounting.bounds.binary_renyi import least_log_probability, least_log_probability_on
 from reticent.accounting.conversion import rdp_delta
 from reticent.accounting.curve import RenyiCurve
+from reticent.accounting.groups import group_event
 from reticent.accounting.guarantees import guarantee_of_group
 from reticent.accounting.pld import has_privacy_profile, privacy_profile
-from reticent.accounting.prices.sampled_group import group_event
 from reticent.accounting.search import least_between
 from reticent.accounting.tilted import tilted_log_probability
 from reticent.core.choice import member_of

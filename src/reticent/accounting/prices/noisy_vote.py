@@ -30,10 +30,12 @@ Does not smooth or sanitise the data-dependent price: the number itself must not
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
 from reticent.accounting.light_imports import log_ndtr
+from reticent.accounting.prices.price import Price
 from reticent.core.arrays import Floats
 from reticent.core.divergence import log_sum_exp
 from reticent.core.event import NoisyCheck, NoisyVote
@@ -191,3 +193,7 @@ def _distinct(counts: Sequence[int]) -> tuple[Floats, Floats]:
 def _log_density(x: Floats) -> Floats:
     """log φ(x) of the standard normal."""
     return np.asarray(-0.5 * x**2 - 0.5 * math.log(2.0 * math.pi))
+
+
+NOISY_VOTE: Final = Price(NoisyVote, renyi=noisy_vote_epsilon)
+NOISY_CHECK: Final = Price(NoisyCheck, renyi=lambda event, order, _: noisy_check_epsilon(event, order))

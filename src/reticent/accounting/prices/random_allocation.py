@@ -17,12 +17,16 @@ doubling. The error is of second order in h. The tail above the grid is charged 
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from reticent.accounting.light_imports import ndtr
+from reticent.accounting.loss_sums import Losses
+from reticent.accounting.prices.price import LossDistribution, Price
 from reticent.core.arrays import Floats
-from reticent.core.event import RandomAllocation
+from reticent.core.event import RandomAllocation, SampledGaussian
+from reticent.core.guarantee import Neighbours
 
 _REACH = 8.6  # standard deviations: beyond it lies 4e-18 of a Gaussian
 _CELLS = 5000
@@ -65,8 +69,18 @@ def allocation_ratio(noise_multiplier: float, batches: int, *, spacing: float) -
         part = ladder.summed(part, part)
 
 
-def allocation_spacing(event: RandomAllocation) -> float:
-    """A spacing that keeps the work to a second or two: the grid of a ratio has so many cells."""
+def _losses(event: RandomAllocation, _: Neighbours, spacing: float) -> tuple[tuple[Losses, ...], int]:
+    """Those of the ratio and of its inverse."""
+    ratio = allocation_ratio(event.noise_multiplier, event.batches, spacing=spacing)
+    masses, first, last = ratio.masses, ratio.first, ratio.first + len(ratio.masses) - 1
+    removed = Losses(first, masses * ratio.values(), ratio.lost, spacing)
+    added = Losses(-last, masses[::-1].copy(), ratio.zero, spacing)
+    # Its sums were made of as many cells once for every doubling.
+    return (removed, added), len(masses) * (2 + event.batches.bit_length())
+
+
+def _least_spacing(event: RandomAllocation, _: Neighbours) -> float:
+    """One that keeps the work to a second or two: the grid of a ratio has so many cells."""
     low, high = _span(event.noise_multiplier, event.batches)
     return (high - low) / _CELLS
 
@@ -149,3 +163,10 @@ def _between(z: Floats) -> Floats:
     """Φ(z_{i+1}) − Φ(z_i) for ascending z [n], as [n − 1], from the tail that is nearer."""
     left, right = ndtr(z), ndtr(-z)
     return np.asarray(np.where(z[:-1] > 0.0, right[:-1] - right[1:], left[1:] - left[:-1]))
+
+
+RANDOM_ALLOCATION: Final = Price(
+    RandomAllocation,
+    distribution=LossDistribution(losses=_losses, least_spacing=_least_spacing),
+    simplest=lambda event: SampledGaussian(event.noise_multiplier, 1.0) if event.batches == 1 else event,
+)

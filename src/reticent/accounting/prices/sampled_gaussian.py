@@ -14,25 +14,60 @@ analytic, and at most e^{y²/2σ²} times their real size, for |y| ≤ πσ²/2,
 exp(−π²σ²(1/t − 1/8)). The usual series for fractional orders alternates in sign; adding absolute values, as
 dp-accounting does, is valid but up to 10 % loose at small orders.
 
-Not here: composition (`curve`), sampling without replacement, shuffling.
+The privacy loss distribution is made from δ(ε) of a step (`hockey_stick`). A plain Gaussian samples everybody.
+
+Not here: composition (`curve`, `pld`), sampling without replacement, shuffling.
 """
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Final
 
 import numpy as np
 
+from reticent.accounting.loss_sums import Losses, joined
+from reticent.accounting.prices.hockey_stick import Direction, loss_range, step_delta
+from reticent.accounting.prices.price import MOST_CELLS, LossDistribution, Price, distance
 from reticent.core.arrays import Floats
 from reticent.core.divergence import log_moment
+from reticent.core.event import Gaussian, SampledGaussian, SampledGroup
 from reticent.core.guarantee import Neighbours
 
 _Logs = Callable[[Floats], tuple[Floats, Floats]]
+_Side = tuple[Callable[[Floats], Floats], tuple[float, float]]
 
 _LOG_ERROR = 65.0  # the rule's error is e^-65 of the whole; the excess over 1 that matters is rarely below e^-30
 _REACH = 14.0  # standard deviations on either side of a mean: e^-98 of its mass is left out
 _UNDERFLOW = -650.0  # logarithms below this are not trusted to survive exp
 _DROP = 90.0  # parts of the integrand e^-90 below its peak are not summed
+
+
+def _sides(event: SampledGaussian, neighbours: Neighbours) -> list[_Side]:
+    """δ(ε) and the range of losses of one step: of removing and of adding one unit, or of replacing one."""
+    ways = (Direction.REMOVE, Direction.ADD) if neighbours is Neighbours.ADD_REMOVE else (Direction.REPLACE,)
+    noise, rate = event.noise_multiplier, event.sampling_rate
+    return [
+        (
+            partial(step_delta, direction=way, noise_multiplier=noise, sampling_rate=rate),
+            loss_range(way, noise_multiplier=noise, sampling_rate=rate),
+        )
+        for way in ways
+    ]
+
+
+def _losses(event: SampledGaussian, neighbours: Neighbours, spacing: float) -> tuple[tuple[Losses, ...], int]:
+    sides = _sides(event, neighbours)
+    cells = sum(math.ceil(high / spacing) - math.floor(low / spacing) + 1 for _, (low, high) in sides)
+    return tuple(joined(deltas, limits, spacing=spacing) for deltas, limits in sides), cells
+
+
+def _least_spacing(event: SampledGaussian, neighbours: Neighbours) -> float:
+    return max(high - low for _, (low, high) in _sides(event, neighbours)) / MOST_CELLS
+
+
+def _of_everybody(event: Gaussian) -> SampledGaussian:
+    return SampledGaussian(event.noise_multiplier, 1.0)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -47,9 +82,8 @@ def sampled_gaussian_epsilon(
     _check(noise_multiplier, sampling_rate, order)
     if order == math.inf:
         return math.inf
-    distance = 1.0 if neighbours is Neighbours.ADD_REMOVE else 2.0
     if sampling_rate == 1.0:
-        return order * distance**2 / (2.0 * noise_multiplier**2)
+        return order * distance(neighbours) ** 2 / (2.0 * noise_multiplier**2)
     upper, lower = 1.0, None if neighbours is Neighbours.ADD_REMOVE else -1.0
     # The other direction is never greater: by theorem 5 when adding or removing, by symmetry when replacing.
     moment = _moment(upper, lower, noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, order=order)
@@ -137,3 +171,21 @@ def _peak(logs: _Logs, *, noise_multiplier: float, order: float) -> tuple[float,
     size = order * log_p + (1.0 - order) * log_q
     kept = coarse[size > size.max() - _DROP]
     return float(kept[0]) - noise_multiplier, float(kept[-1]) + noise_multiplier
+
+
+SAMPLED_GAUSSIAN: Final = Price(
+    SampledGaussian,
+    renyi=lambda event, order, neighbours: sampled_gaussian_epsilon(
+        event.noise_multiplier, event.sampling_rate, order=order, neighbours=neighbours
+    ),
+    distribution=LossDistribution(losses=_losses, least_spacing=_least_spacing, is_known_for_replaced=True),
+    for_group=lambda event, group: SampledGroup(event.noise_multiplier, event.sampling_rate, group),
+    as_sampled_gaussian=lambda event: event,
+)
+GAUSSIAN: Final = Price(
+    Gaussian,
+    renyi=lambda event, order, neighbours: SAMPLED_GAUSSIAN.renyi(_of_everybody(event), order, neighbours),
+    simplest=_of_everybody,
+    for_group=lambda event, group: Gaussian(event.noise_multiplier / group),
+    as_sampled_gaussian=_of_everybody,
+)

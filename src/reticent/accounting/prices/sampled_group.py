@@ -13,43 +13,43 @@ sampling of the others and is looser.
 """
 
 import math
+from functools import partial
+from typing import Final
 
 import numpy as np
 
 from reticent.accounting.light_imports import bdtrc, gammaln, log_ndtr, ndtr
+from reticent.accounting.loss_sums import Losses, joined
 from reticent.accounting.prices.hockey_stick import Direction
+from reticent.accounting.prices.price import MOST_CELLS, LossDistribution, Price
 from reticent.core.arrays import Floats
-from reticent.core.event import Composed, Event, Gaussian, Repeated, SampledGaussian, SampledGroup
+from reticent.core.event import Event, SampledGaussian, SampledGroup
+from reticent.core.guarantee import Neighbours
 
 _BEYOND = 1e-22  # mass that is left aside
 _REACH = 9.8  # standard deviations: so much is beyond
 _MOST_STEPS = 200
-_MOST_PARTS = 1000
+_MANY_PARTS = 20  # of a mixture, from which on its grid is coarser
 _GREATEST_LOSS = 700.0  # e to it is still a float64; what lies above counts as an infinite loss
 _BLOCK = 1 << 14  # points whose mixtures are in memory at once
 
 
-def group_event(event: Event, group: int) -> Event | None:
-    """What the same release is for `group` units that come and go together; None where it is not of Gaussian steps.
+def _simplest(event: SampledGroup) -> Event:
+    if event.sampling_rate == 1.0:
+        return SampledGaussian(event.noise_multiplier / event.group, 1.0)
+    return SampledGaussian(event.noise_multiplier, event.sampling_rate) if event.group == 1 else event
 
-    Guarantee: the returned event, priced for one unit, prices the given one for `group` units. None also for groups
-    whose mixture would have more than a thousand parts: black-box group privacy is left for these.
-    """
-    if group > _MOST_PARTS:
-        return None
-    match event:
-        case Composed(events):
-            parts = [group_event(part, group) for part in events]
-            return None if None in parts else Composed(tuple(part for part in parts if part is not None))
-        case Repeated(part, count):
-            one = group_event(part, group)
-            return None if one is None else Repeated(one, count)
-        case SampledGaussian(noise, rate):
-            return SampledGroup(noise, rate, group)
-        case Gaussian(noise):
-            return Gaussian(noise / group)
-        case _:
-            return None
+
+def _least_spacing(event: SampledGroup, _: Neighbours) -> float:
+    low, high = group_loss_range(event)
+    return (high - low) / MOST_CELLS * max(1.0, event.group / _MANY_PARTS)  # each cell costs `group` terms
+
+
+def _losses(event: SampledGroup, _: Neighbours, spacing: float) -> tuple[tuple[Losses, ...], int]:
+    low, high = group_loss_range(event)
+    removed = joined(partial(group_delta, event, direction=Direction.REMOVE), (low, high), spacing=spacing)
+    added = joined(partial(group_delta, event, direction=Direction.ADD), (-high, -low), spacing=spacing)
+    return (removed, added), 2 * math.ceil((high - low) / spacing + 2)
 
 
 def group_delta(event: SampledGroup, epsilons: Floats, *, direction: Direction) -> Floats:
@@ -134,3 +134,8 @@ def _mixture_head(event: SampledGroup, x: Floats) -> Floats:
     """P[X ≤ x] under the mixture, [n]."""
     parts = enumerate(np.exp(_log_weights(event)))
     return np.asarray(sum(weight * ndtr((x - j) / event.noise_multiplier) for j, weight in parts))
+
+
+SAMPLED_GROUP: Final = Price(
+    SampledGroup, distribution=LossDistribution(losses=_losses, least_spacing=_least_spacing), simplest=_simplest
+)

@@ -22,11 +22,13 @@ Above those orders nothing is known of the mixture: the price is infinite.
 """
 
 import math
+from typing import Final
 
 import numpy as np
 
 from reticent.accounting.bounds.parts import owner_point
 from reticent.accounting.light_imports import gammaln
+from reticent.accounting.prices.price import Price
 from reticent.core.event import SubsampledMixture
 from reticent.core.guarantee import Neighbours
 
@@ -93,3 +95,10 @@ def _convex_epsilon(share: float, distance: float, order: float) -> float:
         return math.log1p(share * math.expm1(exponent)) / (order - 1.0)
     rest = math.log1p(-share) if share < 1.0 else -math.inf
     return float(np.logaddexp(math.log(share) + exponent, rest)) / (order - 1.0)
+
+
+SUBSAMPLED_MIXTURE: Final = Price(
+    SubsampledMixture,
+    renyi=subsampled_mixture_epsilon,
+    known_orders=lambda event: {event.order, owner_point(event.order, 1.0)[0]},  # the second: of replacing one
+)

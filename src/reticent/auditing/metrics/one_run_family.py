@@ -33,7 +33,7 @@ from reticent.accounting.pld import PrivacyProfile
 from reticent.auditing.metrics.one_run import EpsilonBound
 from reticent.auditing.metrics.roc import as_scores
 from reticent.core.errors import UnsupportedEvent
-from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, Repeated, SampledGaussian
+from reticent.core.event import Event, Repeated, Round
 from reticent.core.guarantee import Neighbours
 from reticent.core.randomness import Randomness
 
@@ -67,7 +67,7 @@ class PlanFamily:
     def __init__(self, event: Event) -> None:
         """`event` is the whole run: rounds of one kind, of Gaussian steps that may be sampled."""
         steps = event if isinstance(event, Repeated) else Repeated(event, 1)
-        if not isinstance(steps.event, Gaussian | SampledGaussian | RandomAllocation | BandedCycle):
+        if not isinstance(steps.event, Round):
             raise UnsupportedEvent("a plan with less noise is known for repeated Gaussian steps alone")
         self._step, self._count = steps.event, steps.count
         self._made: dict[float, tuple[PrivacyProfile, GuessingCurve]] = {}

@@ -15,11 +15,8 @@ from typing import Any, Final
 
 from reticent.accounting.bounds.ceiling import compare_with_guarantee
 from reticent.auditing.attack import Measurement, NothingToAttack, PlannedAttack
-from reticent.auditing.attacks.lazy.attack import LazyAttack
 from reticent.auditing.attacks.membership.shadow_models import ShadowAttack
-from reticent.auditing.attacks.personal_data.attack import PersonalDataAttack, policy_identity
-from reticent.auditing.attacks.personal_data.fragments import FragmentAttack
-from reticent.auditing.attacks.personal_data.prompted import PromptedAttack
+from reticent.auditing.attacks.personal_data.attack import policy_identity
 from reticent.auditing.progress import watched_subject
 from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
@@ -30,7 +27,7 @@ from reticent.core.metric import EXPOSURE, INFERENCE_ACCURACY
 from reticent.core.model import Access
 from reticent.runs.audit.gate import GateResult
 from reticent.runs.audit.plan import AuditPlan, share_error
-from reticent.runs.audit.registry import ATTACKS
+from reticent.runs.audit.registry import BY_POLICY, READ_BY, every_attack
 from reticent.runs.audit.score_cache import ScoreCache, ScoreKey
 from reticent.runs.directory import FINDINGS, RunDirectory
 
@@ -49,15 +46,6 @@ _DECIDES_NO_NUMBER: Final = {
     "engine",
     "told",
 }
-# Settings that one attack alone reads; any other setting makes a score stale for every attack.
-_READ_BY: Final = {
-    "sampler": LazyAttack.name,
-    "chance": LazyAttack.name,
-    "shadow_models": ShadowAttack.name,
-}
-
-_BY_POLICY: Final = (PersonalDataAttack.name, PromptedAttack.name, FragmentAttack.name)  # what a policy finds
-
 # Told an attack's line of the plan and how much of its work is done, from 0 to 1, as far as the plan foresaw it.
 Observer = Callable[[PlannedAttack, float], None]
 
@@ -163,7 +151,7 @@ def _measured(
 
     def measure() -> Measurement:
         telling = replace(settings, told=told)
-        return ATTACKS[line.name].run(watched_subject(subject, told), telling, sizes=plan.sizes)
+        return every_attack()[line.name].run(watched_subject(subject, told), telling, sizes=plan.sizes)
 
     told(0)
     if cache is None or settings.reveal or not is_cacheable(subject):
@@ -194,7 +182,7 @@ def score_key(name: str, subject: Subject, settings: AttackSettings, *, sizes: S
             "asked": _asked(name, settings),
             "coins": None if subject.coins is None else subject.coins.to_json(),
             "recipe": subject.recipe if name == ShadowAttack.name else None,
-            "policy": policy_identity(settings.policy) if name in _BY_POLICY else None,
+            "policy": policy_identity(settings.policy) if name in BY_POLICY else None,
             "secret_unit": subject.secret_unit.value,
             "repeated": sorted(subject.repeated),
             "twins": sorted(subject.twins),
@@ -212,7 +200,7 @@ def _asked(name: str, settings: AttackSettings) -> dict[str, Any]:
     return {
         key: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
         for key, value in asked.items()
-        if key not in _DECIDES_NO_NUMBER and _READ_BY.get(key, name) == name
+        if key not in _DECIDES_NO_NUMBER and READ_BY.get(key, name) == name
     }
 
 

@@ -21,7 +21,7 @@ from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject
 from reticent.core.randomness import Randomness
 from reticent.core.sampling import Sampling
-from reticent.runs.audit.registry import ATTACKS, asked_attacks
+from reticent.runs.audit.registry import asked_attacks, every_attack
 
 IsCached = Callable[[str, Sizes], bool]  # whether an attack was measured at these sizes before
 Trial = Callable[[str, Sizes], float | None]  # seconds that an attack takes at these sizes; None if it cannot run
@@ -209,7 +209,7 @@ def try_attack(subject: Subject, settings: AttackSettings, name: str, sizes: Siz
     """Run an attack and give the seconds it took, None if it cannot run; what it measured is thrown away."""
     started = time.perf_counter()
     try:
-        ATTACKS[name].run(subject, settings, sizes=sizes)
+        every_attack()[name].run(subject, settings, sizes=sizes)
     except NothingToAttack:
         return None
     return time.perf_counter() - started

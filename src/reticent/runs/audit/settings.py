@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from reticent.auditing.attacks.personal_data.contexts import OtherValues
 from reticent.core.errors import ConfigError
 from reticent.core.ranges import COUNT, SEED, Range
+from reticent.runs.audit.registry import OPT_IN, USUAL, WITH_POLICY, parse_attacks
 from reticent.runs.directory import RunDirectory
 from reticent.runs.policies.by_name import DEFAULT_POLICY, POLICY_HELP
 from reticent.runs.settings.declaration import option
@@ -38,9 +39,8 @@ class AuditSettings(PatternOptions, CorpusOptions, EngineOptions, GateOptions, L
     )
     canaries: Path | None = option("Key file of planted canaries.", default=None, metavar="FILE")
     attacks: str = option(
-        "Attacks to run, comma-separated. all: exposure, codes, coins, membership, lazy, extraction, generation. "
-        "With --policy also pii. Only if named: neighbourhood, shadow, dataset, traps, styles, novelty, "
-        "divergence, pii, prompts, fragments, attributes.",
+        f"Attacks to run, comma-separated. all: {', '.join(USUAL)}. With --policy also {WITH_POLICY}. "
+        f"Only if named: {', '.join(OPT_IN)}.",
         default="all",
         metavar="NAMES",
         listed=True,
@@ -171,7 +171,6 @@ class AuditSettings(PatternOptions, CorpusOptions, EngineOptions, GateOptions, L
         """What is asked of the attacks."""
         from reticent.auditing.settings import AttackSettings, Sizes, parse_budget
         from reticent.runs.audit.gate import asked_rates
-        from reticent.runs.audit.registry import parse_attacks
 
         usual = AttackSettings()
         return AttackSettings(

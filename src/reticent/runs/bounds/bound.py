@@ -19,7 +19,7 @@ from reticent.accounting.bounds.parts import ONE_PART, extraction_success, owner
 from reticent.accounting.bounds.tradeoff import auc_ceiling, true_positive_rate_ceiling
 from reticent.accounting.calibration import Target, least_noise
 from reticent.accounting.conversion import classic_epsilon_from_renyi, epsilon_from_renyi
-from reticent.accounting.guarantees import CLIPPED, POISSON, dp_sgd_guarantee, epsilons
+from reticent.accounting.guarantees import CLIPPED, dp_sgd_guarantee, epsilons
 from reticent.core.document import number_to_json
 from reticent.core.errors import ConfigError
 from reticent.core.event import Event, Repeated, SampledGaussian
@@ -154,7 +154,7 @@ def bound_confidentiality(settings: ConfidentialityBoundSettings) -> dict[str, A
 
 def _assumptions(proved: Confidentiality, settings: ConfidentialityBoundSettings) -> list[str]:
     """What any of the statements rests on, each once."""
-    private: tuple[str, ...] = (POISSON, CLIPPED)
+    private: tuple[str, ...] = (*SampledGaussian.assumes, CLIPPED)
     if settings.epsilon is not None:
         private = ("the private training has the given ε and δ for replacing one record",)
     stated = (proved.missed, proved.worst_case, proved.group, proved.bayesian)

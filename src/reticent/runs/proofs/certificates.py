@@ -10,7 +10,7 @@ from typing import Any
 
 from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import require_derivable
-from reticent.accounting.prices.sampled_group import group_event
+from reticent.accounting.groups import group_event
 from reticent.core.document import MALFORMED
 from reticent.core.errors import ConfigError, GuaranteeError
 from reticent.core.event import Composed, Event, SampledGroup

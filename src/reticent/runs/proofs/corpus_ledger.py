@@ -26,7 +26,7 @@ from reticent.accounting.derivation import composed
 from reticent.accounting.guarantees import guarantee_of
 from reticent.core.document import MALFORMED, as_json, check_schema
 from reticent.core.errors import LedgerError
-from reticent.core.event import BandedCycle, Composed, Event, Gaussian, RandomAllocation, SampledGaussian
+from reticent.core.event import Composed, Event, Round
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.printing.numbers import counted
 from reticent.runs.proofs.ancestry import Ancestor
@@ -183,8 +183,7 @@ def _adds_up(entry: Guarantee, guarantee: Guarantee) -> bool:
 
 def _is_training(event: Event) -> bool:
     """Whether an event can be priced for any neighbours, as noisy sums can."""
-    kinds = Gaussian | SampledGaussian | RandomAllocation | BandedCycle
-    return all(isinstance(leaf, kinds) for leaf, _ in leaves(event))
+    return all(isinstance(leaf, Round) for leaf, _ in leaves(event))
 
 
 def _digest(text: str) -> str:

@@ -14,7 +14,7 @@ from reticent.accounting.curve import leaves
 from reticent.accounting.derivation import agrees, derived
 from reticent.core.document import object_to_json, read_document
 from reticent.core.errors import ConfigError, GuaranteeError, LedgerError
-from reticent.core.event import BandedCycle, Event, Gaussian, RandomAllocation, SampledGaussian
+from reticent.core.event import Event, Round
 from reticent.core.evidence.certificate import GUARANTEE, Certificate, base_digest, model_digest
 from reticent.core.guarantee import Basis, Guarantee
 from reticent.core.printing.numbers import at_most, counted
@@ -208,25 +208,10 @@ def _of_datasheet(path: Path) -> Rederivation:
 
 def described(event: Event) -> str:
     """What was done, in words: "375 steps with noise multiplier 0.71 and sampling rate 0.0427"."""
-    return "; ".join(_leaf(leaf, count) for leaf, count in leaves(event)) or "nothing was released"
-
-
-def _leaf(leaf: Event, count: int) -> str:
-    match leaf:
-        case SampledGaussian(noise, rate):
-            return f"{counted(count, 'step')} with noise multiplier {noise:.4g} and sampling rate {rate:.4g}"
-        case RandomAllocation(noise, batches):
-            epochs = counted(count, "epoch")
-            return f"{epochs} of {batches:,} randomly allocated batches with noise multiplier {noise:.4g}"
-        case BandedCycle(noise, rate, bands):
-            return (
-                f"{counted(count, 'cycle')} of {bands:,} steps with noise multiplier {noise:.4g}, correlated over "
-                f"{bands:,} steps, and sampling rate {rate:.4g} in the one step of a cycle that a unit belongs to"
-            )
-        case Gaussian(noise):
-            return f"{counted(count, 'Gaussian release')} with noise multiplier {noise:.4g}"
-        case _:
-            return f"{count:,} × {leaf}"
+    said = (
+        leaf.in_words(count) if isinstance(leaf, Round) else f"{count:,} × {leaf}" for leaf, count in leaves(event)
+    )
+    return "; ".join(said) or "nothing was released"
 
 
 def _moving(basis: Basis) -> str:

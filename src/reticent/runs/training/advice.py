@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 MORE_PEOPLE: Final = 10
 _FEW_UNITS: Final = 200
-_SAMPLING: Final = {SamplerName.POISSON: "Poisson sampling", SamplerName.ALLOCATION: "random allocation"}
 _TEXTS_PER_OWNER: Final = 4
 _CEILINGS: Final = (TPR_AT_FPR.at(0.01), AUC.name, ADVANTAGE.name)
 _HEAD: Final = """\
@@ -304,7 +303,7 @@ def _reasons(
         poisson, allocation = (each.summed_noise for each in plans)
         said.append(
             f"Random allocation leaves {allocation / poisson:.0%} of the noise that Poisson sampling leaves in the "
-            f"sum of all gradients. Chosen: {_SAMPLING[chosen.sampler.name]}."
+            f"sum of all gradients. Chosen: {'Poisson sampling' if chosen is plans[0] else chosen.sampler.label}."
         )
     share = larger.gradient_noise / chosen.gradient_noise
     said.append(

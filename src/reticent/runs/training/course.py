@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from torch import nn
 
 from reticent.accounting.guarantees import guarantee_of_owner
+from reticent.auditing.attacks.one_run.draws import draws_of
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError
 from reticent.core.evidence.canary_trace import CanaryKey, TraceFile
@@ -35,7 +36,6 @@ from reticent.training.gradients.source import Computation, GradientSource, Plai
 from reticent.training.methods.public_first import PublicFirstGradients, public_rate_of
 from reticent.training.plans.choice import PUBLIC_BATCH
 from reticent.training.plans.plan import DpSgd, PlainPlan, plan_from_json
-from reticent.training.plans.sampler import BandedSampler
 
 if TYPE_CHECKING:
     from reticent.training.methods.selective import SelectivePlan
@@ -229,6 +229,7 @@ def private_gradients(model: HuggingFaceModel, units: Units, plan: DpSgd, means:
     assert ledger is not None
     canaries = None
     if plan.canaries:
+        draws_of(plan.event)  # a plan that cannot be measured afterwards is refused now
         key, trace = CanaryKey.read(folder), TraceFile(folder)
         canaries = GradientCanaries(module, key, clip_norm=plan.clip_norm, observer=trace)
     return PrivateGradients(
@@ -249,9 +250,9 @@ def _ranked(module: nn.Module, units: Units, plan: DpSgd, ledger: RankedLedger, 
         raise ConfigError("--audit needs a single process", hint="start it without torchrun")
     if plan.individual:
         raise ConfigError("--individual-accounting needs a single process", hint="start it without torchrun")
-    if isinstance(plan.sampler, BandedSampler):
+    if plan.sampler.is_correlated:
         raise ConfigError(
-            "correlated noise needs a single process", hint="start it without torchrun, or --sampler poisson"
+            f"{plan.sampler.label} needs a single process", hint="start it without torchrun, or --sampler poisson"
         )
     randomness, computation = means.randomness, means.computation
     if means.shards:

@@ -41,7 +41,7 @@ from reticent.runs.settings.shared import (
 )
 from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.plans.adaptive_norm import check_moving_norm
-from reticent.training.plans.sampler import SamplerName
+from reticent.training.plans.sampler import SAMPLERS, SamplerName, audited_sampler, sampler_of
 from reticent.training.update_rules import Decay, Rule
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ _MODEL: Final = "Model"
 _STEPS: Final = "Optimisation"
 _CHOSEN: Final = "with dp-sgd or crt and a target, chosen from public facts"
 _BANDS: Final = 8
+_SAMPLED: Final = [f"{each.explained} ({each.name})" for each in SAMPLERS.values()]
 _PARTS: Final = 8
 PUBLIC_EPOCHS: Final = 1.0  # over --public-text
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
@@ -321,8 +322,7 @@ class TrainingSection(Settings):
         methods=PRIVATE,
     )
     sampler: SamplerName | None = option(
-        "How each step samples units: independently (poisson), each unit in exactly one step per epoch "
-        "(allocation), or, with noise correlated over a cycle of steps, at most once per cycle (banded).",
+        f"How each step samples units: {', '.join(_SAMPLED[:-1])}, or, {_SAMPLED[-1]}.",
         default=None,
         panel=_PRIVACY,
         methods=[Method.DP_SGD],
@@ -630,7 +630,7 @@ class TrainingSection(Settings):
         check_moving_norm(
             self.clip_quantile,
             self.count_noise,
-            correlated=self.sampler is SamplerName.BANDED,
+            correlated=self.sampler is not None and SAMPLERS[self.sampler].is_correlated,
             canaries=self.audit is not None,
             individual=bool(self.individual_accounting),
             proved_rounding=self.rounding is Rounding.PROVED,
@@ -668,8 +668,8 @@ class TrainingSection(Settings):
             return
         if self.risk is not None:
             raise ConfigError("--tune needs --target-epsilon or --noise-multiplier", found="a risk target")
-        if self.sampler is SamplerName.ALLOCATION:
-            raise ConfigError("the cost of --tune is not known for random allocation", hint="use --sampler poisson")
+        if self.sampler is not None and not (drawn := SAMPLERS[self.sampler]).has_renyi_price:
+            raise ConfigError(f"the cost of --tune is not known for {drawn.label}", hint="use --sampler poisson")
         if self.individual_accounting:
             raise ConfigError(
                 "--individual-accounting is of one run, and --tune makes several", hint="leave one out"
@@ -714,7 +714,6 @@ class TrainingSection(Settings):
 
     def _private_plan(self, units: int) -> "DpSgd":
         from reticent.training.plans.plan import DpSgd
-        from reticent.training.plans.sampler import audited_sampler, sampler_of
 
         assert self.delta is not None
         sampler = sampler_of(self.sampler or SamplerName.POISSON, units, self.batch, bands=self.correlated)

@@ -55,7 +55,7 @@ from reticent.training.gradients.record_loss import TokenBatch, record_losses, t
 from reticent.training.gradients.rounding import SHARE, Readable, RoundingTest
 from reticent.training.gradients.rounding_bound import Rounding
 from reticent.training.plans.plan import MEASURE, ROUNDING_ROOM, SEEDED, DpSgd, PlainPlan
-from reticent.training.plans.sampler import BandedSampler, Indices
+from reticent.training.plans.sampler import Indices
 from reticent.training.update_rules import Phase
 
 TRAINING_ACCOUNT: Final = "training"
@@ -242,7 +242,7 @@ class PrivateGradients:
         self._round: tuple[Indices, ...] = ()
         self._left = 0  # charged steps of the round that are still to come
         self._place = 0
-        self._memory = NoiseMemory(plan.strategy) if isinstance(plan.sampler, BandedSampler) else None
+        self._memory = NoiseMemory(plan.strategy) if plan.sampler.is_correlated else None
         self._places: Indices | None = None  # of the units in a cycle
         self._meter = _LossMeter()
         self._tested_at: int | None = None
@@ -373,7 +373,7 @@ class PrivateGradients:
 
     def _next_round(self, source: Randomness) -> tuple[Indices, ...]:
         sampler = self.plan.sampler
-        if not isinstance(sampler, BandedSampler):
+        if sampler.bands is None:
             return sampler.draw_round(source)
         if self._places is None:  # once for a run, and again where the noise of earlier steps is forgotten
             self._places = sampler.places(self._randomness.child(f"places {self.position}"))

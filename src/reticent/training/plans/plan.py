@@ -25,7 +25,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from reticent.accounting.bounds.ceiling import ceiling
 from reticent.accounting.bounds.leakage import LeakageBounds, leakage_bounds
@@ -37,7 +37,7 @@ from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.choice import member_of, settle_choices
 from reticent.core.document import UNLESS_DEFAULT, UNWRITTEN, JsonObject, check_schema, fields_to_json
 from reticent.core.errors import ConfigError, InternalError
-from reticent.core.event import BandedCycle, BestOfRuns, RandomAllocation, Repeated, SampledGaussian
+from reticent.core.event import BestOfRuns, Repeated, Round, SampledGaussian
 from reticent.core.guarantee import UNSEEN, Guarantee, Neighbours, Unit
 from reticent.core.ledger import Budget
 from reticent.core.metric import require_metric
@@ -47,11 +47,12 @@ from reticent.training.gradients.rounding_bound import Rounding, movement_by_rou
 from reticent.training.plans.adaptive_norm import check_moving_norm, next_norm, raised_multiplier, usual_count_noise
 from reticent.training.plans.bands import coefficients, noise_of_a_step, prefix_error
 from reticent.training.plans.sampler import (
-    AllocationSampler,
+    SAMPLERS,
     PrivateSampler,
     SamplerName,
     ShuffledEpochs,
     audited_sampler,
+    check_sampler,
     sampler_of,
 )
 from reticent.training.plans.spending import Spending
@@ -166,19 +167,7 @@ class DpSgd(JsonObject):
             raise ConfigError("canaries are units beside records", found=self.canaries)
         if self.canaries and self.rounding is not Rounding.TESTED:
             raise ConfigError("canaries are added where rounding is tested", found=self.rounding.value)
-        if type(self.sampler) not in get_args(PrivateSampler):
-            raise ConfigError(
-                "no accountant prices this sampler",
-                found=type(self.sampler).__name__,
-                expected=" or ".join(each.__name__ for each in get_args(PrivateSampler)),
-                hint="shuffled batches have no guarantee; draw Poisson samples or allocate",
-            )
-        if self.steps % self.sampler.steps_per_round:
-            raise ConfigError(
-                "random allocation needs whole epochs, and correlated noise whole cycles",
-                found=f"{self.steps} steps",
-                expected=f"a multiple of {self.sampler.steps_per_round}",
-            )
+        check_sampler(self.sampler, self.steps)
         if not 0.0 < self.noise_multiplier < math.inf:
             raise ConfigError(
                 "a plan without noise is not private", found=self.noise_multiplier, expected="above 0"
@@ -257,18 +246,18 @@ class DpSgd(JsonObject):
         unit, neighbours = member_of(Unit, unit, name="unit"), member_of(Neighbours, neighbours, name="neighbours")
         _check_delta(delta, units, unit)
         drawn = sampler_of(sampler, units, batch, bands=bands)
-        batches = drawn.steps_per_round if isinstance(drawn, AllocationSampler) else None
         steps = drawn.steps(epochs)
         target = Target(
-            epsilon=epsilon or 1.0, delta=delta, sampling_rate=drawn.rate, neighbours=neighbours, batches=batches
+            epsilon=epsilon or 1.0,
+            delta=delta,
+            sampling_rate=drawn.rate,
+            neighbours=neighbours,
+            round_event=drawn.round_event(1.0),
         )
-        priced = steps // bands if bands else steps  # a cycle costs what one sampled Gaussian costs
         if risk is None:
-            noise = least_noise(target, steps=priced).noise_multiplier
+            noise = least_noise(target, steps=steps).noise_multiplier
         else:
-            noise = noise_for_risk(
-                risk, lambda each: target.event(each, priced), delta=delta, neighbours=neighbours
-            )
+            noise = noise_for_risk(risk, lambda each: target.event(each, steps), delta=delta, neighbours=neighbours)
         plan = cls(
             sampler=drawn,
             clip_norm=clip_norm,
@@ -284,7 +273,7 @@ class DpSgd(JsonObject):
             clip_quantile=clip_quantile,
             count_noise=count_noise,
         )
-        # By its own event: `Target` may not know how a new sampler is priced.
+        # By its own event: that of the target was made for the same sampler.
         if epsilon is not None and epsilons(plan.event, delta=delta, neighbours=neighbours).least > epsilon:
             raise InternalError(f"the noise was not calibrated for {drawn.name} sampling")
         return plan
@@ -304,7 +293,7 @@ class DpSgd(JsonObject):
         return self.sampler.units - self.canaries
 
     @property
-    def round_event(self) -> SampledGaussian | RandomAllocation | BandedCycle:
+    def round_event(self) -> Round:
         """What one round releases: a Poisson step, an epoch of random allocation, or a cycle."""
         return self.sampler.round_event(self.noise_multiplier)
 
@@ -435,10 +424,11 @@ class DpSgd(JsonObject):
         while not meets(high):
             low, high = high, 1.25 * high
             if high > NOISE_MULTIPLIER.high:
+                unknown = " or ".join(each.label for each in SAMPLERS.values() if not each.has_renyi_price)
                 raise ConfigError(
                     "no noise reaches the target for the best of several runs",
                     found=f"{self.sampler.name.value} samples, epsilon {epsilon:g}",
-                    hint="the cost is not known for random allocation: use --sampler poisson, or raise the target",
+                    hint=f"the cost is not known for {unknown}: use --sampler poisson, or raise the target",
                 )
         while high > low * (1.0 + 1e-3):
             middle = math.sqrt(low * high)

@@ -14,12 +14,19 @@ al. 2024): with batches of fixed size, the position of one unit depends on the o
 A **round** is what is drawn and charged at once: one Poisson step, an epoch of random allocation, or a cycle.
 If the rest of a round is lost in a crash, it must not be drawn again: a unit that took part would get a second
 chance.
+
+Each sampler says of itself what others must know:
+
+    label, explained   how it is called, and what it does, in the help of `--sampler`
+    is_correlated      whether its noise is correlated over the `bands` of a cycle: places in the cycle and earlier
+                       noise are then kept between rounds, so that one process takes all steps
+    has_renyi_price    whether its round has one: what the best of several runs costs (`--tune`) follows from it
 """
 
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +52,10 @@ class PoissonSampler:
     """Batches of `batch` units on average out of `units`: the public constants from which the rate follows."""
 
     name: ClassVar[SamplerName] = SamplerName.POISSON
+    label: ClassVar[str] = "Poisson samples"
+    explained: ClassVar[str] = "independently"
+    is_correlated: ClassVar[bool] = False
+    has_renyi_price: ClassVar[bool] = True
     bands: ClassVar[None] = None
 
     units: int
@@ -89,6 +100,10 @@ class AllocationSampler:
     """Every unit in exactly one of the batches of an epoch, of about `batch` units each."""
 
     name: ClassVar[SamplerName] = SamplerName.ALLOCATION
+    label: ClassVar[str] = "random allocation"
+    explained: ClassVar[str] = "each unit in exactly one step per epoch"
+    is_correlated: ClassVar[bool] = False
+    has_renyi_price: ClassVar[bool] = False
     bands: ClassVar[None] = None
 
     units: int
@@ -137,6 +152,10 @@ class BandedSampler:
     """Cycles of `bands` steps of `batch` units on average; a unit belongs to one step of every cycle."""
 
     name: ClassVar[SamplerName] = SamplerName.BANDED
+    label: ClassVar[str] = "correlated noise"
+    explained: ClassVar[str] = "with noise correlated over a cycle of steps, at most once per cycle"
+    is_correlated: ClassVar[bool] = True
+    has_renyi_price: ClassVar[bool] = True
 
     units: int
     batch: int
@@ -190,6 +209,7 @@ class BandedSampler:
 
 
 PrivateSampler = PoissonSampler | AllocationSampler | BandedSampler
+SAMPLERS: Final[dict[str, type[PrivateSampler]]] = {each.name: each for each in get_args(PrivateSampler)}
 
 
 def audited_sampler(sampler: PrivateSampler, canaries: int) -> PrivateSampler:
@@ -201,20 +221,34 @@ def audited_sampler(sampler: PrivateSampler, canaries: int) -> PrivateSampler:
 
 def sampler_of(name: str, units: int, batch: int, *, bands: int | None = None) -> PrivateSampler:
     """The sampler of this name; an unknown one is refused."""
-    if (name == SamplerName.BANDED) != (bands is not None):
+    kind = SAMPLERS.get(name)
+    if (kind is not None and kind.is_correlated) != (bands is not None):
         raise ConfigError(
             "bands belong to the sampler 'banded', which needs them",
             found=f"sampler '{name}', bands {'none' if bands is None else bands}",
             hint="--sampler banded --bands 8",
         )
-    match name:
-        case SamplerName.POISSON:
-            return PoissonSampler(units, batch)
-        case SamplerName.ALLOCATION:
-            return AllocationSampler(units, batch)
-        case SamplerName.BANDED:
-            return BandedSampler(units, batch, bands or 1)
-    raise ConfigError("no accountant prices this sampler", found=name, expected=" or ".join(SamplerName))
+    if kind is None:
+        raise ConfigError("no accountant prices this sampler", found=name, expected=" or ".join(SamplerName))
+    return kind(units, batch, *([] if bands is None else [bands]))
+
+
+def check_sampler(sampler: PrivateSampler, steps: int) -> None:
+    """Refuse a sampler that no accountant prices, and a number of steps that is not made of whole rounds."""
+    kinds = SAMPLERS.values()
+    if type(sampler) not in kinds:
+        raise ConfigError(
+            "no accountant prices this sampler",
+            found=type(sampler).__name__,
+            expected=" or ".join(each.__name__ for each in kinds),
+            hint="shuffled batches have no guarantee; draw Poisson samples or allocate",
+        )
+    if steps % sampler.steps_per_round:
+        raise ConfigError(
+            "random allocation needs whole epochs, and correlated noise whole cycles",
+            found=f"{steps} steps",
+            expected=f"a multiple of {sampler.steps_per_round}",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ class ExposureAttack:
     """Rank of every canary; the findings are stated in the guarantee's unit where the corpus tells it."""
 
     name: ClassVar[str] = "exposure"
-    is_opt_in: ClassVar[bool] = False
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line; a search for each canary and a sample of candidates for each template."""

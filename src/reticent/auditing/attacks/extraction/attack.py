@@ -63,7 +63,6 @@ class DiscoverableAttack:
     """Beginnings of training and of held-out records, given to the model."""
 
     name: ClassVar[str] = "extraction"
-    is_opt_in: ClassVar[bool] = False
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: every record read once, and half of it written."""
@@ -97,7 +96,6 @@ class StyledAttack:
     """Beginnings of records in other writings: what a filter of verbatim text lets pass."""
 
     name: ClassVar[str] = "styles"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: half of every record written in every writing."""
@@ -152,7 +150,6 @@ class GenerationAttack:
     """Texts drawn without a prompt, ranked, and looked up in training and held-out records."""
 
     name: ClassVar[str] = "generation"
-    is_opt_in: ClassVar[bool] = False
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: texts written, and read again by each ranking's model."""
@@ -205,7 +202,6 @@ class CodesAttack:
     """Ask for the codes of every template, by text alone."""
 
     name: ClassVar[str] = "codes"
-    is_opt_in: ClassVar[bool] = False
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: answers for each template."""
@@ -254,7 +250,6 @@ class DivergenceAttack:
     """Answers to repeat prompts, with and without an instruction, looked up after the repetition."""
 
     name: ClassVar[str] = "divergence"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: answers written."""
@@ -296,7 +291,6 @@ class NoveltyAttack:
     """Generated texts beside held-out ones, both looked up in the whole training text."""
 
     name: ClassVar[str] = "novelty"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: texts written."""

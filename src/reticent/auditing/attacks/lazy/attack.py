@@ -26,7 +26,6 @@ class LazyAttack:
     """The risk map of training, held-out and generated texts."""
 
     name: ClassVar[str] = "lazy"
-    is_opt_in: ClassVar[bool] = False
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """One line: every record read once by either model, or token by token where the sampler is not plain."""

@@ -58,7 +58,6 @@ class MembershipInference:
     """Every score that can be computed here, against the control that voids them all."""
 
     name: ClassVar[str] = "membership"
-    is_opt_in: ClassVar[bool] = False
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """A line for the scores that can be computed, and lines for those that cannot."""

@@ -76,7 +76,6 @@ class DatasetInference:
     """All membership scores together, on all records together."""
 
     name: ClassVar[str] = "dataset"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: each text is read by every score that can be computed here."""

@@ -105,7 +105,6 @@ class NeighbourhoodAttack:
     """The score of Mattern et al.; the base proposes what is exchanged where it splits text alike."""
 
     name: ClassVar[str] = "neighbourhood"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """One line: each text read once for itself, for each neighbour, and half of it for each proposal."""

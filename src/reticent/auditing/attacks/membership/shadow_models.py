@@ -57,7 +57,6 @@ class ShadowAttack:
     train_shadows: TrainShadows
 
     name: ClassVar[str] = "shadow"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """One line: N trainings, and every target read by every shadow."""

@@ -36,7 +36,6 @@ class CoinAttack:
     """Guesses which canaries of a key with coins were planted."""
 
     name: ClassVar[str] = "coins"
-    is_opt_in: ClassVar[bool] = False
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: every canary is scored by the model, and by its base where there is one."""
@@ -90,7 +89,6 @@ class TrapAttack:
     """Whether planted texts are likelier than those that the coins left out: was the text around them used?"""
 
     name: ClassVar[str] = "traps"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: every trap is read by the model, and by its base where there is one."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from reticent.core.arrays import Flags, Floats
 from reticent.core.errors import UsageError
-from reticent.core.event import BandedCycle, Gaussian, RandomAllocation, Repeated, SampledGaussian
+from reticent.core.event import BandedCycle, Gaussian, RandomAllocation, Repeated, Round, SampledGaussian
 from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.randomness import Randomness
 
@@ -153,11 +153,10 @@ def steps_of(event: Repeated) -> tuple[int, int]:
 
     Which step belongs to which epoch or cycle is known only where every step was released.
     """
-    match event.event:
-        case RandomAllocation(_, size) | BandedCycle(bands=size):
-            return event.count * size, event.count * size
-        case _:
-            return 1, event.count
+    if not isinstance(event.event, Round):
+        raise UsageError("gradient canaries measure rounds of training", found=type(event.event).__name__)
+    most = event.count * event.event.steps
+    return 1 if isinstance(event.event, Gaussian | SampledGaussian) else most, most
 
 
 def matched(trace: CanaryTrace, strategy: tuple[float, ...]) -> CanaryTrace:

@@ -84,7 +84,6 @@ class PersonalDataAttack:
     policy_named: Callable[[str], Policy]
 
     name: ClassVar[str] = "pii"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:
         """One line for all games; one more where log-probabilities are missing."""

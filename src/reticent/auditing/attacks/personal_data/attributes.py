@@ -65,7 +65,6 @@ class AttributeAttack:
     """Attributes of made-up authors, picked out of a list."""
 
     name: ClassVar[str] = "attributes"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: every author's comments are read once for each attribute."""

@@ -38,7 +38,6 @@ class FragmentAttack:
     policy_named: Callable[[str], Policy]
 
     name: ClassVar[str] = "fragments"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: a short training, and answers before and after it."""

@@ -33,7 +33,6 @@ class PromptedAttack:
     policy_named: Callable[[str], Policy]
 
     name: ClassVar[str] = "prompts"
-    is_opt_in: ClassVar[bool] = True
 
     def plan(self, subject: Subject, settings: AttackSettings, *, sizes: Sizes, mean: float) -> Lines:  # noqa: ARG002
         """One line: answers on pairs of either side, in every style."""
