@@ -17,6 +17,7 @@ from reticent.core.event import (
     RealisedCharge,
     Repeated,
     SampledGaussian,
+    SampledGroup,
 )
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 
@@ -54,6 +55,8 @@ def test_dp_sgd_names_no_way_of_drawing_that_its_event_does_not_have() -> None:
     both = dp_sgd_guarantee(Composed((EVENT, RandomAllocation(2.0, 10))), delta=1e-6)
     assert sum("Poisson" in each for each in both.assumes) == 1
     assert sum("random allocation" in each for each in both.assumes) == 1
+    of_group = dp_sgd_guarantee(SampledGroup(2.0, 0.1, 3), delta=1e-6)
+    assert of_group.assumes == dp_sgd_guarantee(EVENT, delta=1e-6).assumes
     for unknown in (Laplace(1.0), Composed((EVENT, NoisyVote(9.0))), NonPrivate()):
         with pytest.raises(UnsupportedEvent, match="DP-SGD"):
             dp_sgd_guarantee(unknown, delta=1e-6)

@@ -54,10 +54,6 @@ class Target:
             raise ConfigError("training takes whole rounds", found=steps, expected=f"a multiple of {one.steps}")
         return Repeated(replace(one, noise_multiplier=noise_multiplier), steps // one.steps)
 
-    def poisson(self, noise_multiplier: float, steps: int) -> Repeated:
-        """What as many steps with Poisson samples of the same rate release."""
-        return Repeated(SampledGaussian(noise_multiplier, self.sampling_rate), steps)
-
     @property
     def has_renyi_price(self) -> bool:
         """Whether the round has one; else that of Poisson samples is a first guess."""
@@ -143,7 +139,8 @@ def _rdp(
 
     The first ε that is at most `enough` will do.
     """
-    event = target.event(noise, steps) if target.has_renyi_price else target.poisson(noise, steps)
+    guess = Repeated(SampledGaussian(noise, target.sampling_rate), steps)
+    event = target.event(noise, steps) if target.has_renyi_price else guess
     curve = RenyiCurve(event, target.neighbours)
     return curve.minimise(
         lambda a, d: epsilon_from_renyi(a, d, delta=target.delta), highest=highest, enough=enough
