@@ -19,12 +19,12 @@ cancelled. So a record whose terms cancel to almost nothing, where round-off is 
 """
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from reticent.training.gradients.clipping import NonFiniteGradient
+from reticent.training.gradients.products import BLOCKS, gram_blocks, record_products, summed_products
 from reticent.training.gradients.rounding_bound import CANCELLATION, MOST_POSITIONS
 
 # Prices in multiply-add flops, fitted to one core of a current server (86 Gflop/s single precision, 0.65 ns to
@@ -36,9 +36,9 @@ _FRESH_BYTES = 32 << 20
 # Records are counted as a full micro-batch of this many positions, however many there are: the choice rounds a norm
 # differently, so it must not depend on who else was drawn.
 _POSITIONS = 4096
-# Written-out gradients may hold at most so many times the entries of the two factors they replace.
-_MEMORY = 3.0
-_BLOCKS = 2  # a Gram matrix is symmetric: row blocks up to the diagonal, 3/4 of the product
+# Written-out gradients may hold at most so many times the entries of the two factors they replace: with 3 a step of
+# stories15m took 3 % more memory, and with 1 one of the GPT-2 shape 5 % more time.
+_MEMORY = 1.625
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def is_written_out(length: int, *, p: int, q: int) -> bool:
     """
     entries, batch = float(p * q), max(1, _POSITIONS // length)
     entry = _ENTRY + (_FRESH_ENTRY if 4 * batch * entries > _FRESH_BYTES else 0.0)
-    ghost = 2.0 * length * length * (p + q) * (_BLOCKS + 1) / (2 * _BLOCKS)
+    ghost = 2.0 * length * length * (p + q) * (BLOCKS + 1) / (2 * BLOCKS)
     return entry * entries < ghost and entries <= _MEMORY * length * (p + q)
 
 
@@ -90,17 +90,8 @@ class GramCache:
         """x xᵀ of x [B, T, d] as row blocks that end at their diagonal block."""
         key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
         if key not in self.kept:
-            self.kept[key] = (x, _gram_blocks(x.double() if self.is_bounded else wide(x)))
+            self.kept[key] = (x, gram_blocks(x.double() if self.is_bounded else wide(x)))
         return self.kept[key][1]
-
-
-def _gram_blocks(x: Tensor) -> list[Tensor]:
-    length = x.shape[1]
-    edges = [length * k // _BLOCKS for k in range(_BLOCKS + 1)] if length >= 16 * _BLOCKS else [0, length]
-    return [
-        torch.bmm(x[:, start:end], x[:, :end].transpose(1, 2))  # [B, end - start, end]
-        for start, end in pairwise(edges)
-    ]
 
 
 def wide(x: Tensor) -> Tensor:
@@ -133,6 +124,7 @@ class ParameterGradient:
         self._outer: list[Outer] = []
         self._rows: list[Rows] = []
         self._dense: Tensor | None = None  # [B, *shape]
+        self._single: list[Tensor] = []  # [p, q] of each record, where they were written out one by one
 
     def add(self, contribution: Contribution) -> None:
         """One more use of the parameter by the same records."""
@@ -151,8 +143,8 @@ class ParameterGradient:
             self._reach = self._uncancelled()
         if self._outer and (self._dense is not None or self._is_cheaper_dense()):
             self._write_out()
-        if self._rows and self._dense is not None:
-            self._scatter_into_dense()
+        if self._rows and (self._dense is not None or self._single):
+            self._scatter()
 
     def squared_norms(self, grams: GramCache) -> Tensor:
         """‖G_b‖² [B] in float64. Call once, after `arrange`; keeps only what the sum needs.
@@ -165,6 +157,8 @@ class ParameterGradient:
     def _computed_squares(self, grams: GramCache) -> Tensor:
         if self._dense is not None:
             return _squares(self._dense)
+        if self._single:
+            return torch.stack([torch.linalg.vector_norm(gradient) for gradient in self._single]).double().square()
         total = torch.zeros((), dtype=torch.float64)
         if self._outer:
             total = total + self._ghost(grams)
@@ -176,6 +170,8 @@ class ParameterGradient:
         """Σ_b c_b G_b [*shape] for factors c [B], in float32 at least; after `arrange`."""
         if self._dense is not None:
             return (factors.to(self._dense.dtype) @ self._dense.flatten(1)).view(self._shape)
+        if self._single:
+            return _weighted_sum(self._single, factors)
         if self._outer:
             (outer,) = self._outer
             total = _weighted_product(self._wide(outer.left), self._wide(outer.right), factors)
@@ -223,24 +219,32 @@ class ParameterGradient:
 
     def _write_out(self) -> None:
         (outer,) = self._outer
-        product = torch.bmm(self._wide(outer.left).transpose(1, 2), self._wide(outer.right))  # [B, p, q]
-        self._dense = product if self._dense is None else self._dense + product
+        left, right = self._wide(outer.left), self._wide(outer.right)
         self._outer = []
+        if self._dense is None:
+            self._single = record_products(left, right) or []
+        if not self._single:
+            product = torch.bmm(left.transpose(1, 2), right)  # [B, p, q]
+            self._dense = product if self._dense is None else self._dense + product
 
-    def _scatter_into_dense(self) -> None:
-        assert self._dense is not None
+    def _scatter(self) -> None:
+        """Add the rows to gradients that are written out."""
         (rows,) = self._rows
+        self._rows = []
+        if self._dense is None:
+            for gradient, ids, values in zip(self._single, rows.ids, self._wide(rows.values), strict=True):
+                gradient.index_add_(0, ids, values)
+            return
         batch, vocabulary = self._dense.shape[:2]
         offsets = torch.arange(batch, device=rows.ids.device).unsqueeze(1) * vocabulary  # [B, 1]
         flat = self._dense.view(batch * vocabulary, -1)
         flat.index_add_(0, (rows.ids + offsets).flatten(), self._wide(rows.values).flatten(0, 1).to(flat.dtype))
-        self._rows = []
 
     def _ghost(self, grams: GramCache) -> Tensor:
         """Σ_ts (l_t·l_s)(r_t·r_s) [B]; every block left of the diagonal counts twice."""
         (outer,) = self._outer
         total = torch.zeros((), dtype=torch.float64)
-        for left, right in zip(_gram_blocks(self._wide(outer.left)), grams.blocks(outer.right), strict=True):
+        for left, right in zip(gram_blocks(self._wide(outer.left)), grams.blocks(outer.right), strict=True):
             product = left * right  # [B, rows, columns]
             diagonal = product.shape[2] - product.shape[1]
             total = total + 2.0 * product[:, :, :diagonal].sum((1, 2), dtype=torch.float64)
@@ -276,4 +280,13 @@ def _weighted_product(left: Tensor, right: Tensor, factors: Tensor) -> Tensor:
         left = left * weights.to(left.dtype)
     else:
         right = right * weights.to(right.dtype)
-    return left.flatten(0, 1).t() @ right.flatten(0, 1)
+    return summed_products(left, right)
+
+
+def _weighted_sum(gradients: list[Tensor], factors: Tensor) -> Tensor:
+    """Σ_b c_b G_b of G_b [p, q]."""
+    weights: list[float] = factors.tolist()
+    total = torch.mul(gradients[0], weights[0])
+    for weight, gradient in zip(weights[1:], gradients[1:], strict=True):
+        total.add_(gradient, alpha=weight)
+    return total.contiguous()

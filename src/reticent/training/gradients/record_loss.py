@@ -19,10 +19,10 @@ from typing import Final, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from reticent.core.model import Tokens
 from reticent.models.huggingface.stream import accepted_arguments
+from reticent.training.gradients.cross_entropy import cross_entropy
 
 IGNORED: Final = -100
 Reduction = Literal["sum", "mean"]
@@ -132,9 +132,7 @@ def token_losses(module: nn.Module, batch: TokenBatch) -> Tensor:
     logits = output if isinstance(output, Tensor) else output.logits  # [R, T, V]
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
-    losses = functional.cross_entropy(
-        logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED, reduction="none"
-    )
+    losses = cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignored=IGNORED)
     return losses.view(rows, width)
 
 
