@@ -284,7 +284,7 @@ def _reasons(
     unit, units = settings.unit.value, settings.units
     said = [
         f"Batch {chosen.sampler.batch:,}, {chosen.steps:,} steps: a larger batch means less noise on a gradient "
-        "but fewer steps. Small models and adapters learn more from many noisy steps, large models from few.",
+        "but fewer steps. Small models and adapters learn more from many noisy steps, large models from fewer.",
         "The weights of the last half of the steps are averaged, which removes noise and costs no ε.",
     ]
     if more_passes is not None:

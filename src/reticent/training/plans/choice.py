@@ -4,8 +4,8 @@
     epochs           12 for up to 2,000 units, then 12 · √(2,000 / units), at least 4 (redacted training: 4)
                      × ε/2 where ε > 2, up to 4 times, within
                      24,000 passes over single units
-    batch            what leaves about 144 steps,                 6 · √units (redacted training of any size, too)
-                     at most 6 · √units
+    batch            what leaves about 144 steps,                 what leaves about 72 steps, at most 6 · √units
+                     at most 6 · √units                           (redacted training of any size: 6 · √units)
     learning rate    3e-3                                         1e-3 (redacted training: by the weights)
     average          of the weights over the last half of the steps
 
@@ -13,8 +13,8 @@ The batch is at least 8, or all units. Noise is calibrated to the whole run, so 
 noise, and a smaller batch has more noise in each of more steps, which averages out over them. With equal passes
 about 144 steps were better than 12, 36 and 72 for the embedded model (100 to 1,500 texts of 24 tokens, ε = 2 and
 8), and 300 were better still in one of three cases; for LoRA on stories15m 80 beat 20 and 40, and 110 beat 12. For
-all 15 million weights of stories15m 110 were worse than 12 in as many passes, since the noise of a step grows with
-the weights, but 36 in three times the passes were better than 12 (300 texts of newsgroups, ε = 2 and 8). For
+all 15 million weights of stories15m, where the noise of a step grows with the weights, 72 steps in 12 passes beat
+36 and 144, and 12 steps in 4 (300 texts of newsgroups, ε = 2; at ε = 8 72 beat 36, and 36 beat 12). For
 redacted training, whose noisy steps go on from weights that public steps taught, batches of 42 were worse than of
 128. A large ε needs larger samples: where the noise is below about twice the clip norm, sampling hides a unit
 badly, and most of what ε would allow is lost. At ε = 8 and 144 steps, a third of the units in each step have 31 %
@@ -32,7 +32,7 @@ TAIL: Final = 0.5
 _EPOCHS: Final = (4.0, 12.0)
 _FEW_UNITS: Final = 2_000
 _SMALL_EPSILON, _MOST_FACTOR = 2.0, 4.0
-_STEPS: Final = 144
+_STEPS, _STEPS_OF_LARGE = 144, 72
 _LEAST_BATCH: Final = 8
 _BATCH_FACTOR: Final = 6.0
 SMALL_MODEL: Final = 10_000_000
@@ -64,16 +64,17 @@ def choose(
     `epochs` are those that were asked for, if any were.
     """
     is_small = parameters is not None and parameters <= SMALL_MODEL
-    takes_many_steps = is_small and not is_redacted
     least, most = _EPOCHS
     if epochs is None:
         wanted = least if is_redacted else max(least, min(most, most * math.sqrt(_FEW_UNITS / units)))
-        if takes_many_steps and epsilon is not None:
+        if is_small and not is_redacted and epsilon is not None:
             factor = max(1.0, min(_MOST_FACTOR, epsilon / _SMALL_EPSILON))
             wanted = max(wanted, min(factor * wanted, most * _FEW_UNITS / units))
         epochs = float(round(wanted))
-    largest = _BATCH_FACTOR * math.sqrt(units)
-    batch = max(_LEAST_BATCH, min(largest, epochs * units / _STEPS) if takes_many_steps else largest)
+    batch = _BATCH_FACTOR * math.sqrt(units)
+    if not is_redacted:
+        batch = min(batch, epochs * units / (_STEPS if is_small else _STEPS_OF_LARGE))
+    batch = max(_LEAST_BATCH, batch)
     batches = max(1, round(units / batch))  # whole: random allocation has batches of the same size
     return Choice(
         batch=math.ceil(units / batches),
