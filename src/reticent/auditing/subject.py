@@ -2,7 +2,7 @@
 
 Targets are made comparable before any attack sees them: planted copies of canaries are left out of the training
 records (their template alone would tell members from non-members), and held-out records with the text of a training
-record are left out (they are no non-members). How many were left out is said in `notes`.
+record are left out (they are not non-members). How many were left out is said in `notes`.
 """
 
 from collections import Counter

@@ -8,7 +8,7 @@ Noise is stated relative to the sensitivity of **adding or removing** one unit; 
 far, and accountants of the replace-one relation take that into account.
 
 An event of training is a **round**, what is drawn and charged at once: one Poisson step, an epoch of allocation, a
-cycle. It says how many `steps` that is, what its draw `assumes`, and itself `in_words`.
+cycle. It says how many `steps` that is, what its draw `assumes`, and can describe itself (`in_words`).
 
 As JSON an event is its class name under "type" beside its fields; events inside events nest. An unknown name is
 refused: a reader never guesses what was released.

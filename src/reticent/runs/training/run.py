@@ -114,7 +114,7 @@ def train(
         seed = ranks.tell(Randomness.system().fresh_seed) if settings.seed is None else settings.seed
         corpus = settings.data.load()
         if settings.data.holdout is not None:
-            settings.data.load(holdout=True)  # an error in it shall not wait until the end of the run
+            settings.data.load(holdout=True)  # an error in it should not wait until the end of the run
         settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
         announce(chosen)
         given = Given(settings=settings, corpus=corpus, seed=seed, ranks=ranks, randomness=source)

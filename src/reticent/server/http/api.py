@@ -164,7 +164,7 @@ async def _answer(
 
 
 class ClosingStream(StreamingResponse):
-    """A stream of events that lets go of its job when it ends, also when the client leaves in the midst."""
+    """A stream of events that lets go of its job when it ends, even when the client leaves in the middle."""
 
     def __init__(self, content: AsyncGenerator[str], pieces: AsyncGenerator[Piece]) -> None:
         super().__init__(content, media_type="text/event-stream")

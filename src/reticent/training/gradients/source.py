@@ -264,7 +264,7 @@ class PrivateGradients:
 
     @property
     def position(self) -> int:
-        """Steps that were charged, whether their weights survived or not, but those of this round still to come."""
+        """Steps that were charged, whether or not their weights survived, without those of this round to come."""
         return round(self._ledger.spent()[TRAINING_ACCOUNT]) - self._left
 
     @property

@@ -16,7 +16,7 @@ from reticent.accounting.pld import pld_epsilon
 from reticent.core.event import Repeated, Round
 from reticent.core.guarantee import Neighbours
 
-_EVERY = 6  # each sixth order of the accountant's grid; the whole plan's ε caps what is lost by it
+_EVERY = 6  # every sixth order of the accountant's grid; the whole plan's ε caps what is lost by it
 
 
 class Spending:
