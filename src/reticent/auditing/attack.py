@@ -5,7 +5,7 @@ needs and costs, chooses targets, calls its method, and says in which unit its f
 one attack hold together at `AttackSettings.attack_confidence` (Bonferroni). Artefacts hold ids and numbers, never
 text or secrets.
 
-A new attack is a class of this protocol in its family's folder and a line in `runs.audit.registry`.
+A new attack is a class of this protocol in its family's folder, named and made in `runs.audit.registry`.
 """
 
 from dataclasses import dataclass, field
@@ -90,8 +90,8 @@ def skip(name: str, needs: str, reason: str) -> PlannedAttack:
     return PlannedAttack(name=name, needs=needs, skipped=reason)
 
 
-def scoring_model(subject: Subject) -> LanguageModel:
-    """The model's log-probabilities, which the plan made sure of."""
+def planned_model(subject: Subject) -> LanguageModel:
+    """The model that scores text, which the plan made sure of."""
     if subject.scoring_model is None:
         raise InternalError("this attack was planned for a model that returns text only")
     return subject.scoring_model

@@ -2,7 +2,7 @@
 
 Targets are made comparable before any attack sees them: planted copies of canaries are left out of the training
 records (their template alone would tell members from non-members), and held-out records with the text of a training
-record are left out (they are no non-members). How many were left out is said in `notes`.
+record are left out (they are not non-members). How many were left out is said in `notes`.
 """
 
 from collections import Counter
@@ -113,16 +113,16 @@ def make_subject(
     place: ModelPlace | None = None,
 ) -> Subject:
     """The subject with its targets made comparable; `place` tells what was proved of the model."""
-    known_of = place or ModelPlace("")
-    # For each canary the places of the training records that hold its text.
+    place = place or ModelPlace("")
+    # For each canary the numbers of the training records that hold its text.
     holders = [
-        [place for place, record in enumerate(training) if text in record.text]
+        [number for number, record in enumerate(training) if text in record.text]
         for text in (canary.text() for canary in canaries)
     ]
-    copies = {place for places in holders for place in places}
+    copies = {number for numbers in holders for number in numbers}
     tossed = _checked_coins(coins, training)
-    copies |= {place for place, record in enumerate(training) if record.text in tossed}
-    members = Corpus(record for place, record in enumerate(training) if place not in copies)
+    copies |= {number for number, record in enumerate(training) if record.text in tossed}
+    members = Corpus(record for number, record in enumerate(training) if number not in copies)
     known = Counter(record.text for record in training)
     repeated = frozenset(record.id for record in members if known[record.text] > 1)
     others = Corpus(record for record in held_out if record.text not in known and record.text not in tossed)
@@ -143,7 +143,7 @@ def make_subject(
     if repeated:
         twice = counted(len(repeated), "training record")
         notes.append(f"membership does not attack {twice} with the text of another training record")
-    if is_remote(known_of.source):
+    if is_remote(place.source):
         how = "whole records" if model.access >= Access.LOGPROBS else "beginnings of records"
         seen = "its scores and its text are seen" if model.access >= Access.LOGPROBS else "only its text is seen"
         notes.append(f"{how} are sent to the server, and {seen}")
@@ -160,11 +160,11 @@ def make_subject(
         planted=planted,
         repeated=repeated,
         twins=twins,
-        guarantee=known_of.guarantee,
-        other_guarantees=known_of.other_guarantees,
-        recipe=known_of.recipe,
-        measured=known_of.measured,
-        individual=known_of.individual,
+        guarantee=place.guarantee,
+        other_guarantees=place.other_guarantees,
+        recipe=place.recipe,
+        measured=place.measured,
+        individual=place.individual,
         notes=tuple(notes),
     )
 
@@ -186,8 +186,8 @@ def _planted(training: Corpus, holders: Sequence[Sequence[int]]) -> dict[Unit, i
     """The most records and owners that hold one canary; empty where some canary is in no record."""
     if not holders or not all(holders):
         return {}
-    most = max(len(places) for places in holders)
-    by_owner = max(len({training[place].owner for place in places}) for places in holders)
+    most = max(len(numbers) for numbers in holders)
+    by_owner = max(len({training[number].owner for number in numbers}) for numbers in holders)
     # A promise for one secret in one record composes over the records that hold it, as one for records does; where
     # training kept one copy, `Guarantee.units_of_secret` says so.
     return {Unit.RECORD: most, Unit.SECRET: most, Unit.OWNER: by_owner}

@@ -29,10 +29,9 @@ def plan(settings: PlanSettings, output: Output) -> None:
     found = advice.plan(settings, track=output.track)
     output.document(found)
     values, proved = found.values, found.guarantee
-    bands = f" with {values['bands']} bands" if "bands" in values else ""
     sampler = SAMPLERS[values["sampler"]].label
     output.show(
-        f"DP-SGD, {sampler}{bands}: batch {values['batch']:,}, {values['epochs']:g} epochs, "
+        f"DP-SGD, {sampler}: batch {values['batch']:,}, {values['epochs']:g} epochs, "
         f"{found.steps:,} steps, learning rate {values['learning_rate']:g}, clip norm {values['clip_norm']:g}, "
         f"weights averaged over the last {values['average_tail']:.0%} of the steps.",
         f"Noise multiplier {found.noise_multiplier:g}, or {found.gradient_noise:.2g} per entry of the gradient.",

@@ -8,7 +8,7 @@ Noise is stated relative to the sensitivity of **adding or removing** one unit; 
 far, and accountants of the replace-one relation take that into account.
 
 An event of training is a **round**, what is drawn and charged at once: one Poisson step, an epoch of allocation, a
-cycle. It says how many `steps` that is, what its draw `assumes`, and itself `in_words`.
+cycle. It says how many `steps` that is, what its draw `assumes`, and can describe itself (`in_words`).
 
 As JSON an event is its class name under "type" beside its fields; events inside events nest. An unknown name is
 refused: a reader never guesses what was released.
@@ -40,7 +40,7 @@ class Gaussian:
         _require_positive("noise_multiplier", self.noise_multiplier)
 
     def in_words(self, count: int) -> str:
-        """So many of them."""
+        """What `count` of them are, for people to read."""
         return f"{counted(count, 'Gaussian release')} with noise multiplier {self.noise_multiplier:.4g}"
 
 
@@ -62,7 +62,7 @@ class SampledGaussian:
         _require_chance("sampling_rate", self.sampling_rate)
 
     def in_words(self, count: int) -> str:
-        """So many of them."""
+        """What `count` of them are, for people to read."""
         return (
             f"{counted(count, 'step')} with noise multiplier {self.noise_multiplier:.4g} and sampling rate "
             f"{self.sampling_rate:.4g}"
@@ -110,7 +110,7 @@ class RandomAllocation:
         return self.batches
 
     def in_words(self, count: int) -> str:
-        """So many of them."""
+        """What `count` of them are, for people to read."""
         return (
             f"{counted(count, 'epoch')} of {self.batches:,} randomly allocated batches with noise multiplier "
             f"{self.noise_multiplier:.4g}"
@@ -147,7 +147,7 @@ class BandedCycle:
         return self.bands
 
     def in_words(self, count: int) -> str:
-        """So many of them."""
+        """What `count` of them are, for people to read."""
         return (
             f"{counted(count, 'cycle')} of {self.bands:,} steps with noise multiplier {self.noise_multiplier:.4g}, "
             f"correlated over {self.bands:,} steps, and sampling rate {self.sampling_rate:.4g} in the one step of "

@@ -30,7 +30,7 @@ class MemoryLedger:
     def charge(self, costs: Mapping[str, float], event: Event) -> Receipt:  # noqa: ARG002
         """Charge all accounts or none; BudgetExhausted, with nothing spent, where one would pass its limit."""
         if not set(costs) <= set(self._spent):
-            raise LedgerError("no such account in the tally")
+            raise LedgerError("no such account in the ledger")
         try:
             after = {account: self._spent[account] + units_up(cost) for account, cost in costs.items()}
         except OverflowError:

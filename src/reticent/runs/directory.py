@@ -80,7 +80,7 @@ class RunDirectory:
 
     @property
     def findings(self) -> Path:
-        """Where it stands what was measured."""
+        """Where what was measured stands."""
         return self.path / FINDINGS
 
     def start(self, command: str, *, config: dict[str, Any], seed: int | None, corpora: dict[str, str]) -> None:

@@ -53,7 +53,7 @@ class NoiseOnEveryRank(RankedGradients):
     def _total(self, gradients):
         return gradients
 
-    def _release(self, total, receipt):
+    def _noisy_mean(self, total, receipt):
         fresh = self._randomness.child(f"noise {receipt.sequence} of {self._ranks.rank}")
         noisy = self._ranks.total(add_noise(total, self.plan.noise_deviation, fresh))
         return self._ranks.copy({name: each / self.plan.normaliser for name, each in noisy.items()})

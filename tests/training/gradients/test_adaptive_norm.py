@@ -241,11 +241,11 @@ def test_a_run_is_the_slow_one_of_one_record_at_a_time(tmp_path, quantile):
 class NotRaised(PrivateGradients):
     """Broken twin: noise on the gradients as if no count were released beside them."""
 
-    def _release(self, total, receipt):
+    def _noisy_mean(self, total, receipt):
         plan = self.plan
         self.plan = Forged(plan)
         try:
-            return super()._release(total, receipt)
+            return super()._noisy_mean(total, receipt)
         finally:
             self.plan = plan
 

@@ -26,8 +26,8 @@ class Watched(PrivateGradients):
         super().__init__(*arguments, **more)
         self.drawn = []
 
-    def _draw(self):
-        places = super()._draw()
+    def _draw_places(self):
+        places = super()._draw_places()
         self.drawn.append([place for unit in places for place in unit])
         return places
 

@@ -120,8 +120,8 @@ def source_of(folder, module, texts, plan, *, kind=PrivateGradients, ledger=None
 class ForgetsLimits(PrivateGradients):
     """Broken twin: measures and writes down, and clips to the clip norm as ever."""
 
-    def _draw(self) -> list[list[int]]:
-        drawn = super()._draw()
+    def _draw_places(self) -> list[list[int]]:
+        drawn = super()._draw_places()
         self._limits = None
         return drawn
 

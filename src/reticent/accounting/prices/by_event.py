@@ -37,16 +37,16 @@ _EVERY: Final[tuple[Price[Any], ...]] = (
     NON_PRIVATE,
 )
 _PRICES: Final = {price.event: price for price in _EVERY}
-_UNKNOWN: Final[Price[Any]] = Price(NonPrivate, renyi=_refuse)
+_UNKNOWN: Final[Price[Any]] = Price(NonPrivate, renyi=_refuse)  # of whatever event: it knows nothing
 
 
 def price_of(event: Event) -> Price[Any]:
-    """The price of an event that holds no other; of one without an entry nothing is known."""
+    """The price of an event without parts; for one that is not listed, a price that knows nothing."""
     return _PRICES.get(type(event), _UNKNOWN)
 
 
 def distribution_of(event: Event) -> LossDistribution[Any]:
-    """The privacy loss distribution of an event that holds no other; one that has none is refused."""
+    """The privacy loss distribution of an event without parts; UnsupportedEvent where none is known."""
     found = price_of(event).distribution
     if found is None:
         raise UnsupportedEvent(f"no privacy loss distribution is known for the event {type(event).__name__}")

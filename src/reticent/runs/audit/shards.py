@@ -74,7 +74,7 @@ class Shards:
 
     def __call__(self, sequences: Sequence[Tokens]) -> list[Floats]:
         """One [T_i] array for each sequence."""
-        if len(sequences) <= CHUNK:  # one shard: not worth the way
+        if len(sequences) <= CHUNK:  # one shard: not worth the trip
             scores = self._here(sequences)
             self._told(sum(map(len, sequences)))
             return scores

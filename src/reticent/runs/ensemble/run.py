@@ -94,7 +94,7 @@ class EnsembleKind:
             given=given, manifest=manifest, shares=shares, recipe=recipe, key=key, ancestry=ancestry
         )
 
-    def again(self, given: Given, path: Path) -> "PreparedEnsemble":
+    def resume(self, given: Given, path: Path) -> "PreparedEnsemble":
         """An ensemble that was interrupted, split by the key that it was started with."""
         manifest, key = Manifest.read(path), (path / KEY).read_bytes()
         if key_id(key) != manifest.key_id:

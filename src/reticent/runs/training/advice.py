@@ -29,7 +29,7 @@ from reticent.runs.progress import Track, untracked
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import AddedOrReplaced, Shown
 from reticent.runs.settings.starter import settings_text
-from reticent.runs.training.settings import Method, ModelSection, risk_of
+from reticent.runs.training.settings import TEXTS_PER_OWNER, Method, ModelSection, risk_of
 from reticent.training.plans.choice import choose
 from reticent.training.plans.sampler import SamplerName
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 MORE_PEOPLE: Final = 10
 _FEW_UNITS: Final = 200
-_TEXTS_PER_OWNER: Final = 4
 _CEILINGS: Final = (TPR_AT_FPR.at(0.01), AUC.name, ADVANTAGE.name)
 _HEAD: Final = """\
 # DP-SGD for {units:,} {unit}s, chosen by `reticent plan` from counts alone.
@@ -236,7 +235,7 @@ def _plan(settings: PlanSettings, choice: "Choice", *, units: int, delta: float,
         sampler=sampler,
         unit=settings.unit,
         neighbours=settings.neighbours,
-        texts_per_unit=_TEXTS_PER_OWNER if settings.unit is Unit.OWNER else 1,
+        texts_per_unit=TEXTS_PER_OWNER if settings.unit is Unit.OWNER else 1,
     )
 
 
@@ -247,7 +246,7 @@ def _values(settings: PlanSettings, choice: "Choice", *, delta: float, sampler: 
         for name in ("target_epsilon", "target_tpr", "target_bits", "target_advantage")
         if getattr(settings, name) is not None
     }
-    owners = {"texts_per_owner": _TEXTS_PER_OWNER} if settings.unit is Unit.OWNER else {}
+    owners = {"texts_per_owner": TEXTS_PER_OWNER} if settings.unit is Unit.OWNER else {}
     public = {} if settings.public_text is None else {"public_text": settings.public_text}
     return {
         "method": Method.DP_SGD.value,

@@ -27,7 +27,7 @@ from reticent.runs.directory import TRAINING, RunDirectory, staged
 from reticent.runs.proofs.ancestry import Ancestry, together
 from reticent.runs.proofs.certificates import RELEASES, proved_of, read_other_guarantees
 from reticent.runs.proofs.corpus_ledger import CorpusLedger, Entry, all_together
-from reticent.runs.training.course import Course, Encoded, Means, Proof, course_again, plan_course
+from reticent.runs.training.course import Course, Encoded, Means, Proof, plan_course, resume_course
 from reticent.runs.training.individual import individual_bounds
 from reticent.runs.training.result import Observer, Preview, TrainedRun
 from reticent.runs.training.run import Given
@@ -75,11 +75,11 @@ class ModelKind:
         course, ancestry, proof = _planned(given)
         return _prepare(given, course, proof=proof, ancestry=ancestry)
 
-    def again(self, given: Given, path: Path) -> "PreparedModel":
+    def resume(self, given: Given, path: Path) -> "PreparedModel":
         """A run that was interrupted, with the plan and the seed that it was started with."""
         document = given.ranks.tell(lambda: read_document(path / TRAINING))
         check_schema(document, SCHEMA_VERSION, kind="training run")
-        course = course_again(given.settings, given.corpus, document["plan"], seed=int(document["seed"]))
+        course = resume_course(given.settings, given.corpus, document["plan"], seed=int(document["seed"]))
         if course.fingerprint != document["prepared"]:
             if given.settings.training.public_text is not None:
                 raise ConfigError(

@@ -58,7 +58,7 @@ def plan_redacting(settings: TrainSettings, corpus: Corpus, *, seed: int) -> Cou
     return plan(settings, corpus, seed)
 
 
-def redacting_again(settings: TrainSettings, corpus: Corpus, document: dict[str, Any]) -> Course:
+def resume_redacting(settings: TrainSettings, corpus: Corpus, document: dict[str, Any]) -> Course:
     """The course of a run that was started before, from its plan (`document`) and what the policies find now."""
     policy, conservative = _policies(settings)
     if settings.training.method is Method.SELECTIVE:

@@ -69,7 +69,7 @@ class RunKind(Protocol):
         """A new run."""
         ...
 
-    def again(self, given: Given, path: Path) -> Prepared:
+    def resume(self, given: Given, path: Path) -> Prepared:
         """A run that was interrupted, from what it wrote at its start."""
         ...
 
@@ -114,7 +114,7 @@ def train(
         seed = ranks.tell(Randomness.system().fresh_seed) if settings.seed is None else settings.seed
         corpus = settings.data.load()
         if settings.data.holdout is not None:
-            settings.data.load(holdout=True)  # an error in it shall not wait until the end of the run
+            settings.data.load(holdout=True)  # an error in it should not wait until the end of the run
         settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
         announce(chosen)
         given = Given(settings=settings, corpus=corpus, seed=seed, ranks=ranks, randomness=source)
@@ -158,7 +158,7 @@ def _resume(asked: Resumption, ranks: Ranks, *, observe: Observer, randomness: R
             hint="put the old file back, or start a new run",
         )
     given = Given(settings=settings, corpus=corpus, seed=0, ranks=ranks, randomness=randomness)
-    return _carried_on(kind.again(given, path), path, asked, ranks, observe)
+    return _carried_on(kind.resume(given, path), path, asked, ranks, observe)
 
 
 def _kind(settings: TrainSettings) -> RunKind:

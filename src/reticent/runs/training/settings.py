@@ -89,6 +89,7 @@ _CHOSEN: Final = "with dp-sgd or crt and a target, chosen from public facts"
 _BANDS: Final = 8
 _SAMPLED: Final = [f"{each.explained} ({each.name})" for each in SAMPLERS.values()]
 _PARTS: Final = 8
+TEXTS_PER_OWNER: Final = 4  # in a step
 PUBLIC_EPOCHS: Final = 1.0  # over --public-text
 _ENSEMBLE_RANK: Final = 8  # of the adapters of an ensemble, where no rank is given
 # Why a method refuses the options of the others, and what to do instead.
@@ -153,6 +154,7 @@ class ModelSection(Settings):
         within=RANK,
         panel=_MODEL,
         metavar="N",
+        shown=f"0; with submix, {_ENSEMBLE_RANK}",
     )
     lora_alpha: float | None = option(
         "LoRA scaling factor α.", default=None, within=NORM, panel=_MODEL, shown="twice the rank"
@@ -335,7 +337,7 @@ class TrainingSection(Settings):
         within=LENGTH,
         panel=_PRIVACY,
         metavar="N",
-        shown="8",
+        shown=f"{_BANDS}",
         methods=[Method.DP_SGD],
     )
     clip_norm: float | None = option(
@@ -378,7 +380,7 @@ class TrainingSection(Settings):
         within=LENGTH,
         panel=_PRIVACY,
         metavar="N",
-        shown="4",
+        shown=f"{TEXTS_PER_OWNER}",
         methods=[Method.DP_SGD],
     )
     audit: int | None = option(
@@ -500,7 +502,7 @@ class TrainingSection(Settings):
         within=Range(2, 4096),
         panel=_ENSEMBLE,
         metavar="N",
-        shown="8",
+        shown=f"{_PARTS}",
         methods=[Method.SUBMIX],
     )
     halves: bool | None = option(
@@ -724,7 +726,7 @@ class TrainingSection(Settings):
             "delta": self.delta,
             "unit": self.protected,
             "neighbours": self.neighbours or Neighbours.ADD_REMOVE,
-            "texts_per_unit": (self.texts_per_owner or 4) if self.protected is Unit.OWNER else 1,
+            "texts_per_unit": (self.texts_per_owner or TEXTS_PER_OWNER) if self.protected is Unit.OWNER else 1,
             "canaries": self.audit or 0,
             "rounding": self.rounding or Rounding.TESTED,
             "individual": bool(self.individual_accounting),

@@ -10,12 +10,12 @@ inside the accounting.
 
 import copy
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from reticent.core.ensemble import Ensemble
 from reticent.core.errors import ConfigError
@@ -32,16 +32,11 @@ from reticent.runs.ledger_place import LedgerPlace
 from reticent.runs.settings.declaration import flag_of
 from reticent.server.requests.chat import ChatFormat
 
+Reshape = Callable[[Shaping], Mechanism]
+"""The mechanism of the budget, shaped as a request asks: with the same measure and price."""
+
 ALONE: Final = "the public model answers alone: nothing is learnt"
 _ROUNDING: Final = 1.0 - 1e-12  # more than the products' rounding
-
-
-class Reshape(Protocol):
-    """The mechanism of the budget, shaped as a request asks."""
-
-    def __call__(self, shaping: Shaping) -> Mechanism:
-        """A mechanism with the same measure and price."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

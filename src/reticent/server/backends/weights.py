@@ -20,6 +20,7 @@ from reticent.prediction.mechanisms.mechanism import Layout, Mechanism, Moment, 
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex, PublicModel
 from reticent.prediction.predictor import TokenPredictor
+from reticent.runs.directory import RunDirectory
 from reticent.runs.proofs.certificates import weights_guarantee
 from reticent.server.backends.backend import Backend
 from reticent.server.requests.chat import ChatFormat
@@ -82,12 +83,12 @@ def _alone(run: Path) -> Ensemble:
     from reticent.models.huggingface.loading import load_model
     from reticent.server.backends.single_model import single_model
 
-    return single_model(load_model(run / "model", dtype="float32", name=run.name))
+    return single_model(load_model(RunDirectory(run).model, dtype="float32", name=run.name))
 
 
 def n_gram_index(run: Path, texts: Iterator[str], length: int) -> NGramIndex:
     """The n-grams of the training text in the tokens of a run's model."""
     from reticent.models.huggingface.loading import load_model
 
-    model = load_model(run / "model", dtype="float32")
+    model = load_model(RunDirectory(run).model, dtype="float32")
     return NGramIndex((model.encode([text])[0] for text in texts), length)

@@ -106,7 +106,7 @@ def whole_answer(form: Form, asked: Asked, answers: Sequence[Sequence[Piece]], *
 async def events(
     form: Form, asked: Asked, pieces: AsyncGenerator[Piece], *, model: str, with_usage: bool
 ) -> AsyncGenerator[str]:
-    """Server-sent events: a piece each, then the end; an error in the midst ends the stream with its document."""
+    """Server-sent events: a piece each, then the end; an error in the middle ends the stream with its document."""
     start = head(form, form.part, model)
     rest: dict[str, Any] = {"usage": None} if with_usage else {}
     drawn = 0

@@ -8,7 +8,7 @@ time and with the same statuses. There are no cross-origin permissions and no pa
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final, cast
 
@@ -21,14 +21,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reticent import __version__
 from reticent.server.access.keys import Key
+from reticent.server.backends.backend import Backend
 from reticent.server.http.answers import ChatForm, CompletionForm, Form, events, whole_answer
 from reticent.server.http.connections import log_briefly
 from reticent.server.http.guard import HOSTS, Guard
+from reticent.server.limits import Limits
 from reticent.server.refusal import REASONS, Refusal, broken, plain, unsupported
 from reticent.server.requests.asking import Asked, chat_asked, completion_asked
-from reticent.server.requests.protocol import ChatRequest, CompletionRequest, Drawing, ErrorDocument
+from reticent.server.requests.protocol import ChatRequest, CompletionRequest, ErrorDocument
 from reticent.server.scheduling.jobs import Piece
-from reticent.server.service import Left, Service, by_continuation, gathered, preceded, unless_left
+from reticent.server.service import Body, Left, Service, by_continuation, gathered, preceded, unless_left
 
 _ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     status: {"model": ErrorDocument} for status in (400, 401, 404, 413, 429, 500, 503, 504)
@@ -71,22 +73,14 @@ def _add_answers(app: FastAPI, service: Service) -> None:
         body: CompletionRequest, request: Request, key: Annotated[Key, Depends(admitted)]
     ) -> Response:
         """Continue one or several prompts."""
-        _require_model(service, body.model)
-        reserved = service.reserve(body, key)
-        asked = await service.read(body, key, by=completion_asked, reserved=reserved)
-        pieces = service.pieces(asked, key, reserved=reserved)
-        return await _answer(service, CompletionForm(), asked, body=body, request=request, pieces=pieces)
+        return await _answer(service, CompletionForm(), body, by=completion_asked, key=key, request=request)
 
     @app.post("/v1/chat/completions", response_model=None)
     async def chat_completions(
         body: ChatRequest, request: Request, key: Annotated[Key, Depends(admitted)]
     ) -> Response:
         """Continue a conversation."""
-        _require_model(service, body.model)
-        reserved = service.reserve(body, key)
-        asked = await service.read(body, key, by=chat_asked, reserved=reserved)
-        pieces = service.pieces(asked, key, reserved=reserved)
-        return await _answer(service, ChatForm(), asked, body=body, request=request, pieces=pieces)
+        return await _answer(service, ChatForm(), body, by=chat_asked, key=key, request=request)
 
     @app.get("/v1/models", response_model=None, dependencies=[Depends(admitted)])
     async def models() -> dict[str, Any]:
@@ -140,9 +134,22 @@ def _admission(service: Service) -> Any:
 
 
 async def _answer(
-    service: Service, form: Form, asked: Asked, *, body: Drawing, request: Request, pieces: AsyncGenerator[Piece]
+    service: Service,
+    form: Form,
+    body: Body,
+    *,
+    by: Callable[[Body, Backend, Limits], Asked],
+    key: Key,
+    request: Request,
 ) -> Response:
-    """Draw, and answer whole or as a stream. Whatever is refused at once is refused before a stream begins."""
+    """Reserve, read `by` the route's own rules, draw, and answer whole or as a stream.
+
+    Whatever is refused at once is refused before a stream begins.
+    """
+    _require_model(service, body.model)
+    reserved = service.reserve(body, key)
+    asked = await service.read(body, key, by=by, reserved=reserved)
+    pieces = service.pieces(asked, key, reserved=reserved)
     name = service.backend.name
     try:
         if not body.stream:
@@ -157,7 +164,7 @@ async def _answer(
 
 
 class ClosingStream(StreamingResponse):
-    """A stream of events that lets go of its job when it ends, also when the client leaves in the midst."""
+    """A stream of events that lets go of its job when it ends, even when the client leaves in the middle."""
 
     def __init__(self, content: AsyncGenerator[str], pieces: AsyncGenerator[Piece]) -> None:
         super().__init__(content, media_type="text/event-stream")

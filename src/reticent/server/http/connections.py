@@ -80,7 +80,7 @@ class LimitedConnection(H11Protocol):
         self.refuse(Refusal(400, "the request is not valid HTTP"))
 
     def refuse(self, refusal: Refusal) -> None:
-        """Say why, in OpenAI's form, and close; nothing is said in the midst of an answer."""
+        """Say why, in OpenAI's form, and close; nothing is said in the middle of an answer."""
         self._stop_waiting()
         if not (self._is_answering and self.cycle.response_started):
             body = json.dumps(refusal.document()).encode()

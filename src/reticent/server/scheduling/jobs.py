@@ -15,7 +15,7 @@ from reticent.prediction.mechanisms.mechanism import Mechanism
 from reticent.server.refusal import Refusal
 from reticent.server.scheduling.growing_text import GrowingText
 
-PIECE: Final = 16  # tokens of prompts that a turn reads while several keys ask
+READ_SHARED: Final = 16  # tokens of prompts that a turn reads while several keys ask
 _SHORT: Final = 6  # texts of fewer than 2 ** _SHORT tokens are all short
 
 
@@ -57,7 +57,7 @@ class Continuation:
             return looking
         is_first = not any(other.is_read for other in self.job.continuations)
         reading = len(self.context) / (1 if is_first else COPIED)
-        return PIECE if reading > PIECE else reading + looking
+        return READ_SHARED if reading > READ_SHARED else reading + looking
 
     @property
     def length(self) -> int:

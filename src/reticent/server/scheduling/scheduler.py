@@ -46,7 +46,7 @@ from reticent.server.limits import Limits
 from reticent.server.metrics import Metrics
 from reticent.server.refusal import Refusal, broken, overloaded, timed_out, unavailable
 from reticent.server.scheduling.fair_queue import FairQueue
-from reticent.server.scheduling.jobs import PIECE, Continuation, Item, Job
+from reticent.server.scheduling.jobs import READ_SHARED, Continuation, Item, Job
 
 LOG: Final = logging.getLogger("reticent.serve")
 
@@ -235,7 +235,7 @@ class Scheduler:
         """Those whose prompts are read, after a piece of the others'."""
         unread = [each for each in live if not each.is_read]
         if unread:
-            most = PIECE if self._has_company else _READ
+            most = READ_SHARED if self._has_company else _READ
             are_read = self._predictor.read_ahead([_handle(each) for each in unread], most=most)
             for each, is_read in zip(unread, are_read, strict=True):
                 each.is_read = is_read

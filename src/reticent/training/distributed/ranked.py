@@ -1,6 +1,6 @@
 """One private training run on several processes: the same mechanism, so the same account, for any number of them.
 
-    rank 0   draw the Poisson sample of the whole step, hand it out     → every unit is on exactly one rank
+    rank 0   draw the sample of the whole step, hand it out             → every unit is on exactly one rank
     all      per-record gradients of one's share, clipped and summed
     rank 0   total of the sums → charge, durably → add noise once → divide → hand out
     all      move the weights by the same gradient
@@ -119,15 +119,15 @@ class RankedGradients(PrivateGradients):
     def draw(self) -> list[list[TokenArray]]:
         """The texts of this rank's share of the sample."""
         # Places and no text travel: every rank holds the corpus.
-        drawn = self._units.texts_at(self._ranks.tell(lambda: PrivateGradients._draw(self)))
+        drawn = self._units.texts_at(self._ranks.tell(lambda: PrivateGradients._draw_places(self)))
         self._tokens = sum(len(text) for group in drawn for text in group)
         return share(drawn, self._ranks)
 
     def _total(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         return self._ranks.total(gradients)
 
-    def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
-        return self._ranks.copy(super()._release(total, receipt) if self._ranks.is_first else total)
+    def _noisy_mean(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
+        return self._ranks.copy(super()._noisy_mean(total, receipt) if self._ranks.is_first else total)
 
     def _next_norm(self, count: Tensor, receipt: Receipt) -> float:
         return float(self._ranks.tell(lambda: PrivateGradients._next_norm(self, count, receipt)))

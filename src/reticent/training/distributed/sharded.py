@@ -137,8 +137,8 @@ class ShardedGradients(RankedGradients):
             with suppress(NonFiniteGradient):
                 self._engine.accumulate(singles[place] if place < len(singles) else self._nothing())
 
-    def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
-        whole = super()._release(total, receipt)
+    def _noisy_mean(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
+        whole = super()._noisy_mean(total, receipt)
         return {name: like_parameter(value, self._module.get_parameter(name)) for name, value in whole.items()}
 
     def _nothing(self) -> TokenBatch:

@@ -264,7 +264,7 @@ class PrivateGradients:
 
     @property
     def position(self) -> int:
-        """Steps that were charged, whether their weights survived or not, but those of this round still to come."""
+        """Steps that were charged, whether or not their weights survived, without those of this round to come."""
         return round(self._ledger.spent()[TRAINING_ACCOUNT]) - self._left
 
     @property
@@ -285,7 +285,7 @@ class PrivateGradients:
         """
         whole, count = self._total(total), self._whole_count()
         receipt = self._charged()
-        values = self._release(whole, receipt)
+        values = self._noisy_mean(whole, receipt)
         if count is not None:
             self._clip_to(self._next_norm(count, receipt))
         return self._as_weights(values)
@@ -348,7 +348,7 @@ class PrivateGradients:
         if self._levels is not None:
             self._module.eval()
             self._levels.measure(self.position, self._norm_of)
-        return self._units.texts_at(self._draw())
+        return self._units.texts_at(self._draw_places())
 
     def _norm_of(self, unit: int) -> float:
         """The norm of one unit's gradient, computed by itself; infinite where it has none."""
@@ -360,7 +360,7 @@ class PrivateGradients:
         except NonFiniteGradient:
             return math.inf
 
-    def _draw(self) -> list[list[int]]:
+    def _draw_places(self) -> list[list[int]]:
         """The places of those texts, unit by unit."""
         source = self._randomness.child(f"sample {self.position}")
         if self._left == 0:
@@ -425,7 +425,7 @@ class PrivateGradients:
         """The clipped sum of the whole step, from that of this process: the same where it is alone."""
         return gradients
 
-    def _release(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
+    def _noisy_mean(self, total: dict[str, Tensor], receipt: Receipt) -> dict[str, Tensor]:
         """The total with fresh noise, normalised. Only after its charge, whose receipt says so."""
         fresh = self._randomness.child(f"noise {self._charge_of(receipt)}")
         if self._memory is not None:

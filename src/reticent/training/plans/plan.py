@@ -200,7 +200,7 @@ class DpSgd(JsonObject):
         check_moving_norm(
             self.clip_quantile,
             self.count_noise,
-            correlated=self.sampler.bands is not None,
+            correlated=self.sampler.is_correlated,
             canaries=self.canaries > 0,
             individual=self.individual,
             proved_rounding=self.rounding is Rounding.PROVED,
@@ -484,11 +484,7 @@ class DpSgd(JsonObject):
     def spending(self, epsilon: float) -> Spending:
         """ε spent so far. Takes the ε of the whole plan, which is expensive to compute twice."""
         return Spending(
-            self.event,
-            steps_per_round=self.sampler.steps_per_round,
-            neighbours=self.neighbours,
-            epsilon=epsilon,
-            delta=self.delta,
+            self.round_event, steps=self.steps, neighbours=self.neighbours, epsilon=epsilon, delta=self.delta
         )
 
     def ledger_name(self, corpus: str) -> str:
@@ -529,9 +525,7 @@ def plan_from_json(document: dict[str, Any]) -> Plan:
         raise ConfigError("a plan of an unknown kind", found=document["kind"], expected="plain or private")
     name = values.pop("sampler", SamplerName.POISSON)  # plans that name none were made when there was one
     sampler = sampler_of(name, values.pop("units"), values.pop("batch"), bands=values.pop("bands", None))
-    unit, neighbours = Unit(values.pop("unit")), Neighbours(values.pop("neighbours"))
-    rounding = Rounding(values.pop("rounding", Rounding.TESTED))
-    return DpSgd(sampler=sampler, unit=unit, neighbours=neighbours, rounding=rounding, **values)
+    return DpSgd(sampler=sampler, **values)
 
 
 def ledger_name(plan: dict[str, Any], corpus: str, *, kind: str = "training") -> str:

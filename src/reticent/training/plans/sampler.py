@@ -17,7 +17,7 @@ chance.
 
 Each sampler says of itself what others must know:
 
-    label, explained   how it is called, and what it does, in the help of `--sampler`
+    label, explained   what it is called, and what it does, in the help of `--sampler`
     is_correlated      whether its noise is correlated over the `bands` of a cycle: places in the cycle and earlier
                        noise are then kept between rounds, so that one process takes all steps
     has_renyi_price    whether its round has one: what the best of several runs costs (`--tune`) follows from it

@@ -13,25 +13,22 @@ import math
 from reticent.accounting.conversion import epsilon_from_renyi
 from reticent.accounting.curve import RenyiCurve
 from reticent.accounting.pld import pld_epsilon
-from reticent.core.event import Repeated
+from reticent.core.event import Repeated, Round
 from reticent.core.guarantee import Neighbours
 
-_EVERY = 6  # each sixth order of the accountant's grid; the whole plan's ε caps what is lost by it
+_EVERY = 6  # every sixth order of the accountant's grid; the whole plan's ε caps what is lost by it
 
 
 class Spending:
     """ε of the first n steps of a run of equal rounds."""
 
-    def __init__(
-        self, run: Repeated, *, steps_per_round: int = 1, neighbours: Neighbours, epsilon: float, delta: float
-    ) -> None:
-        """`run` is all rounds, `epsilon` what they prove together at `delta`."""
-        curve = RenyiCurve(run.event, neighbours)
+    def __init__(self, one: Round, *, steps: int, neighbours: Neighbours, epsilon: float, delta: float) -> None:
+        """The run has `steps` steps in rounds like `one`; all of them together prove `epsilon` at `delta`."""
+        curve = RenyiCurve(one, neighbours)
         orders = curve.orders()[::_EVERY]
         self._costs = [(float(order), curve(float(order))) for order in orders]
-        self._round = run.event
-        self._steps_per_round = steps_per_round
-        self._steps = run.count * steps_per_round
+        self._round = one
+        self._steps = steps
         self._neighbours = neighbours
         self._epsilon = epsilon
         self._delta = delta
@@ -46,7 +43,7 @@ class Spending:
             raise ValueError(f"the plan has {self._steps} steps, found {steps}")
         if steps == 0:
             return 0.0
-        rounds = math.ceil(steps / self._steps_per_round)
+        rounds = math.ceil(steps / self._round.steps)
         finite = [(order, cost) for order, cost in self._costs if math.isfinite(cost)]
         if not finite:
             return min(self._profile_epsilon(rounds), self._epsilon)
@@ -54,7 +51,7 @@ class Spending:
         return min(found, self._epsilon)
 
     def _profile_epsilon(self, rounds: int) -> float:
-        if rounds * self._steps_per_round == self._steps:
+        if rounds * self._round.steps == self._steps:
             return self._epsilon
         if rounds not in self._by_profile:
             event = Repeated(self._round, rounds)

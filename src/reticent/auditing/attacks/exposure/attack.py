@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
+from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, planned_model, skip
 from reticent.auditing.attacks.exposure.candidate_search import SearchLimits
 from reticent.auditing.attacks.exposure.findings import exposure_findings
 from reticent.auditing.attacks.exposure.ranking import ExposureSettings, measure_exposures
@@ -44,7 +44,7 @@ class ExposureAttack:
             confidence=confidence,
         )
         exposures = measure_exposures(
-            scoring_model(subject),
+            planned_model(subject),
             subject.canaries,
             randomness=settings.randomness("candidates"),
             settings=chosen,

@@ -8,7 +8,7 @@ itself.
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, scoring_model, skip
+from reticent.auditing.attack import Lines, Measurement, NothingToAttack, PlannedAttack, planned_model, skip
 from reticent.auditing.attacks.extraction.generate_and_rank import generate_texts
 from reticent.auditing.attacks.lazy.risk_map import GENERATED, HELD_OUT, TRAINING, draw_risk_map, emission_finding
 from reticent.auditing.settings import AttackSettings, Sizes
@@ -55,7 +55,7 @@ class LazyAttack:
             raise InternalError("the lazy attack was planned without a base model")
         training, held_out = sampled_sides(subject, settings, sizes.records)
         drawn = draw_risk_map(
-            scoring_model(subject),
+            planned_model(subject),
             subject.base,
             groups={TRAINING: training, HELD_OUT: held_out, GENERATED: _generated(subject, settings, sizes)},
             sampling=settings.sampler,
@@ -72,7 +72,7 @@ class LazyAttack:
 
 def _generated(subject: Subject, settings: AttackSettings, sizes: Sizes) -> list[Record]:
     """Distinct texts that the model says by itself, drawn by the attacker's sampler."""
-    longest = scoring_model(subject).context_length or _GENERATED_TOKENS + 1  # the start token takes a place
+    longest = planned_model(subject).context_length or _GENERATED_TOKENS + 1  # the start token takes a place
     drawn = generate_texts(
         subject.model,
         min(GENERATED_TEXTS, sizes.texts),

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
+from reticent.auditing.attack import Lines, Measurement, PlannedAttack, planned_model, skip
 from reticent.auditing.attacks.membership.findings import (
     MembershipSetting,
     ScoredTargets,
@@ -109,7 +109,7 @@ def score_targets(
     targets = membership_targets(subject, settings, sizes.records)
     attacks, _ = membership_attacks(subject)
     needs_base = any(one.needs_reference for one in attacks)
-    seen = TargetScores(targets.texts, scoring_model(subject), reference=subject.base if needs_base else None)
+    seen = TargetScores(targets.texts, planned_model(subject), reference=subject.base if needs_base else None)
     access = {one.name: one.access for one in attacks}
     scores = run_attacks(attacks, seen)
     return ScoredTargets.of(subject, settings, targets=targets, scores=scores, access=access), seen

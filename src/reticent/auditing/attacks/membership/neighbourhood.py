@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
+from reticent.auditing.attack import Lines, Measurement, PlannedAttack, planned_model, skip
 from reticent.auditing.attacks.membership.attack import why_no_comparison
 from reticent.auditing.attacks.membership.findings import ScoredTargets, few_targets
 from reticent.auditing.attacks.membership.scores import LogProbScore, run_attacks, text_by_text
@@ -131,7 +131,7 @@ class NeighbourhoodAttack:
         targets = membership_targets(subject, settings, sizes.records)
         proposer = None if why_no_comparison(subject) else subject.base
         score = Neighbourhood(count=_COPIES, seed=settings.seed)
-        scores = run_attacks([score], TargetScores(targets.texts, scoring_model(subject), reference=proposer))
+        scores = run_attacks([score], TargetScores(targets.texts, planned_model(subject), reference=proposer))
         scored = ScoredTargets.of(
             subject, settings, targets=targets, scores=scores, access={score.name: score.access}
         )

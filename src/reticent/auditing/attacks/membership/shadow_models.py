@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from reticent.auditing.attack import Lines, Measurement, PlannedAttack, scoring_model, skip
+from reticent.auditing.attack import Lines, Measurement, PlannedAttack, planned_model, skip
 from reticent.auditing.attacks.membership.findings import ScoredTargets, few_targets
 from reticent.auditing.attacks.membership.shadow import lira_online, rmia, shadow_scores
 from reticent.auditing.settings import AttackSettings, Sizes
@@ -96,7 +96,7 @@ class ShadowAttack:
         trained_on = split.halves(settings)  # [S, n]
         tasks = _tasks(subject, settings, split, trained_on=trained_on, texts=texts)
         shadows = self.train_shadows(tasks, settings)  # [S, n + m]
-        target = shadow_scores([scoring_model(subject)], texts)[0]  # [n + m]
+        target = shadow_scores([planned_model(subject)], texts)[0]  # [n + m]
         n = len(split.targets.records)
         scores = {
             "lira": lira_online(target[:n], shadows[:, :n], trained_on),

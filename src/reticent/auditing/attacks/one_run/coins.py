@@ -12,7 +12,7 @@ is.
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
+from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, planned_model, skip
 from reticent.auditing.attacks.membership.attack import (
     ONE_RUN_BOUNDS,
     one_run_delta,
@@ -62,7 +62,7 @@ class CoinAttack:
         coins, attacks = subject.coins, _scores(subject)
         assert coins is not None
         base = subject.base if len(attacks) > 1 else None
-        scores = run_attacks(attacks, TargetScores(coins.texts, scoring_model(subject), reference=base))
+        scores = run_attacks(attacks, TargetScores(coins.texts, planned_model(subject), reference=base))
         confidence = shared_confidence(settings.attack_confidence, ONE_RUN_BOUNDS * len(attacks))
         promised = None if subject.guarantee is None else subject.guarantee.unit
         said = f"{coins.design} canaries: {coins.measures}"
@@ -114,7 +114,7 @@ class TrapAttack:
         assert coins is not None
         base = subject.base if attacks[0].needs_reference else None
         ((name, values),) = run_attacks(
-            attacks, TargetScores(coins.texts, scoring_model(subject), reference=base)
+            attacks, TargetScores(coins.texts, planned_model(subject), reference=base)
         ).items()
         source, confidence = settings.randomness("trap permutations"), settings.attack_confidence
         p_value = permutation_p_value(values, coins.is_member, randomness=source, permutations=PERMUTATIONS)

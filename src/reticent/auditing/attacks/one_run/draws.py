@@ -136,7 +136,7 @@ class AllocatedDraws:
 
 
 def draws_of(event: Repeated) -> Draws:
-    """How the run of this event draws members, over the rows that `released_rows` gives."""
+    """How the run of this event draws members; with correlated noise, over the rows of `matched`."""
     match event.event:
         case Gaussian():
             return PoissonDraws(1.0)

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, scoring_model, skip
+from reticent.auditing.attack import SCHEMA_VERSION, Lines, Measurement, PlannedAttack, planned_model, skip
 from reticent.auditing.attacks.personal_data.contexts import MaskedSpan
 from reticent.auditing.attacks.personal_data.scoring import CandidateScorer, CandidateScoring, HeldOutPlaces
 from reticent.auditing.settings import AttackSettings, Sizes
@@ -87,7 +87,7 @@ class AttributeAttack:
         authors = generate_authors(count, randomness=settings.randomness("authors"))
         anybody = tuple(_place("anybody", kind, "", ()) for kind in CLUES)
         scorer = CandidateScorer(
-            scoring_model(subject), scoring=CandidateScoring.SPAN, elsewhere=HeldOutPlaces(anybody, weight=1.0)
+            planned_model(subject), scoring=CandidateScoring.SPAN, elsewhere=HeldOutPlaces(anybody, weight=1.0)
         )
         game = infer_attributes(scorer, authors)
         finding = attribute_finding(game, confidence=settings.attack_confidence)

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reticent.auditing.attack import Measurement, scoring_model
+from reticent.auditing.attack import Measurement, planned_model
 from reticent.auditing.attacks.membership.scores import CalibratedScore, LossScore
 from reticent.auditing.attacks.membership.target_scores import TargetScores
 from reticent.auditing.attacks.personal_data.contexts import MaskedSpan, OtherValues, masked_spans
@@ -77,7 +77,7 @@ class Places:
 
 def choose_places(subject: Subject, settings: AttackSettings, tagged: Tagged, sizes: Sizes) -> Places:
     """The targets of all games on places; nothing is scored yet."""
-    model = scoring_model(subject)
+    model = planned_model(subject)
     targets, strangers = (
         masked_spans(
             values,
@@ -113,7 +113,7 @@ def play_places(
 ) -> Measurement:
     """All games; the artefact "places" is a part of pii.json."""
     tagged, targets = places.tagged, places.targets
-    scorer = CandidateScorer(scoring_model(subject), elsewhere=HeldOutPlaces(places.elsewhere))
+    scorer = CandidateScorer(planned_model(subject), elsewhere=HeldOutPlaces(places.elsewhere))
     infilling = sizes.draws if settings.others is OtherValues.MASKED else 0
 
     def reconstructed(side: tuple[MaskedSpan, ...], name: str) -> Reconstruction:
@@ -224,7 +224,7 @@ def _against_membership(
     """Whether better memorised sentences give their values away (Fig. 7); nothing where all or none do."""
     attack = LossScore() if subject.base is None else CalibratedScore()
     texts = [target.text() for target in targets]
-    scores = attack.score(TargetScores(texts, scoring_model(subject), reference=subject.base))
+    scores = attack.score(TargetScores(texts, planned_model(subject), reference=subject.base))
     estimate = success_auc(scores, game.hits(1), confidence=setting.confidence, owners=game.owners)
     if estimate is None:
         return []
@@ -246,7 +246,7 @@ def _extractability(
     every = list(tagged.training)
     order = settings.randomness("extractability").permutation(len(every))[:count]
     values = [every[place] for place in sorted(order.tolist())]
-    estimated = estimate_extractability(scoring_model(subject), tagged.training, values, contexts=4)
+    estimated = estimate_extractability(planned_model(subject), tagged.training, values, contexts=4)
     compared = compare_extractability(estimated, values, emitted)
     estimate = compared.correlation(randomness=settings.randomness("resamples"), confidence=setting.confidence)
     if estimate is None:
