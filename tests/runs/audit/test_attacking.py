@@ -16,6 +16,7 @@ from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.auditing.targets import Targets, membership_targets
 from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ConfigError
+from reticent.core.evidence.individual import IndividualBound, IndividualBounds
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
 from reticent.data.canaries import CanaryOwner
@@ -147,6 +148,10 @@ def test_another_model_is_measured_for_itself(learnt, tmp_path):
     assert named(other, "auc", "loss").value < 0.8
 
 
+def proved_of_one(epsilon):
+    return IndividualBounds(1e-5, 8.0, {"train-1": IndividualBound(epsilon, 1, epsilon)})
+
+
 def test_whatever_changes_a_measurement_changes_its_key(learnt, tmp_path):
     cache = ScoreCache(tmp_path)
 
@@ -163,6 +168,7 @@ def test_whatever_changes_a_measurement_changes_its_key(learnt, tmp_path):
         name(dataclasses.replace(learnt, canaries=CANARIES[:2])),
         name(dataclasses.replace(learnt, repeated=frozenset(["train-1"]))),
         name(dataclasses.replace(learnt, twins=frozenset(["train-1"]))),
+        *(name(dataclasses.replace(learnt, individual=proved_of_one(epsilon))) for epsilon in (1.0, 2.0)),
         name(dataclasses.replace(learnt, guarantee=promise(1.0))),
         name(dataclasses.replace(learnt, guarantee=promise(1.0, unit=Unit.OWNER))),
         name(settings=dataclasses.replace(SETTINGS, seed=1)),

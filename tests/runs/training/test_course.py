@@ -32,13 +32,24 @@ def test_several_processes_take_the_steps_of_independent_noise_alone(sampler, mo
     monkeypatch.setattr(course, "RankedGradients", lambda *_, **__: "made")
     started = object.__new__(RankedLedger)
     if not isinstance(sampler, BandedSampler):
+        course.refuse_private(MODEL.module, plan(sampler), processes=2)
         assert course.private_gradients(MODEL, None, plan(sampler), means(started)) == "made"
         return
     with pytest.raises(ConfigError, match="correlated noise needs a single process"):
+        course.refuse_private(MODEL.module, plan(sampler), processes=2)
+    with pytest.raises(AssertionError):
         course.private_gradients(MODEL, None, plan(sampler), means(started))
+
+
+@pytest.mark.parametrize(
+    ("more", "flag"), [({"canaries": 4}, "--audit"), ({"individual": True}, "--individual-accounting")]
+)
+def test_several_processes_neither_audit_nor_account_for_single_records(more, flag):
+    with pytest.raises(ConfigError, match=f"{flag} needs a single process"):
+        course.refuse_private(MODEL.module, plan(PoissonSampler(40, 10), **more), processes=2)
 
 
 def test_an_audited_run_whose_draws_nobody_knows_is_refused_before_its_first_step(monkeypatch):
     monkeypatch.setattr(PoissonSampler, "round_event", lambda *_: NonPrivate())
     with pytest.raises(UsageError, match="gradient canaries measure"):
-        course.private_gradients(MODEL, None, plan(PoissonSampler(40, 10), canaries=4), means(object()))
+        course.refuse_private(MODEL.module, plan(PoissonSampler(40, 10), canaries=4), processes=1)

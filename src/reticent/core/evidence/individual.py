@@ -5,6 +5,8 @@
 The file is the operator's (mode 0600): each number follows from the record that it is about.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +60,11 @@ class IndividualBounds:
     def __repr__(self) -> str:
         return f"IndividualBounds({len(self.records)} records)"
 
+    @property
+    def fingerprint(self) -> str:
+        """Of all bounds."""
+        return hashlib.blake2b(json.dumps(self._document(), sort_keys=True).encode(), digest_size=16).hexdigest()
+
     def quantiles(self, *shares: float) -> list[float]:
         """The ε that these shares of the records do not pass."""
         values = np.array([each.epsilon for each in self.records.values()])
@@ -65,17 +72,7 @@ class IndividualBounds:
 
     def write(self, folder: Path) -> None:
         """The file, readable by its owner alone."""
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "statement": STATEMENT,
-            "delta": self.delta,
-            "epsilon": self.epsilon,
-            "records": {
-                name: [number_to_json(each.epsilon), each.copies, number_to_json(each.of_text)]
-                for name, each in self.records.items()
-            },
-        }
-        write_document(folder / FILE, document, mode=0o600)
+        write_document(folder / FILE, self._document(), mode=0o600)
 
     @classmethod
     def read(cls, folder: Path) -> "IndividualBounds | None":
@@ -94,3 +91,15 @@ class IndividualBounds:
             raise ConfigError(
                 f"{folder / FILE}: not the bounds of single records", hint="restore the file, or remove it"
             ) from None
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "statement": STATEMENT,
+            "delta": self.delta,
+            "epsilon": self.epsilon,
+            "records": {
+                name: [number_to_json(each.epsilon), each.copies, number_to_json(each.of_text)]
+                for name, each in self.records.items()
+            },
+        }

@@ -182,6 +182,7 @@ def score_key(name: str, subject: Subject, settings: AttackSettings, *, sizes: S
             "asked": _asked(name, settings),
             "coins": None if subject.coins is None else subject.coins.to_json(),
             "recipe": subject.recipe if name == ShadowAttack.name else None,
+            "individual": None if subject.individual is None else subject.individual.fingerprint,
             "policy": policy_identity(settings.policy) if name in BY_POLICY else None,
             "secret_unit": subject.secret_unit.value,
             "repeated": sorted(subject.repeated),

@@ -28,7 +28,7 @@ from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.runs.training.settings import PUBLIC_EPOCHS, REDACTING, TrainSettings
 from reticent.training.batches import Units, encode_texts
 from reticent.training.distributed.ranked import RankedGradients, RankedLedger
-from reticent.training.gradients.canaries import GradientCanaries
+from reticent.training.gradients.canaries import GradientCanaries, require_room
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.levels import LevelFile
 from reticent.training.gradients.record_loss import TokenBatch
@@ -221,6 +221,22 @@ def charged(source: GradientSource) -> int:
     return source.private_position if isinstance(source, PublicFirstGradients) else source.position
 
 
+def refuse_private(module: nn.Module, plan: DpSgd, *, processes: int) -> None:
+    """Refuse a plan that cannot be carried out on these weights, or not by several processes."""
+    if processes > 1:
+        for is_asked, option in ((plan.canaries, "--audit"), (plan.individual, "--individual-accounting")):
+            if is_asked:
+                raise ConfigError(f"{option} needs a single process", hint="start it without torchrun")
+        if plan.sampler.is_correlated:
+            raise ConfigError(
+                f"{plan.sampler.label} needs a single process",
+                hint="start it without torchrun, or --sampler poisson",
+            )
+    if plan.canaries:
+        draws_of(plan.event)  # what is drawn must be known when they are measured
+        require_room(module, plan.canaries)
+
+
 def private_gradients(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -> PrivateGradients:
     """The private steps of a plan: in this process or, where the ledger is that of several, in all of them."""
     module, ledger, folder = model.module, means.ledger, means.folder
@@ -229,7 +245,6 @@ def private_gradients(model: HuggingFaceModel, units: Units, plan: DpSgd, means:
     assert ledger is not None
     canaries = None
     if plan.canaries:
-        draws_of(plan.event)  # a plan that cannot be measured afterwards is refused now
         key, trace = CanaryKey.read(folder), TraceFile(folder)
         canaries = GradientCanaries(module, key, clip_norm=plan.clip_norm, observer=trace)
     return PrivateGradients(
@@ -245,15 +260,10 @@ def private_gradients(model: HuggingFaceModel, units: Units, plan: DpSgd, means:
 
 
 def _ranked(module: nn.Module, units: Units, plan: DpSgd, ledger: RankedLedger, means: Means) -> RankedGradients:
-    """The same in the processes that torchrun started; what is not built for several is refused."""
-    if plan.canaries:
-        raise ConfigError("--audit needs a single process", hint="start it without torchrun")
-    if plan.individual:
-        raise ConfigError("--individual-accounting needs a single process", hint="start it without torchrun")
-    if plan.sampler.is_correlated:
-        raise ConfigError(
-            f"{plan.sampler.label} needs a single process", hint="start it without torchrun, or --sampler poisson"
-        )
+    """The same in the processes that torchrun started."""
+    assert not plan.canaries  # all three were refused (`refuse_private`)
+    assert not plan.individual
+    assert not plan.sampler.is_correlated
     randomness, computation = means.randomness, means.computation
     if means.shards:
         from reticent.training.distributed.sharded import ShardedGradients, shard  # loads FSDP

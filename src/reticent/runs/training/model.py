@@ -27,7 +27,7 @@ from reticent.runs.directory import TRAINING, RunDirectory, staged
 from reticent.runs.proofs.ancestry import Ancestry, together
 from reticent.runs.proofs.certificates import RELEASES, proved_of, read_other_guarantees
 from reticent.runs.proofs.corpus_ledger import CorpusLedger, Entry, all_together
-from reticent.runs.training.course import Course, Encoded, Means, Proof, plan_course, resume_course
+from reticent.runs.training.course import Course, Encoded, Means, Proof, plan_course, refuse_private, resume_course
 from reticent.runs.training.individual import individual_bounds
 from reticent.runs.training.result import Observer, Preview, TrainedRun
 from reticent.runs.training.run import Given
@@ -316,6 +316,8 @@ def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry |
     model = load_for_training(settings.model.start(), seed=given.seed)
     if settings.model.checkpoint_activations:
         Recomputation(model.module).detach()  # refuses a model without blocks
+    if isinstance(course.plan, DpSgd):
+        refuse_private(model.module, course.plan, processes=ranks.size)
     encoded = course.encode(model, max_length=settings.data.max_length)
     same = f"{course.plan.ledger_name(given.corpus.fingerprint)} {model.fingerprint}"
     ranks.require_same(same, what="corpus, plan and model")

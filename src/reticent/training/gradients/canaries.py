@@ -130,23 +130,39 @@ def _rooms(module: nn.Module) -> list[_Room]:
     ]
 
 
-def _places(rooms: list[_Room], canaries: int, source: Randomness) -> tuple[int, list[_Placed]]:
-    """The width of a direction, and a place of its own for each canary; half of them in tied weights."""
+def require_room(module: nn.Module, canaries: int) -> None:
+    """Refuse more canaries than the trainable weights have room for."""
+    _width(_shares(_rooms(module), canaries))
+
+
+def _shares(rooms: list[_Room], canaries: int) -> list[tuple[list[_Room], int]]:
+    """Matrices, and how many canaries they get together: half of them in tied weights."""
     tied = [room for room in rooms if room.is_tied]
     others = [room for room in rooms if not room.is_tied]
-    groups = [(tied, canaries - canaries // 2), (others, canaries // 2)] if tied and others else [(rooms, canaries)]
+    return [(tied, canaries - canaries // 2), (others, canaries // 2)] if tied and others else [(rooms, canaries)]
+
+
+def _width(shares: list[tuple[list[_Room], int]]) -> int:
+    """The width of a direction, the greatest that leaves each canary a place of its own."""
     width = _WIDEST
-    while any(sum(room.pieces(width) for room in group) < count for group, count in groups):
+    while any(sum(room.pieces(width) for room in group) < count for group, count in shares):
         width //= 2
         if not width:
             raise ConfigError(
                 "the trainable weights have no room for so many canaries",
-                found=f"{canaries} canaries",
-                expected=f"at most {sum(room.pieces(1) for room in rooms)}",
+                found=f"{sum(count for _, count in shares)} canaries",
+                expected=f"at most {sum(room.pieces(1) for group, _ in shares for room in group)}",
                 hint="ask for fewer with --audit",
             )
+    return width
+
+
+def _places(rooms: list[_Room], canaries: int, source: Randomness) -> tuple[int, list[_Placed]]:
+    """The width of a direction, and a place of its own for each canary."""
+    shares = _shares(rooms, canaries)
+    width = _width(shares)
     order, start, placed = source.permutation(canaries), 0, []
-    for group, count in groups:
+    for group, count in shares:
         numbers, start = order[start : start + count], start + count
         placed += _place(group, numbers, width, source)
     return width, placed
