@@ -7,7 +7,7 @@ from dp_accounting.pld import pld_privacy_accountant
 from reticent.accounting.calibration import Target, least_noise, most_steps, round_up
 from reticent.accounting.guarantees import epsilons
 from reticent.core.errors import ConfigError
-from reticent.core.event import Repeated, SampledGaussian
+from reticent.core.event import RandomAllocation, Repeated, SampledGaussian
 from reticent.core.guarantee import Neighbours
 
 
@@ -72,6 +72,10 @@ def test_rounding_down_would_pass_the_target() -> None:
 def test_unreachable_and_impossible_targets_are_refused_with_a_hint() -> None:
     with pytest.raises(ConfigError, match="no noise reaches"):
         least_noise(Target(epsilon=1e-6, delta=1e-9, sampling_rate=1.0), steps=10**7)
+    allocation = RandomAllocation(1.0, 29)
+    with pytest.raises(ConfigError, match="no noise reaches") as refused:
+        least_noise(Target(epsilon=1e-3, delta=1e-5, sampling_rate=1 / 29, round_event=allocation), steps=145)
+    assert "Poisson" in str(refused.value.hint)
     with pytest.raises(ConfigError, match="one step"):
         most_steps(Target(epsilon=0.1, delta=1e-9, sampling_rate=1.0), noise_multiplier=0.5)
     for bad in ({"epsilon": 0.0}, {"delta": 1.0}, {"sampling_rate": 0.0}):

@@ -101,6 +101,12 @@ def test_owners_are_protected_only_where_they_are_named(refused, tmp_path):
     nameless = tmp_path / "nameless.txt"
     nameless.write_text("one\ntwo\nthree\n")
     refused("have no owners", *DP, "--unit", "owner", "--batch", "1", data=nameless)
+    planted, key = (
+        tmp_path / "planted.jsonl",
+        tmp_path / "key.json",
+    )  # has the field, and owners of no more than one
+    assert cli.run(["plant", str(nameless), "--out", str(planted), "--key", str(key), "--copies", "2"]) == 0
+    refused("owned by its own id", *DP, "--unit", "owner", "--batch", "1", data=planted)
     refused("--texts-per-owner is for --unit owner", *DP, "--texts-per-owner", "2")
 
 

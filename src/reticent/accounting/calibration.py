@@ -77,12 +77,7 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
     """
     STEPS.require("the number of steps", steps)
     if _rdp(target, _MOST_NOISE, steps, enough=target.epsilon) > target.epsilon:
-        raise ConfigError(
-            "no noise reaches the target",
-            found=f"epsilon {_rdp(target, _MOST_NOISE, steps):.3g} at noise multiplier {_MOST_NOISE:g}",
-            expected=f"at most {target.epsilon:g}",
-            hint="raise epsilon or delta, or lower the steps or the sampling rate",
-        )
+        raise _out_of_reach(target, _rdp(target, _MOST_NOISE, steps), _MOST_NOISE)
 
     # The best order of a Gaussian is 1 + 2 log(1/δ)/ε; those far above it cost most, at little noise above all.
     highest = max(_SEARCHED, 4.0 * math.log(1.0 / target.delta) / target.epsilon)
@@ -94,9 +89,21 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
     if enough < 1.03 * _LEAST_NOISE and suffices(_LEAST_NOISE):  # asked last: so little noise is dear to price
         enough = _LEAST_NOISE
     if not target.has_renyi_price:
-        while _least(target, round_up(enough), steps) > target.epsilon:
-            enough *= 1.2
+        while (reached := _least(target, round_up(enough), steps)) > target.epsilon:
+            if enough >= _MOST_NOISE:  # the accountant's own error, which no noise lowers, is above so small an ε
+                raise _out_of_reach(target, reached, round_up(enough))
+            enough = min(1.2 * enough, _MOST_NOISE)
     return _verified(target, _lower(target, round_up(enough), steps=steps), steps)
+
+
+def _out_of_reach(target: Target, reached: float, noise: float) -> ConfigError:
+    return ConfigError(
+        "no noise reaches the target",
+        found=f"epsilon {reached:.3g} at noise multiplier {noise:g}",
+        expected=f"at most {target.epsilon:g}",
+        hint="raise epsilon or delta, or "
+        + ("lower the steps or the sampling rate" if target.has_renyi_price else "take Poisson samples"),
+    )
 
 
 def most_steps(target: Target, *, noise_multiplier: float) -> Calibration:

@@ -24,7 +24,7 @@ from reticent.runs.audit.attacking import audit_to_json, is_cacheable, run_audit
 from reticent.runs.audit.gate import check_gate, parse_limit
 from reticent.runs.audit.plan import AuditPlan, Speed, plan_audit
 from reticent.runs.audit.score_cache import ScoreCache
-from reticent.runs.audit.subject import find_model
+from reticent.runs.audit.subject import check_held_out, find_model
 from reticent.runs.directory import RunDirectory
 from tests.claims import certify, claim
 from tests.runs.audit.subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
@@ -351,3 +351,13 @@ def test_the_plan_names_every_metric_that_is_measured(learnt, found):
 
 def test_an_empty_plan_finds_nothing(learnt):
     assert run_audit(learnt, AuditPlan((), SMALL), settings=SETTINGS).findings == ()
+
+
+def test_the_corpus_that_a_run_was_trained_on_is_not_held_out(tmp_path):
+    trained_on, other = records("a", sentences(1, 4)), records("b", sentences(2, 4))
+    run = RunDirectory.for_new_run(tmp_path / "run")
+    run.start("train", config={}, seed=None, corpora={"training": trained_on.fingerprint})
+    with pytest.raises(ConfigError, match="trained on this corpus"):
+        check_held_out(str(run.path), trained_on, tmp_path / "train.jsonl")
+    check_held_out(str(run.path), other, tmp_path / "other.jsonl")
+    check_held_out("embedded", trained_on, tmp_path / "train.jsonl")  # nobody says what it was trained on

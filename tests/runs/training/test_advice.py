@@ -42,6 +42,12 @@ def test_allocation_is_chosen_where_it_needs_less_noise_and_not_where_units_are_
     assert replaced.values["sampler"] == "poisson"
 
 
+def test_poisson_samples_remain_where_allocation_cannot_be_priced():
+    found = plan(PlanSettings.of(records=10_000, target_epsilon=1e-3, delta=1e-5))
+    assert found.guarantee.epsilon <= 1e-3
+    assert found.values["sampler"] == "poisson"
+
+
 def test_ten_times_as_many_units_have_less_noise(small):
     assert small.gradient_noise_with_more < small.gradient_noise
 

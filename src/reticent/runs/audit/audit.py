@@ -29,7 +29,7 @@ from reticent.runs.audit.plan import AuditPlan, measure_speed, plan_audit, share
 from reticent.runs.audit.score_cache import ScoreCache, default_folder
 from reticent.runs.audit.settings import AuditSettings
 from reticent.runs.audit.shards import sharded_subject
-from reticent.runs.audit.subject import open_models
+from reticent.runs.audit.subject import check_held_out, open_models
 from reticent.runs.experiment_log import opened_log
 
 if TYPE_CHECKING:
@@ -189,6 +189,7 @@ def audit(options: AuditSettings, *, watch: Watch = unwatched) -> AuditResult:
 def _subject(options: AuditSettings) -> Subject:
     """Everything the audit looks at; files first, since they fail sooner than models."""
     training, held_out = (options.corpus(path).load() for path in (options.train, options.holdout))
+    check_held_out(options.model, held_out, options.holdout)
     coins = None if options.canaries is None else read_coins(options.canaries)
     planted = () if options.canaries is None or coins is not None else read_key(options.canaries)
     opened = open_models(

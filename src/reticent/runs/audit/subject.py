@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from reticent.auditing.subject import ModelPlace, is_remote
+from reticent.core.corpus import Corpus
 from reticent.core.document import check_schema, read_document
 from reticent.core.errors import ConfigError
 from reticent.core.evidence.individual import IndividualBounds
@@ -31,6 +32,20 @@ class Opened:
     model: TextModel
     base: LanguageModel | None
     place: ModelPlace
+
+
+def check_held_out(source: str, held_out: Corpus, path: Path) -> None:
+    """Refuse to hold out the very corpus that a run was trained on: no attack would find a leak."""
+    folder = Path(source).expanduser()
+    if is_remote(source) or not (folder / RUN).is_file():
+        return
+    information = RunDirectory.open(folder).information()
+    trained_on = information["corpora"].get("training") if information["command"] == "train" else None
+    if trained_on == held_out.fingerprint:
+        raise ConfigError(
+            f"{path}: the run was trained on this corpus, so it is not held out",
+            hint="give it as --train, and as --holdout text of the same kind that the model never saw",
+        )
 
 
 def find_model(source: str) -> ModelPlace:

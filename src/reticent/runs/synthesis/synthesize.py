@@ -73,7 +73,7 @@ def synthesize(settings: SynthesizeSettings, *, track: Track = untracked) -> Syn
             kept = [each.text for each in draft.texts if not each.is_empty][: settings.count]
             if not kept:
                 draft.remove()
-                raise BudgetExhausted("not one text could be paid for: the answers of this ensemble are used up")
+                raise BudgetExhausted("not one text could be paid for: this ensemble's query budget is used up")
             corpus = Corpus(Record(f"synthetic-{number:06d}", text) for number, text in enumerate(kept, start=1))
             write_corpus(corpus, out, overwrite=True)  # while there is a draft, the name is ours
             given = None if settings.prompts is None else {"file": settings.prompts.name, "count": len(prompts)}

@@ -14,6 +14,7 @@ is stated for this corpus and for ten times as many units.
 """
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -162,11 +163,10 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     epochs = _affordable_epochs(settings, wanted)
     choice = choose(settings.units, parameters=parameters, epochs=epochs)
     delta = _delta(settings)
-    samplers = [SamplerName.POISSON, SamplerName.ALLOCATION]
-    plans = [
-        _plan(settings, choice, units=settings.units, delta=delta, sampler=each)
-        for each in (samplers if epochs == round(epochs) else samplers[:1])  # allocation takes whole epochs
-    ]
+    plans = [_plan(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.POISSON)]
+    if epochs == round(epochs):  # allocation takes whole epochs
+        with suppress(ConfigError):  # its accountant cannot say how small a very small ε is
+            plans.append(_plan(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.ALLOCATION))
     chosen = min(plans, key=lambda each: each.summed_noise)
     units = MORE_PEOPLE * settings.units
     passes = choose(units, parameters=parameters, epsilon=settings.target_epsilon).epochs

@@ -6,13 +6,14 @@
 Sampling and noise come from the system's generator; the seed is for initial weights, shuffling and dropout.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from reticent.core.arrays import Flags
+from reticent.core.corpus import Record
 from reticent.core.document import as_json, check_schema, read_document, write_document
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.evidence.canary_trace import CanaryKey
@@ -262,7 +263,7 @@ class PreparedModel:
 
 def _planned(given: Given) -> tuple[Course, Ancestry, Proof]:
     """What the run does, the trainings behind its starting model, and what both prove; its own part beside it."""
-    _check_owners(given.settings)
+    _check_owners(given.settings, given.corpus)
     public = given.settings.public_corpus()
     ancestry = given.ancestry(public)
     course = plan_course(given.settings, given.corpus, public=public, seed=given.seed)
@@ -342,15 +343,29 @@ def _check_shards(settings: TrainSettings, ranks: Ranks) -> None:
         )
 
 
-def _check_owners(settings: TrainSettings) -> None:
-    """Refuse to protect owners where the corpus names none: each record would be its own owner."""
+def _check_owners(settings: TrainSettings, corpus: Iterable[Record]) -> None:
+    """Refuse to protect owners where the corpus names none: each record would be its own owner.
+
+    A corpus that `plant`, `dedup` or `synthesize` wrote has the field in any case: there, a record without an owner
+    is owned by its own id.
+    """
     data = settings.data
-    if settings.training.protected is Unit.OWNER and not data.names_owners():
+    if settings.training.protected is not Unit.OWNER:
+        return
+    if not data.names_owners():
         raise DataError(
             "the records have no owners, so owners cannot be protected",
             path=data.file,
             expected=f"a field '{data.owner_field}' in every record",
             hint="name it with --owner-field, or protect records",
+        )
+    if all(record.owner == record.id for record in corpus):
+        raise DataError(
+            "every record is owned by its own id, so one owner would be one record",
+            path=data.file,
+            found=f"'{data.owner_field}' equal to '{data.id_field}' in every record",
+            expected="the person each text is by, or about",
+            hint="name people with --owner-field, in `plant` and `dedup` too, or protect records",
         )
 
 
