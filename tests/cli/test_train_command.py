@@ -220,3 +220,7 @@ def test_a_model_whose_layers_mix_records_is_refused_before_anything_is_written(
 def test_more_canaries_than_the_weights_have_room_for_leave_no_run_behind(refused):
     asked = ("--model", "embedded", "--lora-rank", "1", "--method", "dp-sgd", "--noise-multiplier", "1")
     refused("no room for so many canaries", *asked, "--delta", "1e-6", "--audit", "100000")
+
+
+def test_the_training_text_is_not_held_out(refused, corpus):
+    refused("the held-out corpus is the training corpus", *DP, "--holdout", corpus)

@@ -297,7 +297,7 @@ def _reasons(
             "corpus: train refuses equal texts, and nothing finds near copies."
         )
     if len(plans) == 1:
-        said.append("Poisson sampling: the compute allows no whole epoch.")
+        said.append("Poisson sampling: random allocation needs whole epochs, and has no price for a very small ε.")
     else:
         poisson, allocation = (each.summed_noise for each in plans)
         said.append(

@@ -264,6 +264,7 @@ class PreparedModel:
 def _planned(given: Given) -> tuple[Course, Ancestry, Proof]:
     """What the run does, the trainings behind its starting model, and what both prove; its own part beside it."""
     _check_owners(given.settings, given.corpus)
+    _check_holdout(given)
     public = given.settings.public_corpus()
     ancestry = given.ancestry(public)
     course = plan_course(given.settings, given.corpus, public=public, seed=given.seed)
@@ -366,6 +367,17 @@ def _check_owners(settings: TrainSettings, corpus: Iterable[Record]) -> None:
             found=f"'{data.owner_field}' equal to '{data.id_field}' in every record",
             expected="the person each text is by, or about",
             hint="name people with --owner-field, in `plant` and `dedup` too, or protect records",
+        )
+
+
+def _check_holdout(given: Given) -> None:
+    """Refuse to call the perplexity of the training text that of held-out text."""
+    data = given.settings.data
+    if data.holdout is not None and data.load(holdout=True).fingerprint == given.corpus.fingerprint:
+        raise DataError(
+            "the held-out corpus is the training corpus",
+            path=data.holdout,
+            hint="give text that is not trained on, or leave --holdout out",
         )
 
 
