@@ -79,7 +79,8 @@ def _risk_lines(risk: "RiskTarget | None", guarantee: "Guarantee | None") -> lis
 def _chosen_lines(chosen: dict[str, float]) -> list[str]:
     """What was chosen for options that were not given."""
     flags = ", ".join(f"{flag_of(key)} {value:g}" for key, value in chosen.items())
-    return [f"Chosen from the number of units and the size of the model alone: {flags}."] if chosen else []
+    said = f"Chosen from the number of units, and the size of the model if it is known: {flags}."
+    return [said] if chosen else []
 
 
 def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None") -> int:
