@@ -178,12 +178,18 @@ def test_a_full_disk_is_said_and_leaves_no_half_of_a_folder(verb, limit, there, 
         assert list(tmp_path.iterdir()) == []
 
 
-def test_output_that_cannot_be_written_is_no_success():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_no_success(unbuffered):
     script = "from reticent.cli.main import main; main()"
     arguments = ["bound", "extraction", "--order", "2", "--epsilon", "1", "--candidates", "10", "--json"]
     with Path("/dev/full").open("w", encoding="utf8") as full:
         done = subprocess.run(
-            [sys.executable, "-c", script, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-c", script, *arguments],
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},  # empty: as if it were not there
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     assert done.returncode == 2
     assert "no space left" in done.stderr

@@ -135,17 +135,26 @@ def run(arguments: list[str] | None = None, program: typer.Typer | None = None) 
         return _complain("interrupted", None, 130)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error of ours, nor worth a message.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return NOTHING_FAILED
     except Exception as error:
         refused = system_error(error)
         if refused is not None:
+            try:
+                sys.stdout.flush()
+            except OSError:
+                _drop_output()  # or Python fails once more at its end, with a code and words of its own
             return _complain(str(refused), refused.hint, USAGE)
         traceback.print_tb(error.__traceback__)  # where, but not the message: it may quote corpus text
         return _complain(
             f"this is a bug in reticent ({type(error).__name__})", "please report the lines above", BUG
         )
     return outcome if isinstance(outcome, int) else NOTHING_FAILED
+
+
+def _drop_output() -> None:
+    """What is still to be written goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(what: str, hint: str | None, code: int) -> int:
