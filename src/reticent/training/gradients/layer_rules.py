@@ -9,6 +9,7 @@ A parameter that is used outside of its layer's call cannot be seen here; `self_
 """
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,10 @@ def rule_for(name: str, layer: nn.Module) -> Rule:
     )
 
 
+# What transformers calls it: the flag of a layer, and the property of a model since version 5.23.
+_RECOMPUTING: Final = ("gradient_checkpointing", "is_activation_checkpointing")
+
+
 def refuse_mixing(module: nn.Module) -> None:
     """Refuse layers through which one record's output depends on other records, trainable or not."""
     for name, layer in module.named_modules():
@@ -53,7 +58,7 @@ def refuse_mixing(module: nn.Module) -> None:
                 found=type(layer).__name__,
                 hint="replace it with LayerNorm: clipping one record cannot bound what others see of it",
             )
-    if getattr(module, "is_gradient_checkpointing", False):
+    if any(getattr(layer, name, False) is True for layer in module.modules() for name in _RECOMPUTING):
         raise ModelError(
             "the model recomputes its activations, so layers would be seen twice",
             found="gradient checkpointing",
