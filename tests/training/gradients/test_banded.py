@@ -99,7 +99,8 @@ def streamed(column, steps, *, lost=()):
         source = Randomness.seeded(7).child(f"{step}")
         rows.append(torch.cat([each.flatten() for each in add_noise(zeros, 2.0, source, past=memory).values()]))
         again = Randomness.seeded(7).child(f"{step}")
-        fresh.append(torch.cat([each.flatten() for each in add_noise(zeros, 2.0, again).values()]))
+        alone = [add_noise({name: zero}, 2.0, again)[name] for name, zero in zeros.items()]  # a draw for each
+        fresh.append(torch.cat([each.flatten() for each in alone]))
         if step in lost:
             memory = NoiseMemory(column)
             assert memory.restore(before)

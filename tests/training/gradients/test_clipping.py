@@ -66,6 +66,32 @@ def test_noise_is_fresh_on_every_call_and_different_on_every_parameter():
     assert not torch.equal(first["a"], first["b"])
 
 
+def test_small_gradients_share_a_draw_and_large_ones_or_those_of_another_type_have_their_own():
+    drawn = []
+
+    class Counted(Randomness):
+        def noisy(self, exact, deviation, *, grid):
+            drawn.append(len(exact))
+            return super().noisy(exact, deviation, grid=grid)
+
+    gradients = {
+        "a": torch.arange(12.0).reshape(3, 4),
+        "b": torch.full((5,), 100.0),
+        "large": torch.full((300, 300), 200.0),
+        "wide": torch.full((7,), 300.0, dtype=torch.float64),
+        "c": torch.full((2, 1), 400.0),
+    }
+    noisy = add_noise(gradients, 1e-3, Counted("seeded", 5))
+    assert drawn == [17, 90_000, 7, 2]
+    for name, gradient in gradients.items():
+        assert noisy[name].shape == gradient.shape
+        assert noisy[name].dtype == gradient.dtype
+        # 90,000 draws beyond seven deviations: chance 3e-7
+        assert 0.0 < float((noisy[name] - gradient).abs().max()) < 7e-3
+    entries = torch.cat([(noisy[name] - gradients[name]).flatten().double() for name in gradients])
+    assert len(torch.unique(entries[:17])) == 17  # of neighbours in a draw, too, no two entries have the same noise
+
+
 def test_noise_of_negative_deviation_is_refused():
     with pytest.raises(ValueError, match="standard deviation"):
         add_noise({}, -1.0, Randomness.system())

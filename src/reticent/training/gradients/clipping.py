@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from reticent.core.errors import ModelError
-from reticent.core.noise.gaussian import on_grid
+from reticent.core.noise.gaussian import Exact, on_grid
 from reticent.core.randomness import Randomness
 from reticent.training.gradients.correlated import NoiseMemory
 from reticent.training.plans.adaptive_norm import GREATEST_VOTE
 
 _GRID_BITS = 18  # the grid is 2^-18 of the noise: float32 holds it exactly up to 64 standard deviations
-_BLOCK = 1 << 16  # numbers that get correlated noise at once
+_BLOCK = 1 << 16  # entries of a gradient that get correlated noise at once, or of small gradients that share a draw
 _MARGIN = 8.0  # of the machine's precision: products and sums after the clip factor are rounded too
 
 
@@ -100,25 +100,45 @@ def add_noise(
         raise ValueError(f"the standard deviation must be at least 0, found {standard_deviation}")
     if standard_deviation == 0.0:
         return {name: gradient.detach().clone() for name, gradient in gradients.items()}
-    return {
-        name: _noisy(name, gradient, standard_deviation, randomness, past) for name, gradient in gradients.items()
-    }
-
-
-def _noisy(
-    name: str, gradient: Tensor, standard_deviation: float, randomness: Randomness, past: NoiseMemory | None
-) -> Tensor:
-    """One gradient with its noise, rounded to the grid."""
     grid = 2.0 ** (math.floor(math.log2(standard_deviation)) - _GRID_BITS)
-    flat = gradient.detach().cpu().reshape(-1)
-    exact = flat.numpy() if flat.dtype in (torch.float32, torch.float64) else flat.double().numpy()
-    if past is None:
-        noisy = randomness.noisy(exact, standard_deviation, grid=grid)
-    else:
-        noisy = np.empty_like(exact)
-        for start in range(0, len(exact), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            fresh = torch.from_numpy(randomness.normal(len(exact[block]))).mul_(standard_deviation)
-            noise = past.correlated(fresh, name, block, size=len(exact)).numpy()
-            on_grid(noise, exact[block], 1.0, grid, noisy[block])
-    return torch.from_numpy(noisy).to(gradient.dtype).reshape(gradient.shape).to(gradient.device)
+    if past is not None and not past.reach:  # one band: independent noise
+        past = None
+    made: dict[str, Tensor] = {}
+    for names in _draws(gradients) if past is None else [[name] for name in gradients]:
+        some = [gradients[name] for name in names]
+        flat = [gradient.detach().reshape(-1) for gradient in some]
+        row = flat[0] if len(flat) == 1 else torch.cat(flat)  # [n]
+        exact = (row.cpu() if row.dtype in (torch.float32, torch.float64) else row.cpu().double()).numpy()
+        if past is None:
+            noisy = randomness.noisy(exact, standard_deviation, grid=grid)
+        else:
+            noisy = _with_past(names[0], exact, standard_deviation, randomness, past, grid=grid)
+        rows = torch.split(torch.from_numpy(noisy).to(row), [gradient.numel() for gradient in some])
+        made |= {name: each.view_as(gradients[name]) for name, each in zip(names, rows, strict=True)}
+    return made
+
+
+def _draws(gradients: Mapping[str, Tensor]) -> list[list[str]]:
+    """Names of gradients that share a draw: small neighbours do, since starting a draw costs more than they do."""
+    draws: list[list[str]] = []
+    room, kind = 0, None
+    for name, gradient in gradients.items():
+        if gradient.numel() > room or (gradient.dtype, gradient.device) != kind:
+            draws.append([])
+            room, kind = _BLOCK, (gradient.dtype, gradient.device)
+        draws[-1].append(name)
+        room -= gradient.numel()
+    return draws
+
+
+def _with_past(
+    name: str, exact: Exact, standard_deviation: float, randomness: Randomness, past: NoiseMemory, *, grid: float
+) -> Exact:
+    """A gradient [n] with noise that is correlated with that of the steps before, rounded to the grid."""
+    noisy = np.empty_like(exact)
+    for start in range(0, len(exact), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        fresh = torch.from_numpy(randomness.normal(len(exact[block]))).mul_(standard_deviation)
+        noise = past.correlated(fresh, name, block, size=len(exact)).numpy()
+        on_grid(noise, exact[block], 1.0, grid, noisy[block])
+    return noisy

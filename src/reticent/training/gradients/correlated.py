@@ -34,6 +34,11 @@ class NoiseMemory:
     def __repr__(self) -> str:
         return f"NoiseMemory({len(self._coefficients)} bands)"
 
+    @property
+    def reach(self) -> int:
+        """How many steps back noise is correlated; 0 if every step's is independent."""
+        return len(self._coefficients) - 1
+
     def begin(self, step: int) -> None:
         """The next noise is that of step `step`; steps that it is not correlated with are forgotten."""
         first = step - len(self._coefficients) + 1
