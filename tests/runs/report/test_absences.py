@@ -122,7 +122,7 @@ def test_a_gate_that_an_older_version_wrote_is_worked_out_again(tmp_path):
     wide = finding(value=0.5, low=0.0, high=0.977)
     old = [
         {"limit": "auc>0.6", "end": "low", "passed": False, "by": [], "undecided": []},
-        {"limit": "auc>=0", "end": "low", "passed": True, "by": [{"attack": "loss", "low": 0.0}], "undecided": []},
+        {"limit": "auc<60", "end": "low", "passed": True, "by": [{"attack": "loss", "low": 0.0}], "undecided": []},
     ]
     path = audit(tmp_path / "run", attacks={"lazy": ""}, findings=[wide.to_json()], gate=old)
     lines = read_report([path]).runs[0].gate

@@ -39,7 +39,7 @@ from reticent.reporting.report import (
     Utility,
     only_absent,
 )
-from reticent.runs.audit.gate import GateResult, Limit, check_gate, parse_limit
+from reticent.runs.audit.gate import GateResult, Limit, check_gate, read_limit
 from reticent.runs.directory import FINDINGS, RUN, RunDirectory
 from reticent.runs.proofs.certificates import proved_of, read_certificate, read_other_guarantees, stated
 from reticent.runs.report.command import command_of
@@ -326,7 +326,7 @@ def _plan_line(line: dict[str, Any]) -> PlanLine:
 def _gate_line(line: dict[str, Any], findings: Sequence[Finding]) -> GateLine:
     """A limit as it was recorded; of one that an older version wrote the outcome is worked out again."""
     if "outcome" not in line:
-        limit = parse_limit(line["limit"])
+        limit = read_limit(line["limit"])
         line = GateResult(limit, tuple(one for one in findings if one.metric == limit.metric)).to_json()
     return fields_from_json(GateLine, line | {"by": [one["attack"] for one in line["by"]]}, ignores_others=True)
 
