@@ -107,6 +107,13 @@ def test_owners_are_protected_only_where_they_are_named(refused, tmp_path):
     )  # has the field, and owners of no more than one
     assert cli.run(["plant", str(nameless), "--out", str(planted), "--key", str(key), "--copies", "2"]) == 0
     refused("owned by its own id", *DP, "--unit", "owner", "--batch", "1", data=planted)
+    for number, how in enumerate(
+        (("--count", "2"), ("--audit", "20", "--length", "6"))
+    ):  # canaries alone have owners
+        out, made = tmp_path / f"{number}.jsonl", str(tmp_path / f"key-{number}.json")
+        said = ("--out", str(out), "--key", made, "--copies", "2", "--owner", "canary")
+        assert cli.run(["plant", str(nameless), *said, *how]) == 0
+        refused("owned by its own id", *DP, "--unit", "owner", "--batch", "1", data=out)
     refused("--texts-per-owner is for --unit owner", *DP, "--texts-per-owner", "2")
 
 

@@ -41,6 +41,7 @@ from reticent.core.document import (
 from reticent.core.errors import ConfigError
 from reticent.core.event import Composed
 from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
+from reticent.data.canaries import names_owner
 from reticent.models.embedded import EMBEDDED
 from reticent.runs.directory import RUN
 from reticent.runs.proofs.certificates import is_about, proved_of, stated
@@ -78,7 +79,7 @@ class Members:
         """The hashes of a corpus under a key, a fresh one of the system's where none is given."""
         key = os.urandom(32) if key is None else key
         # Records without owners are their own: line numbers of two files must not look like shared people.
-        owners = set(corpus.owners) if any(record.owner != record.id for record in corpus) else set()
+        owners = set(corpus.owners) if any(map(names_owner, corpus)) else set()
         return cls(key, _hashes((record.text for record in corpus), key), _hashes(owners, key))
 
     def shared(self, corpus: Corpus) -> "Shared":

@@ -22,6 +22,7 @@ from reticent.core.evidence.individual import IndividualBounds
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.ledger import Budget, Ledger
 from reticent.core.randomness import Randomness
+from reticent.data.canaries import names_owner
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.runs.directory import TRAINING, RunDirectory, staged
@@ -348,7 +349,7 @@ def _check_owners(settings: TrainSettings, corpus: Iterable[Record]) -> None:
     """Refuse to protect owners where the corpus names none: each record would be its own owner.
 
     A corpus that `plant`, `dedup` or `synthesize` wrote has the field in any case: there, a record without an owner
-    is owned by its own id.
+    is owned by its own id, and with `--owner canary` only canaries have other owners.
     """
     data = settings.data
     if settings.training.protected is not Unit.OWNER:
@@ -360,11 +361,11 @@ def _check_owners(settings: TrainSettings, corpus: Iterable[Record]) -> None:
             expected=f"a field '{data.owner_field}' in every record",
             hint="name it with --owner-field, or protect records",
         )
-    if all(record.owner == record.id for record in corpus):
+    if not any(map(names_owner, corpus)):
         raise DataError(
             "every record is owned by its own id, so one owner would be one record",
             path=data.file,
-            found=f"'{data.owner_field}' equal to '{data.id_field}' in every record",
+            found=f"'{data.owner_field}' equal to '{data.id_field}' in every record that is no canary",
             expected="the person each text is by, or about",
             hint="name people with --owner-field, in `plant` and `dedup` too, or protect records",
         )
