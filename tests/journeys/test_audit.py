@@ -127,10 +127,10 @@ def test_the_tables_say_what_was_planned_skipped_and_found(story, first, tmp_pat
         "Skipped: lazy: no base model",
         "AUC (auc), null 0.5",
         "No finding proves",
-        "Skipped: membership: tpr_at_fpr_0.001: ",
+        "Void: membership: tpr_at_fpr_0.001: ",
     ):
         assert said in shown
-    assert "Void: " not in shown  # the plan has said why these rates are void
+    assert "Void: true-positive rate" not in shown  # the plan has said why these rates are void
     assert "safe" not in shown
     assert shown.count("above null") == shown.count("not above null") > 0  # it never saw the dialogues
 

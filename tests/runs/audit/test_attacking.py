@@ -82,17 +82,29 @@ def test_members_that_differ_without_the_model_void_the_result(learnt):
     audit = audited(shifted, MEMBERSHIP)
     assert audit.findings
     assert all("differ without the model" in finding.void for finding in audit.findings)
+    assert all("60 and 60 texts). Fewer --records would only hide" in finding.void for finding in audit.findings)
 
 
 def test_rates_that_so_few_records_cannot_show_are_void_and_never_a_passed_gate(found):
     """The n-gram model parts members from non-members wholly, yet 60 of each say little of a rate of 0.1."""
     rate = named(found, "tpr_at_fpr_0.1", "loss")
     assert rate.value == 1.0
+    planned = next(line for line in found.attacks if line.name == "membership: tpr_at_fpr_0.1")
     assert "too few" in rate.void
+    assert rate.void == planned.skipped  # one reason, with one number of records that are needed
     with pytest.raises(ConfigError, match="void"):
         check_gate([parse_limit("tpr_at_fpr_0.1>0.2")], found.findings)
     settings = dataclasses.replace(MEMBERSHIP, rates=(0.3,))
     assert named(audited(subject(), settings), "tpr_at_fpr_0.3", "loss").beats_null
+
+
+def test_a_rate_that_no_corpus_can_show_is_void_and_no_crash():
+    """The number of records that it takes is beyond what is looked for."""
+    settings = dataclasses.replace(MEMBERSHIP, rates=(1e-7,))
+    assert (
+        "more than 1,000,000 of each are needed"
+        in named(audited(subject(), settings), "tpr_at_fpr_1e-07", "loss").void
+    )
 
 
 @pytest.mark.parametrize(("epsilon", "refuted"), [(0.1, True), (20.0, False)])

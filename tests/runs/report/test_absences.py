@@ -133,6 +133,15 @@ def test_a_gate_that_an_older_version_wrote_is_worked_out_again(tmp_path):
     assert "passed" not in said(read_report([path]))
 
 
+def test_a_rate_that_the_plan_said_is_void_is_told_once(tmp_path):
+    one = finding().to_json() | {"metric": "tpr_at_fpr_0.01", "void": "10 and 10 are too few"}
+    other = finding().to_json() | {"void": "their words tell them apart"}
+    plan = {"membership: tpr_at_fpr_0.01": "10 and 10 are too few"}
+    text = said(read_report([audit(tmp_path / "run", attacks=plan, findings=[one, other])]))
+    assert "void measurement: 10 and 10" not in text
+    assert "1 void measurement: their words tell them apart." in text
+
+
 def test_a_comparison_that_an_older_version_wrote_knows_a_ceiling_of_everything(tmp_path):
     entry = {"finding": 0, "ceiling": 1.0, "verdict": "consistent"}
     promise = claim(2.0).to_json()
