@@ -229,5 +229,8 @@ def test_more_canaries_than_the_weights_have_room_for_leave_no_run_behind(refuse
     refused("no room for so many canaries", *asked, "--delta", "1e-6", "--audit", "100000")
 
 
-def test_the_training_text_is_not_held_out(refused, corpus):
-    refused("the held-out corpus is the training corpus", *DP, "--holdout", corpus)
+def test_the_training_text_is_not_held_out(refused, corpus, tmp_path):
+    refused("the held-out text was trained on", *DP, "--holdout", corpus)
+    copy = tmp_path / "copy.txt"  # a part of it, in another order, without ids and owners
+    copy.write_text("Text  of record 7\ntext of record 3\n")
+    refused("the held-out text was trained on", *DP, "--holdout", copy)

@@ -15,7 +15,7 @@ from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.auditing.targets import Targets, membership_targets
 from reticent.core.corpus import Corpus, Record
-from reticent.core.errors import ConfigError
+from reticent.core.errors import ConfigError, DataError
 from reticent.core.evidence.individual import IndividualBound, IndividualBounds
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
@@ -26,6 +26,7 @@ from reticent.runs.audit.plan import AuditPlan, Speed, plan_audit
 from reticent.runs.audit.score_cache import ScoreCache
 from reticent.runs.audit.subject import check_held_out, find_model
 from reticent.runs.directory import RunDirectory
+from reticent.runs.proofs.ancestry import Ancestry
 from tests.claims import certify, claim
 from tests.runs.audit.subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
 
@@ -372,4 +373,12 @@ def test_the_corpus_that_a_run_was_trained_on_is_not_held_out(tmp_path):
     with pytest.raises(ConfigError, match="trained on this corpus"):
         check_held_out(str(run.path), trained_on, tmp_path / "train.jsonl")
     check_held_out(str(run.path), other, tmp_path / "other.jsonl")
+    copy = Corpus(Record(f"copy {n}", record.text) for n, record in enumerate(reversed(trained_on[1:])))
+    check_held_out(str(run.path), copy, tmp_path / "copy.jsonl")  # of an older run the fingerprint alone is known
+    Ancestry("embedded").followed_by("run", None, trained_on).write(run.path)
+    with pytest.raises(DataError, match="the held-out text was trained on"):
+        check_held_out(str(run.path), copy, tmp_path / "copy.jsonl")
+    check_held_out(
+        str(run.path), Corpus([*copy, *other]), tmp_path / "mixed.jsonl"
+    )  # attacks leave shared texts out
     check_held_out("embedded", trained_on, tmp_path / "train.jsonl")  # nobody says what it was trained on

@@ -38,7 +38,7 @@ from reticent.core.document import (
     read_document,
     write_document,
 )
-from reticent.core.errors import ConfigError
+from reticent.core.errors import ConfigError, DataError
 from reticent.core.event import Composed
 from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
 from reticent.data.canaries import names_owner
@@ -124,6 +124,18 @@ class Shared(JsonObject):
         owners = "; owners were not compared, since one of the two names none" if self.owners is None else ""
         beyond = "near copies and parts of texts were not looked for"
         return f"{shared} is shared with it{'' if unit is Unit.RECORD else owners}; {beyond}"
+
+
+def require_unseen(held_out: Corpus, trained_on: int, *, path: Path | str) -> None:
+    """Refuse to hold out text that was trained on, whatever its ids and owners; `trained_on` counts its texts."""
+    distinct = len(set(map(_plain, held_out.texts)))
+    if trained_on >= distinct > 0:
+        raise DataError(
+            "the held-out text was trained on",
+            path=path,
+            found="each of its texts in the training corpus, if not in this order and with these ids",
+            hint="give text of the same kind that was not trained on",
+        )
 
 
 def _hashes(values: Iterable[str], key: bytes) -> Hashes:

@@ -172,7 +172,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         utility=_utility(results),
         plan=tuple(_plan_line(line) for line in found.get("attacks", [])),
         gate=tuple(_gate_line(line, findings) for line in found.get("gate", [])),
-        notes=tuple(f"{note}." for note in found.get("notes", [])),
+        notes=(*(f"{note}." for note in found.get("notes", [])), *_not_held_out(results)),
         risk_map=None if not risk_map else _risk_map(risk_map, facts),
         roc=tuple(curve for document in _scored(run, found) for curve in roc_curves(document)),
         exposures=tuple(_exposure(one) for one in exposures.get("exposures", [])),
@@ -315,6 +315,13 @@ def _utility(results: dict[str, Any]) -> tuple[Utility, ...]:
             value = number_from_json(evaluation[key])
             found.append(Utility(name=words, value=value, low=low, high=high, n=evaluation["tokens"]))
     return tuple(found)
+
+
+def _not_held_out(results: dict[str, Any]) -> tuple[str, ...]:
+    """How many of the texts that usefulness was measured on were trained on."""
+    seen = (results.get("evaluation") or {}).get("trained_on", 0)
+    said = f"{seen:,} of the texts that usefulness was measured on {'was' if seen == 1 else 'were'} trained on."
+    return (said,) if seen else ()
 
 
 def _plan_line(line: dict[str, Any]) -> PlanLine:

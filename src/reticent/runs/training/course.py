@@ -195,14 +195,16 @@ def plan_course(settings: TrainSettings, corpus: Corpus, *, public: Corpus | Non
     return WholeCourse(plan, corpus, tuned=asked.tune, public=_public_steps(settings, public, seed))
 
 
-def resume_course(settings: TrainSettings, corpus: Corpus, document: dict[str, Any], *, seed: int) -> Course:
+def resume_course(
+    settings: TrainSettings, corpus: Corpus, document: dict[str, Any], *, public: Corpus | None, seed: int
+) -> Course:
     """The course of a run that was started before, from its plan (`document`), its seed, and what is read now."""
     if settings.training.method in REDACTING:
         from reticent.runs.training.redacting import resume_redacting  # loads every policy
 
         return resume_redacting(settings, corpus, document)
-    public = _public_steps(settings, settings.public_corpus(), seed)
-    return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune, public=public)
+    steps = _public_steps(settings, public, seed)
+    return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune, public=steps)
 
 
 def _public_steps(settings: TrainSettings, public: Corpus | None, seed: int) -> PublicSteps | None:

@@ -131,9 +131,13 @@ class DataSection(CorpusOptions):
         metavar="FILE",
     )
 
-    def load(self, *, holdout: bool = False) -> Corpus:
-        """The training text, or the held-out text, in memory."""
-        return self.corpus(self.holdout if holdout and self.holdout is not None else self.file).load()
+    def load(self) -> Corpus:
+        """The training text, in memory."""
+        return self.corpus(self.file).load()
+
+    def held_out(self) -> Corpus | None:
+        """The held-out text, in memory; None where there is none."""
+        return None if self.holdout is None else self.corpus(self.holdout).load()
 
     def names_owners(self) -> bool:
         """Whether the records of the corpus name their owners."""
