@@ -125,8 +125,9 @@ def test_impossible_batches_models_and_options_are_errors(refused):
     refused("--merge is for LoRA", "--method", "sgd", "--model", "embedded", "--merge")
     refused("must fit the model", "--method", "sgd", "--model", "embedded", "--max-length", "5000")
     refused("--epochs is out of range: found 0.0", "--method", "sgd", "--model", "embedded", "--epochs", "0")
-    refused("'training.method' is missing", "--model", "embedded")
-    refused("'model.source' is missing", "--method", "sgd")
+    refused("--method is missing: one of sgd, dp-sgd, crt", "--model", "embedded")
+    refused("--model is missing", "--method", "sgd")
+    refused("did you mean 'embedded'?", "--method", "sgd", "--model", "embeded")
 
 
 def test_a_file_with_an_unknown_key_is_refused_with_advice(refused, tmp_path):

@@ -23,6 +23,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
@@ -212,7 +213,8 @@ def read_limit(expression: str, kind: LimitKind = LimitKind.FAIL_IF) -> Limit:
         )
     metric, comparison, number = found.groups()
     if _NUMBER.fullmatch(number) is None or not math.isfinite(float(number)):
-        raise ConfigError(f"the limit of {metric} is not a finite number", found=repr(number))
+        hint = "60 % is 0.6" if number.endswith("%") else None
+        raise ConfigError(f"the limit of {metric} is not a finite number", found=repr(number), hint=hint)
     return Limit(metric, comparison, float(number), kind)
 
 
@@ -232,10 +234,11 @@ def check_known(limits: Iterable[Limit], known: Sequence[str]) -> None:
     """Refuse limits on metrics that the planned attacks do not measure, before any work is done."""
     for limit in limits:
         if limit.metric not in known:
+            near = get_close_matches(limit.metric, known, n=1) if read_metric(limit.metric) is None else []
             raise ConfigError(
                 f"{limit.kind.value} names a metric that this audit does not measure: {limit.metric}",
                 expected=f"one of {', '.join(sorted(known))}" if known else "an attack that can run",
-                hint="check the name, and see in the plan why attacks are skipped",
+                hint=f"did you mean {near[0]}?" if near else "see in the plan why attacks are skipped",
             )
 
 

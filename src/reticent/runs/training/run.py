@@ -140,9 +140,10 @@ def train(
         out = settings.required_out()
         seed = ranks.tell(Randomness.system().fresh_seed) if settings.seed is None else settings.seed
         corpus = settings.data.load()
-        settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
-        announce(chosen)
         given = Given.read(settings, corpus, seed=seed, ranks=ranks, source=source)
+        settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
+        given = replace(given, settings=settings)
+        announce(chosen)
         if settings.training.tune is not None:
             from reticent.runs.training.tuning import train_tuned
 
