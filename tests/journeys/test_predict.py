@@ -340,7 +340,9 @@ def test_evaluate_says_where_text_is_not_held_out_and_compares_confident_votes_o
     assert code == 0, complaint
     assert document["trained_on"] == len(texts)
     assert cli.run([str(word) for word in ["evaluate", run, "--data", mixed, *asked]]) == 0
-    assert f"was trained on {len(texts)} of these texts" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"was trained on {len(texts)} of these texts" in said
+    assert "No interval: the query budget reaches too few texts" in said
 
 
 @pytest.fixture(scope="module")
