@@ -123,12 +123,13 @@ def train(
     observe: Observer = unobserved,
     randomness: Randomness | None = None,
     announce: Announce = unannounced,
+    units: int | None = None,
 ) -> TrainedRun:
     """Train into a new run directory (`settings.out`), or continue an interrupted run (`Resumption`).
 
     `observe` is called after every step and may stop the run. `randomness` other than the system's is for
     experiments, and the guarantee says so. `announce` is called before training, with what was chosen for options
-    that were not given.
+    that were not given. `units` is how many the plan was made for, where the caller brought one.
     """
     with launched() as ranks:
         source = randomness or Randomness.system()
@@ -140,6 +141,8 @@ def train(
         out = settings.required_out()
         seed = ranks.tell(Randomness.system().fresh_seed) if settings.seed is None else settings.seed
         corpus = settings.data.load()
+        if units is not None:
+            settings.require_units(corpus, units)
         given = Given.read(settings, corpus, seed=seed, ranks=ranks, source=source)
         settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
         given = replace(given, settings=settings)

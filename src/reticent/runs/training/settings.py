@@ -882,9 +882,9 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
         file = self.training.public_text
         return None if file is None else self.data.corpus(file, recognise=True).load()
 
-    def require_units(self, planned: int) -> None:
+    def require_units(self, corpus: Corpus, planned: int) -> None:
         """Refuse a plan that was made for another number of units than the corpus has."""
-        corpus, unit = self.data.load(), self.training.protected
+        unit = self.training.protected
         units = len(corpus.owners) if unit is Unit.OWNER else len(corpus)
         if units != planned:
             raise ConfigError(
