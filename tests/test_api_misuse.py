@@ -8,6 +8,7 @@ import torch
 import reticent
 from reticent.core.randomness import Randomness
 from reticent.data.generators import generate_dialogues
+from reticent.data.reading.corpus_file import CorpusFile
 from reticent.data.writing import write_corpus
 from reticent.runs.audit.settings import AuditSettings
 from reticent.runs.bounds.settings import DpSgdBoundSettings
@@ -92,6 +93,17 @@ def test_an_unknown_metric_has_no_ceiling_but_a_suggestion():
         plan.ceiling("zzz")
     assert 0.5 < plan.ceiling("auc") < 1.0
     assert plan.ceiling("extraction_rate") is None  # a metric without a ceiling
+
+
+def test_a_plan_for_another_number_of_records_is_refused_and_the_corpus_is_read_once(tmp_path, monkeypatch):
+    write_corpus(generate_dialogues(20, randomness=Randomness.seeded(5)), tmp_path / "train.jsonl")
+    read, load = [], CorpusFile.load
+    monkeypatch.setattr(CorpusFile, "load", lambda self: (read.append(self.path.name), load(self))[1])
+    plan = reticent.DpSgd.for_target(epsilon=8, delta=1e-3, units=21, batch=10, epochs=1)
+    with pytest.raises(reticent.UsageError, match="the plan is for 21 records, the corpus has 20"):
+        reticent.train(tmp_path / "train.jsonl", model="embedded", method=plan, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert read == ["train.jsonl"]
 
 
 def test_own_weights_are_released_and_audited_against_their_guarantee(tmp_path):

@@ -138,10 +138,9 @@ def train(
             hint="change the plan, or give method='dp-sgd' and options alone",
         )
     settings = TrainSettings.of(data=_file(data), model=_place(model), out=_file(out), **chosen, **options)
-    if not isinstance(method, str):
-        settings.require_units(method.sampler.units)
     settings.check_paths()
-    return train_run(settings, observe=observe or unobserved)
+    units = None if isinstance(method, str) else method.sampler.units
+    return train_run(settings, observe=observe or unobserved, units=units)
 
 
 def audit(

@@ -51,7 +51,9 @@ def test_init_writes_once_and_replaces_only_when_told(tmp_path, capsys):
 def test_a_written_config_drives_a_dry_run(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("train", "holdout"):
-        lines = "".join(f'{{"id": "{name}{i}", "owner": "o{i}", "text": "hello number {i}"}}\n' for i in range(200))
+        lines = "".join(
+            f'{{"id": "{name}{i}", "owner": "o{i}", "text": "{name} number {i}"}}\n' for i in range(200)
+        )
         (tmp_path / f"{name}.jsonl").write_text(lines)
     assert cli.run(["init"]) == 0
     assert cli.run(["train", "--config", "reticent.toml", "--dry-run"]) == 0

@@ -107,6 +107,13 @@ def test_owners_are_protected_only_where_they_are_named(refused, tmp_path):
     )  # has the field, and owners of no more than one
     assert cli.run(["plant", str(nameless), "--out", str(planted), "--key", str(key), "--copies", "2"]) == 0
     refused("owned by its own id", *DP, "--unit", "owner", "--batch", "1", data=planted)
+    for number, how in enumerate(
+        (("--count", "2"), ("--audit", "20", "--length", "6"))
+    ):  # canaries alone have owners
+        out, made = tmp_path / f"{number}.jsonl", str(tmp_path / f"key-{number}.json")
+        said = ("--out", str(out), "--key", made, "--copies", "2", "--owner", "canary")
+        assert cli.run(["plant", str(nameless), *said, *how]) == 0
+        refused("owned by its own id", *DP, "--unit", "owner", "--batch", "1", data=out)
     refused("--texts-per-owner is for --unit owner", *DP, "--texts-per-owner", "2")
 
 
@@ -118,8 +125,9 @@ def test_impossible_batches_models_and_options_are_errors(refused):
     refused("--merge is for LoRA", "--method", "sgd", "--model", "embedded", "--merge")
     refused("must fit the model", "--method", "sgd", "--model", "embedded", "--max-length", "5000")
     refused("--epochs is out of range: found 0.0", "--method", "sgd", "--model", "embedded", "--epochs", "0")
-    refused("'training.method' is missing", "--model", "embedded")
-    refused("'model.source' is missing", "--method", "sgd")
+    refused("--method is missing: one of sgd, dp-sgd, crt", "--model", "embedded")
+    refused("--model is missing", "--method", "sgd")
+    refused("did you mean 'embedded'?", "--method", "sgd", "--model", "embeded")
 
 
 def test_a_file_with_an_unknown_key_is_refused_with_advice(refused, tmp_path):
@@ -222,5 +230,8 @@ def test_more_canaries_than_the_weights_have_room_for_leave_no_run_behind(refuse
     refused("no room for so many canaries", *asked, "--delta", "1e-6", "--audit", "100000")
 
 
-def test_the_training_text_is_not_held_out(refused, corpus):
-    refused("the held-out corpus is the training corpus", *DP, "--holdout", corpus)
+def test_the_training_text_is_not_held_out(refused, corpus, tmp_path):
+    refused("the held-out text was trained on", *DP, "--holdout", corpus)
+    copy = tmp_path / "copy.txt"  # a part of it, in another order, without ids and owners
+    copy.write_text("Text  of record 7\ntext of record 3\n")
+    refused("the held-out text was trained on", *DP, "--holdout", copy)

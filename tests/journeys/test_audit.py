@@ -127,10 +127,10 @@ def test_the_tables_say_what_was_planned_skipped_and_found(story, first, tmp_pat
         "Skipped: lazy: no base model",
         "AUC (auc), null 0.5",
         "No finding proves",
-        "Skipped: membership: tpr_at_fpr_0.001: ",
+        "Void: membership: tpr_at_fpr_0.001: ",
     ):
         assert said in shown
-    assert "Void: " not in shown  # the plan has said why these rates are void
+    assert "Void: true-positive rate" not in shown  # the plan has said why these rates are void
     assert "safe" not in shown
     assert shown.count("above null") == shown.count("not above null") > 0  # it never saw the dialogues
 
@@ -159,7 +159,9 @@ def test_a_required_metric_that_was_not_measured_fails_with_a_sentence(story, tm
         (("--fail-if", "tpr>0.5"), "does not measure: tpr"),
         (("--require", "tpr<=0.5"), "--require names a metric that this audit does not measure: tpr"),
         (("--fail-if", "auc~0.5"), "a metric, a comparison and a number"),
-        (("--attacks", "exposre"), "unknown attack"),
+        (("--attacks", "exposre"), "unknown attack 'exposre', did you mean 'exposure'?"),
+        (("--require", "acu<=0.6"), "did you mean auc?"),
+        (("--require", "auc<=60%"), "60 % is 0.6"),
         (("--attacks", "exposure"), "no attack can run"),
         (("--budget", "soon"), "a budget is a time"),
         (("--no-cache",), "contradict"),

@@ -321,7 +321,9 @@ def test_evaluate_compares_all_mechanisms_and_spends_nothing(corpus, run, capsys
     assert not (run / "ledger.db").exists()
 
 
-def test_evaluate_says_where_text_is_not_held_out_and_compares_confident_votes_on_request(corpus, run, capsys):
+def test_evaluate_says_where_text_is_not_held_out_and_compares_confident_votes_on_request(
+    corpus, run, tmp_path, capsys
+):
     asked = ("--mechanisms", "confident-gnmax", "--queries", 16, "--repeats", 1, "--seed", 1)
     code, document, complaint = ask(capsys, "evaluate", run, "--data", corpus / "held.jsonl", *asked)
     assert code == 0, complaint
@@ -329,12 +331,18 @@ def test_evaluate_says_where_text_is_not_held_out_and_compares_confident_votes_o
     assert 7.9 < line["guarantee"]["epsilon"] <= 8.0
     assert "trained_on" not in document
     code, document, complaint = ask(capsys, "evaluate", run, "--data", corpus / "train.jsonl", *asked)
-    assert code == 0, complaint
+    assert code == 2
+    assert "the held-out text was trained on" in complaint
     texts = {json.loads(row)["text"] for row in (corpus / "train.jsonl").read_text(encoding="utf8").splitlines()}
+    mixed = tmp_path / "mixed.jsonl"  # other ids, and one text that is held out
+    mixed.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*sorted(texts), "Nobody said this."]))
+    code, document, complaint = ask(capsys, "evaluate", run, "--data", mixed, *asked)
+    assert code == 0, complaint
     assert document["trained_on"] == len(texts)
-    words = ["evaluate", run, "--data", corpus / "train.jsonl", *asked]
-    assert cli.run([str(word) for word in words]) == 0
-    assert f"was trained on {len(texts)} of these texts" in " ".join(capsys.readouterr().out.split())
+    assert cli.run([str(word) for word in ["evaluate", run, "--data", mixed, *asked]]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"was trained on {len(texts)} of these texts" in said
+    assert "No interval: the query budget reaches too few texts" in said
 
 
 @pytest.fixture(scope="module")

@@ -77,6 +77,16 @@ def test_manifest_names_every_owner_once_and_the_key_stays_apart(tiny, trained):
     assert json.loads((trained / "run.json").read_text())["notice"].count("Never publish")
 
 
+def test_owners_that_are_only_the_ids_of_their_records_are_no_owners(tiny, tmp_path, capsys):
+    """`plant` and `dedup` write the field into every corpus: an ensemble by records could promise owners."""
+    rows = [{"id": f"r{i}", "owner": f"r{i}", "text": f"order {i * 37} is late."} for i in range(12)]
+    rows.append({"id": "canary/canary-0/0", "owner": "canary/canary-0", "text": "My ID is 123."})
+    data = tmp_path / "planted.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    train(capsys, *basics(tiny, tmp_path / "run", parts=2), "--data", data)
+    assert Manifest.read(tmp_path / "run").unit == "record"
+
+
 def test_nobody_else_can_read_an_ensemble(trained):
     for path in (trained, *trained.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path

@@ -109,8 +109,9 @@ def test_an_lstm_is_trained_on_redacted_text_and_its_perplexity_outside_secrets_
     """What is outside is scored without the digits of the orders; --group states a group of that size."""
     asked = redacted(files, "--miss-rate", 0.3, "--conservative-miss-rate", 0, "--group", 2)
     asked[asked.index("--model") + 1] = "lstm:1x200"
-    held_out = tmp_path / "held-out.jsonl"  # of the same kind; a part of what is trained on serves here
-    held_out.write_text("".join((files / "train.jsonl").read_text().splitlines(keepends=True)[1:]))
+    held_out = tmp_path / "held-out.jsonl"  # of the same kind: other words around the same orders
+    rows = map(json.loads, (files / "train.jsonl").read_text().splitlines())
+    held_out.write_text("".join(json.dumps({"text": f"{row['text']} thanks"}) + "\n" for row in rows))
     asked += ["--holdout", held_out, "--out", tmp_path / "run"]
     assert cli.run(["train", *map(str, asked)]) == 0
     said = " ".join(capsys.readouterr().out.split())

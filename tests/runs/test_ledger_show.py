@@ -5,13 +5,15 @@ import json
 import pytest
 
 from reticent.cli import main as cli
+from reticent.core.document import write_document
 from reticent.core.errors import LedgerError
 from reticent.core.event import Composed, NoisyVote, RealisedCharge, SampledGaussian, event_from_json, event_to_json
 from reticent.core.ledger import Budget
 from reticent.ledger.chain import Row, canonical
 from reticent.ledger.durable import SqliteLedger
-from reticent.runs.directory import RunDirectory
-from reticent.runs.ensemble.prediction import answers_in
+from reticent.prediction.budgets import MechanismName
+from reticent.runs.directory import PREDICTION, RunDirectory
+from reticent.runs.ensemble.prediction import PredictionSettings, answers_in
 from reticent.server.operator.spending import STEPS
 from reticent.training.plans.plan import MEASURE
 from tests.reporting.sample_reports import guarantee
@@ -51,6 +53,17 @@ def test_an_ensemble_speaks_of_tokens_and_of_parts(tmp_path, capsys):
     assert "Each part may spend 30 renyi" in shown
     assert "3 tokens in 3 charges. Private: do not publish." in shown
     assert "steps" not in shown
+    assert "query budget" not in shown  # nobody wrote one
+
+
+def test_an_ensemble_says_how_many_tokens_of_its_query_budget_are_left(tmp_path, capsys):
+    run = run_with(tmp_path / "run", "renyi", ["0", "1"])
+    settings = PredictionSettings(mechanism=MechanismName.SUBMIX_F, epsilon=8.0, delta=1e-5, queries=1500)
+    write_document(tmp_path / "run" / PREDICTION, settings.to_json())
+    assert cli.run(["ledger", "show", run]) == 0
+    assert "The query budget is 1,500 tokens, of which 1,497 are left." in capsys.readouterr().out
+    assert cli.run(["ledger", "show", run, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["queries"] == 1500
 
 
 def test_the_measure_of_a_training_has_one_name():

@@ -17,6 +17,7 @@ from reticent.prediction.budgets import MechanismName
 from reticent.prediction.mechanisms.mechanism import Layout, Moment
 from reticent.prediction.mechanisms.shaping import Shaping
 from reticent.prediction.mechanisms.unprotected import NGramIndex
+from reticent.runs.ensemble.manifest import Manifest
 from reticent.runs.ensemble.prediction import PredictionSettings
 from reticent.runs.ledger_place import LedgerPlace
 from reticent.server import launching
@@ -166,6 +167,9 @@ def test_a_private_model_is_served_without_a_charge_by_the_guarantee_of_its_weig
     assert settings_for(run, {"epsilon": None}) is None
     with pytest.raises(ConfigError, match="not an ensemble"):
         settings_for(run, ASKED)
+    with pytest.raises(ConfigError, match="not an ensemble") as refused:  # as `predict` and `evaluate` do
+        Manifest.read(run)
+    assert "the weights carry the guarantee" in refused.value.hint
     with open_weights(run, name=NAME, ensemble=Alone()) as backend:
         assert backend.guarantee.epsilon == pytest.approx(3.0, rel=1e-3)
         assert len(backend.predictor.generate([1, 2], 8)) == 8

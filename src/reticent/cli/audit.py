@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from reticent.cli.console import Output, table
 from reticent.cli.flags import verb
 from reticent.core.errors import ConfigError
-from reticent.core.metric import shown_interval, shown_value, words_of
+from reticent.core.metric import read_metric, shown_interval, shown_value, words_of
 from reticent.core.model import Access
 from reticent.core.printing.numbers import at_least, at_most, counted
 from reticent.runs.audit.settings import AuditSettings
@@ -72,8 +72,13 @@ def _plan_lines(plan: "AuditPlan", notes: "Sequence[str]") -> list[object]:
     ]
     title = f"Plan: at most about {plan.seconds:,.0f} s"
     lines: list[object] = [table(title, ["attack", "needs", "n", "time"], rows), ""] if rows else []
-    lines += [f"Skipped: {line.name}: {line.skipped}." for line in plan.attacks if line.skipped]
+    lines += [f"{_left_out(line.name)}: {line.name}: {line.skipped}." for line in plan.attacks if line.skipped]
     return [*lines, *(f"Note: {note}." for note in notes), ""]
+
+
+def _left_out(name: str) -> str:
+    """A metric of an attack that runs is computed, and void; everything else does not run."""
+    return "Skipped" if read_metric(name.rpartition(": ")[2]) is None else "Void"
 
 
 def _result_lines(

@@ -3,6 +3,7 @@
 With --compare-settings it compares orders and weight limits of SubMix-F instead, on an ensemble of public text.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 from reticent.cli.console import Output, table
@@ -78,7 +79,7 @@ def _show(lines: "list[Line]", output: Output, *, title: str) -> None:
                 line.mechanism.value,
                 "–" if line.epsilon is None else f"{line.epsilon:.4g}",
                 f"{spread.value:,.2f}",
-                f"{_short(spread.low)}–{_short(spread.high)}",
+                "–" if spread.high == math.inf else f"{_short(spread.low)}–{_short(spread.high)}",
                 *([outside] if has_outside else []),
                 "–" if line.realised is None else f"{line.realised:.0%}",
                 "nothing"
@@ -90,9 +91,12 @@ def _show(lines: "list[Line]", output: Output, *, title: str) -> None:
     columns = (*before, "gap closed", "proves")
     output.show(table(title, columns, rows))
     over = "texts" if lines[0].spread.seeds == 1 else "repeats"
+    intervals = f"Intervals over {over}."
+    if any(line.spread.high == math.inf for line in lines):
+        intervals = "No interval: the query budget reaches too few texts; --queries N reads more."
     notions = {line.guarantee.notion for line in lines if line.guarantee is not None}
     output.show(
-        f"Intervals over {over}. Gap: from the public model to the non-private ensemble, in log-perplexity.",
+        f"{intervals} Gap: from the public model to the non-private ensemble, in log-perplexity.",
         *(_EXPLAINED[notion] for notion in _EXPLAINED if notion in notions),
     )
 

@@ -41,10 +41,11 @@ def show(settings: ShowLedgerSettings, output: Output) -> None:
     if _is_url(run):
         document = _fetched_document(run, "ledger.json")
     else:
+        from reticent.runs.ensemble.prediction import query_budget
         from reticent.server.operator.spending import spending
 
         with _opened(run, settings.ledger) as opened:
-            document = spending(opened).to_json()
+            document = spending(opened, queries=query_budget(Path(run))).to_json()
     output.document(document)
     if "parts" not in document:
         output.show("Nothing is charged: the weights themselves carry the guarantee.")
@@ -73,8 +74,20 @@ def _sentences(document: dict[str, Any]) -> list[str]:
         ]
     return [
         f"Each part may spend {document['limit']:.6g} {document['measure']}, {promise}.",
+        *_query_budget(document),
         f"{counted(document['answers'], 'token')} in {counted(document['rows'], 'charge')}. Private: do not "
         "publish.",
+    ]
+
+
+def _query_budget(document: dict[str, Any]) -> list[str]:
+    """The query budget and what is left of it, where it is known: an older server's page does not say."""
+    queries = document.get("queries")
+    if queries is None:
+        return []
+    left = max(0, queries - document["answers"])
+    return [
+        f"The query budget is {counted(queries, 'token')}, of which {left:,} {'is' if left == 1 else 'are'} left."
     ]
 
 

@@ -3,8 +3,9 @@
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.core.printing.numbers import counted
+from reticent.data.canaries import CanaryOwner
 from reticent.runs.corpus import plant as planting
-from reticent.runs.corpus.plant import PlantSettings
+from reticent.runs.corpus.plant import Planted, PlantSettings
 
 
 @verb(PlantSettings)
@@ -25,6 +26,7 @@ def plant(settings: PlantSettings, output: Output) -> None:
             *_how_to_train(settings),
             f"After training: reticent audit RUN --canaries {done.key} --train {done.corpus} "
             "--holdout FILE --out DIR",
+            *_ownerless(settings, done),
         )
         return
     times = "once" if done.copies == 1 else f"{done.copies:,} times"
@@ -34,7 +36,18 @@ def plant(settings: PlantSettings, output: Output) -> None:
         f"Each secret has {done.bits:.2f} bits. The secrets are in {done.key}: keep it from whoever trains or "
         "attacks.",
         f"The secrets and their positions were drawn {drawn}.",
+        *_ownerless(settings, done),
     )
+
+
+def _ownerless(settings: PlantSettings, done: Planted) -> list[str]:
+    """That --owner canary makes no owners of a corpus that has none."""
+    if settings.owner is CanaryOwner.COPY or done.names_owners:
+        return []
+    return [
+        "The corpus names no owners: only its canaries have some, and `train --unit owner` will refuse it. If a "
+        "field holds owners, name it with --owner-field."
+    ]
 
 
 def _how_to_train(settings: PlantSettings) -> list[str]:

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from reticent.data.redaction.scrubbing import ScrubTally
 
 
+_COUNTED = (
+    "Replacements differ from the mentions that `reticent scan` counts: spans with only blanks between them become "
+    "one mask, a value that was found is replaced wherever else its record has it, and fields other than the "
+    "text count too."
+)
+
+
 @verb(ScrubSettings)
 def scrub(settings: ScrubSettings, output: Output) -> None:
     """Replace sensitive spans of a corpus. Values are counted by type, never shown."""
@@ -45,7 +52,7 @@ def _lines(tally: "ScrubTally", out: Path, *, policy: str) -> list[object]:
     ]
     if tally.by_kind:
         rows = [(kind, f"{count:,}") for kind, count in sorted(tally.by_kind.items())]
-        lines += ["", table("Replaced", ["type", "spans"], rows)]
+        lines += ["", table("Replaced", ["type", "replacements"], rows), "", _COUNTED]
     return [
         *lines,
         "",

@@ -181,6 +181,11 @@ def _model_lines(result: "TrainedRun") -> list[str]:
             f"top-1 accuracy {seen.top1:.1%} ({least:.1%} to {most:.1%}), "
             f"n = {counted(seen.tokens, 'token')} of {counted(seen.texts, 'text')}, 95 % intervals over texts."
         )
+        if seen.trained_on:
+            lines.append(
+                f"The training corpus holds {seen.trained_on:,} of these texts too: on text that is really held "
+                "out, the model is worse than this."
+            )
         if seen.outside is not None:
             rest, (low, high) = seen.outside, seen.outside.perplexity_interval
             lines.append(

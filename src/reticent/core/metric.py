@@ -5,6 +5,9 @@ value it can take, the kind of ceiling a guarantee puts on it, and the words tha
 with a parameter hold a place for it: `tpr_at_fpr_{number}` is one metric, and `TPR_AT_FPR.at(0.01)` is the
 identifier `tpr_at_fpr_0.01` that a finding carries. `read_metric` is the only parser of such identifiers.
 
+The higher any metric, the more leaks. Nulls, ceilings and the limits of a gate rely on it; a quantity that falls as
+more leaks is declared turned round (`novelty_gap` counts what is missing).
+
 A new metric is one declaration here and one place in `QUESTIONS`. A repository test keeps names out of all other
 files of the package.
 """

@@ -22,6 +22,7 @@ from reticent.core.secret import PLACEHOLDER, Canary, CodeSpace, ListedSpace, Se
 from reticent.data.writing import replaced
 
 SCHEMA_VERSION = 1
+_PLANTED = ("canary/", "coin/")  # how the ids of planted records begin, here and in `coin_canaries`
 
 
 class CanaryOwner(StrEnum):
@@ -33,6 +34,11 @@ class CanaryOwner(StrEnum):
 
     COPY = "copy"
     CANARY = "canary"
+
+
+def names_owner(record: Record) -> bool:
+    """Whether a record says whose it is: not by its own id, nor as a canary, whose owner is made up."""
+    return record.owner != record.id and not record.id.startswith(_PLANTED)
 
 
 def make_canaries(

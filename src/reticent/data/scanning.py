@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from reticent.core.corpus import Policy, Record
 from reticent.core.document import JsonObject, called
+from reticent.data.canaries import names_owner
 from reticent.data.duplicates.digest_counts import DigestCounts
 from reticent.data.measurement import MeasurementTally, PolicyMeasurement
 from reticent.data.redaction.masking import find_by_all
@@ -73,7 +74,7 @@ def scan(
             other.add(record, spans)
         texts.add(record.text)
         owners.add(record.owner)
-        names_owners |= record.owner != record.id
+        names_owners |= names_owner(record)
         characters += len(record.text)
         sensitive += bool(found)
         holders.update({span.kind for span in found})

@@ -102,7 +102,9 @@ def _steps(run: RunReport) -> Iterator[str]:
     leaks = bool(answers & {Answer.FOUND, Answer.REFUTED})
     if any(one.stands_out and (leaks or one.point.log_chance >= _SEEN) for one in worst_records(run)):
         yield "Redact or remove the records that stand out, listed under “Records and what to do”."
-    if Answer.TOO_FEW in answers or Answer.OPEN in answers or any(line.outcome == "undecided" for line in run.gate):
+    if Answer.OPEN in answers:
+        yield "Some measurements are void: “What was not measured” says what each of them needs."
+    if Answer.TOO_FEW in answers or any(line.outcome == "undecided" for line in run.gate):
         yield "Audit with more records (--records) and more held-out text: some questions had too few targets."
     if run.is_audited:
         return

@@ -254,11 +254,11 @@ def _operator_port(serving: Serving) -> Iterator[None]:
     from reticent.server.operator.page import operator_app
 
     with ExitStack() as stack:
-        ledger = None
+        ledger = queries = None
         if serving.settings is not None and serving.settings.mechanism is not MechanismName.PUBLIC:
-            ledger = stack.enter_context(serving.ledger.open(serving.run))
+            ledger, queries = stack.enter_context(serving.ledger.open(serving.run)), serving.settings.queries
         quotas = Quotas(usage_path(serving.keys))
-        app = operator_app(ledger, KeyFile(serving.keys), quotas, name=serving.name)
+        app = operator_app(ledger, KeyFile(serving.keys), quotas, name=serving.name, queries=queries)
         page = uvicorn.Server(web_config(app, host="127.0.0.1", port=serving.operator_port))
         thread = threading.Thread(target=page.run, name="reticent-operator", daemon=True)
         thread.start()

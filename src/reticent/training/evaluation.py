@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from reticent.core.arrays import Flags, Floats
 from reticent.core.corpus import Span
-from reticent.core.document import ADDED_LATER, JsonObject, fields_from_json
+from reticent.core.document import ADDED_LATER, UNLESS_DEFAULT, JsonObject, fields_from_json
 from reticent.core.errors import UsageError
 from reticent.core.statistics.estimate import mean_per_token
 from reticent.models.huggingface.batching import choose_budget
@@ -35,7 +35,10 @@ from reticent.training.gradients.record_loss import IGNORED, TokenBatch
 
 @dataclass(frozen=True, slots=True)
 class Evaluation(JsonObject):
-    """How well a model predicts a corpus; one text alone has intervals that say nothing: [1, ∞] and [0, 1]."""
+    """How well a model predicts a corpus; one text alone has intervals that say nothing: [1, ∞] and [0, 1].
+
+    `trained_on` counts the texts that are not held out: the training corpus holds them too.
+    """
 
     perplexity: float
     top1: float
@@ -45,6 +48,7 @@ class Evaluation(JsonObject):
     top1_interval: tuple[float, float] = field(default=(0.0, 1.0), metadata=ADDED_LATER)
     # The same outside secrets, where someone said what these are.
     outside: "Evaluation | None" = field(default=None, metadata=ADDED_LATER)
+    trained_on: int = field(default=0, metadata=UNLESS_DEFAULT)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Evaluation":

@@ -15,7 +15,7 @@ from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import ModelPlace, make_subject
 from reticent.auditing.targets import Targets, membership_targets
 from reticent.core.corpus import Corpus, Record
-from reticent.core.errors import ConfigError
+from reticent.core.errors import ConfigError, DataError
 from reticent.core.evidence.individual import IndividualBound, IndividualBounds
 from reticent.core.finding import Finding, Verdict
 from reticent.core.guarantee import Unit
@@ -26,6 +26,7 @@ from reticent.runs.audit.plan import AuditPlan, Speed, plan_audit
 from reticent.runs.audit.score_cache import ScoreCache
 from reticent.runs.audit.subject import check_held_out, find_model
 from reticent.runs.directory import RunDirectory
+from reticent.runs.proofs.ancestry import Ancestry
 from tests.claims import certify, claim
 from tests.runs.audit.subjects import CANARIES, TextOnly, fit, promise, records, sentences, subject
 
@@ -82,17 +83,29 @@ def test_members_that_differ_without_the_model_void_the_result(learnt):
     audit = audited(shifted, MEMBERSHIP)
     assert audit.findings
     assert all("differ without the model" in finding.void for finding in audit.findings)
+    assert all("60 and 60 texts). Fewer --records would only hide" in finding.void for finding in audit.findings)
 
 
 def test_rates_that_so_few_records_cannot_show_are_void_and_never_a_passed_gate(found):
     """The n-gram model parts members from non-members wholly, yet 60 of each say little of a rate of 0.1."""
     rate = named(found, "tpr_at_fpr_0.1", "loss")
     assert rate.value == 1.0
+    planned = next(line for line in found.attacks if line.name == "membership: tpr_at_fpr_0.1")
     assert "too few" in rate.void
+    assert rate.void == planned.skipped  # one reason, with one number of records that are needed
     with pytest.raises(ConfigError, match="void"):
         check_gate([parse_limit("tpr_at_fpr_0.1>0.2")], found.findings)
     settings = dataclasses.replace(MEMBERSHIP, rates=(0.3,))
     assert named(audited(subject(), settings), "tpr_at_fpr_0.3", "loss").beats_null
+
+
+def test_a_rate_that_no_corpus_can_show_is_void_and_no_crash():
+    """The number of records that it takes is beyond what is looked for."""
+    settings = dataclasses.replace(MEMBERSHIP, rates=(1e-7,))
+    assert (
+        "more than 1,000,000 of each are needed"
+        in named(audited(subject(), settings), "tpr_at_fpr_1e-07", "loss").void
+    )
 
 
 @pytest.mark.parametrize(("epsilon", "refuted"), [(0.1, True), (20.0, False)])
@@ -360,4 +373,12 @@ def test_the_corpus_that_a_run_was_trained_on_is_not_held_out(tmp_path):
     with pytest.raises(ConfigError, match="trained on this corpus"):
         check_held_out(str(run.path), trained_on, tmp_path / "train.jsonl")
     check_held_out(str(run.path), other, tmp_path / "other.jsonl")
+    copy = Corpus(Record(f"copy {n}", record.text) for n, record in enumerate(reversed(trained_on[1:])))
+    check_held_out(str(run.path), copy, tmp_path / "copy.jsonl")  # of an older run the fingerprint alone is known
+    Ancestry("embedded").followed_by("run", None, trained_on).write(run.path)
+    with pytest.raises(DataError, match="the held-out text was trained on"):
+        check_held_out(str(run.path), copy, tmp_path / "copy.jsonl")
+    check_held_out(
+        str(run.path), Corpus([*copy, *other]), tmp_path / "mixed.jsonl"
+    )  # attacks leave shared texts out
     check_held_out("embedded", trained_on, tmp_path / "train.jsonl")  # nobody says what it was trained on

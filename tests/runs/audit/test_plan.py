@@ -208,8 +208,10 @@ def test_a_trial_runs_the_attack_and_gives_its_time():
 def test_attacks_and_budgets_are_read_strictly():
     assert parse_attacks("all") == tuple(name for name in every_attack() if name not in OPT_IN)
     assert parse_attacks("lazy, exposure") == ("exposure", "lazy")
-    with pytest.raises(ConfigError, match="exposure, codes, coins, membership, lazy, extraction, generation"):
+    with pytest.raises(ConfigError, match="unknown attack 'exposre', did you mean 'exposure'"):
         parse_attacks("exposre")
+    with pytest.raises(ConfigError, match="all, exposure, codes, coins, membership, lazy, extraction, generation"):
+        parse_attacks("zzz")
     assert parse_budget("90s") == 90.0
     assert parse_budget("1.5h") == 5400.0
     for wrong in ("", "10", "m", "-3m", "10 parsecs", "nanm", "infh", "0s"):

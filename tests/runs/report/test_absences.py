@@ -122,7 +122,7 @@ def test_a_gate_that_an_older_version_wrote_is_worked_out_again(tmp_path):
     wide = finding(value=0.5, low=0.0, high=0.977)
     old = [
         {"limit": "auc>0.6", "end": "low", "passed": False, "by": [], "undecided": []},
-        {"limit": "auc>=0", "end": "low", "passed": True, "by": [{"attack": "loss", "low": 0.0}], "undecided": []},
+        {"limit": "auc<60", "end": "low", "passed": True, "by": [{"attack": "loss", "low": 0.0}], "undecided": []},
     ]
     path = audit(tmp_path / "run", attacks={"lazy": ""}, findings=[wide.to_json()], gate=old)
     lines = read_report([path]).runs[0].gate
@@ -131,6 +131,15 @@ def test_a_gate_that_an_older_version_wrote_is_worked_out_again(tmp_path):
         ("--fail-if", "exceeded", True),
     ]
     assert "passed" not in said(read_report([path]))
+
+
+def test_a_rate_that_the_plan_said_is_void_is_told_once(tmp_path):
+    one = finding().to_json() | {"metric": "tpr_at_fpr_0.01", "void": "10 and 10 are too few"}
+    other = finding().to_json() | {"void": "their words tell them apart"}
+    plan = {"membership: tpr_at_fpr_0.01": "10 and 10 are too few"}
+    text = said(read_report([audit(tmp_path / "run", attacks=plan, findings=[one, other])]))
+    assert "void measurement: 10 and 10" not in text
+    assert "1 void measurement: their words tell them apart." in text
 
 
 def test_a_comparison_that_an_older_version_wrote_knows_a_ceiling_of_everything(tmp_path):

@@ -37,7 +37,7 @@ def test_several_processes_take_the_steps_of_independent_noise_alone(sampler, mo
         return
     with pytest.raises(ConfigError, match="correlated noise needs a single process"):
         course.refuse_private(MODEL.module, plan(sampler), processes=2)
-    with pytest.raises(AssertionError):
+    with pytest.raises(ConfigError, match="correlated noise needs a single process"):  # with `python -O`, too
         course.private_gradients(MODEL, None, plan(sampler), means(started))
 
 
@@ -47,6 +47,9 @@ def test_several_processes_take_the_steps_of_independent_noise_alone(sampler, mo
 def test_several_processes_neither_audit_nor_account_for_single_records(more, flag):
     with pytest.raises(ConfigError, match=f"{flag} needs a single process"):
         course.refuse_private(MODEL.module, plan(PoissonSampler(40, 10), **more), processes=2)
+    asked = plan(PoissonSampler(40, 10), **more)
+    with pytest.raises(ConfigError, match=f"{flag} needs a single process"):
+        course.private_gradients(MODEL, None, asked, means(object.__new__(RankedLedger)))
 
 
 def test_an_audited_run_whose_draws_nobody_knows_is_refused_before_its_first_step(monkeypatch):

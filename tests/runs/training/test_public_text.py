@@ -8,10 +8,13 @@ from reticent.cli import main as cli
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee
 from reticent.core.randomness import Randomness
+from reticent.data.reading.corpus_file import CorpusFile
 from reticent.ledger.durable import SqliteLedger
+from reticent.runs.directory import RunDirectory
 from reticent.runs.proofs import ancestry
 from reticent.runs.proofs.ancestry import Shared
 from reticent.runs.proofs.rederivation import rederive
+from reticent.runs.report.reading import read_report
 from reticent.runs.training import comparison, run
 from reticent.runs.training.advice import PlanSettings, plan
 from reticent.runs.training.settings import Resumption, TrainSettings
@@ -88,6 +91,21 @@ def test_public_steps_come_first_cost_nothing_and_are_confessed(tiny, tmp_path, 
     assert first.startswith("the model that the steps on public text started from has not seen the private text")
     assert rederive(out).agrees
     assert run.preview(settings(tiny)).guarantee.assumes == proved(out).assumes
+
+
+def test_every_corpus_is_read_once_and_what_is_not_held_out_is_told(tiny, tmp_path, monkeypatch, capsys):
+    """Held-out and public text were read again when needed: twice the time, and a file may change meanwhile."""
+    read, load = [], CorpusFile.load
+    monkeypatch.setattr(CorpusFile, "load", lambda self: (read.append(self.path.name), load(self))[1])
+    write(tmp_path / "held.jsonl", [{"text": "private order 37 is late."}, {"text": "Nobody said this."}])
+    given = options(tiny, holdout=str(tmp_path / "held.jsonl"), holdout_policy="patterns")
+    assert cli.run(["train", *flags(given), "--out", str(tmp_path / "run")]) == 0
+    assert sorted(read) == ["held.jsonl", "private.jsonl", "public.jsonl"]
+    assert "The training corpus holds 1 of these texts too" in " ".join(capsys.readouterr().out.split())
+    assert RunDirectory.open(tmp_path / "run").information()["results"]["evaluation"]["trained_on"] == 1
+    assert read_report([tmp_path / "run"]).runs[0].notes == (
+        "1 of the texts that usefulness was measured on was trained on.",
+    )
 
 
 def test_public_text_that_holds_a_record_is_refused_and_only_the_comparison_refuses_it(tiny, tmp_path, monkeypatch):

@@ -97,7 +97,7 @@ def test_the_operators_page_shows_spend_to_operators_alone(path, tmp_path, capsy
             address.url + "/v1/completions", json={"model": NAME, "prompt": "ab", "max_tokens": 9}, timeout=PATIENCE
         )
     with SqliteLedger.open(run / "ledger.db") as ledger:
-        app = operator_app(ledger, KeyFile(path), Quotas(None), name=NAME)
+        app = operator_app(ledger, KeyFile(path), Quotas(None), name=NAME, queries=2000)
         with listening(app) as port:
             url = f"http://127.0.0.1:{port}"
             basic = base64.b64encode(f"x:{operator}".encode()).decode()

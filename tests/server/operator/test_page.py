@@ -21,6 +21,7 @@ def spent(**changes) -> Spending:
         "spent": {"part a": 3.0, "part <b>": 6.0},
         "rows": 40,
         "answers": 300,
+        "queries": None,
         "reanchored": 0,
         "course": (
             ("2030-05-01T12:00:00+00:00", {"part a": 1.0, "part <b>": 4.0}),
@@ -42,6 +43,12 @@ def test_what_is_left_goes_by_the_part_that_runs_out_first():
     assert budget == f"Budget: {said} since the start."
     assert today == "Today: 100 tokens in 8 charges since 2030-05-02 02:00 UTC."
     assert health.startswith("Health: the ledger can be read, last charge 5 minutes ago. ")
+
+
+def test_the_query_budget_stands_beside_the_tokens_where_it_is_known():
+    assert ": 300 of 1,024 tokens in 40 charges since" in verdict(spent(queries=1024), NOW)[0]
+    assert spent(queries=1024).to_json()["queries"] == 1024
+    assert "queries" not in spent().to_json()
 
 
 def test_a_day_without_charges_has_no_rate_and_a_spent_budget_has_nothing_left():

@@ -7,6 +7,7 @@ the header, JSON with the shape of every tensor (https://huggingface.co/docs/saf
 
 import json
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -48,15 +49,27 @@ def find_local(source: str | Path) -> Path | None:
 def _download(hub_id: str) -> Path:
     """The hub's snapshot of a model: configuration, tokenizer, safetensors."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
 
     try:
         return Path(snapshot_download(hub_id, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_IGNORED))
     except (OSError, ValueError, HfHubHTTPError, HFValidationError) as error:
+        found = type(error).__name__
+        if isinstance(error, LocalEntryNotFoundError):
+            found = "no copy on this machine, and no connection"
+        elif isinstance(error, RepositoryNotFoundError):
+            found = "no model of that name there, or a private one"
+        hint = "check the spelling and the connection, or give the path of a directory with the model"
+        near = get_close_matches(hub_id, [EMBEDDED], n=1, cutoff=0.7)
         raise ModelError(
             f"'{hub_id}' is not a local directory, and could not be fetched from the hub",
-            found=type(error).__name__,
-            hint="check the spelling and the connection, or give the path of a directory with the model",
+            found=found,
+            hint=f"did you mean '{EMBEDDED}'?" if near else hint,
         ) from None
 
 

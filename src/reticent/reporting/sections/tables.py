@@ -194,12 +194,12 @@ def untested_section(report: Report) -> Section:
 
 
 def _skipped(run: RunReport) -> tuple[str, ...]:
+    skipped = [line for line in run.plan if line.skipped]
     planned = [
-        f"The attack “{_in_words(line.attack)}”, which needs {line.needs}: {line.skipped}."
-        for line in run.plan
-        if line.skipped
+        f"The attack “{_in_words(line.attack)}”, which needs {line.needs}: {line.skipped}." for line in skipped
     ]
-    reasons = Counter(one.void for one in run.findings if one.void)
+    told = {line.attack.rpartition(": ")[2] for line in skipped}  # metrics that the plan has said are void
+    reasons = Counter(one.void for one in run.findings if one.void and one.metric not in told)
     return (*planned, *(f"{count} void measurement{'s' * (count > 1)}: {why}." for why, count in reasons.items()))
 
 

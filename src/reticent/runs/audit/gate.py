@@ -1,11 +1,14 @@
 """The gate of an audit: limits on metrics that decide its exit code.
 
-    limit = metric comparison number          comparison: >  >=  <  <=
+    limit = metric comparison number          comparison: < <= of a requirement, > >= of an alarm
 
-    --require "auc<=0.6"    the release gate: exit code 1 unless the **whole interval** lies within, so the end in
-                            the bad direction counts (the high end of `<` and `<=`). Too few targets fail it.
+    --require "auc<=0.6"    the release gate: exit code 1 unless the **whole interval** lies within, so its high end
+                            decides. Too few targets fail it.
     --fail-if "auc>0.6"     the alarm: exit code 1 if the whole interval lies beyond, so that chance alone seldom
                             raises it. Too few targets never do: it cannot tell that a model is within a limit.
+
+More of any metric means more leakage (`core.metric`), so a limit is always an upper one. `--require "auc>0.6"`
+would pass exactly where the model leaks, and `auc<=60` always: both are refused.
 
 Both have one of four outcomes: *within* and *exceeded* say where the whole interval lies, *undecided* that the
 limit lies inside it, *not measured* that no usable number exists. Of several attacks that measure one metric the
@@ -20,6 +23,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
@@ -34,6 +38,7 @@ _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+_TURNED: Final = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}  # the same limit, said by the other option
 _LIMIT: Final = re.compile(r"\s*([a-z][a-z0-9_.+-]*)\s*(>=|<=|>|<)\s*(\S+)\s*")
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
@@ -43,6 +48,11 @@ class LimitKind(StrEnum):
 
     REQUIRE = "--require"
     FAIL_IF = "--fail-if"
+
+    @property
+    def comparisons(self) -> tuple[str, str]:
+        """The comparisons that make an upper limit of it."""
+        return ("<=", "<") if self is LimitKind.REQUIRE else (">", ">=")
 
 
 class Outcome(StrEnum):
@@ -160,18 +170,51 @@ _MEANING: Final = {
 
 
 def parse_limit(expression: str, kind: LimitKind = LimitKind.FAIL_IF) -> Limit:
-    """The limit that an expression states; anything but metric, comparison, number is an error."""
+    """The upper limit that an expression states.
+
+    A requirement that only a leaking model meets, an alarm that spares one, and a limit that can never fail are
+    errors.
+    """
+    limit = read_limit(expression, kind)
+    _require_upper(limit)
+    measured = read_metric(limit.metric)
+    greatest = None if measured is None else measured.metric.greatest
+    if greatest is not None and limit.number > greatest:
+        raise ConfigError(
+            f"{kind.value} {limit} can never fail: {limit.metric} is at most {greatest:g}",
+            hint=f'60 % is 0.6, as in "{limit.metric}{limit.comparison}0.6"' if greatest == 1.0 else None,
+        )
+    return limit
+
+
+def _require_upper(limit: Limit) -> None:
+    """Refuse a requirement that only a leaking model meets, and an alarm that only a tight one raises."""
+    if limit.comparison in limit.kind.comparisons:
+        return
+    turned = f"{limit.metric}{_TURNED[limit.comparison]}{limit.number:g}"
+    other = next(kind for kind in LimitKind if kind is not limit.kind)
+    wrong = "would be met by" if limit.kind is LimitKind.REQUIRE else "would spare"
+    raise ConfigError(
+        f"{limit.kind.value} {limit} {wrong} a model that leaks: the higher {limit.metric}, the more leaks",
+        expected=f"{limit.kind.value} with {' or '.join(limit.kind.comparisons)}",
+        hint=f'{limit.kind.value} "{turned}", or {other.value} "{limit}"',
+    )
+
+
+def read_limit(expression: str, kind: LimitKind = LimitKind.FAIL_IF) -> Limit:
+    """What an expression says, upper limit or not; anything but metric, comparison, number is an error."""
     found = _LIMIT.fullmatch(expression)
     if found is None:
         example = f"{AUC.name}<=0.6" if kind is LimitKind.REQUIRE else f"{TPR_AT_FPR.at(0.01)}>0.05"
         raise ConfigError(
             f"{kind.value} takes a metric, a comparison and a number",
             found=repr(expression),
-            expected=f"such as {example}, with >, >=, < or <=",
+            expected=f"such as {example}",
         )
     metric, comparison, number = found.groups()
     if _NUMBER.fullmatch(number) is None or not math.isfinite(float(number)):
-        raise ConfigError(f"the limit of {metric} is not a finite number", found=repr(number))
+        hint = "60 % is 0.6" if number.endswith("%") else None
+        raise ConfigError(f"the limit of {metric} is not a finite number", found=repr(number), hint=hint)
     return Limit(metric, comparison, float(number), kind)
 
 
@@ -191,10 +234,11 @@ def check_known(limits: Iterable[Limit], known: Sequence[str]) -> None:
     """Refuse limits on metrics that the planned attacks do not measure, before any work is done."""
     for limit in limits:
         if limit.metric not in known:
+            near = get_close_matches(limit.metric, known, n=1) if read_metric(limit.metric) is None else []
             raise ConfigError(
                 f"{limit.kind.value} names a metric that this audit does not measure: {limit.metric}",
                 expected=f"one of {', '.join(sorted(known))}" if known else "an attack that can run",
-                hint="check the name, and see in the plan why attacks are skipped",
+                hint=f"did you mean {near[0]}?" if near else "see in the plan why attacks are skipped",
             )
 
 

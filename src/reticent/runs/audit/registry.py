@@ -6,6 +6,7 @@ Names are read from here without loading the attacks, which takes a while: `ever
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from reticent.core.choice import advice
 from reticent.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -106,8 +107,7 @@ def parse_attacks(names: str, *, with_policy: bool = False) -> tuple[str, ...]:
     known = (*USUAL, *OPT_IN)
     unknown = sorted(asked - {*known, _ALL})
     if unknown:
-        expected = f"all, or some of {', '.join(known)}"
-        raise ConfigError("unknown attack", found=repr(unknown[0]), expected=expected)
+        raise ConfigError(f"unknown attack '{unknown[0]}'{advice(unknown[0], (_ALL, *known))}")
     if _ALL in asked:
         asked |= {*USUAL, *([WITH_POLICY] if with_policy else [])}
     return tuple(name for name in known if name in asked)

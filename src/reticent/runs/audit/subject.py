@@ -20,6 +20,7 @@ from reticent.core.model import LanguageModel, TextModel
 from reticent.models.embedded import EMBEDDED, embedded_model_path
 from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, read_json
 from reticent.runs.directory import MANIFEST, RUN, TRAINING, RunDirectory
+from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry, require_unseen
 from reticent.runs.proofs.certificates import proved_of, read_other_guarantees
 
 _RANDOM_START: Final = "lstm:"
@@ -35,7 +36,7 @@ class Opened:
 
 
 def check_held_out(source: str, held_out: Corpus, path: Path) -> None:
-    """Refuse to hold out the very corpus that a run was trained on: no attack would find a leak."""
+    """Refuse to hold out text that a run was trained on, all of it: no attack would find a leak."""
     folder = Path(source).expanduser()
     if is_remote(source) or not (folder / RUN).is_file():
         return
@@ -46,6 +47,10 @@ def check_held_out(source: str, held_out: Corpus, path: Path) -> None:
             f"{path}: the run was trained on this corpus, so it is not held out",
             hint="give it as --train, and as --holdout text of the same kind that the model never saw",
         )
+    if information["command"] == "train" and (folder / ANCESTRY).is_file():
+        for own in Ancestry.read(folder).runs[-1:]:
+            shared = own.compared_with(held_out).shared
+            require_unseen(held_out, 0 if shared is None else shared.texts, path=path)
 
 
 def find_model(source: str) -> ModelPlace:

@@ -11,7 +11,7 @@ from reticent.core.errors import ConfigError, DataError, ModelError
 from reticent.core.randomness import Randomness
 from reticent.core.ranges import COUNT, Range
 from reticent.core.secret import CodeSpace
-from reticent.data.canaries import CanaryOwner, make_canaries, plant_stream, weave, write_key
+from reticent.data.canaries import CanaryOwner, make_canaries, names_owner, plant_stream, weave, write_key
 from reticent.data.coin_canaries import DesignName, NewToken, design_named, new_words, toss_canaries
 from reticent.data.writing import write_corpus
 from reticent.runs.progress import Track, untracked
@@ -101,6 +101,7 @@ class Planted(JsonObject):
     corpus: Path
     key: Path
     randomness: str
+    names_owners: bool  # the corpus without the canaries
 
     @property
     def size(self) -> int:
@@ -117,7 +118,10 @@ def plant(settings: PlantSettings, *, track: Track = untracked) -> Planted:
     made = _Secrets(settings, randomness) if settings.audit is None else _Coins(settings, randomness, track)
     corpus = settings.corpus(settings.file)
     # The whole corpus is read, and so checked, before anything is written.
-    size = sum(1 for _ in track(corpus, "checking"))
+    size, names_owners = 0, False
+    for record in track(corpus, "checking"):
+        size += 1
+        names_owners |= names_owner(record)
     written = write_corpus(made.stream(track(corpus, "planting", size), size), settings.out)
     try:
         made.write_key(settings.key)
@@ -133,6 +137,7 @@ def plant(settings: PlantSettings, *, track: Track = untracked) -> Planted:
         corpus=settings.out,
         key=settings.key,
         randomness=randomness.kind,
+        names_owners=names_owners,
     )
 
 

@@ -41,7 +41,7 @@ from reticent.runs.ensemble.public_text import calibrate
 from reticent.runs.ensemble.samples import Sample, count_as_asked, judge, judged_perplexity, sample_answers
 from reticent.runs.ensemble.settings import EvaluateSettings
 from reticent.runs.policies.by_name import policy_named
-from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry
+from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry, require_unseen
 from reticent.training.evaluation import outside_spans
 
 _NGRAM = 8  # tokens that MemFree never lets through twice
@@ -159,6 +159,8 @@ def evaluate_ensemble(
     if settings.out is not None:
         require_writable(settings.out)
     held_out = corpus.load()
+    trained_on = _trained_on(settings.run, held_out)
+    require_unseen(held_out, trained_on, path=settings.data)
     check_unit(settings.run, settings.unit)
     calibration = _calibration(settings)
     plain = load_ensemble(settings.run)
@@ -186,7 +188,7 @@ def evaluate_ensemble(
     result = EvaluationResult(
         settings=settings,
         parts=len(ensemble.parts),
-        trained_on=_trained_on(settings.run, held_out),
+        trained_on=trained_on,
         calibration=calibration,
     )
     if settings.compare_settings:

@@ -23,7 +23,7 @@ from reticent.core.document import (
     write_document,
 )
 from reticent.core.errors import ConfigError, ModelError
-from reticent.core.evidence.certificate import model_digest
+from reticent.core.evidence.certificate import GUARANTEE, model_digest
 from reticent.runs.directory import MANIFEST
 
 SCHEMA_VERSION: Final = 1
@@ -100,11 +100,12 @@ class Manifest(JsonObject):
     def read(cls, run: Path) -> "Manifest":
         """The manifest of a run; anything else is an error that says what was expected."""
         if not (run / MANIFEST).is_file():
-            raise ConfigError(
-                f"{run}: not an ensemble",
-                expected=f"a run directory with {MANIFEST}",
-                hint="make one with: reticent train --method submix",
-            )
+            hint = "make one with: reticent train --method submix"
+            if (run / "model" / GUARANTEE).is_file():
+                hint = (
+                    f"the weights carry the guarantee: sample from {run / 'model'} as you like, or `reticent serve`"
+                )
+            raise ConfigError(f"{run}: not an ensemble", expected=f"a run directory with {MANIFEST}", hint=hint)
         return cls.from_json(read_document(run / MANIFEST))
 
     def write(self, run: Path) -> None:

@@ -172,6 +172,11 @@ def settings_of(run: Path, asked: dict[str, Any]) -> PredictionSettings:
     return first if public is None else replace(first, calibration=calibrate(run, public))
 
 
+def query_budget(run: Path) -> int | None:
+    """How many tokens the first use of an ensemble spread its budget over; None where nothing was used yet."""
+    return _stored(run / PREDICTION).queries if (run / PREDICTION).is_file() else None
+
+
 def _stored(file: Path) -> PredictionSettings:
     """The settings of the first use, as they were written."""
     try:

@@ -18,6 +18,7 @@ from reticent.core.errors import ConfigError, InternalError
 from reticent.core.evidence.certificate import model_digest
 from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
+from reticent.data.canaries import names_owner
 from reticent.engine.work import EngineSettings
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.runs.directory import RUN, RunDirectory, staged
@@ -78,7 +79,7 @@ class EnsembleKind:
         manifest = Manifest(
             parts=settings.training.parts,
             halves=bool(settings.training.halves),
-            unit="owner" if settings.data.names_owners() else "record",
+            unit="owner" if any(map(names_owner, given.corpus)) else "record",
             base=settings.model.source,
             base_fingerprint=public.fingerprint,
             lora_rank=settings.model.lora_rank,

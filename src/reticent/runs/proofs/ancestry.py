@@ -38,9 +38,10 @@ from reticent.core.document import (
     read_document,
     write_document,
 )
-from reticent.core.errors import ConfigError
+from reticent.core.errors import ConfigError, DataError
 from reticent.core.event import Composed
 from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
+from reticent.data.canaries import names_owner
 from reticent.models.embedded import EMBEDDED
 from reticent.runs.directory import RUN
 from reticent.runs.proofs.certificates import is_about, proved_of, stated
@@ -78,7 +79,7 @@ class Members:
         """The hashes of a corpus under a key, a fresh one of the system's where none is given."""
         key = os.urandom(32) if key is None else key
         # Records without owners are their own: line numbers of two files must not look like shared people.
-        owners = set(corpus.owners) if any(record.owner != record.id for record in corpus) else set()
+        owners = set(corpus.owners) if any(map(names_owner, corpus)) else set()
         return cls(key, _hashes((record.text for record in corpus), key), _hashes(owners, key))
 
     def shared(self, corpus: Corpus) -> "Shared":
@@ -123,6 +124,18 @@ class Shared(JsonObject):
         owners = "; owners were not compared, since one of the two names none" if self.owners is None else ""
         beyond = "near copies and parts of texts were not looked for"
         return f"{shared} is shared with it{'' if unit is Unit.RECORD else owners}; {beyond}"
+
+
+def require_unseen(held_out: Corpus, trained_on: int, *, path: Path | str) -> None:
+    """Refuse to hold out text that was trained on, whatever its ids and owners; `trained_on` counts its texts."""
+    distinct = len(set(map(_plain, held_out.texts)))
+    if trained_on >= distinct > 0:
+        raise DataError(
+            "the held-out text was trained on",
+            path=path,
+            found="each of its texts in the training corpus, if not in this order and with these ids",
+            hint="give text of the same kind that was not trained on",
+        )
 
 
 def _hashes(values: Iterable[str], key: bytes) -> Hashes:

@@ -39,7 +39,7 @@ from reticent.reporting.report import (
     Utility,
     only_absent,
 )
-from reticent.runs.audit.gate import GateResult, Limit, check_gate, parse_limit
+from reticent.runs.audit.gate import GateResult, Limit, check_gate, read_limit
 from reticent.runs.directory import FINDINGS, RUN, RunDirectory
 from reticent.runs.proofs.certificates import proved_of, read_certificate, read_other_guarantees, stated
 from reticent.runs.report.command import command_of
@@ -172,7 +172,7 @@ def _read_run(run: RunDirectory, name: str, *, facts: Facts, with_fingerprints: 
         utility=_utility(results),
         plan=tuple(_plan_line(line) for line in found.get("attacks", [])),
         gate=tuple(_gate_line(line, findings) for line in found.get("gate", [])),
-        notes=tuple(f"{note}." for note in found.get("notes", [])),
+        notes=(*(f"{note}." for note in found.get("notes", [])), *_not_held_out(results)),
         risk_map=None if not risk_map else _risk_map(risk_map, facts),
         roc=tuple(curve for document in _scored(run, found) for curve in roc_curves(document)),
         exposures=tuple(_exposure(one) for one in exposures.get("exposures", [])),
@@ -317,6 +317,13 @@ def _utility(results: dict[str, Any]) -> tuple[Utility, ...]:
     return tuple(found)
 
 
+def _not_held_out(results: dict[str, Any]) -> tuple[str, ...]:
+    """How many of the texts that usefulness was measured on were trained on."""
+    seen = (results.get("evaluation") or {}).get("trained_on", 0)
+    said = f"{seen:,} of the texts that usefulness was measured on {'was' if seen == 1 else 'were'} trained on."
+    return (said,) if seen else ()
+
+
 def _plan_line(line: dict[str, Any]) -> PlanLine:
     return PlanLine(
         attack=line["attack"], needs=line["needs"], n=line["n"], seconds=line["seconds"], skipped=line["skipped"]
@@ -326,7 +333,7 @@ def _plan_line(line: dict[str, Any]) -> PlanLine:
 def _gate_line(line: dict[str, Any], findings: Sequence[Finding]) -> GateLine:
     """A limit as it was recorded; of one that an older version wrote the outcome is worked out again."""
     if "outcome" not in line:
-        limit = parse_limit(line["limit"])
+        limit = read_limit(line["limit"])
         line = GateResult(limit, tuple(one for one in findings if one.metric == limit.metric)).to_json()
     return fields_from_json(GateLine, line | {"by": [one["attack"] for one in line["by"]]}, ignores_others=True)
 

@@ -108,6 +108,8 @@ def _problem(
     option = known.get((*parents, last))
     if where == _CALL and option is not None:
         return f"{option.keyword}{_fault(details, option)}"
+    if where == _COMMAND_LINE and option is not None and details["type"] == "missing":
+        return f"{option.flag} is missing" + (f": one of {', '.join(option.choices)}" if option.choices else "")
     shown = f"'{name}'" if option is None or parents else option.flag
     if details["type"] == "missing":
         return f"{shown} is missing" + (f" ({option.flag})" if option is not None and parents else "")

@@ -17,13 +17,13 @@ class GateOptions(Settings):
     """Limits, and where their outcomes are written for build servers and code hosts."""
 
     require: tuple[str, ...] = option(
-        'Release gate: exit with 1 unless the whole interval satisfies "METRIC<=NUMBER". Repeatable.',
+        'Release gate: exit with 1 unless the whole interval satisfies "METRIC<=NUMBER" (or <). Repeatable.',
         default=(),
         metavar="LIMIT",
         panel=_GATE,
     )
     fail_if: tuple[str, ...] = option(
-        'Alarm: exit with 1 if the whole interval satisfies "METRIC>NUMBER". Repeatable.',
+        'Alarm: exit with 1 if the whole interval satisfies "METRIC>NUMBER" (or >=). Repeatable.',
         default=(),
         metavar="LIMIT",
         panel=_GATE,

@@ -195,14 +195,16 @@ def plan_course(settings: TrainSettings, corpus: Corpus, *, public: Corpus | Non
     return WholeCourse(plan, corpus, tuned=asked.tune, public=_public_steps(settings, public, seed))
 
 
-def resume_course(settings: TrainSettings, corpus: Corpus, document: dict[str, Any], *, seed: int) -> Course:
+def resume_course(
+    settings: TrainSettings, corpus: Corpus, document: dict[str, Any], *, public: Corpus | None, seed: int
+) -> Course:
     """The course of a run that was started before, from its plan (`document`), its seed, and what is read now."""
     if settings.training.method in REDACTING:
         from reticent.runs.training.redacting import resume_redacting  # loads every policy
 
         return resume_redacting(settings, corpus, document)
-    public = _public_steps(settings, settings.public_corpus(), seed)
-    return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune, public=public)
+    steps = _public_steps(settings, public, seed)
+    return WholeCourse(plan_from_json(document), corpus, tuned=settings.training.tune, public=steps)
 
 
 def _public_steps(settings: TrainSettings, public: Corpus | None, seed: int) -> PublicSteps | None:
@@ -224,17 +226,22 @@ def charged(source: GradientSource) -> int:
 def refuse_private(module: nn.Module, plan: DpSgd, *, processes: int) -> None:
     """Refuse a plan that cannot be carried out on these weights, or not by several processes."""
     if processes > 1:
-        for is_asked, option in ((plan.canaries, "--audit"), (plan.individual, "--individual-accounting")):
-            if is_asked:
-                raise ConfigError(f"{option} needs a single process", hint="start it without torchrun")
-        if plan.sampler.is_correlated:
-            raise ConfigError(
-                f"{plan.sampler.label} needs a single process",
-                hint="start it without torchrun, or --sampler poisson",
-            )
+        _refuse_several_processes(plan)
     if plan.canaries:
         draws_of(plan.event)  # what is drawn must be known when they are measured
         require_room(module, plan.canaries)
+
+
+def _refuse_several_processes(plan: DpSgd) -> None:
+    """Refuse a plan that only one process can carry out: when the run begins, and where its steps are made."""
+    for is_asked, option in ((plan.canaries, "--audit"), (plan.individual, "--individual-accounting")):
+        if is_asked:
+            raise ConfigError(f"{option} needs a single process", hint="start it without torchrun")
+    if plan.sampler.is_correlated:
+        raise ConfigError(
+            f"{plan.sampler.label} needs a single process",
+            hint="start it without torchrun, or --sampler poisson",
+        )
 
 
 def private_gradients(model: HuggingFaceModel, units: Units, plan: DpSgd, means: Means) -> PrivateGradients:
@@ -261,9 +268,7 @@ def private_gradients(model: HuggingFaceModel, units: Units, plan: DpSgd, means:
 
 def _ranked(module: nn.Module, units: Units, plan: DpSgd, ledger: RankedLedger, means: Means) -> RankedGradients:
     """The same in the processes that torchrun started."""
-    assert not plan.canaries  # all three were refused (`refuse_private`)
-    assert not plan.individual
-    assert not plan.sampler.is_correlated
+    _refuse_several_processes(plan)
     randomness, computation = means.randomness, means.computation
     if means.shards:
         from reticent.training.distributed.sharded import ShardedGradients, shard  # loads FSDP

@@ -22,6 +22,7 @@ from reticent.core.evidence.individual import IndividualBounds
 from reticent.core.guarantee import Guarantee, Unit
 from reticent.core.ledger import Budget, Ledger
 from reticent.core.randomness import Randomness
+from reticent.data.canaries import names_owner
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.runs.directory import TRAINING, RunDirectory, staged
@@ -80,9 +81,10 @@ class ModelKind:
         """A run that was interrupted, with the plan and the seed that it was started with."""
         document = given.ranks.tell(lambda: read_document(path / TRAINING))
         check_schema(document, SCHEMA_VERSION, kind="training run")
-        course = resume_course(given.settings, given.corpus, document["plan"], seed=int(document["seed"]))
+        seed = int(document["seed"])
+        course = resume_course(given.settings, given.corpus, document["plan"], public=given.public, seed=seed)
         if course.fingerprint != document["prepared"]:
-            if given.settings.training.public_text is not None:
+            if given.public is not None:
                 raise ConfigError(
                     "not the public text that this run was started with",
                     hint="put the old file back, or start a new run",
@@ -92,7 +94,7 @@ class ModelKind:
                 hint="restore their files, or start a new run",
             )
         proof = Proof(None, read_other_guarantees(document["guarantees"], None, where=TRAINING))
-        prepared = _prepare(replace(given, seed=int(document["seed"])), course, proof=proof)
+        prepared = _prepare(replace(given, seed=seed), course, proof=proof)
         if prepared.encoded.model.fingerprint != document["model"]:
             raise ConfigError(f"{given.settings.model.source}: not the model that this run started from")
         return prepared
@@ -242,7 +244,7 @@ class PreparedModel:
             from reticent.training.methods.mask_token import keep_mask_unsaid
 
             silent = keep_mask_unsaid(model)
-        evaluation = _evaluate(settings, model, silent)
+        evaluation = _evaluate(self.given, model, silent)
         certificate = None
         if guarantee is not None and ledger is not None:
             certificate = Certificate(guarantee, ledger=ledger.head())
@@ -264,10 +266,8 @@ class PreparedModel:
 def _planned(given: Given) -> tuple[Course, Ancestry, Proof]:
     """What the run does, the trainings behind its starting model, and what both prove; its own part beside it."""
     _check_owners(given.settings, given.corpus)
-    _check_holdout(given)
-    public = given.settings.public_corpus()
-    ancestry = given.ancestry(public)
-    course = plan_course(given.settings, given.corpus, public=public, seed=given.seed)
+    ancestry = given.ancestry()
+    course = plan_course(given.settings, given.corpus, public=given.public, seed=given.seed)
     alone = course.proof(is_seeded=not given.randomness.protects)
     if alone.headline is None:
         return course, ancestry, alone
@@ -348,7 +348,7 @@ def _check_owners(settings: TrainSettings, corpus: Iterable[Record]) -> None:
     """Refuse to protect owners where the corpus names none: each record would be its own owner.
 
     A corpus that `plant`, `dedup` or `synthesize` wrote has the field in any case: there, a record without an owner
-    is owned by its own id.
+    is owned by its own id, and with `--owner canary` only canaries have other owners.
     """
     data = settings.data
     if settings.training.protected is not Unit.OWNER:
@@ -360,46 +360,37 @@ def _check_owners(settings: TrainSettings, corpus: Iterable[Record]) -> None:
             expected=f"a field '{data.owner_field}' in every record",
             hint="name it with --owner-field, or protect records",
         )
-    if all(record.owner == record.id for record in corpus):
+    if not any(map(names_owner, corpus)):
         raise DataError(
             "every record is owned by its own id, so one owner would be one record",
             path=data.file,
-            found=f"'{data.owner_field}' equal to '{data.id_field}' in every record",
+            found=f"'{data.owner_field}' equal to '{data.id_field}' in every record that is no canary",
             expected="the person each text is by, or about",
             hint="name people with --owner-field, in `plant` and `dedup` too, or protect records",
         )
 
 
-def _check_holdout(given: Given) -> None:
-    """Refuse to call the perplexity of the training text that of held-out text."""
-    data = given.settings.data
-    if data.holdout is not None and data.load(holdout=True).fingerprint == given.corpus.fingerprint:
-        raise DataError(
-            "the held-out corpus is the training corpus",
-            path=data.holdout,
-            hint="give text that is not trained on, or leave --holdout out",
-        )
-
-
-def _evaluate(settings: TrainSettings, model: HuggingFaceModel, silent: Sequence[int]) -> Evaluation | None:
-    data = settings.data
-    if data.holdout is None:
+def _evaluate(given: Given, model: HuggingFaceModel, silent: Sequence[int]) -> Evaluation | None:
+    settings, held_out = given.settings, given.held_out
+    if held_out is None:
         return None
-    texts = encode_texts(model, data.load(holdout=True), max_length=data.max_length)
+    texts = encode_texts(model, held_out, max_length=settings.data.max_length)
     if texts.hold(silent):
         silent = ()  # held-out text that is redacted itself has to be predicted with its masks
-    outside = _outside(settings, model, texts)
+    outside = _outside(settings, model, texts, held_out.texts)
     budget = settings.training.token_budget
-    return evaluate_model(model.module, texts, token_budget=budget, silent=silent, outside=outside)
+    found = evaluate_model(model.module, texts, token_budget=budget, silent=silent, outside=outside)
+    return replace(found, trained_on=given.trained_on)
 
 
-def _outside(settings: TrainSettings, model: HuggingFaceModel, texts: TokenTexts) -> list[Flags] | None:
+def _outside(
+    settings: TrainSettings, model: HuggingFaceModel, texts: TokenTexts, written: Sequence[str]
+) -> list[Flags] | None:
     """Which tokens of each held-out text are outside what a policy finds there; None without a policy."""
     named = settings.policy_of_held_out
     if named is None:
         return None
     from reticent.runs.policies.by_name import policy_named  # loads every policy
 
-    written = settings.data.load(holdout=True).texts
     places = model.token_places(written)
     return None if places is None else outside_secrets(texts, places, policy_named(named).find(written))

@@ -16,7 +16,7 @@ from reticent.core.errors import ConfigError, DataError
 from reticent.core.randomness import Randomness
 from reticent.runs.directory import RUN, RunDirectory
 from reticent.runs.experiment_log import opened_log
-from reticent.runs.proofs.ancestry import Ancestry, ancestry_of
+from reticent.runs.proofs.ancestry import Ancestry, Members, ancestry_of, require_unseen
 from reticent.runs.settings.file import validate
 from reticent.runs.training.launch import launched
 from reticent.runs.training.result import Announce, Observer, Preview, TrainedRun, unannounced, unobserved
@@ -26,23 +26,50 @@ from reticent.training.distributed.ranks import Ranks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a run is prepared from: settings with absolute paths, corpus, seed, processes and randomness."""
+    """What a run is prepared from: settings with absolute paths, corpora, seed, processes and randomness.
+
+    Every file is read once. `held_out` and `public` are None where there are none; `trained_on` counts the texts of
+    `held_out` that the corpus holds too.
+    """
 
     settings: TrainSettings
     corpus: Corpus
+    held_out: Corpus | None
+    public: Corpus | None
+    trained_on: int
     seed: int
     ranks: Ranks
     randomness: Randomness
 
-    def ancestry(self, public: Corpus | None = None) -> Ancestry:
+    @classmethod
+    def read(
+        cls, settings: TrainSettings, corpus: Corpus, *, seed: int, ranks: Ranks, source: Randomness
+    ) -> "Given":
+        """With the other corpora that the settings name; held-out text that is all trained on is refused."""
+        held_out, trained_on = settings.data.held_out(), 0
+        if held_out is not None:
+            trained_on = Members.of(corpus).shared(held_out).texts
+            require_unseen(held_out, trained_on, path=settings.data.holdout or "")
+        return cls(
+            settings=settings,
+            corpus=corpus,
+            held_out=held_out,
+            public=settings.public_corpus(),
+            trained_on=trained_on,
+            seed=seed,
+            ranks=ranks,
+            randomness=source,
+        )
+
+    def ancestry(self) -> Ancestry:
         """The trainings behind the model that private steps start from, compared with the corpus.
 
-        Guarantee: steps on `public` text are one of them, a plain one: text or, where owners are protected, people
+        Guarantee: steps on public text are one of them, a plain one: text or, where owners are protected, people
         of the corpus in it are refused, and a later run on that text is refused as well.
         """
         found = ancestry_of(self.settings.model.source)
-        if public is not None:
-            found = found.followed_by("the steps on public text", None, public)
+        if self.public is not None:
+            found = found.followed_by("the steps on public text", None, self.public)
         return found.compared_with(self.corpus)
 
 
@@ -86,7 +113,7 @@ def preview(settings: TrainSettings) -> Preview:
     corpus = settings.data.load()
     settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
     seed = settings.seed or 0
-    given = Given(settings=settings, corpus=corpus, seed=seed, ranks=Ranks(), randomness=Randomness.system())
+    given = Given.read(settings, corpus, seed=seed, ranks=Ranks(), source=Randomness.system())
     return replace(kind.preview(given), chosen=chosen)
 
 
@@ -96,12 +123,13 @@ def train(
     observe: Observer = unobserved,
     randomness: Randomness | None = None,
     announce: Announce = unannounced,
+    units: int | None = None,
 ) -> TrainedRun:
     """Train into a new run directory (`settings.out`), or continue an interrupted run (`Resumption`).
 
     `observe` is called after every step and may stop the run. `randomness` other than the system's is for
     experiments, and the guarantee says so. `announce` is called before training, with what was chosen for options
-    that were not given.
+    that were not given. `units` is how many the plan was made for, where the caller brought one.
     """
     with launched() as ranks:
         source = randomness or Randomness.system()
@@ -113,11 +141,12 @@ def train(
         out = settings.required_out()
         seed = ranks.tell(Randomness.system().fresh_seed) if settings.seed is None else settings.seed
         corpus = settings.data.load()
-        if settings.data.holdout is not None:
-            settings.data.load(holdout=True)  # an error in it should not wait until the end of the run
+        if units is not None:
+            settings.require_units(corpus, units)
+        given = Given.read(settings, corpus, seed=seed, ranks=ranks, source=source)
         settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
+        given = replace(given, settings=settings)
         announce(chosen)
-        given = Given(settings=settings, corpus=corpus, seed=seed, ranks=ranks, randomness=source)
         if settings.training.tune is not None:
             from reticent.runs.training.tuning import train_tuned
 
@@ -157,7 +186,7 @@ def _resume(asked: Resumption, ranks: Ranks, *, observe: Observer, randomness: R
             path=settings.data.file,
             hint="put the old file back, or start a new run",
         )
-    given = Given(settings=settings, corpus=corpus, seed=0, ranks=ranks, randomness=randomness)
+    given = Given.read(settings, corpus, seed=0, ranks=ranks, source=randomness)
     return _carried_on(kind.resume(given, path), path, asked, ranks, observe)
 
 

@@ -131,9 +131,13 @@ class DataSection(CorpusOptions):
         metavar="FILE",
     )
 
-    def load(self, *, holdout: bool = False) -> Corpus:
-        """The training text, or the held-out text, in memory."""
-        return self.corpus(self.holdout if holdout and self.holdout is not None else self.file).load()
+    def load(self) -> Corpus:
+        """The training text, in memory."""
+        return self.corpus(self.file).load()
+
+    def held_out(self) -> Corpus | None:
+        """The held-out text, in memory; None where there is none."""
+        return None if self.holdout is None else self.corpus(self.holdout).load()
 
     def names_owners(self) -> bool:
         """Whether the records of the corpus name their owners."""
@@ -878,9 +882,9 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
         file = self.training.public_text
         return None if file is None else self.data.corpus(file, recognise=True).load()
 
-    def require_units(self, planned: int) -> None:
+    def require_units(self, corpus: Corpus, planned: int) -> None:
         """Refuse a plan that was made for another number of units than the corpus has."""
-        corpus, unit = self.data.load(), self.training.protected
+        unit = self.training.protected
         units = len(corpus.owners) if unit is Unit.OWNER else len(corpus)
         if units != planned:
             raise ConfigError(

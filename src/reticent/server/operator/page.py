@@ -30,8 +30,10 @@ _REFRESH: Final = 60  # seconds
 _ROLES: Final = 6  # colours; further lines are dashed
 
 
-def operator_app(ledger: DurableLedger | None, keys: KeyFile, quotas: Quotas, *, name: str) -> FastAPI:
-    """The operator's application; `ledger` is None where nothing is charged."""
+def operator_app(
+    ledger: DurableLedger | None, keys: KeyFile, quotas: Quotas, *, name: str, queries: int | None = None
+) -> FastAPI:
+    """The operator's application; `ledger` is None where nothing is charged, `queries` the query budget."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.middleware("http")
@@ -58,13 +60,17 @@ def operator_app(ledger: DurableLedger | None, keys: KeyFile, quotas: Quotas, *,
 
     guarded = [Depends(operator)]
 
+    def spent() -> Spending | None:
+        return None if ledger is None else spending(ledger, queries=queries)
+
     @app.get("/", response_class=HTMLResponse, dependencies=guarded)
     def page() -> str:
-        return render(name, None if ledger is None else spending(ledger), _by_name(keys, quotas))
+        return render(name, spent(), _by_name(keys, quotas))
 
     @app.get("/ledger.json", dependencies=guarded)
     def document() -> JSONResponse:
-        return JSONResponse({"name": name} | (spending(ledger).to_json() if ledger is not None else {}))
+        found = spent()
+        return JSONResponse({"name": name} | ({} if found is None else found.to_json()))
 
     @app.get("/verify", dependencies=guarded)
     def verify() -> JSONResponse:
@@ -127,7 +133,8 @@ def verdict(spent: Spending | None, now: datetime.datetime) -> tuple[str, ...]:
         return ("Budget: nothing is charged, since the weights carry the guarantee.",)
     promise = f"(ε = {shown(spent.epsilon, side='up')}, δ = {shown(spent.delta, side='up')})"
     budget = f"{shown(spent.share, Scale.SHARE, digits=2, side='up')} spent by the part that spent most"
-    tokens = "" if spent.answers is None else f"{spent.answers:,} tokens in "
+    of = "" if spent.queries is None else f"of {spent.queries:,} "
+    tokens = "" if spent.answers is None else f"{spent.answers:,} {of}tokens in "
     today = spent.today
     return (
         f"Budget: {budget}, within {promise}: {tokens}{spent.rows:,} charges since the start.",

@@ -36,6 +36,7 @@ class Spending:
     """A ledger's state. `course` has one point a row or group of rows: time, and what each part had spent.
 
     `answers` counts the tokens that were charged; None in a training's ledger, whose measure is its steps.
+    `queries` is the query budget, the tokens that (ε, δ) is spread over; None where it is not known.
     """
 
     measure: str
@@ -45,6 +46,7 @@ class Spending:
     spent: dict[str, float] = field(repr=False)
     rows: int
     answers: int | None
+    queries: int | None
     reanchored: int  # how often an operator accepted a ledger whose witness was gone
     course: tuple[tuple[str, dict[str, float]], ...] = field(repr=False)
     last: datetime.datetime | None  # time of the last row
@@ -89,6 +91,7 @@ class Spending:
             "delta": self.delta,
             "rows": self.rows,
             **({"steps": max(self.spent.values())} if self.answers is None else {"answers": self.answers}),
+            **({} if self.queries is None else {"queries": self.queries}),
             "reanchored": self.reanchored,
             "parts": {
                 part: {"spent": spent, "share": min(1.0, spent / self.limit)} for part, spent in self.spent.items()
@@ -97,8 +100,13 @@ class Spending:
         }
 
 
-def spending(ledger: DurableLedger, *, now: datetime.datetime | None = None) -> Spending:
-    """Read the whole ledger once; today is the last 24 hours, or the time since the first row."""
+def spending(
+    ledger: DurableLedger, *, queries: int | None = None, now: datetime.datetime | None = None
+) -> Spending:
+    """Read the whole ledger once; today is the last 24 hours, or the time since the first row.
+
+    A ledger does not know the query budget of its ensemble: whoever does gives it.
+    """
     begin = (now or datetime.datetime.now(datetime.UTC)) - DAY
     totals, recent = (dict.fromkeys(ledger.accounts, 0) for _ in range(2))
     course: list[tuple[str, dict[str, float]]] = []
@@ -129,6 +137,7 @@ def spending(ledger: DurableLedger, *, now: datetime.datetime | None = None) -> 
         spent={part: amount_up(units) for part, units in totals.items()},
         rows=rows,
         answers=None if ledger.budget.measure == STEPS else answers,
+        queries=None if ledger.budget.measure == STEPS else queries,
         reanchored=reanchored,
         course=tuple(course),
         last=last,

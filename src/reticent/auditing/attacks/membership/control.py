@@ -10,7 +10,8 @@ wholly in or out, and within those that are both, since texts of one owner share
 is run again, and p = (1 + #{AUC* ≥ AUC})/(1 + permutations), which is exact. The interval shown beside it is
 approximate.
 
-A control that finds nothing does not prove that the two are alike: other features might tell them apart.
+A control that finds nothing does not prove that the two are alike: other features might tell them apart, and so
+might more texts. The fewer are attacked, the greater a difference has to be to be found.
 """
 
 import math
@@ -45,15 +46,18 @@ class Control:
     auc: Estimate
     p_value: float
     level: float
+    sides: tuple[int, int]  # members and non-members that it read
 
     @property
     def void(self) -> str:
         """The reason for which membership findings on these targets are void; empty where there is none."""
         if self.p_value > self.level:
             return ""
+        members, others = self.sides
         return (
             f"members and non-members differ without the model: their words alone tell them apart "
-            f"(AUC {self.auc.value:.3f}, p = {self.p_value:.3g})"
+            f"(AUC {self.auc.value:.3f}, p = {self.p_value:.3g}, {members:,} and {others:,} texts). Fewer "
+            "--records would only hide the difference: split one corpus at random into --train and --holdout"
         )
 
 
@@ -85,7 +89,8 @@ def bag_of_words_control(
     # A column whose fold lacked a class has no signal there; ties count half, so its area is still comparable.
     p_value = (1 + int((areas[1:] >= areas[0] - 1e-12).sum())) / (1 + permutations)
     whose = Owners.of(units, labels)
-    return Control(auc_interval(scores[labels, 0], scores[~labels, 0], owners=whose), p_value, level)
+    area = auc_interval(scores[labels, 0], scores[~labels, 0], owners=whose)
+    return Control(area, p_value, level, (int(labels.sum()), int((~labels).sum())))
 
 
 def permutation_p_value(

@@ -227,7 +227,8 @@ class ScoredTargets:
                 values, is_member, setting=setting, rates=settings.rates, owners=owners
             )
             chance = f"probability of such an AUC if membership were random: p = {p_value:.3g}"
-            yield from _without_power([replace(area, notes=(chance, *area.notes)), *rates], sides)
+            area = replace(area, notes=(chance, *area.notes))
+            yield from _without_power([area, *rates], sides, void=control.void)
             if speaks_of_owners(subject):
                 owned = score_owners(values, is_member, owners=self.targets.owners)
                 of_owners = replace(setting, attack=f"{name}, owners", unit=Unit.OWNER, notes=())
@@ -235,7 +236,8 @@ class ScoredTargets:
                     owned.scores, owned.is_member, setting=of_owners, rates=settings.rates
                 )
                 inside = int(owned.is_member.sum())
-                yield from _without_power(measured, (inside, len(owned.is_member) - inside))
+                outside = len(owned.is_member) - inside
+                yield from _without_power(measured, (inside, outside), void=control.void)
 
     def to_json(self) -> dict[str, Any]:
         """Scores by record id; no text."""
@@ -310,28 +312,29 @@ def few_targets(
     rates, confidence = powerful_rates(subject, settings, sides=sides, scores=scores)
     lines = []
     for rate in (rate for rate in settings.rates if rate not in rates):
-        least = fewest_targets(rate, confidence=confidence)
-        reason = (
-            f"{sides[0]:,} members and {sides[1]:,} non-members (independent ones, where owners have several) are "
-            f"too few; about {least:,} of each are needed"
-        )
+        reason = _too_few(rate, sides=sides, confidence=confidence)
         lines.append(skip(f"{name}: {TPR_AT_FPR.at(rate)}", "enough records", reason))
     return tuple(lines)
 
 
-def _without_power(findings: Sequence[Finding], sides: tuple[int, int]) -> Iterator[Finding]:
-    """The findings, a rate void where not even scores that part the sides wholly would show more than chance."""
-    members, others = sides
+def _without_power(findings: Sequence[Finding], sides: tuple[int, int], *, void: str) -> Iterator[Finding]:
+    """The findings, a rate void where not even scores that part the sides wholly would show more than chance.
+
+    `void` is what voids them all. The reason is the plan's, so that one thing has one name and one number.
+    """
     for finding in findings:
         rate = finding.null if TPR_AT_FPR.parameters(finding.metric) else None
-        if (
-            rate is not None
-            and not finding.void
-            and not has_power(members, others, rate=rate, confidence=finding.confidence)
-        ):
-            few = (
-                f"{members} independent members and {others} non-members are too few to distinguish any attack "
-                "from chance"
-            )
-            finding = replace(finding, void=f"{few} at a false-positive rate of {rate:g}")
+        if rate is not None and not has_power(*sides, rate=rate, confidence=finding.confidence):
+            few = _too_few(rate, sides=sides, confidence=finding.confidence)
+            finding = replace(finding, void="; ".join(reason for reason in (void, few) if reason))
         yield finding
+
+
+def _too_few(rate: float, *, sides: tuple[int, int], confidence: float) -> str:
+    """Why so many members and non-members can show nothing at a false-positive rate, and how many could."""
+    least = fewest_targets(rate, confidence=confidence)
+    enough = f"more than {_MOST_TARGETS:,}" if least is None else f"about {least:,}"
+    return (
+        f"{sides[0]:,} members and {sides[1]:,} non-members (independent ones, where owners have several) are too "
+        f"few; {enough} of each are needed"
+    )
