@@ -30,7 +30,7 @@ def thresholds(monkeypatch) -> list[tuple[int, int]]:
 
 
 def test_freed_memory_is_kept_from_the_first_engine_to_the_last(thresholds):
-    kept = [(kept_memory._MMAP_THRESHOLD, 128 * MEGABYTES), (kept_memory._TRIM_THRESHOLD, -1)]
+    kept = [(kept_memory._MMAP_THRESHOLD, 128 * MEGABYTES), (kept_memory._TRIM_THRESHOLD, 64 * MEGABYTES)]
     usual = [(kept_memory._MMAP_THRESHOLD, 32 * MEGABYTES), (kept_memory._TRIM_THRESHOLD, 64 * MEGABYTES)]
     with PerRecordGradients(small_models.gpt2(), 1.0):
         assert thresholds == kept
