@@ -73,7 +73,8 @@ def _risk_lines(risk: "RiskTarget | None", guarantee: "Guarantee | None") -> lis
     """The ceiling that was reached, beside the limit that was asked for."""
     if risk is None or guarantee is None:
         return []
-    return [f"Ceiling: {risk.name} at most {at_most(risk.ceiling(guarantee))}; target {risk.limit:g}."]
+    reached, limit = (risk.shown(each) for each in (risk.ceiling(guarantee), risk.limit))
+    return [f"Ceiling of the target: {risk.name}, at most {reached} (asked for: {limit})."]
 
 
 def _chosen_lines(chosen: dict[str, float]) -> list[str]:
