@@ -13,13 +13,22 @@ from typing import Any, Protocol
 
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError, DataError
+from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.runs.directory import RUN, RunDirectory
 from reticent.runs.experiment_log import opened_log
 from reticent.runs.proofs.ancestry import Ancestry, ancestry_of
 from reticent.runs.settings.file import validate
 from reticent.runs.training.launch import launched
-from reticent.runs.training.result import Announce, Observer, Preview, TrainedRun, unannounced, unobserved
+from reticent.runs.training.result import (
+    Announce,
+    ManyRecords,
+    Observer,
+    Preview,
+    TrainedRun,
+    unannounced,
+    unobserved,
+)
 from reticent.runs.training.settings import Method, Resumption, TrainSettings
 from reticent.training.distributed.ranks import Ranks
 
@@ -87,7 +96,15 @@ def preview(settings: TrainSettings) -> Preview:
     settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
     seed = settings.seed or 0
     given = Given(settings=settings, corpus=corpus, seed=seed, ranks=Ranks(), randomness=Randomness.system())
-    return replace(kind.preview(given), chosen=chosen)
+    return replace(kind.preview(given), chosen=chosen, owners=_many_records(settings, corpus))
+
+
+def _many_records(settings: TrainSettings, corpus: Corpus) -> ManyRecords | None:
+    """Of owners with several records, where DP-SGD promises something about single records."""
+    asked = settings.training
+    if asked.method is not Method.DP_SGD or asked.protected is not Unit.RECORD:
+        return None
+    return ManyRecords.of(corpus.records_of_owners)
 
 
 def train(
@@ -101,7 +118,7 @@ def train(
 
     `observe` is called after every step and may stop the run. `randomness` other than the system's is for
     experiments, and the guarantee says so. `announce` is called before training, with what was chosen for options
-    that were not given.
+    that were not given and what is known of owners with several records.
     """
     with launched() as ranks:
         source = randomness or Randomness.system()
@@ -116,7 +133,7 @@ def train(
         if settings.data.holdout is not None:
             settings.data.load(holdout=True)  # an error in it should not wait until the end of the run
         settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
-        announce(chosen)
+        announce(chosen, _many_records(settings, corpus))
         given = Given(settings=settings, corpus=corpus, seed=seed, ranks=ranks, randomness=source)
         if settings.training.tune is not None:
             from reticent.runs.training.tuning import train_tuned
