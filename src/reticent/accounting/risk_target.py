@@ -69,6 +69,15 @@ class RiskTarget:
         """True-positive minus false-positive rate of any membership test."""
         return cls(ADVANTAGE.name, _share(str(limit), "--target-advantage", str(limit)))
 
+    @classmethod
+    def of(cls, *, tpr: str | None, bits: str | None, advantage: float | None) -> "RiskTarget | None":
+        """The risk that one of these options names; None where none was given."""
+        if tpr is not None:
+            return cls.true_positive_rate(tpr)
+        if bits is not None:
+            return cls.leaked_bits(bits)
+        return None if advantage is None else cls.advantage(advantage)
+
     @property
     def name(self) -> str:
         """What is limited, in words."""

@@ -755,11 +755,7 @@ def risk_of(*, tpr: str | None, bits: str | None, advantage: float | None) -> "R
     """The risk that one of these options names; None where none was given."""
     from reticent.accounting.risk_target import RiskTarget
 
-    if tpr is not None:
-        return RiskTarget.true_positive_rate(tpr)
-    if bits is not None:
-        return RiskTarget.leaked_bits(bits)
-    return None if advantage is None else RiskTarget.advantage(advantage)
+    return RiskTarget.of(tpr=tpr, bits=bits, advantage=advantage)
 
 
 def options_of(plan: "DpSgd") -> dict[str, Any]:
