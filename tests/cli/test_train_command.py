@@ -201,7 +201,7 @@ def test_owners_of_very_different_numbers_of_records_are_told_apart(tmp_path, ca
     assert "Some owners have several records (11 of 51; at most 40)" in said
     assert "for 2 records (nine tenths of the owners have at most so many)" in said
     assert "above 20 for 40 records (all of the owners have at most so many)" in said
-    assert "An ε above 20 promises practically nothing." in said
+    assert "An ε above 20 by itself promises practically nothing." in said
     assert said_of(path, capsys, "--json").count('"nine_tenths": 2') == 1
 
 

@@ -132,8 +132,11 @@ def noise_for_risk(
                 expected=f"at most {target.shown(target.limit)}",
                 hint="raise the limit, or take fewer steps or Poisson samples",
             )
-    while meets(math.exp(low)) and math.exp(low) > NOISE_MULTIPLIER.low:
-        low, high = max(low - math.log(2.0), math.log(NOISE_MULTIPLIER.low)), low
+    floor = math.log(NOISE_MULTIPLIER.low)
+    while low > floor and meets(math.exp(low)):
+        low, high = max(low - math.log(2.0), floor), low
+    if low == floor and meets(math.exp(low)):  # the least noise of all is enough
+        high = low
     while high - low > _PRECISION:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if meets(math.exp(middle)) else (middle, high)

@@ -113,7 +113,7 @@ def _owner_lines(owners: "ManyRecords | None", guarantee: "Guarantee | None" = N
     ]
     lines.append(f"ε for all records of one owner together: {', '.join(said)}; δ = {at_most(guarantee.delta)}.")
     if max(known.values()) > _PRACTICALLY_NOTHING:
-        lines.append(f"An ε above {_PRACTICALLY_NOTHING} promises practically nothing.")
+        lines.append(f"An ε above {_PRACTICALLY_NOTHING} by itself promises practically nothing.")
     return lines
 
 

@@ -76,6 +76,12 @@ def test_a_plan_says_that_counts_do_not_tell_how_good_the_model_will_be(small):
     assert "--public-text" in small.expectation
 
 
+def test_an_epsilon_that_promises_practically_nothing_is_said_to(small):
+    assert not any("practically nothing" in each for each in small.reasons)
+    found = plan(PlanSettings.of(records=60, target_epsilon=100.0, delta=1e-4, max_epochs=0.5))
+    assert any("practically nothing" in each for each in found.reasons)
+
+
 def test_the_risk_that_was_asked_for_leads_the_ceilings():
     found = plan(PlanSettings.of(records=60, target_tpr="0.05@0.001", delta=1e-4, max_epochs=0.5))
     assert next(iter(found.ceilings)) == "tpr_at_fpr_0.001"
@@ -114,6 +120,8 @@ def test_other_tools_are_named_where_they_fit():
         ({"records": 60, "target_epsilon": 1.0, "owners": 61}, "more owners"),
         ({"records": 60, "target_epsilon": 1.0, "max_tokens": 5}, "--max-tokens"),
         ({"records": 60, "target_epsilon": 1.0, "delta": 0.5}, "delta promises nothing"),
+        ({"records": 60, "target_epsilon": 1.0, "max_epochs": 0.01}, "not enough for one step"),
+        ({"records": 60, "target_epsilon": 1.0, "tokens": 600, "max_tokens": 2}, "not enough for one step"),
     ],
 )
 def test_contradictions_are_refused(options, message):

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 MORE_PEOPLE: Final = 10
 _LEAST_AVERAGED: Final = 4  # steps, from which an average of the last half removes noise
+_PRACTICALLY_NOTHING: Final = 20  # ε: whoever tosses a coin about a unit may be sure of it but for 2e-9
 _HARDLY_LESS: Final = 0.995  # of the noise, as a share
 _FEW_UNITS: Final = 200
 _CEILINGS: Final = (TPR_AT_FPR.at(0.01), AUC.name, ADVANTAGE.name)
@@ -177,6 +178,13 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     wanted = choose(settings.units, parameters=parameters, epsilon=settings.target_epsilon).epochs
     epochs = _affordable_epochs(settings, wanted)
     choice = choose(settings.units, parameters=parameters, epochs=epochs)
+    if epochs * settings.units < choice.batch * (1.0 - 1e-9):
+        raise ConfigError(
+            "the compute is not enough for one step",
+            found=f"{epochs:g} passes over {counted(settings.units, settings.unit.value)}",
+            expected=f"at least {choice.batch / settings.units:.2g} passes, one batch of {choice.batch:,}",
+            hint="raise --max-epochs or --max-tokens",
+        )
     delta = _delta(settings)
     plans = [_plan(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.POISSON)]
     if epochs == round(epochs):  # allocation takes whole epochs
@@ -352,6 +360,11 @@ def _reasons(
         said.append(
             f"An owner has {settings.records / settings.owners:.1f} records on average, and the promise is for one "
             "record: use --unit owner to protect people."
+        )
+    if chosen.guarantee().epsilon > _PRACTICALLY_NOTHING:
+        said.append(
+            f"An ε above {_PRACTICALLY_NOTHING} by itself promises practically nothing; the ceilings say what is "
+            "left."
         )
     return said + _other_methods(settings)
 
