@@ -69,6 +69,26 @@ def test_a_target_gives_the_least_noise_that_reaches_it(capsys):
     assert 0.5 < found["noise_multiplier"] < 1.0
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--target-tpr", "0.05@0.01"], "true-positive rate at 1 % false positives, at most 5 % (asked for: 5 %)"),
+        (["--target-bits", "10:20"], "what leaks of a secret of 20 bits, at most 9.99"),
+        (["--target-advantage", "0.1"], "advantage, at most 9.99 % (asked for: 10 %)"),
+    ],
+)
+def test_a_risk_gives_the_least_noise_that_keeps_it_and_its_epsilon(flags, said, capsys):
+    steps = ["bound", "dp-sgd", *flags, "--sampling-rate", "0.043", "--steps", "70"]
+    assert cli.run([*steps, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["target"]["reached"] <= document["target"]["limit"]
+    assert document["epsilon"]["pld"] > 0
+    assert cli.run(steps) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert f"Ceiling of the target: {said}" in words
+    assert "-differentially private for one record" in words
+
+
 def test_replacing_costs_more_than_adding_and_copies_more_than_one(capsys):
     common = ["dp-sgd", "--noise-multiplier", "1", "--sampling-rate", "0.01", "--steps", "1000", "--delta", "8e-5"]
     plain = document(capsys, *common, "--secret-bits", "20")
@@ -235,6 +255,9 @@ def test_unclear_secrets_are_refused(words):
         ["dp-sgd", "--noise-multiplier", "1", *SCHEDULE, "--secret-bits", "-3"],
         ["dp-sgd", "--noise-multiplier", "1", *SCHEDULE, "--plot", "figure.docx"],
         ["dp-sgd", "--target-epsilon", "-1", *SCHEDULE],
+        ["dp-sgd", "--target-tpr", "0.01@0.05", *SCHEDULE],
+        ["dp-sgd", "--target-bits", "10:20", "--target-advantage", "0.1", *SCHEDULE],
+        ["dp-sgd", "--target-bits", "0.001:20", *SCHEDULE],
         ["confidentiality"],
         ["confidentiality", "--epsilon", "1", "--steps", "10"],
         ["confidentiality", "--epsilon", "1", "--miss-rate", "2"],

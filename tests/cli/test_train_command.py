@@ -54,7 +54,8 @@ def test_plain_training_with_any_private_flag_is_an_error(flag, value, refused):
 def test_private_training_without_noise_or_target_is_an_error(refused):
     method = ("--method", "dp-sgd", "--model", "embedded")
     refused("neither", *method, "--delta", "1e-4")
-    refused("both", *method, "--delta", "1e-4", "--noise-multiplier", "1", "--target-epsilon", "8")
+    both = "found --target-epsilon and --noise-multiplier"
+    refused(both, *method, "--delta", "1e-4", "--noise-multiplier", "1", "--target-epsilon", "8")
     refused("needs a delta", *method, "--noise-multiplier", "1")
     refused("without noise is not private", *method, "--delta", "1e-4", "--noise-multiplier", "0")
     refused("clipping", *DP, "--clip-norm", "inf")
@@ -63,12 +64,12 @@ def test_private_training_without_noise_or_target_is_an_error(refused):
 @pytest.mark.parametrize(
     ("message", "targets"),
     [
-        ("both", ["--target-tpr", "0.05@0.01", "--target-epsilon", "8"]),
-        ("both", ["--target-bits", "10:20", "--target-advantage", "0.1"]),
-        ("both", ["--target-advantage", "0.1", "--noise-multiplier", "1"]),
+        ("--target-epsilon and --target-tpr", ["--target-tpr", "0.05@0.01", "--target-epsilon", "8"]),
+        ("--target-bits and --target-advantage", ["--target-bits", "10:20", "--target-advantage", "0.1"]),
+        ("--target-advantage and --noise-multiplier", ["--target-advantage", "0.1", "--noise-multiplier", "1"]),
         ("what guessing gives", ["--target-tpr", "0.01@0.05"]),
         ("LEAKED:SECRET", ["--target-bits", "20:10"]),
-        ("between 0 and 1", ["--target-advantage", "1.5"]),
+        ("above 0 and below 1", ["--target-advantage", "1.5"]),
     ],
 )
 def test_a_risk_target_that_contradicts_another_or_promises_nothing_is_an_error(message, targets, refused):
@@ -176,6 +177,40 @@ def test_dry_run_prints_the_guarantee_and_touches_nothing(corpus, tmp_path, caps
     assert "Proved" not in said
     assert cli.run(["train", "--data", str(corpus), "--method", "sgd", "--model", "x", "--dry-run"]) == 0
     assert "No guarantee" in capsys.readouterr().out
+
+
+def said_of(corpus, capsys, *flags):
+    """What a dry run says, on one line."""
+    assert cli.run(["train", "--data", str(corpus), *DP, "--batch", "10", "--dry-run", *flags]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_promise_for_records_is_said_to_be_none_for_people_who_have_several(corpus, tmp_path, capsys):
+    said = said_of(corpus, capsys)
+    assert "Most owners have several records (20 of 20; at most 5), and the promise is for one record." in said
+    assert "for 5 records (all of the owners have at most so many)" in said
+    for sampler in (["--sampler", "allocation"], ["--neighbours", "replace"]):
+        said = said_of(corpus, capsys, *sampler)
+        assert "Most owners" in said
+        assert "No ε is known here for all records of one owner together." in said
+    assert "several records" not in said_of(corpus, capsys, "--unit", "owner")
+    rows = [{"id": f"r{i}", "owner": f"o{i}", "text": f"text of record {i}"} for i in range(100)]
+    alone = tmp_path / "alone.jsonl"
+    alone.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "several records" not in said_of(alone, capsys)
+
+
+def test_owners_of_very_different_numbers_of_records_are_told_apart(tmp_path, capsys):
+    owners = [f"o{i // 2}" if i < 20 else f"p{i}" if i < 60 else "all" for i in range(100)]
+    rows = [{"id": f"r{i}", "owner": owner, "text": f"text of record {i}"} for i, owner in enumerate(owners)]
+    path = tmp_path / "unequal.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = said_of(path, capsys)
+    assert "Some owners have several records (11 of 51; at most 40)" in said
+    assert "for 2 records (nine tenths of the owners have at most so many)" in said
+    assert "above 20 for 40 records (all of the owners have at most so many)" in said
+    assert "An ε above 20 by itself promises practically nothing." in said
+    assert said_of(path, capsys, "--json").count('"nine_tenths": 2') == 1
 
 
 @pytest.mark.parametrize("chosen", ["tested", "proved"])

@@ -140,7 +140,7 @@ class ComposedLosses:
         Guarantee: that of the losses, to rounding of their masses' sum.
         """
         tails = zip(self.sides, self._tails, strict=True)
-        return max(side.infinite + tail.above(epsilon) for side, tail in tails)
+        return float(max(side.infinite + tail.above(epsilon) for side, tail in tails))
 
 
 class Tails:

@@ -20,7 +20,8 @@ from reticent.accounting.pld import privacy_profile
 from reticent.core.errors import ConfigError, InternalError
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
-from reticent.core.metric import ADVANTAGE, TPR_AT_FPR
+from reticent.core.metric import ADVANTAGE, TPR_AT_FPR, shown_value, words_of
+from reticent.core.printing.numbers import Scale, at_most, shown
 from reticent.core.ranges import NOISE_MULTIPLIER
 
 _PRECISION = 2e-3  # relative, of the noise multiplier
@@ -56,7 +57,11 @@ class RiskTarget:
         except ValueError:
             limit = bits = math.nan
         if not 0.0 < limit < bits < math.inf:
-            raise ConfigError("--target-bits takes LEAKED:SECRET bits", found=text, expected="such as 10:20")
+            raise ConfigError(
+                "--target-bits takes LEAKED:SECRET, and fewer bits may leak than the secret has",
+                found=text,
+                expected="such as 10:20",
+            )
         return cls("", limit, bits)
 
     @classmethod
@@ -64,10 +69,27 @@ class RiskTarget:
         """True-positive minus false-positive rate of any membership test."""
         return cls(ADVANTAGE.name, _share(str(limit), "--target-advantage", str(limit)))
 
+    @classmethod
+    def of(cls, *, tpr: str | None, bits: str | None, advantage: float | None) -> "RiskTarget | None":
+        """The risk that one of these options names; None where none was given."""
+        if tpr is not None:
+            return cls.true_positive_rate(tpr)
+        if bits is not None:
+            return cls.leaked_bits(bits)
+        return None if advantage is None else cls.advantage(advantage)
+
     @property
     def name(self) -> str:
         """What is limited, in words."""
-        return self.metric if self.secret_bits is None else f"bits that leak of a secret of {self.secret_bits:g}"
+        if self.secret_bits is None:
+            return words_of(self.metric)
+        return f"what leaks of a secret of {shown(self.secret_bits, Scale.BITS)}"
+
+    def shown(self, value: float) -> str:
+        """A value of what is limited with its unit, rounded up."""
+        if self.secret_bits is None:
+            return shown_value(self.metric, value, side="up")
+        return f"{at_most(value)}\u00a0bits"
 
     def ceiling(self, guarantee: Guarantee) -> float:
         """What the guarantee allows of the metric.
@@ -99,11 +121,22 @@ def noise_for_risk(
     while not meets(math.exp(high)):
         low, high = high, high + math.log(2.0)
         if math.exp(high) > NOISE_MULTIPLIER.high:
+            reached = target.ceiling(_by_profile(event(NOISE_MULTIPLIER.high), delta, neighbours))
+            if reached <= target.limit:
+                high = math.log(NOISE_MULTIPLIER.high)
+                break
             raise ConfigError(
-                "no noise reaches the target", found=f"a limit of {target.limit:g}", hint="raise the target"
+                "no noise is proved to reach the target",
+                found=f"{target.name}: at most {target.shown(reached)} at noise multiplier "
+                f"{NOISE_MULTIPLIER.high:g}",
+                expected=f"at most {target.shown(target.limit)}",
+                hint="raise the limit, or take fewer steps or Poisson samples",
             )
-    while meets(math.exp(low)) and math.exp(low) > NOISE_MULTIPLIER.low:
-        low, high = max(low - math.log(2.0), math.log(NOISE_MULTIPLIER.low)), low
+    floor = math.log(NOISE_MULTIPLIER.low)
+    while low > floor and meets(math.exp(low)):
+        low, high = max(low - math.log(2.0), floor), low
+    if low == floor and meets(math.exp(low)):  # the least noise of all is enough
+        high = low
     while high - low > _PRECISION:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if meets(math.exp(middle)) else (middle, high)
@@ -135,5 +168,6 @@ def _share(text: str, flag: str, given: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.0 < value < 1.0:
-        raise ConfigError(f"{flag} needs shares between 0 and 1", found=given, expected="such as 0.05@0.01 or 0.1")
+        such = "0.05@0.01 (5 % found at 1 % false positives)" if "tpr" in flag else "0.1"
+        raise ConfigError(f"{flag} takes shares above 0 and below 1", found=given, expected=f"such as {such}")
     return value

@@ -93,6 +93,8 @@ def dp_sgd_sentences(document: dict[str, Any]) -> list[str]:
         f"Rényi accounting proves ε = {at_most(epsilon['rdp'])} (order {at_least(document['order'])}), the privacy "
         f"loss distribution ε = {at_most(epsilon['pld'])}; both hold, so the smaller one counts.",
     ]
+    if document.get("target") is not None:
+        lines.append(f"Ceiling of the target: {document['target']['in_words']}.")
     lines += [_leakage_sentence(entry) for entry in document["leakage"]]
     return [*lines, _membership_sentence(document["ceilings"]), _conditions(document)]
 

@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +19,10 @@ from reticent.runs.training.settings import Resumption, TrainSettings
 if TYPE_CHECKING:
     from reticent.accounting.risk_target import RiskTarget
     from reticent.core.guarantee import Guarantee
-    from reticent.runs.training.result import Preview, TrainedRun
+    from reticent.runs.training.result import ManyRecords, Preview, TrainedRun
 
 INTERRUPTED: Final = 130
+_PRACTICALLY_NOTHING: Final = 20  # ε: whoever tosses a coin about a unit may be sure of it but for 2e-9
 
 
 @verb(TrainSettings, instead={"resume": Resumption})
@@ -35,10 +37,12 @@ def train(settings: TrainSettings | Resumption, output: Output) -> int:
     from reticent.runs.training import run as training
 
     if isinstance(settings, TrainSettings) and settings.dry_run:
-        return _show_preview(training.preview(settings), output, risk=settings.training.risk)
+        return _show_preview(training.preview(settings), output, settings)
     with _Watch(output) as watch:
         result = training.train(
-            settings, observe=watch.observe, announce=lambda chosen: output.show(*_chosen_lines(chosen))
+            settings,
+            observe=watch.observe,
+            announce=lambda chosen, owners: output.show(*_chosen_lines(chosen), *_owner_lines(owners)),
         )
     risk = settings.training.risk if isinstance(settings, TrainSettings) else None
     return _show_result(result, output, risk=risk)
@@ -73,7 +77,8 @@ def _risk_lines(risk: "RiskTarget | None", guarantee: "Guarantee | None") -> lis
     """The ceiling that was reached, beside the limit that was asked for."""
     if risk is None or guarantee is None:
         return []
-    return [f"Ceiling: {risk.name} at most {at_most(risk.ceiling(guarantee))}; target {risk.limit:g}."]
+    reached, limit = (risk.shown(each) for each in (risk.ceiling(guarantee), risk.limit))
+    return [f"Ceiling of the target: {risk.name}, at most {reached} (asked for: {limit})."]
 
 
 def _chosen_lines(chosen: dict[str, float]) -> list[str]:
@@ -83,7 +88,49 @@ def _chosen_lines(chosen: dict[str, float]) -> list[str]:
     return [said] if chosen else []
 
 
-def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None") -> int:
+def _owner_lines(owners: "ManyRecords | None", guarantee: "Guarantee | None" = None) -> list[str]:
+    """A warning where the promise is for a record and people have several; and what it is for them, if known."""
+    if owners is None:
+        return []
+    whose = "Most" if owners.several > owners.owners / 2 else "Some"
+    lines = [
+        f"{whose} owners have several records ({owners.several:,} of {owners.owners:,}; at most {owners.most:,}), "
+        "and the promise is for one record. To protect people, use --unit owner."
+    ]
+    if guarantee is None:
+        return lines
+    from reticent.accounting.guarantees import guarantee_of_owner
+
+    asked = {owners.half: "half", owners.nine_tenths: "nine tenths", owners.most: "all"}  # of equal ones the last
+    found = {records: guarantee_of_owner(guarantee, records) for records in sorted(asked) if records > 1}
+    known = {records: each.epsilon for records, each in found.items() if each is not None}
+    if not known:
+        return [*lines, "No ε is known here for all records of one owner together."]
+    said = [
+        f"{at_most(epsilon) if epsilon <= _PRACTICALLY_NOTHING else f'above {_PRACTICALLY_NOTHING}'} for "
+        f"{records:,} records ({asked[records]} of the owners have at most so many)"
+        for records, epsilon in known.items()
+    ]
+    lines.append(f"ε for all records of one owner together: {', '.join(said)}; δ = {at_most(guarantee.delta)}.")
+    if max(known.values()) > _PRACTICALLY_NOTHING:
+        lines.append(f"An ε above {_PRACTICALLY_NOTHING} by itself promises practically nothing.")
+    return lines
+
+
+def _tuning_lines(mean: int | None) -> list[str]:
+    """How many runs there will be, which is drawn at random."""
+    if mean is None:
+        return []
+    from reticent.runs.training.tuning import likely_runs
+
+    half, most = (counted(likely_runs(mean, share), "run") for share in (0.5, 0.95))
+    return [
+        f"Would make {mean:,} such runs on average, of which the best is kept: the number is drawn at random and "
+        f"kept secret. With a chance of at least 50 % there are at most {half}, with 95 % at most {most}."
+    ]
+
+
+def _show_preview(found: "Preview", output: Output, settings: TrainSettings) -> int:
     """What a run would do and promise; the exit code."""
     document: dict[str, Any] = {"schema_version": 1, "dry_run": True, "guarantee": None}
     if found.plan is None:
@@ -97,13 +144,15 @@ def _show_preview(found: "Preview", output: Output, *, risk: "RiskTarget | None"
     else:
         proved = {"guarantee": found.guarantee, "guarantees": found.other_guarantees}
         made = {"plan": found.plan, "chosen": found.chosen} | proved
-        output.document(document | made | {"redaction": found.redaction})
+        owners = None if found.owners is None else asdict(found.owners)
+        output.document(document | made | {"redaction": found.redaction, "owners": owners})
         output.show(*_chosen_lines(found.chosen))
-        output.show(f"Would take {counted(found.steps, 'step')}.", *_redaction_lines(found.redaction))
+        output.show(f"Would take {counted(found.steps, 'step')}.", *_tuning_lines(settings.training.tune))
+        output.show(*_redaction_lines(found.redaction), *_owner_lines(found.owners, found.guarantee))
         output.show(*_promise(found.guarantee, found.other_guarantees, is_done=False))
         noisy = found.plan.get("private", found.plan)
         if "noise_multiplier" in noisy:
-            output.show(*_risk_lines(risk, found.guarantee))
+            output.show(*_risk_lines(settings.training.risk, found.guarantee))
             output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, {_clipping(noisy)}.")
     output.show("Nothing was trained.")
     return 0
@@ -270,7 +319,7 @@ def _promise(guarantee: "Guarantee | None", others: "dict[str, Guarantee]", *, i
         *(f"{said} as well ({name}): {_statement(each)}: {each.covers}." for name, each in others.items()),
         *(
             ["Some owners have several records. To protect whole owners, use --unit owner."]
-            if "owner" in others
+            if is_done and "owner" in others
             else []
         ),
         "It assumes:" if is_done else "It would assume:",

@@ -130,9 +130,14 @@ class Corpus(Sequence[Record]):
         return tuple(dict.fromkeys(record.owner for record in self._records))
 
     @cached_property
+    def records_of_owners(self) -> tuple[int, ...]:
+        """How many records each owner has, fewest first."""
+        return tuple(sorted(Counter(record.owner for record in self._records).values()))
+
+    @property
     def most_records(self) -> int:
         """The largest number of records that one owner has."""
-        return max(Counter(record.owner for record in self._records).values(), default=0)
+        return max(self.records_of_owners, default=0)
 
 
 @runtime_checkable

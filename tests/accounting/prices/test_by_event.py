@@ -8,9 +8,10 @@ import pytest
 
 from reticent.accounting.curve import known_orders, renyi_epsilon
 from reticent.accounting.groups import group_event
-from reticent.accounting.guarantees import dp_sgd_guarantee
+from reticent.accounting.guarantees import dp_sgd_guarantee, epsilons
 from reticent.accounting.pld import PrivacyProfile, has_privacy_profile
 from reticent.accounting.prices import by_event
+from reticent.accounting.prices.best_of_runs import rate_for
 from reticent.accounting.tilted import tilted_log_probability
 from reticent.core.errors import UnsupportedEvent
 from reticent.core.event import (
@@ -101,3 +102,25 @@ def test_losses_are_those_of_two_worlds(event):
     losses = removed.spacing * (removed.first + np.arange(len(removed.masses)))
     assert float((removed.masses * np.exp(-losses)).sum()) == pytest.approx(1.0, abs=1e-3)
     assert cells >= len(removed.masses) // 2
+
+
+KINDS = {
+    "Poisson samples": lambda noise, rate, steps: Repeated(SampledGaussian(noise, rate), steps),
+    "random allocation": lambda noise, rate, steps: Repeated(RandomAllocation(noise, round(1 / rate)), steps),
+    "correlated noise": lambda noise, rate, steps: Repeated(BandedCycle(noise, rate, 4), steps),
+    "an owner of three": lambda noise, rate, steps: Repeated(SampledGroup(noise, rate, 3), steps),
+    "the best of ten runs": lambda noise, rate, steps: BestOfRuns(
+        Repeated(SampledGaussian(noise, rate), steps), 0.0, rate_for(10.0, 0.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(0.8, 0.05, 3), (2.0, 0.1, 12)])
+def test_every_price_of_training_falls_with_noise_and_grows_with_steps_and_rate(make, noise, rate, steps):
+    def epsilon(*parameters):
+        return epsilons(make(*parameters), delta=1e-5, neighbours=Neighbours.ADD_REMOVE).least
+
+    usual = epsilon(noise, rate, steps)
+    assert epsilon(1.1 * noise, rate, steps) < usual
+    assert usual < min(epsilon(noise, 2 * rate, steps), epsilon(noise, rate, 2 * steps))

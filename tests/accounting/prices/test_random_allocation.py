@@ -134,3 +134,8 @@ def test_replacing_one_costs_more_than_the_worst_pair_that_is_known():
     found = privacy_profile(RandomAllocation(sigma, 2), REPLACE).delta(epsilon)
     assert opposite < found <= 1.0
     assert privacy_profile(RandomAllocation(sigma, 2), ADD_REMOVE).delta(epsilon) < found
+
+
+def test_its_points_are_plain_numbers_that_can_be_printed():
+    points = privacy_profile(RandomAllocation(0.4425, 38), ADD_REMOVE).points()
+    assert {type(number) for point in points for number in point} == {float}

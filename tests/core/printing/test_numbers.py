@@ -3,6 +3,7 @@
 import math
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,6 +59,10 @@ def test_an_interval_is_rounded_outward(one, other):
 )
 def test_what_is_shown(said, expected):
     assert said == expected
+
+
+def test_a_number_of_numpy_is_shown_as_any_other():
+    assert shown(np.float64(0.3344), Scale.SHARE, side="up") == shown(0.3344, Scale.SHARE, side="up")
 
 
 def test_a_noun_follows_its_number():

@@ -202,6 +202,7 @@ BAD = {
     "null text": ("c.jsonl", jsonl([GOOD, GOOD | {"id": "b", "text": None}]), 2, "empty"),
     "wrong type of text": ("c.jsonl", jsonl([GOOD | {"text": [PRIVATE]}]), 1, "a list"),
     "wrong type of id": ("c.jsonl", jsonl([GOOD | {"id": True}]), 1, "true or false"),
+    "several owners": ("c.jsonl", jsonl([GOOD | {"owner": [PRIVATE, "b"]}]), 1, "a record has one owner"),
     "wrong type of owner": ("c.jsonl", jsonl([GOOD | {"owner": {"n": PRIVATE}}]), 1, "an object"),
     "blank id": ("c.jsonl", jsonl([GOOD | {"id": " "}]), 1, "empty"),
     "half a surrogate": ("c.jsonl", b'{"text": "Zebedee Quixote \\ud800"}', 1, "surrogate"),

@@ -8,6 +8,7 @@ import pytest
 from reticent.cli import main as cli
 from reticent.core.errors import ConfigError
 from reticent.runs.settings.file import validate
+from reticent.runs.training import advice
 from reticent.runs.training.advice import PlanSettings, plan
 from reticent.runs.training.settings import TrainSettings
 
@@ -46,10 +47,46 @@ def test_poisson_samples_remain_where_allocation_cannot_be_priced():
     found = plan(PlanSettings.of(records=10_000, target_epsilon=1e-3, delta=1e-5))
     assert found.guarantee.epsilon <= 1e-3
     assert found.values["sampler"] == "poisson"
+    assert any("cannot resolve a very small" in each for each in found.reasons)
 
 
 def test_ten_times_as_many_units_have_less_noise(small):
     assert small.gradient_noise_with_more < small.gradient_noise
+    assert any("(1,000), and δ = 1e-05" in each for each in small.reasons)
+
+
+@pytest.mark.parametrize("refused", [("allocation",), ("allocation", "poisson")])
+def test_what_cannot_be_planned_for_ten_times_as_many_does_not_stop_the_plan(small, monkeypatch, refused):
+    real = advice._plan
+
+    def limited(settings, choice, *, units, delta, sampler):
+        if units > 100 and sampler in refused:
+            raise ConfigError("no noise reaches the target")
+        return real(settings, choice, units=units, delta=delta, sampler=sampler)
+
+    monkeypatch.setattr(advice, "_plan", limited)
+    found = plan(PlanSettings.of(**SMALL, max_epochs=1.0))
+    assert found.values == small.values
+    assert (found.gradient_noise_with_more is None) is (len(refused) == 2)
+    assert any("no plan that meets the target" in each for each in found.reasons) is (len(refused) == 2)
+
+
+def test_a_plan_says_that_counts_do_not_tell_how_good_the_model_will_be(small):
+    assert "cannot be told from counts" in small.expectation
+    assert "--public-text" in small.expectation
+
+
+def test_an_epsilon_that_promises_practically_nothing_is_said_to(small):
+    assert not any("practically nothing" in each for each in small.reasons)
+    found = plan(PlanSettings.of(records=60, target_epsilon=100.0, delta=1e-4, max_epochs=0.5))
+    assert any("practically nothing" in each for each in found.reasons)
+
+
+def test_the_risk_that_was_asked_for_leads_the_ceilings():
+    found = plan(PlanSettings.of(records=60, target_tpr="0.05@0.001", delta=1e-4, max_epochs=0.5))
+    assert next(iter(found.ceilings)) == "tpr_at_fpr_0.001"
+    assert found.ceilings["tpr_at_fpr_0.001"] <= 0.05
+    assert any("takes whole passes over the corpus, and these are 0.5" in each for each in found.reasons)
 
 
 @pytest.mark.slow
@@ -83,6 +120,8 @@ def test_other_tools_are_named_where_they_fit():
         ({"records": 60, "target_epsilon": 1.0, "owners": 61}, "more owners"),
         ({"records": 60, "target_epsilon": 1.0, "max_tokens": 5}, "--max-tokens"),
         ({"records": 60, "target_epsilon": 1.0, "delta": 0.5}, "delta promises nothing"),
+        ({"records": 60, "target_epsilon": 1.0, "max_epochs": 0.01}, "not enough for one step"),
+        ({"records": 60, "target_epsilon": 1.0, "tokens": 600, "max_tokens": 2}, "not enough for one step"),
     ],
 )
 def test_contradictions_are_refused(options, message):

@@ -8,7 +8,17 @@ from reticent.cli import main as cli
 from reticent.core.errors import DataError
 from reticent.core.guarantee import Neighbours
 from reticent.runs.progress import untracked
-from reticent.runs.training.comparison import SCRUBBED, Compared, PublicText, _Bench, advice_on, compare_on
+from reticent.runs.training.comparison import (
+    MORE,
+    SCRUBBED,
+    UNTRAINED,
+    Compared,
+    PublicText,
+    _Bench,
+    advice_on,
+    compare_on,
+    expectation,
+)
 from reticent.runs.training.settings import Method, ModelSection
 from reticent.training.plans.choice import Choice, choose
 from reticent.training.plans.plan import DpSgd
@@ -63,10 +73,17 @@ def test_a_run_on_public_text_has_the_steps_and_the_noise_on_a_gradient_of_the_p
 
 def test_the_three_methods_are_compared_and_the_best_one_leads(folder):
     model = ModelSection(source=str(folder / "model"), device="cpu")
-    found = compare_on(public(folder), plan_of(200, 40), model, choice=CHOICE, track=untracked)
-    assert {each.method for each in found} == {"dp-sgd", SCRUBBED, "crt"}
+    larger = plan_of(2000, 400)
+    found = compare_on(public(folder), plan_of(200, 40), model, choice=CHOICE, track=untracked, larger=larger)
+    assert {each.method for each in found} == {"dp-sgd", SCRUBBED, "crt", MORE, UNTRAINED}
     assert found[0].perplexity == min(each.perplexity for each in found)
-    assert all(each.outside is not None and each.outside > 1.0 for each in found)
+    assert all(each.interval[0] < each.perplexity < each.interval[1] for each in found)
+    assert {each.texts for each in found} == {12}  # a fifth of the public text
+    trained = [each for each in found if each.method != UNTRAINED]
+    assert all(each.outside is not None and each.outside > 1.0 for each in trained)
+    said = expectation(found)
+    assert "12 held-out texts" in said
+    assert "ten times as many records" in said
     assert "protect nothing" in advice_on(tuple(each for each in found if each.method != "crt"))
 
 
@@ -80,8 +97,32 @@ def test_the_three_methods_are_compared_and_the_best_one_leads(folder):
 )
 def test_a_weaker_promise_is_advised_only_where_it_is_worth_it(perplexities, said):
     names = (Method.DP_SGD.value, SCRUBBED, Method.CRT.value)
-    found = [Compared(method=n, perplexity=p, outside=None) for n, p in zip(names, perplexities, strict=True)]
+    found = [measured(name, value) for name, value in zip(names, perplexities, strict=True)]
     assert said in advice_on(tuple(found))
+
+
+def measured(method: str, perplexity: float) -> Compared:
+    """A result whose interval reaches a tenth to each side."""
+    around = (0.9 * perplexity, 1.1 * perplexity)
+    return Compared(method=method, perplexity=perplexity, interval=around, texts=30, outside=None)
+
+
+@pytest.mark.parametrize(
+    ("untrained", "verdict"),
+    [
+        (20.0, None),
+        (10.5, "The untrained model lies within the interval: private training may not make it better."),
+        (5.0, "Private training makes the model worse here."),
+    ],
+)
+def test_what_to_expect_has_an_interval_and_says_where_nothing_is_gained(untrained, verdict):
+    found = (measured("dp-sgd", 10.0), measured(UNTRAINED, untrained))
+    said = expectation(found)
+    assert said.startswith(f"Expected on text like this: perplexity 10 (9 to 11), and {untrained:g} (")
+    assert "ten times" not in said  # no plan for as many was made
+    assert "95 % intervals over 30 held-out texts" in said
+    assert said.count("rivate training") == (verdict is not None)
+    assert verdict is None or verdict in said
 
 
 def test_too_little_text_and_owners_are_refused(folder, capsys):

@@ -167,11 +167,13 @@ def test_a_run_goes_on_with_its_own_public_text_alone(tiny, tmp_path):
 def test_a_plan_with_public_text_trains_on_it_first(monkeypatch, tmp_path):
     monkeypatch.setattr(comparison, "compare_on", lambda *_, **__: ())  # trains three models
     monkeypatch.setattr(comparison, "advice_on", lambda _: "None is better.")
+    monkeypatch.setattr(comparison, "expectation", lambda *_: "Expected: 10 (9 to 11).")
     asked = {"records": 300, "model": "embedded", "target_epsilon": 8.0, "public_text": "public.jsonl"}
     found = plan(PlanSettings.of(**asked))
     assert found.values["public_text"] == "public.jsonl"
     assert 'public_text = "public.jsonl"' in found.config
     assert any("trained on first" in reason for reason in found.reasons)
+    assert found.expectation == "Expected: 10 (9 to 11)."
 
 
 def test_canaries_are_in_private_steps_alone(tiny, tmp_path):

@@ -42,6 +42,15 @@ def options(tiny, **others):
     }
 
 
+def test_a_dry_run_says_how_many_runs_there_may_be(tiny, capsys):
+    assert cli.run(["train", *flags(options(tiny, tune=10)), "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Would make 10 such runs on average" in said
+    assert "there are at most 4 runs, with 95 % at most 41 runs" in said
+    share = sum(tuning.likely_runs(10, (place + 0.5) / 2000) <= 41 for place in range(2000)) / 2000
+    assert share == pytest.approx(0.95, abs=0.005)
+
+
 def flags(given):
     return [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
 

@@ -46,6 +46,7 @@ def test_more_bands_leave_less_noise_in_sums_and_beat_the_square_root():
     errors = [prefix_error(bands, 60) for bands in (1, 2, 4, 8)]
     assert errors == sorted(errors, reverse=True)
     assert errors[0] == pytest.approx((61 / 2) ** 0.5)  # independent noise
+    assert prefix_error(1, 10**9) == pytest.approx((10**9 / 2) ** 0.5)  # takes no memory
     root = np.array([1.0, 1 / 2, 3 / 8, 5 / 16])  # of (1 − x)^{−1/2}
     inverse = np.linalg.inv(matrix(root / np.linalg.norm(root), 60))
     assert errors[2] < np.linalg.norm(np.tril(np.ones((60, 60))) @ inverse) / 60**0.5

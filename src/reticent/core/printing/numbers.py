@@ -138,4 +138,4 @@ def _to_side(value: float, digits: int, side: str) -> float:
     slack = 1.0
     if side != "nearest":
         slack = 1.0 - _ROUND_OFF if (side == "up") == (value > 0) else 1.0 + _ROUND_OFF
-    return float(Context(prec=digits, rounding=rounding).create_decimal(repr(value * slack)))
+    return float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(value * slack))))

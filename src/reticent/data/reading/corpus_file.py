@@ -28,6 +28,10 @@ from reticent.data.reading.formats import (
     type_name,
 )
 
+_ONE_OWNER = (
+    "a record has one owner: give all records that share an owner, directly or through others, one common name; "
+    "what is promised for all of these together holds for each owner"
+)
 _SKIP = "remove the record, or skip empty ones with --skip-empty"
 _USUAL = ("text", "id", "owner", "spans")  # a field of another name was asked for, and must be there
 _KIND_NAMES = ("type", "kind", "label")
@@ -202,7 +206,8 @@ def _record(row: Row, fields: Fields) -> Record:
     if not _is_unicode(text):
         raise DataError("the text holds half a surrogate pair: it is not Unicode", path=row.path, line=row.line)
     identity = _name(row, fields.id) or f"line {row.line}"
-    return Record(identity, text, owner=_name(row, fields.owner) or identity, spans=_spans(row, fields, len(text)))
+    owner = _name(row, fields.owner, of_list=_ONE_OWNER)
+    return Record(identity, text, owner=owner or identity, spans=_spans(row, fields, len(text)))
 
 
 def _is_unicode(text: str) -> bool:
@@ -213,26 +218,29 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _name(row: Row, field: str) -> str:
-    """An id or owner as a string, "" where there is none."""
+def _name(row: Row, field: str, *, of_list: str | None = None) -> str:
+    """An id or owner as a string, "" where there is none; `of_list` is what to do with a list."""
     value = row.get(field)
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise _wrong_type(row, field, "a string or a whole number")
+        raise _wrong_type(
+            row, field, "a string or a whole number", hint=of_list if isinstance(value, list) else None
+        )
     name = str(value)
     if not name.strip() or not _is_unicode(name):
         raise DataError(f"the field {field!r} is empty or not Unicode", path=row.path, line=row.line)
     return name
 
 
-def _wrong_type(row: Row, field: str, expected: str) -> DataError:
+def _wrong_type(row: Row, field: str, expected: str, *, hint: str | None = None) -> DataError:
     return DataError(
         f"the field {field!r} has the wrong type",
         path=row.path,
         line=row.line,
         found=type_name(row.get(field)),
         expected=expected,
+        hint=hint,
     )
 
 

@@ -20,6 +20,7 @@ from reticent.accounting.bounds.tradeoff import auc_ceiling, true_positive_rate_
 from reticent.accounting.calibration import Target, least_noise
 from reticent.accounting.conversion import classic_epsilon_from_renyi, epsilon_from_renyi
 from reticent.accounting.guarantees import CLIPPED, dp_sgd_guarantee, epsilons
+from reticent.accounting.risk_target import RiskTarget, noise_for_risk
 from reticent.core.document import number_to_json
 from reticent.core.errors import ConfigError
 from reticent.core.event import Event, Repeated, SampledGaussian
@@ -58,18 +59,22 @@ def _training(
     steps: int | None,
     target: float | None,
     neighbours: Neighbours,
+    risk: RiskTarget | None = None,
 ) -> Training:
     """The training that the options describe; its noise given, or the least that reaches a target."""
     noise, delta = settings.noise_multiplier, settings.delta
-    if (noise is None) == (target is None):
-        raise ConfigError(
-            "give one of --noise-multiplier and --target-epsilon", found="both" if noise else "neither"
-        )
     if rate is None or steps is None:
         raise ConfigError("--sampling-rate and --steps are both needed")
     if not 0.0 < rate <= 1.0:
         raise ConfigError("--sampling-rate is a probability", found=rate, expected="above 0, at most 1")
     STEPS.require("--steps", steps, hint="no training takes more")
+    if risk is not None:
+        noise = noise_for_risk(
+            risk,
+            lambda each: Repeated(SampledGaussian(each, rate), steps),
+            delta=delta,
+            neighbours=neighbours,
+        )
     if noise is None:
         assert target is not None
         wanted = Target(epsilon=target, delta=delta, sampling_rate=rate, neighbours=neighbours)
@@ -81,8 +86,19 @@ def bound_dp_sgd(settings: DpSgdBoundSettings) -> dict[str, Any]:
     """ε of DP-SGD, how many bits of a secret can leak, and what attacks may reach; draws the figure if asked."""
     rate, steps = settings.described()
     target, bits = settings.target_epsilon, settings.bits
-    training = _training(settings, rate=rate, steps=steps, target=target, neighbours=settings.neighbours)
-    document = dp_sgd_bound(training, bits, copies=settings.copies)
+    risk = RiskTarget.of(tpr=settings.target_tpr, bits=settings.target_bits, advantage=settings.target_advantage)
+    training = _training(settings, rate=rate, steps=steps, target=target, neighbours=settings.neighbours, risk=risk)
+    document = dp_sgd_bound(training, bits, copies=settings.copies) | {"target": None}
+    if risk is not None:
+        proved = dp_sgd_guarantee(training.event, delta=training.delta, neighbours=training.neighbours)
+        reached = risk.ceiling(proved)
+        alone = " that stands in one record" if settings.copies > 1 and risk.secret_bits is not None else ""
+        document["target"] = {
+            "name": risk.name,
+            "limit": risk.limit,
+            "reached": reached,
+            "in_words": f"{risk.name}{alone}, at most {risk.shown(reached)} (asked for: {risk.shown(risk.limit)})",
+        }
     if settings.plot is not None:
         from reticent.runs.bounds.figures import draw_dp_sgd
 

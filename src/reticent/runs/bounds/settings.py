@@ -8,7 +8,7 @@ from reticent.core.errors import ConfigError
 from reticent.core.extras import require
 from reticent.core.guarantee import Neighbours
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, NOISE_MULTIPLIER, ORDER, SHARE, STEPS, Range
-from reticent.runs.settings.declaration import Settings, option
+from reticent.runs.settings.declaration import Settings, flag_of, option
 from reticent.runs.settings.shared import AddedOrReplaced, Shown
 
 # A secret is described in words: "16 digits", "4 letters", "9 hex digits", "1 of 5000".
@@ -90,6 +90,20 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
     target_epsilon: float | None = option(
         "Find the smallest noise that reaches this ε; replaces --noise-multiplier.", default=None, within=EPSILON
     )
+    target_tpr: str | None = option(
+        "Find the smallest noise with which no membership test exceeds this true-positive rate at this "
+        "false-positive rate.",
+        default=None,
+        metavar="TPR@FPR",
+    )
+    target_bits: str | None = option(
+        "Find the smallest noise with which at most LEAKED bits leak from a secret of SECRET bits.",
+        default=None,
+        metavar="LEAKED:SECRET",
+    )
+    target_advantage: float | None = option(
+        "Find the smallest noise with which no membership test exceeds this advantage (TPR − FPR).", default=None
+    )
     records: int | None = option(
         "Number of records. With --batch and --epochs, instead of --sampling-rate and --steps.",
         default=None,
@@ -113,6 +127,13 @@ class DpSgdBoundSettings(_NoisySteps, Shown):
         """Refuse a figure that cannot be drawn before minutes are spent on computing it."""
         self.require_delta()
         self.described()
+        keys = ("noise_multiplier", "target_epsilon", "target_tpr", "target_bits", "target_advantage")
+        given = [flag_of(key) for key in keys if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ConfigError(
+                f"give one of {', '.join(map(flag_of, keys[:-1]))} and {flag_of(keys[-1])}",
+                found=" and ".join(given) or "none of them",
+            )
         path = self.plot
         if path is None:
             return

@@ -9,12 +9,12 @@
                                    and with --public-text it compares on public text (`comparison`)
 
 What is chosen depends on public facts alone: the numbers of records, owners and tokens, the model, the target. How
-good the model will be depends on the text, and is not predicted without public text; the noise on a gradient entry
-is stated for this corpus and for ten times as many units.
+good the model will be depends on the text: with public text like it the plan is tried out there, and what to expect
+is stated with an interval, for this corpus and with the noise of ten times as many units. Without public text only
+the noise on a gradient entry is stated for both.
 """
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -23,7 +23,7 @@ from reticent.core.document import UNWRITTEN, JsonObject, called, write_atomical
 from reticent.core.errors import ConfigError
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.metric import ADVANTAGE, AUC, TPR_AT_FPR
-from reticent.core.printing.numbers import counted
+from reticent.core.printing.numbers import Scale, at_most, counted, shown
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, RANK
 from reticent.runs.policies.by_name import DEFAULT_POLICY
 from reticent.runs.progress import Track, untracked
@@ -41,8 +41,21 @@ if TYPE_CHECKING:
     from reticent.training.plans.plan import DpSgd
 
 MORE_PEOPLE: Final = 10
+_LEAST_AVERAGED: Final = 4  # steps, from which an average of the last half removes noise
+_PRACTICALLY_NOTHING: Final = 20  # ε: whoever tosses a coin about a unit may be sure of it but for 2e-9
+_HARDLY_LESS: Final = 0.995  # of the noise, as a share
 _FEW_UNITS: Final = 200
 _CEILINGS: Final = (TPR_AT_FPR.at(0.01), AUC.name, ADVANTAGE.name)
+_NOT_TRIED: Final = {
+    Unit.RECORD: (
+        "How well the model will do cannot be told from counts: --public-text FILE, with text like yours, tries "
+        "the plan out there and says what to expect, with an interval."
+    ),
+    Unit.OWNER: (
+        "How well the model will do cannot be told from counts. --public-text tries out plans for records alone: a "
+        "plan for as many records as there are owners shows what this noise does."
+    ),
+}
 _HEAD: Final = """\
 # DP-SGD for {units:,} {unit}s, chosen by `reticent plan` from counts alone.
 #
@@ -94,7 +107,8 @@ class PlanSettings(Shown):
         "A policy can find what must not leak (numbers, names); the rest may be learnt.", default=False
     )
     public_text: str | None = option(
-        "Public text like the corpus: methods are compared on it, and dp-sgd is told to train on it first.",
+        "Public text like the corpus: the plan and other methods are tried out on it, to say what perplexity to "
+        "expect, and dp-sgd is told to train on it first.",
         default=None,
         metavar="FILE",
     )
@@ -144,10 +158,12 @@ class PlanAdvice(JsonObject):
     steps: int
     noise_multiplier: float
     gradient_noise: float
-    gradient_noise_with_more: float = field(metadata=called("gradient_noise_with_ten_times_as_many"))
+    # None: no plan meets the target for so many more
+    gradient_noise_with_more: float | None = field(metadata=called("gradient_noise_with_ten_times_as_many"))
     guarantee: Guarantee
     ceilings: dict[str, float]
     reasons: tuple[str, ...]
+    expectation: str
     config: str = field(metadata=UNWRITTEN)
     compared: "tuple[Compared, ...]" = ()
 
@@ -162,30 +178,45 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     wanted = choose(settings.units, parameters=parameters, epsilon=settings.target_epsilon).epochs
     epochs = _affordable_epochs(settings, wanted)
     choice = choose(settings.units, parameters=parameters, epochs=epochs)
+    if epochs * settings.units < choice.batch * (1.0 - 1e-9):
+        raise ConfigError(
+            "the compute is not enough for one step",
+            found=f"{epochs:g} passes over {counted(settings.units, settings.unit.value)}",
+            expected=f"at least {choice.batch / settings.units:.2g} passes, one batch of {choice.batch:,}",
+            hint="raise --max-epochs or --max-tokens",
+        )
     delta = _delta(settings)
     plans = [_plan(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.POISSON)]
     if epochs == round(epochs):  # allocation takes whole epochs
-        with suppress(ConfigError):  # its accountant cannot say how small a very small ε is
-            plans.append(_plan(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.ALLOCATION))
+        # its accountant cannot say how small a very small ε or δ is
+        allocated = _possible(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.ALLOCATION)
+        plans += [] if allocated is None else [allocated]
     chosen = min(plans, key=lambda each: each.summed_noise)
     units = MORE_PEOPLE * settings.units
     passes = choose(units, parameters=parameters, epsilon=settings.target_epsilon).epochs
     larger_choice = choose(units, parameters=parameters, epochs=min(epochs, passes))
     less = delta / MORE_PEOPLE  # a δ that promises as little as before to each of more people
-    larger = _plan(settings, larger_choice, units=units, delta=less, sampler=chosen.sampler.name)
+    larger = _possible(settings, larger_choice, units=units, delta=less, sampler=chosen.sampler.name)
+    if larger is None or settings.public_text is not None:  # methods are compared with Poisson samples
+        poisson = _possible(settings, larger_choice, units=units, delta=less, sampler=SamplerName.POISSON)
+        larger = larger or poisson
     values = _values(settings, choice, delta=delta, sampler=chosen.sampler.name)
     guarantee = chosen.guarantee()
     usual = choose(settings.units, parameters=parameters).epochs
-    reasons = _reasons(settings, plans, chosen, larger, more_passes=epochs if epochs > usual else None)
+    reasons = _reasons(
+        settings, plans, chosen, larger, epochs=epochs, more_passes=epochs if epochs > usual else None
+    )
     compared: tuple[Compared, ...] = ()
+    expected = _NOT_TRIED[settings.unit]
     if settings.public_text is not None:
-        from reticent.runs.training.comparison import PublicText, advice_on, compare_on  # loads torch
+        from reticent.runs.training.comparison import PublicText, advice_on, compare_on, expectation  # loads torch
 
         public = PublicText(
             file=settings.public_text, policy=settings.policy, conservative_policy=settings.conservative_policy
         )
-        compared = compare_on(public, plans[0], model, choice=choice, track=track)
+        compared = compare_on(public, plans[0], model, choice=choice, track=track, larger=poisson)
         reasons.append(advice_on(compared))
+        expected = expectation(compared)
     name = "reticent.toml" if settings.out is None else str(settings.out)
     text = settings_text(_HEAD.format(units=settings.units, unit=settings.unit.value, name=name), values)
     if settings.out is not None:
@@ -195,10 +226,11 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
         steps=chosen.steps,
         noise_multiplier=chosen.noise_multiplier,
         gradient_noise=chosen.gradient_noise,
-        gradient_noise_with_more=larger.gradient_noise,
+        gradient_noise_with_more=None if larger is None else larger.gradient_noise,
         guarantee=guarantee,
-        ceilings=_ceilings(guarantee),
+        ceilings=_ceilings(guarantee, settings.risk),
         reasons=tuple(reasons),
+        expectation=expected,
         config=text,
         compared=compared,
     )
@@ -239,6 +271,16 @@ def _plan(settings: PlanSettings, choice: "Choice", *, units: int, delta: float,
     )
 
 
+def _possible(
+    settings: PlanSettings, choice: "Choice", *, units: int, delta: float, sampler: SamplerName
+) -> "DpSgd | None":
+    """The plan, or None where none is known to meet the target."""
+    try:
+        return _plan(settings, choice, units=units, delta=delta, sampler=sampler)
+    except ConfigError:
+        return None
+
+
 def _values(settings: PlanSettings, choice: "Choice", *, delta: float, sampler: SamplerName) -> dict[str, Any]:
     """The settings of `reticent train`, by key."""
     targets = {
@@ -268,24 +310,33 @@ def _values(settings: PlanSettings, choice: "Choice", *, delta: float, sampler: 
     }
 
 
-def _ceilings(guarantee: Guarantee) -> dict[str, float]:
-    """What the guarantee allows attacks on membership to reach."""
+def _ceilings(guarantee: Guarantee, risk: "RiskTarget | None") -> dict[str, float]:
+    """What the guarantee allows attacks on membership to reach; that of the target leads."""
     from reticent.accounting.bounds.ceiling import ceiling
 
-    found = {name: ceiling(name, guarantee) for name in _CEILINGS}
+    asked = () if risk is None or risk.secret_bits is not None else (risk.metric,)
+    found = {name: ceiling(name, guarantee) for name in dict.fromkeys((*asked, *_CEILINGS))}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _reasons(
-    settings: PlanSettings, plans: "list[DpSgd]", chosen: "DpSgd", larger: "DpSgd", *, more_passes: float | None
+    settings: PlanSettings,
+    plans: "list[DpSgd]",
+    chosen: "DpSgd",
+    larger: "DpSgd | None",
+    *,
+    epochs: float,
+    more_passes: float | None,
 ) -> list[str]:
     """Why, in sentences. `more_passes`: the epochs, where a small ε would have fewer."""
     unit, units = settings.unit.value, settings.units
     said = [
-        f"Batch {chosen.sampler.batch:,}, {chosen.steps:,} steps: a larger batch means less noise on a gradient "
-        "but fewer steps. Small models and adapters learn more from many noisy steps, large models from fewer.",
-        "The weights of the last half of the steps are averaged, which removes noise and costs no ε.",
+        f"Batch {chosen.sampler.batch:,}, {counted(chosen.steps, 'step')}: a larger batch means less noise on a "
+        "gradient but fewer steps. Small models and adapters learn more from many noisy steps, large models from "
+        "fewer."
     ]
+    if chosen.steps >= _LEAST_AVERAGED:
+        said.append("The weights of the last half of the steps are averaged, which removes noise and costs no ε.")
     if more_passes is not None:
         said.append(
             f"{more_passes:g} passes over the corpus: at so large an ε, larger samples need much less noise on a "
@@ -296,25 +347,46 @@ def _reasons(
             "The public text is trained on first, without noise and at no cost in ε. It must hold nothing of the "
             "corpus: train refuses equal texts, and nothing finds near copies."
         )
-    if len(plans) == 1:
-        said.append("Poisson sampling: random allocation needs whole epochs, and has no price for a very small ε.")
-    else:
-        poisson, allocation = (each.summed_noise for each in plans)
+    said.append(_why_sampler(plans, chosen, epochs=epochs))
+    if larger is not None:
+        share = shown(larger.gradient_noise / chosen.gradient_noise, Scale.SHARE, digits=2)
         said.append(
-            f"Random allocation leaves {allocation / poisson:.0%} of the noise that Poisson sampling leaves in the "
-            f"sum of all gradients. Chosen: {'Poisson sampling' if chosen is plans[0] else chosen.sampler.label}."
+            f"With ten times as many {unit}s ({MORE_PEOPLE * units:,}), and δ = {at_most(larger.delta)} as there "
+            f"are more, the noise on a gradient would be {share} of this, in {counted(larger.steps, 'step')}."
         )
-    share = larger.gradient_noise / chosen.gradient_noise
-    said.append(
-        f"With ten times as many {unit}s ({MORE_PEOPLE * units:,}) the noise on a gradient would be {share:.0%} of "
-        f"this, in {larger.steps:,} steps."
-    )
+    else:
+        said.append(f"For ten times as many {unit}s no plan that meets the target was found.")
     if settings.unit is Unit.RECORD and settings.owners is not None and settings.owners < settings.records:
         said.append(
             f"An owner has {settings.records / settings.owners:.1f} records on average, and the promise is for one "
             "record: use --unit owner to protect people."
         )
+    if chosen.guarantee().epsilon > _PRACTICALLY_NOTHING:
+        said.append(
+            f"An ε above {_PRACTICALLY_NOTHING} by itself promises practically nothing; the ceilings say what is "
+            "left."
+        )
     return said + _other_methods(settings)
+
+
+def _why_sampler(plans: "list[DpSgd]", chosen: "DpSgd", *, epochs: float) -> str:
+    """Why these samples and not the others."""
+    if epochs != round(epochs):
+        return f"Poisson sampling: random allocation takes whole passes over the corpus, and these are {epochs:g}."
+    if len(plans) == 1:
+        return (
+            "Poisson sampling: for random allocation no noise is proved to meet this target, since its accountant "
+            "cannot resolve a very small ε or δ."
+        )
+    ratio = plans[1].summed_noise / plans[0].summed_noise
+    if chosen is plans[0]:
+        return "Poisson sampling: random allocation leaves no less noise in the sum of all gradients here."
+    if ratio > _HARDLY_LESS:
+        return (
+            "Random allocation: it leaves hardly less noise in the sum of all gradients than Poisson sampling does."
+        )
+    left = shown(ratio, Scale.SHARE, digits=2, side="up")
+    return f"Random allocation: it leaves {left} of Poisson sampling's noise in the sum of all gradients."
 
 
 def _other_methods(settings: PlanSettings) -> list[str]:

@@ -1,11 +1,13 @@
-"""DP-SGD, DP-SGD on scrubbed text and redacted training on public text: which of them predicts text like this best.
+"""DP-SGD, DP-SGD on scrubbed text and redacted training, tried on public text: which is best, and how good.
 
 Each is trained on public text with the batch, the steps and the noise on a gradient that it would have on the
 corpus at the same ε, and measured on lines that were held out. So the public text need not be as large as the
 corpus; it should be like it, secrets included. Where it has fewer records than a batch, batch and noise shrink
 together. Redacted training is priced for the share of private records that the policies leave of the public text.
+Beside them stand the model without any training, and DP-SGD with the steps and the noise that ten times as many
+records would have. The text does not grow with them, so more people would bring more than that shows.
 
-Noise is that of Poisson samples for all three. The private corpus is not read.
+Noise is that of Poisson samples throughout. The private corpus is not read.
 """
 
 import tempfile
@@ -17,9 +19,11 @@ from reticent.core.corpus import Corpus
 from reticent.core.document import JsonObject
 from reticent.core.errors import DataError
 from reticent.core.guarantee import Neighbours
+from reticent.core.printing.numbers import shown
 from reticent.core.randomness import Randomness
 from reticent.data.redaction.masking import redact_records
 from reticent.data.writing import write_corpus
+from reticent.models.huggingface.loading import load_model
 from reticent.runs.policies.by_name import policy_named
 from reticent.runs.progress import Track
 from reticent.runs.training import run
@@ -31,11 +35,15 @@ from reticent.runs.training.settings import (
     TrainingSection,
     TrainSettings,
 )
+from reticent.training.batches import encode_texts
+from reticent.training.evaluation import Evaluation, evaluate_model
 from reticent.training.methods.redaction import redact_and_route
 from reticent.training.plans.choice import Choice, choose
 from reticent.training.plans.plan import DpSgd
 
 SCRUBBED: Final = "dp-sgd on scrubbed text"
+UNTRAINED: Final = "no training"
+MORE: Final = "dp-sgd and the noise of ten times as many records"
 HELD_OUT: Final = 0.2  # of the public text
 _LEAST_RECORDS: Final = 20
 _CLEARLY: Final = 0.95  # of the other's perplexity: what is worth a weaker promise
@@ -47,6 +55,8 @@ class Compared(JsonObject):
 
     method: str
     perplexity: float
+    interval: tuple[float, float]  # of the perplexity at 95 %, over held-out texts; not over other seeds
+    texts: int
     outside: float | None  # the same outside secrets; None where the policy found none, or the model says no places
 
 
@@ -60,11 +70,18 @@ class PublicText:
 
 
 def compare_on(
-    public: PublicText, plan: DpSgd, model: ModelSection, *, choice: Choice, track: Track
+    public: PublicText,
+    plan: DpSgd,
+    model: ModelSection,
+    *,
+    choice: Choice,
+    track: Track,
+    larger: DpSgd | None = None,
 ) -> tuple[Compared, ...]:
     """The methods, the one with the lowest perplexity first; `plan` is DP-SGD's for the corpus.
 
-    Redacted training is left out where the policies find nothing in the public text.
+    `larger` is that for ten times as many units. Redacted training is left out where the policies find nothing in
+    the public text.
     """
     corpus = DataSection(file=public.file).load()
     if len(corpus) < _LEAST_RECORDS:
@@ -86,7 +103,10 @@ def compare_on(
         asked = {Method.DP_SGD.value: bench.dp_sgd("all.jsonl"), SCRUBBED: bench.dp_sgd("scrubbed.jsonl")}
         if share := _private_share(kept, public):
             asked[Method.CRT.value] = bench.redacted(share)
+        if larger is not None:
+            asked[MORE] = bench.dp_sgd("all.jsonl", larger)
         found = [bench.measure(name, *each) for name, each in track(asked.items(), "Comparing", len(asked))]
+        found.append(bench.untrained())
     return tuple(sorted(found, key=lambda each: each.perplexity))
 
 
@@ -107,6 +127,31 @@ def advice_on(found: tuple[Compared, ...]) -> str:
     return "On this text DP-SGD predicts best or nearly so, and it protects whole records: take dp-sgd."
 
 
+def expectation(found: tuple[Compared, ...]) -> str:
+    """How well DP-SGD is expected to do, with an interval, and what ten times as many records would change."""
+    by_name = {each.method: each for each in found}
+    expected, before = by_name[Method.DP_SGD.value], by_name[UNTRAINED]
+    said = (
+        f"Expected on text like this: perplexity {_with_interval(expected)}, and {_with_interval(before)} untrained"
+    )
+    if MORE in by_name:
+        said += f"; with the noise and steps of ten times as many records {_with_interval(by_name[MORE])}"
+    low, high = expected.interval
+    if low <= before.perplexity <= high:
+        said += ". The untrained model lies within the interval: private training may not make it better"
+    elif before.perplexity < low:
+        said += ". Private training makes the model worse here"
+    return (
+        f"{said}. 95 % intervals over {expected.texts:,} held-out texts of the public text, one run each: other "
+        "text and other seeds give other numbers. What training on the public text first adds is not in them."
+    )
+
+
+def _with_interval(one: Compared) -> str:
+    low, high = one.interval
+    return f"{shown(one.perplexity)} ({shown(low, side='down')} to {shown(high, side='up')})"
+
+
 def _private_share(corpus: Corpus, public: PublicText) -> float:
     """The share of records that redacted training would train with noise."""
     policy, conservative = policy_named(public.policy), policy_named(public.conservative_policy)
@@ -125,9 +170,9 @@ class _Bench:
     choice: Choice
     records: int
 
-    def dp_sgd(self, file: str) -> tuple[str, TrainingSection]:
-        """DP-SGD on a file, at the noise of the plan."""
-        steps = self._steps(self.plan) | {"average_tail": self.choice.average_tail}
+    def dp_sgd(self, file: str, plan: DpSgd | None = None) -> tuple[str, TrainingSection]:
+        """DP-SGD on a file, at the noise of the plan, or of another one."""
+        steps = self._steps(plan or self.plan) | {"average_tail": self.choice.average_tail}
         return file, TrainingSection(method=Method.DP_SGD, **steps)
 
     def redacted(self, share: float) -> tuple[str, TrainingSection]:
@@ -167,17 +212,31 @@ class _Bench:
 
     def measure(self, name: str, file: str, section: TrainingSection) -> Compared:
         """Train as asked and measure on what was held out."""
-        data = DataSection(
+        settings = TrainSettings(data=self._data(file), model=self.model, training=section, seed=0)
+        done = run.train(settings.into(self.folder / name.replace(" ", "-")))
+        assert done.evaluation is not None
+        return _compared(name, done.evaluation)
+
+    def untrained(self) -> Compared:
+        """The model as it is, measured on what was held out."""
+        data = self._data("held-out.jsonl")
+        model = load_model(self.model.source, device=self.model.device, dtype="float32")
+        texts = encode_texts(model, data.load(holdout=True), max_length=data.max_length)
+        return _compared(UNTRAINED, evaluate_model(model.module, texts))
+
+    def _data(self, file: str) -> DataSection:
+        return DataSection(
             file=str(self.folder / file),
             holdout=str(self.folder / "held-out.jsonl"),
             holdout_policy=self.public.policy,
         )
-        settings = TrainSettings(data=data, model=self.model, training=section, seed=0)
-        done = run.train(settings.into(self.folder / name.replace(" ", "-")))
-        assert done.evaluation is not None
-        outside = done.evaluation.outside
-        return Compared(
-            method=name,
-            perplexity=done.evaluation.perplexity,
-            outside=None if outside is None else outside.perplexity,
-        )
+
+
+def _compared(name: str, found: Evaluation) -> Compared:
+    return Compared(
+        method=name,
+        perplexity=found.perplexity,
+        interval=found.perplexity_interval,
+        texts=found.texts,
+        outside=None if found.outside is None else found.outside.perplexity,
+    )

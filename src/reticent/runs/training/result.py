@@ -1,6 +1,7 @@
 """What a training run tells while it works, what it would do, and what it did."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,32 @@ def unobserved(_progress: "Progress", _epsilon: float | None) -> bool:
     return True
 
 
-# Hears what was chosen for options that were not given, by key, before the run begins.
-Announce = Callable[[dict[str, float]], None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyRecords:
+    """How many records owners have where some have several and the promise is for one record."""
+
+    owners: int
+    several: int  # owners with more than one record
+    half: int  # half of the owners have no more records than this
+    nine_tenths: int
+    most: int
+
+    @classmethod
+    def of(cls, counts: Sequence[int]) -> "ManyRecords | None":
+        """From the records of each owner, fewest first; None where nobody has several."""
+        if not counts or counts[-1] == 1:
+            return None
+        half, nine_tenths = (counts[math.ceil(share * len(counts)) - 1] for share in (0.5, 0.9))
+        several = sum(each > 1 for each in counts)
+        return cls(owners=len(counts), several=several, half=half, nine_tenths=nine_tenths, most=counts[-1])
 
 
-def unannounced(_chosen: dict[str, float]) -> None:
+# Hears what was chosen for options that were not given, by key, and of owners with several records, before the run
+# begins.
+Announce = Callable[[dict[str, float], ManyRecords | None], None]
+
+
+def unannounced(_chosen: dict[str, float], _owners: ManyRecords | None) -> None:
     """No listener is attached."""
 
 
@@ -40,6 +62,7 @@ class Preview:
     other_guarantees: "dict[str, Guarantee]" = field(default_factory=dict)
     redaction: dict[str, Any] | None = None  # counts of redacted training
     chosen: dict[str, float] = field(default_factory=dict)
+    owners: ManyRecords | None = None
     parts: int | None = None
     records: tuple[int, ...] = ()
 

@@ -13,13 +13,22 @@ from typing import Any, Protocol
 
 from reticent.core.corpus import Corpus
 from reticent.core.errors import ConfigError, DataError
+from reticent.core.guarantee import Unit
 from reticent.core.randomness import Randomness
 from reticent.runs.directory import RUN, RunDirectory
 from reticent.runs.experiment_log import opened_log
 from reticent.runs.proofs.ancestry import Ancestry, Members, ancestry_of, require_unseen
 from reticent.runs.settings.file import validate
 from reticent.runs.training.launch import launched
-from reticent.runs.training.result import Announce, Observer, Preview, TrainedRun, unannounced, unobserved
+from reticent.runs.training.result import (
+    Announce,
+    ManyRecords,
+    Observer,
+    Preview,
+    TrainedRun,
+    unannounced,
+    unobserved,
+)
 from reticent.runs.training.settings import Method, Resumption, TrainSettings
 from reticent.training.distributed.ranks import Ranks
 
@@ -114,7 +123,15 @@ def preview(settings: TrainSettings) -> Preview:
     settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
     seed = settings.seed or 0
     given = Given.read(settings, corpus, seed=seed, ranks=Ranks(), source=Randomness.system())
-    return replace(kind.preview(given), chosen=chosen)
+    return replace(kind.preview(given), chosen=chosen, owners=_many_records(settings, corpus))
+
+
+def _many_records(settings: TrainSettings, corpus: Corpus) -> ManyRecords | None:
+    """Of owners with several records, where DP-SGD promises something about single records."""
+    asked = settings.training
+    if asked.method is not Method.DP_SGD or asked.protected is not Unit.RECORD:
+        return None
+    return ManyRecords.of(corpus.records_of_owners)
 
 
 def train(
@@ -129,7 +146,8 @@ def train(
 
     `observe` is called after every step and may stop the run. `randomness` other than the system's is for
     experiments, and the guarantee says so. `announce` is called before training, with what was chosen for options
-    that were not given. `units` is how many the plan was made for, where the caller brought one.
+    that were not given and what is known of owners with several records. `units` is how many the plan was made
+    for, where the caller brought one.
     """
     with launched() as ranks:
         source = randomness or Randomness.system()
@@ -146,7 +164,7 @@ def train(
         given = Given.read(settings, corpus, seed=seed, ranks=ranks, source=source)
         settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
         given = replace(given, settings=settings)
-        announce(chosen)
+        announce(chosen, _many_records(settings, corpus))
         if settings.training.tune is not None:
             from reticent.runs.training.tuning import train_tuned
 

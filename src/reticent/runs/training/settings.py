@@ -26,7 +26,7 @@ from reticent.core.ranges import (
     STEPS,
     Range,
 )
-from reticent.runs.settings.declaration import Settings, declared_in, misplaced, option
+from reticent.runs.settings.declaration import Settings, declared_in, flag_of, misplaced, option
 from reticent.runs.settings.shared import (
     CORPUS,
     PATTERN,
@@ -605,12 +605,12 @@ class TrainingSection(Settings):
             raise ConfigError("--average-tail and --ema are two ways to average: give one")
         if self.method not in PRIVATE:
             return
-        targets = (self.target_epsilon, self.target_tpr, self.target_bits, self.target_advantage)
-        given = sum(each is not None for each in (*targets, self.noise_multiplier))
-        if given != 1:
+        keys = ("target_epsilon", "target_tpr", "target_bits", "target_advantage", "noise_multiplier")
+        given = [flag_of(key) for key in keys if getattr(self, key) is not None]
+        if len(given) != 1:
             raise ConfigError(
-                f"method '{name}' needs either a target or a noise multiplier",
-                found="both" if given > 1 else "neither",
+                f"method '{name}' needs one target or a noise multiplier",
+                found=" and ".join(given) or "neither",
                 hint="--target-epsilon 8 lets the noise be calibrated; --noise-multiplier 1.0 fixes it",
             )
         if self.delta is None:
@@ -759,11 +759,7 @@ def risk_of(*, tpr: str | None, bits: str | None, advantage: float | None) -> "R
     """The risk that one of these options names; None where none was given."""
     from reticent.accounting.risk_target import RiskTarget
 
-    if tpr is not None:
-        return RiskTarget.true_positive_rate(tpr)
-    if bits is not None:
-        return RiskTarget.leaked_bits(bits)
-    return None if advantage is None else RiskTarget.advantage(advantage)
+    return RiskTarget.of(tpr=tpr, bits=bits, advantage=advantage)
 
 
 def options_of(plan: "DpSgd") -> dict[str, Any]:

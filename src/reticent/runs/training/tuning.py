@@ -31,6 +31,11 @@ from reticent.training.plans.plan import TUNING_SHAPE
 FACTORS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the learning rate, each as likely as the others
 
 
+def likely_runs(mean: float, share: float) -> int:
+    """A number of runs that with this chance is not passed, of those that `--tune` with this mean may take."""
+    return number_of_runs(share, shape=TUNING_SHAPE, rate=rate_for(mean, TUNING_SHAPE))
+
+
 def train_tuned(given: Given, kind: RunKind, observe: Observer) -> TrainedRun:
     """Train, keep the best run as the run directory that was asked for, and return it.
 

@@ -49,11 +49,15 @@ def coefficients(bands: int, steps: int) -> tuple[float, ...]:
 
 def prefix_error(bands: int, steps: int) -> float:
     """Root mean square, over steps, of the noise in the sum of all gradients so far, for z of deviation 1."""
+    if bands == 1:  # in closed form: a run may have hundreds of millions of steps
+        return math.sqrt(0.5 * (steps + 1))
     return _error(np.array(coefficients(bands, steps)), steps)
 
 
 def noise_of_a_step(bands: int, steps: int) -> float:
     """Root mean square of the noise on a single gradient, for z of deviation 1."""
+    if bands == 1:
+        return 1.0
     series = _inverse(np.array(coefficients(bands, steps)), steps)
     return math.sqrt(float(np.sum((steps - np.arange(steps)) * series**2)) / steps)
 
@@ -65,12 +69,9 @@ def _error(column: Floats, steps: int) -> float:
 
 def _inverse(column: Floats, steps: int) -> Floats:
     """The first column [steps] of the inverse of the Toeplitz matrix with this first column."""
-    first = np.eye(1, steps)[0]
-    if len(column) == 1:  # independent noise: most runs, which need not wait for scipy.signal
-        return np.asarray(first / column[0])
     from scipy.signal import lfilter
 
-    return np.asarray(lfilter([1.0], column, first), dtype=np.float64)
+    return np.asarray(lfilter([1.0], column, np.eye(1, steps)[0]), dtype=np.float64)
 
 
 def _root(bands: int) -> Floats:
