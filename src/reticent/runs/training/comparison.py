@@ -221,7 +221,9 @@ class _Bench:
         """The model as it is, measured on what was held out."""
         data = self._data("held-out.jsonl")
         model = load_model(self.model.source, device=self.model.device, dtype="float32")
-        texts = encode_texts(model, data.load(holdout=True), max_length=data.max_length)
+        held_out = data.held_out()
+        assert held_out is not None  # `_data` names it
+        texts = encode_texts(model, held_out, max_length=data.max_length)
         return _compared(UNTRAINED, evaluate_model(model.module, texts))
 
     def _data(self, file: str) -> DataSection:
