@@ -49,6 +49,17 @@ BUILT_BY = [
     ("AccountKey=%s", drawn(MIXED, 86) + "=="),
     ("secret_key = '%s'", drawn(MIXED + "-_", 50)),
     ("mysql %s", "mysql://root:toor@127.0.0.1/x"),
+    ("root pw: %s", "letmein!"),
+    ("pass=%s", "qwerty"),
+    ("DB_PASS: %s", "7hG!kd92"),
+    ("<password>%s</password>", "Winter2024!"),
+    ('with passphrase "%s"', "blue-horse-7-staple"),
+    ("le mot de passe du serveur est %s", "Azerty12!"),
+    ("senha do wifi: %s", "familia2020"),
+    ("密码是%s，请保密", "abc12345"),
+    ("パスワードは%sです", "sakura99"),
+    ("curl -u %s https://ci.example.org", "deploy:Xk29sLq8"),
+    ("my account is %s", "@lena.fotografiert"),
 ]
 LOOKED_AT_ONCE = [
     ("export GITLAB_TOKEN=%s", "glpat-" + drawn(MIXED, 20)),
@@ -86,7 +97,10 @@ HARMLESS = [
     "The password is wrong.", "Your token: please enter it", "My secret is safe with you", "on 2024-01-02",
     "international-cooperation-and-development", "The password was changed", "see Section 3.2.1",
     "COVID-19-related", "supercalifragilisticexpialidocious", "the key is under the mat", "version 2.10.3-beta",
-    "state-of-the-art 5G", "rec.sport.hockey group", "meet @ noon", "1234567890 items",
+    "Pass: students who", "password: ********", "api_key=${API_KEY}", "password: {password}", "secret: [REDACTED]",
+    "token: Optional[str] = None", "token = tokenizer.next()", "password = None", "compass: north",
+    "密码是错误的。", '@app.route("/x")', "state-of-the-art 5G", "rec.sport.hockey group", "meet @ noon",
+    "1234567890 items",
 ]  # fmt: skip
 
 
@@ -138,6 +152,13 @@ def test_phones_leave_nothing(number):
     text = f"Please call me at {number}, thanks."
     (spans,) = PatternPolicy().find([text])
     assert [(text[span.start : span.end], span.kind) for span in spans] == [(number, "PHONE")]
+
+
+def test_digits_of_full_width_are_digits():
+    text = "電話は０３－１２３４－５６７８です"
+    assert [(text[s.start : s.end], s.kind) for s in union_policy().find([text])[0]] == [
+        ("０３－１２３４－５６７８", "PHONE")
+    ]
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1/24", "10.0.0.1:8080", "192.168.0.1"])

@@ -33,12 +33,15 @@ _ENDING = rf"{_NAME}{_NO_STREET}(?:{'|'.join((*_ENDS, *(end.upper() for end in _
 _APART = r"(?:[Ss]tra(?:ss|ß)e|[Ss]tr\.|[Ww]eg|[Aa]llee|utca|u\.|út|tér|körút)"  # words of their own
 _STREETS_BEFORE = (
     *("Rue", "Rua", "Travessa", "Estrada", "Praça", "Via", "Viale", "Vicolo", "Piazza", "Piazzale", "Calle"),
-    *("Avenida", "Avda.", "Paseo", "ul.", "ulica"),
+    *("Avenida", "Avda.", "Paseo", "Plaza", "Corso", "Praceta", "ul.", "ulica", "plac", "aleja"),
+    # In small letters as well, as within sentences; not "via", which is a word of English.
+    *("rua", "travessa", "estrada", "praça", "viale", "vicolo", "piazza", "piazzale", "corso"),
+    *("calle", "avenida", "avda.", "paseo", "plaza"),
 )
 _BEFORE = f"(?:{'|'.join(map(re.escape, _STREETS_BEFORE))})"
 _FLAT = r"(?:Apt|apt|Apartment|apartment|Suite|suite|Ste|Flat)\.?"
 _BOX = rf"P\.?{GAP}?O\.?{GAP}?Box"
-_NUMBER = r"[1-9]\d{0,4}[A-Za-z]?"
+_NUMBER = r"[1-9]\d{0,4}[A-Za-z]?(?:/\d{1,4}[A-Za-z]?)?"
 _HOUSE = rf"(?:(?!(?:19|20)\d\d{GAP})\d{{1,6}}[A-Za-z]?(?:{GAP}\d{{1,5}})?{GAP})"  # years come before streets, too
 
 _ROAD_WORDS = (
