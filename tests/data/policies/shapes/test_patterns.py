@@ -5,6 +5,7 @@ import random
 import re
 
 import pytest
+from babel import Locale
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +82,15 @@ FOUND = [
     ("DATE", "2018-01-14 03:07:43"),
     ("DATE", "2/19/1956"),
     ("DATE", "24.12.2001"),
+    ("DATE", "12. Februar 2024"),
+    ("DATE", "14 mars 2023"),
+    ("DATE", "1er août 1999"),
+    ("DATE", "3 de abril de 2024"),
+    ("DATE", "22 giugno 1949"),
+    ("DATE", "4 oktober 1971"),
+    ("DATE", "17 października 1964"),
+    ("DATE", "5 мая 1987"),
+    ("DATE", "9 Kasım 2001"),
     ("TRACKING", "B510Z4SGGP"),
     ("TRACKING", "1Z999AA10123456784"),
     ("PHONE", "968-172-8164"),
@@ -126,6 +136,7 @@ def test_each_shape_is_found_whole_and_with_its_kind(kind, value, frame):
         "CONVENTION GOVERNMENT 12345 section 1.2.3.4.5.6.7",
         "foo@bar, @someone, a@b",
         "may 12 people",
+        "5 mars, 3 mai und 4 juin 12",
         "ISBN 978-3-16-148410-0 or 3-7776-0477-1, 1737-1738",
         "the winter of 1969/70 and the season 2008/2009",
         "case 2019, policy 2020, patient 12, file 3 and plate 45",
@@ -190,6 +201,15 @@ def test_words_for_papers_announce_their_number(text, code):
 )
 def test_text_without_spaces_hides_no_number(text, expected):
     assert found(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    "language", ["de", "fr", "es", "it", "nl", "pt", "pl", "sv", "cs", "hu", "tr", "ru", "uk", "el"]
+)
+def test_months_are_those_of_the_locale_data(language):
+    months = Locale.parse(language).months["format"]["wide"].values()
+    for month in months:
+        assert found(f"x 7 {month} 1984 y") == [("DATE", f"7 {month} 1984")]
 
 
 def test_card_after_four_other_digits_is_found():

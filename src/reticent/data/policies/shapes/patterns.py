@@ -44,6 +44,8 @@ from reticent.data.policies.shapes.checksums import (
     keep_spaced_phone,
     keep_ssn,
 )
+from reticent.data.policies.shapes.months import BEGINNINGS as _MONTHS_BEGIN
+from reticent.data.policies.shapes.months import MONTH as _MONTH_ELSEWHERE
 from reticent.data.policies.shapes.streets import EXPRESSIONS as _STREETS
 from reticent.data.policies.shapes.streets import GAP as _GAP
 from reticent.data.policies.shapes.streets import address_starts
@@ -81,6 +83,10 @@ _EAST_ASIAN_DATE = (
     r"|\d{1,2} ?[月월] ?\d{1,2} ?[日号號일])"
 )
 _DAY_OR_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
+# "12. Februar 2024", "3 de abril de 2024", "1er mai": what stands between a day, a month and a year elsewhere.
+_DAY_ELSEWHERE = r"(?:[12]\d|3[01]|0?[1-9])(?:\.|er|[ºª°])?"
+_OF_MONTH = rf"(?:d[ei]l?{_GAP}|d['’])?"
+_OF_YEAR = rf",?{_GAP}(?:del?{_GAP})?"
 _CLOCK = r"(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 
 
@@ -190,6 +196,8 @@ _RULES = (
     Rule("DATE", Start.NUMBER, rf"{_DAY_OR_MONTH}(?P<gap>[/.-]){_DAY_OR_MONTH}(?P=gap)(?:{_YEAR}|\d\d)"),
     Rule("DATE", Start.NUMBER, rf"{_DAYS}{_GAP}(?:of{_GAP})?{_MONTH}(?:,?{_GAP}{_YEAR})?"),
     Rule("DATE", Start.MONTH, rf"{_MONTH}{_GAP}(?:{_DAYS}(?:,?{_GAP}{_YEAR})?|{_YEAR})"),
+    # In other languages whole dates alone: a day without a year singles few people out.
+    Rule("DATE", Start.NUMBER, rf"{_DAY_ELSEWHERE}{_GAP}{_OF_MONTH}{_MONTH_ELSEWHERE}{_OF_YEAR}{_YEAR}"),
     # After cards and the like, whose first digits could be those of a house. Before runs of spaced digits, which
     # these cut, and codes, whose announcement may be part of a street's name.
     *(Rule("ADDRESS", Start.STREET, expression) for expression in _STREETS),
@@ -243,6 +251,7 @@ def rules_as_patterns() -> list[tuple[str, str]]:
 # a month. Nearly all numbers of running text are years, counts and sums, and are left here.
 _TAKEN = (
     r"[+(]{1,2}\d|\d{7}|\d{1,19}[-./: \u00a0(]{1,25}\d"
+    rf"|{_DAY_ELSEWHERE}{_GAP}{_OF_MONTH}{_MONTHS_BEGIN}"
     rf"|{_DAY}(?:{_GAP}(?:(?:and|to|or){_GAP}\d|(?:of{_GAP})?[JFMASOND])|[-–]\d)"
 )
 # The same with what `Start.NUMBER` asks of the characters before it, which is asked first.
