@@ -122,6 +122,33 @@ def test_nearly_all_secrets_of_the_list_that_was_looked_at_once_are_found():
     assert sum(found) >= 27
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://www.facebook.com/jane.doe.7",
+        "https://github.com/janedoe",
+        "linkedin.com/in/jane-doe-123",
+        "https://reddit.com/u/throwaway",
+        "www.janedoe.com",
+        "https://blog.janedoe.de/",
+        "https://zoom.us/j/98765432100?pwd=QWxhZGRpbjpvcGVu",
+        "https://docs.google.com/document/d/1A2b3C4d5E6f7G8h9I0jK/edit",
+        "https://shop.example/reset?email=jane@example.org",
+    ],
+)
+def test_addresses_of_sites_and_accounts_are_found_by_default(address):
+    assert left_of(union_policy(), "see %s for more", address) == ""
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["https://t.co/AbLFwzMary", "https://www.nytimes.com/us/politics.html", "example.com/about/the/terms"],
+)
+def test_links_to_pages_are_left_by_default_and_found_on_request(link):
+    assert union_policy().find([f"see {link} for more"]) == [()]
+    assert left_of(Credentials(), "see %s for more", link) == ""
+
+
 @pytest.mark.parametrize("text", HARMLESS)
 def test_ordinary_text_holds_no_secret(text):
     assert Credentials().find([text]) == [()]

@@ -4,6 +4,7 @@
     announced    what stands after a word for it: "password: …", "api_key = …", "Passwort ist …", "<password>…<"
     signs on     user and password after "curl -u"
     entropy      a long word of mixed letters and digits whose characters are as varied as chance makes them
+    addresses    of sites, of accounts ("…/user/name", "?email=…") and, with `pages`, of any page
     handles      @name, and wallets of Bitcoin (by its checksum where it has one), Ethereum and Monero
 
 What stands after "password is" counts only if it is no common word: "the password is wrong" holds no password.
@@ -78,11 +79,21 @@ _LOGIN = re.compile(
 )
 _ADDRESS = re.compile(r"(?i)(?<![\w@])(?:https?://|ftp://|www\.)[^\s<>\"']{3,500}")
 _ENDING = r"(?:com|org|net|edu|gov|info|io|de|uk|fr|nl|eu|ch|at|es|it)(?![\w@-]|\.\w)"
-_DOMAIN = re.compile(rf"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}\.){{1,4}}{_ENDING}")
+_DOMAIN = re.compile(
+    rf"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}\.){{1,4}}{_ENDING}(?:/[^\s<>\"']{{0,300}})?"
+)
 _DOTTED = re.compile(rf"\.{_ENDING}")
 # A dot within is that of a handle, unless a line begins so or a bracket follows, as in code.
 _HANDLE = re.compile(
     r"@(?<![\w@./+%-]@)(?:[A-Za-z_]\w{1,29}(?![\w@]|\.\w)|(?<=[^\n]@)[A-Za-z_]\w{1,29}(?:\.\w{1,29}){1,3}(?![\w@(.]))"
+)
+# Of an address: a part of the path behind which a name stands, a network whose pages are those of accounts, and
+# what a query calls a value that is somebody's.
+_ACCOUNT = re.compile(
+    r"(?i)/(?:in|u|users?|profiles?|people|members?|author|channel)/[^/\s]|/[@~][^/\s]"
+    r"|(?:facebook|fb|instagram|twitter|x|linkedin|github|gitlab|tiktok|vk|xing|pinterest|snapchat|twitch|strava)\.com/\w"
+    r"|\b(?:t|wa|paypal|telegram)\.me/\w|venmo\.com/\w|vk\.ru/\w"
+    r"|[?&][\w-]*(?:mail|user|uid|token|sess|key|auth|pwd|pass|code|phone|name|sig)[\w-]*="
 )
 _MAC = re.compile(
     r"(?<![\w:-])[0-9A-Fa-f]{2}(?:(?P<gap>[:-]))[0-9A-Fa-f]{2}(?:(?P=gap)[0-9A-Fa-f]{2}){4}(?![\w:-])"
@@ -113,16 +124,20 @@ _BITS = 3.0  # of entropy a character: words of a language stay below, random on
 
 
 class Credentials:
-    """Finds secrets of machines and accounts: see the module's list."""
+    """Finds secrets of machines and accounts: see the module's list.
+
+    Without `pages`, links to pages that name no account and hold no secret are left.
+    """
 
     is_local = False
 
-    def __init__(self, *, kinds: Sequence[str] = KINDS) -> None:
+    def __init__(self, *, kinds: Sequence[str] = KINDS, pages: bool = True) -> None:
         unknown = sorted(set(kinds) - set(KINDS))
         if unknown or not kinds:
             raise ValueError(f"unknown kinds {unknown}: choose from {', '.join(KINDS)}")
         self.kinds = tuple(kind for kind in KINDS if kind in kinds)
         self.name = "credentials" if self.kinds == KINDS else "credentials " + ", ".join(self.kinds)
+        self._pages = pages
         self.reads_context = True
 
     def __repr__(self) -> str:
@@ -131,11 +146,28 @@ class Credentials:
     @property
     def fingerprint(self) -> str:
         """Names what decides the findings, together with the version of the code."""
-        return self.name
+        return self.name if self._pages else f"{self.name} without pages"
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text."""
-        return [merge_spans(span for span in _found(text) if span.kind in self.kinds) for text in texts]
+        return [
+            merge_spans(
+                span
+                for span in _found(text)
+                if span.kind in self.kinds and (self._pages or span.kind != "URL" or _says_who(text, span))
+            )
+            for text in texts
+        ]
+
+
+def _says_who(text: str, span: Span) -> bool:
+    """Whether an address is that of a whole site, which may be somebody's own, of an account, or holds a secret."""
+    address = text[span.start : span.end]
+    _, _, path = address.partition("://")[2].partition("/") if "://" in address else address.partition("/")
+    if not path.strip("/"):
+        return True
+    parts = re.split(r"[/?&=#]", path)
+    return bool(_ACCOUNT.search(address)) or any(len(part) >= _SHORTEST and is_random(part) for part in parts)
 
 
 def _found(text: str) -> Iterator[Span]:
@@ -150,7 +182,7 @@ def _found(text: str) -> Iterator[Span]:
         yield from (_trimmed(text, match, "PASSWORD") for match in _LOGIN.finditer(text, start, end))
         yield from (_trimmed(text, match, "URL") for match in _ADDRESS.finditer(text, start, end))
     for start, end in unspaced(text, (match.start() for match in _DOTTED.finditer(text))):
-        yield from (Span(*match.span(), "URL") for match in _DOMAIN.finditer(text, start, end))
+        yield from (_trimmed(text, match, "URL") for match in _DOMAIN.finditer(text, start, end))
     announcing = _ANNOUNCING if text.isascii() else _ANNOUNCING + _ANNOUNCING_ELSEWHERE
     for start, end in around(places(lower, announcing), len(text), before=30, after=300):
         yield from _announced(text, start, end)

@@ -110,6 +110,7 @@ _SENTENCE_END = frozenset('.!?:;•|\n\r\t"“”„»«()[]–—…*#>')
 _JOINABLE = re.compile(r"[ \u00a0]{1,2}|\.[ \u00a0]?|[-/&'’][ \u00a0]?|[ \u00a0]['’][ \u00a0]?")
 _JOINTS = frozenset(" \u00a0.-/&'’")  # of one character
 _LONGEST_JOINT = 3
+_LINK = re.compile(r"://\S+")
 _DRAWN_OUT = re.compile(r"(.)\1\1")
 _NUMERAL = re.compile(r" [IVX]{1,5}(?:\.|(?!\w))")  # of a king: "Elisabeth II."
 _PARTICLES_LIST = """
@@ -218,6 +219,10 @@ class Names:
                 scored.append(((start, end, kind, strength), word))
                 if named >= _SURE and end - start > 2:
                     sure[word] = kind
+        if "://" in text:
+            scored = [
+                row for row, is_code in zip(scored, _codes_of_links(text, scored), strict=True) if not is_code
+            ]
         found = [
             (start, end, sure.get(word, kind), 1.0 if word in sure else strength)
             for (start, end, kind, strength), word in scored
@@ -228,6 +233,14 @@ class Names:
         joined = _settled(text, list(_joined(text, found)), language)
         spans = [*joined, *(() if text.isascii() else names_without_case(text))]
         return merge_spans(span for span in spans if span.kind in self.kinds)
+
+
+def _codes_of_links(text: str, scored: Sequence[tuple[Found, str]]) -> Iterator[bool]:
+    """Whether each word stands in a link and is no listed name: "t.co/AbLFwz" has words that are none."""
+    links = [match.span() for match in _LINK.finditer(text)]
+    for (start, _, _, _), word in scored:
+        inside = any(first < start < last for first, last in links)
+        yield inside and (len(word) < 4 or _known_as(word.lower())[:1] not in ("f", "F", "l", "L"))
 
 
 def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
