@@ -179,6 +179,7 @@ def test_words_announce_a_code(text, expected):
         ("BSN 123456782", "123456782"),
         ("license plate 7ABC123", "7ABC123"),
         ("passport no. 533401372", "533401372"),
+        ("a copy of your passport (PA1234567)", "PA1234567"),
         ("Numéro de dossier : 77-4512B", "77-4512B"),
     ],
 )

@@ -72,6 +72,13 @@ def test_common_words_with_a_capital_are_no_names_in_other_languages(text):
     assert found(text) == set()
 
 
+def test_heads_of_mails_write_the_last_name_first():
+    text = "From: Kitchen, Louise\nTo: Presto, Kevin M.; Lavorato, John\nSubject: Seats, Desks\n\nTo Paris, Then"
+    names = {name for name, kind in found(text) if kind == "PERSON"}
+    assert {"Kitchen, Louise", "Presto, Kevin M.", "Lavorato, John"} <= names
+    assert "Seats, Desks" not in names
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [

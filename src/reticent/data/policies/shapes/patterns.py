@@ -131,7 +131,7 @@ class Rule:
 def _announcement(words: str) -> str:
     """Words that announce a code, with "is", a colon or the like after them."""
     between = (
-        rf"(?:[ \u00a0,:#=]{{0,3}}(?:which{_GAP})?(?:is|was|ist|lautet|es|est|è|é|jest)\b)?[ \u00a0,:#=]{{0,3}}"
+        rf"(?:[ \u00a0,:#=(]{{0,3}}(?:which{_GAP})?(?:is|was|ist|lautet|es|est|è|é|jest)\b)?[ \u00a0,:#=(]{{0,3}}"
     )
     return rf"(?<!\w)(?i:{words}){between}\Z"
 

@@ -110,6 +110,15 @@ _SENTENCE_END = frozenset('.!?:;•|\n\r\t"“”„»«()[]–—…*#>')
 _JOINABLE = re.compile(r"[ \u00a0]{1,2}|\.[ \u00a0]?|[-/&'’][ \u00a0]?|[ \u00a0]['’][ \u00a0]?")
 _JOINTS = frozenset(" \u00a0.-/&'’")  # of one character
 _LONGEST_JOINT = 3
+_HEAD_OF_MAIL = re.compile(
+    r"(?m)^[ \t>]{0,8}(?:From|To|C[Cc]|B[Cc][Cc]|Von|An|Para|Aan|Från|Till|Fra|Til):[ \t]*(?=\S)"
+)
+_CAPITAL_WORD = "[^\\W\\d_a-zß-öø-ÿ][\\w'’-]{1,30}"
+_LAST_NAME_FIRST = re.compile(
+    rf"(?<=[:;] )(?P<name>{_CAPITAL_WORD}(?: {_CAPITAL_WORD})?, {_CAPITAL_WORD}(?: [A-Z]\.?)?)"
+    r"(?=[ \t]*(?:[;<(\[\r]|$))",
+    re.M,
+)
 _LINK = re.compile(r"://\S+")
 _DRAWN_OUT = re.compile(r"(.)\1\1")
 _NUMERAL = re.compile(r" [IVX]{1,5}(?:\.|(?!\w))")  # of a king: "Elisabeth II."
@@ -228,11 +237,28 @@ class Names:
             for (start, end, kind, strength), word in scored
             if word in sure or strength >= _WEAKEST
         ]
-        if not found and text.isascii():
+        listed = _addressees(text)
+        if not found and not listed and text.isascii():
             return ()
         joined = _settled(text, list(_joined(text, found)), language)
-        spans = [*joined, *(() if text.isascii() else names_without_case(text))]
+        spans = [*joined, *listed, *(() if text.isascii() else names_without_case(text))]
         return merge_spans(span for span in spans if span.kind in self.kinds)
+
+
+def _addressees(text: str) -> list[Span]:
+    """Names that a head of a mail writes with the last one first: "To: Doe, Jane; Roe, Richard M."."""
+    if ", " not in text or ":" not in text:
+        return []
+    return [
+        Span(*name.span("name"), "PERSON")
+        for head in _HEAD_OF_MAIL.finditer(text)
+        for name in _LAST_NAME_FIRST.finditer(text, head.end(), _end_of_line(text, head.end()))
+    ]
+
+
+def _end_of_line(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return len(text) if end < 0 else end
 
 
 def _codes_of_links(text: str, scored: Sequence[tuple[Found, str]]) -> Iterator[bool]:
