@@ -38,8 +38,8 @@ def _linked(linkage: "Linkage") -> str:
     verdict = "" if linkage.beats_null else " That is not distinguishable from chance."
     return (
         f"{value:.1%} of {linkage.linked.trials:,} scrubbed records (95 % CI {low:.1%} to {high:.1%}) were linked "
-        f"to their owner among {linkage.owners:,} by what is left of their text; chance links {linkage.null:.1%} "
-        f"(p = {linkage.p_value:.3g}).{verdict}"
+        f"to their owner among {linkage.owners:,} owners by what is left of their text; chance links "
+        f"{linkage.null:.1%} (p = {linkage.p_value:.3g}).{verdict}"
     )
 
 

@@ -76,7 +76,24 @@ def test_short_key_is_refused_and_repr_shows_nothing():
 
 @pytest.mark.parametrize(
     ("value", "word"),
-    [("Christmas 1987", "Christmas"), ("Easter Monday 1992", "Easter"), ("12 février 1988", "février")],
+    [("Christmas 1987", "Christmas"), ("Easter Monday 1992", "Easter"), ("12 thermidor 1988", "thermidor")],
 )
 def test_no_word_of_a_date_that_is_not_a_month_we_know_is_left_in_clear(value, word):
     assert word not in FAKES.fake(value, "DATE")
+
+
+@pytest.mark.parametrize("name", ["राजेश कुमार", "สมชาย ใจดี", "محمد العلي", "דוד כהן", "王晓明", "김민수"])
+def test_no_letter_or_mark_of_a_name_in_another_script_is_left(name):
+    assert FAKES.fake(name, "PERSON").isascii()
+
+
+@pytest.mark.parametrize(
+    ("url", "shape"),
+    [
+        ("https://blog.janedoe.de/", r"https://[a-z]+\.example/"),
+        ("www.janedoe.com", r"www\.[a-z]+\.example"),
+        ("https://github.com/janedoe7", r"https://[a-z]+\.example/[a-z]{7}\d"),
+    ],
+)
+def test_a_made_up_address_is_one_of_a_reserved_domain(url, shape):
+    assert re.fullmatch(shape, FAKES.fake(url, "URL"))

@@ -201,6 +201,15 @@ def test_the_name_of_a_function_is_no_name(tmp_path):
         ("Dec. 2004", "Dec. 2004"),
         ("Christmas 1987", None),
         ("30 February 1990", None),
+        ("31. Dezember 1999", "1. Januar 2000"),
+        ("3 de abril de 2024", "4 de abril de 2024"),
+        ("31 mars 2023", "1 avril 2023"),
+        ("30 września 1964", "1 października 1964"),
+        ("28 февраля 1987", "1 марта 1987"),
+        ("1er août 1999", "2 août 1999"),
+        ("30 Haziran 2001", "1 Temmuz 2001"),
+        ("1985年12月31日", "1986年1月1日"),
+        ("1990년 5월 3일", "1990년 5월 4일"),
     ],
 )
 def test_a_date_moves_by_a_day_in_its_own_notation(value, moved):

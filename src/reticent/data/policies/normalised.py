@@ -1,8 +1,10 @@
-"""A policy that reads text as it looks: invisible characters left out, letters and their accents composed.
+"""A policy that reads text as it looks: invisible characters left out, letters and their accents composed, letters
+and digits of full width in their usual one.
 
 A name with a soft hyphen or a zero-width space in it, or with an accent as a character of its own, looks like a
-name and is none to a policy that compares characters. Such texts are read in the composed form (Unicode NFC)
-without characters of no width, and findings are led back to the characters they came from.
+name and is none to a policy that compares characters; "０３－１２３４" is a number in Japan. Such texts are read
+in the composed form (Unicode NFC) without characters of no width, and with ASCII for its twins of full width.
+Findings are led back to the characters they came from.
 """
 
 import re
@@ -12,7 +14,9 @@ from collections.abc import Sequence
 from reticent.core.corpus import Policy, Span
 
 _INVISIBLE = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
-_HIDDEN = re.compile(f"[{_INVISIBLE}\u0300-\u036f]")
+_WIDE = "\uff10-\uff19\uff20-\uff3a\uff41-\uff5a"  # digits, "@" and letters of full width
+_HIDDEN = re.compile(f"[{_INVISIBLE}\u0300-\u036f{_WIDE}]")
+_NARROWED = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}
 _DROPPED = re.compile(f"[{_INVISIBLE}]")
 _CLUSTER = re.compile(f"[{_INVISIBLE}]|.[\u0300-\u036f{_INVISIBLE}]*", re.DOTALL)
 
@@ -58,6 +62,8 @@ Places = list[tuple[int, int]]  # for each character that is read, where it star
 def _as_it_looks(text: str) -> tuple[str, Places]:
     pieces: list[str] = []
     places: Places = []
+    if re.search(f"[{_WIDE}]", text):
+        text = text.translate(_NARROWED)  # one character for another
     for match in _CLUSTER.finditer(text):
         composed = unicodedata.normalize("NFC", _DROPPED.sub("", match.group()))
         pieces.append(composed)

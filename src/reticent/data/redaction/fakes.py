@@ -10,6 +10,7 @@ guarantee.
     e-mail   at domains that RFC 2606 reserves          IP     from ranges kept for documentation (RFC 5737, 3849)
     card     a right check digit                        IBAN   a right checksum, same country and length
     SSN      from the range that is never issued        phone  a valid number of the same country, where it says one
+    URL      a site of the reserved domain .example, with the same scheme
     date     moved by as many days, in the same notation, for every date under one key: what lies between two dates
              stays as long; years alone move by whole years
     others   digits for digits and letters for letters
@@ -22,6 +23,7 @@ import ipaddress
 import random
 import re
 import string
+import unicodedata
 from collections.abc import Callable
 from functools import cache
 
@@ -30,6 +32,9 @@ from reticent.data.policies.shapes.checksums import luhn
 from reticent.data.policies.words.vocabulary import first_names
 from reticent.data.redaction.shifted_dates import shifted
 
+# Of a word: letters, and in scripts that have them marks that are none by themselves, such as vowels.
+_LETTERS = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05c7\u0610-\u065f\u0900-\u0dff\u0e31-\u0e4e])+"
+_SCHEME = re.compile(r"(?i)(?:[a-z][a-z0-9+.-]{1,20}://)?(?:www\.)?")
 _TRIES = 100
 _DRAWS = 30  # of a phone number, to find a valid one
 _KEPT = 100_000  # fakes that are kept in memory, since values repeat
@@ -45,6 +50,7 @@ _CLASSES = {
     "iban": "IBAN",
     "ip": "IP",
     "ssn": "SSN",
+    "url": "URL",
 }
 _CLASS_OF = {kind: name for name, kinds in _CLASSES.items() for kind in kinds.split()}
 
@@ -94,7 +100,7 @@ class Fakes:
 
     def _person(self, value: str) -> str:
         """Each word of a name by itself, so that a part of it alone, or an initial, still names the same person."""
-        made = " ".join(re.sub(r"[^\W_]+", self._word, word) for word in value.split())
+        made = " ".join(re.sub(_LETTERS, self._word, word) for word in value.split())
         return made if made.casefold() != value.casefold() else ""
 
     def _word(self, match: re.Match[str]) -> str:
@@ -117,16 +123,24 @@ class Fakes:
 
 
 def _shape(value: str, source: random.Random) -> str:
-    """Digits for digits, letters for letters of the same case, the rest as it is."""
-    made = []
-    for symbol in value:
+    """Digits for digits, letters for letters of the same case, marks on letters away; the rest as it is."""
+    head = _SCHEME.match(value)
+    made = [head.group() if head else ""]
+    for symbol in value[len(made[0]) :]:
         if symbol.isdigit():
             made.append(source.choice(string.digits))
         elif symbol.isalpha():
             made.append(source.choice(string.ascii_uppercase if symbol.isupper() else string.ascii_lowercase))
-        else:
+        elif not unicodedata.category(symbol).startswith("M"):
             made.append(symbol)
     return "".join(made)
+
+
+def _url(value: str, source: random.Random) -> str:
+    head = _SCHEME.match(value)
+    start = len(head.group()) if head else 0
+    _, slash, path = value[start:].partition("/")
+    return f"{value[:start]}{source.choice(_last_names()).lower()}.example{slash}{_shape(path, source)}"
 
 
 def _place(value: str, source: random.Random) -> str:
@@ -258,5 +272,6 @@ _MAKERS: dict[str, Callable[[str, random.Random], str]] = {
     "iban": _iban,
     "ip": _ip,
     "ssn": _ssn,
+    "url": _url,
     "shape": _shape,
 }

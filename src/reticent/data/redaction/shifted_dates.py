@@ -1,21 +1,24 @@
 """A date moved by a number of days, written as it was: "31 May 1991", "May 31, 1991", "31.05.91", "1991-05-31".
 
+Months have names in two dozen languages ("3 de abril de 2024"), or signs behind their numbers (1985年3月14日).
 Where figures alone leave open which is the month, it comes first before a slash unless that cannot be, and else
 the day does. A date without a year, or a month and a year alone, moves by the same number of days; a year alone by
-whole years. What is not read (ranges, feasts, months of other languages) is None.
+whole years. What is not read (ranges, feasts, months of yet other languages) is None.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 
-_LISTED = """
-January February March April May June July August September October November December
-Januar Februar März April Mai Juni Juli August September Oktober November Dezember
-"""
-_NAMES, _GERMAN = (line.split() for line in _LISTED.split("\n")[1:3])
+from reticent.data.policies.shapes.months import YEARS
+
+_NAMES = tuple(
+    "January February March April May June July August September October November December".split()  # noqa: SIM905
+)
 _MONTH = r"(?P<month>[A-Za-zä]{3,9}\.?)"
 _DAY = r"(?P<day>\d{1,2})(?P<ending>st|nd|rd|th|\.)?"
+_MONTH_ELSEWHERE = r"(?P<month>[^\W\d_]{3,13})"
+_DAY_ELSEWHERE = r"(?P<day>\d{1,2})(?P<ending>\.|er|[ºª°])?"
 _YEAR = r"(?P<year>\d{4})"
 _CLOCK = r"(?P<rest>[ T]\d\d:\d\d\S*)?"
 _COMMON_YEAR = 2001  # stands for a year that is not given
@@ -64,8 +67,8 @@ def _year_first(parts: _Parts, days: int) -> str | None:
 
 def _worded(parts: _Parts, days: int) -> str | None:
     month = parts["month"].rstrip(".")
-    for names in (_NAMES, _GERMAN):
-        is_short = len(month) in (3, 4)
+    for names in (_NAMES, *YEARS, *(_in_other_case(names) for names in YEARS)):
+        is_short = len(month) in (3, 4) and names in (_NAMES, YEARS[0])
         known = [n for n, name in enumerate(names, 1) if name == month or (is_short and name.startswith(month))]
         if known:
             break
@@ -78,17 +81,31 @@ def _worded(parts: _Parts, days: int) -> str | None:
     if month != names[known[0] - 1]:
         name = name[:3] + ("." if parts["month"].endswith(".") else "")
     pieces = {"month": name, "year": f"{moved.year:04}", "day": str(moved.day), "ending": _ending(parts, moved.day)}
-    return parts["shape"].format(**pieces)
+    return parts["shape"].format(of=parts.get("of"), then=parts.get("then"), **pieces)
+
+
+def _in_other_case(names: Sequence[str]) -> tuple[str, ...]:
+    """With a capital what has none, and the other way round."""
+    return tuple(name[0].swapcase() + name[1:] for name in names)
 
 
 def _ending(parts: _Parts, day: int) -> str:
-    if parts.get("ending") in (None, "", "."):
+    if parts.get("ending") in (None, "", ".", "º", "ª", "°"):
         return parts.get("ending") or ""
+    if parts["ending"] == "er":
+        return "er" if day == 1 else ""
     return "th" if 10 <= day % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
 
 
 def _shaped(shape: str) -> Callable[[_Parts, int], str | None]:
     return lambda parts, days: _worded(parts | {"shape": shape}, days)
+
+
+def _signed(parts: _Parts, days: int) -> str | None:
+    moved = _moved(int(parts["year"]), int(parts["month"]), int(parts["day"]), days)
+    if moved is None:
+        return None
+    return f"{moved.year}{parts['of']}{moved.month}{parts['then']}{moved.day}{parts['rest']}"
 
 
 def _whole_years(parts: _Parts, days: int) -> str:
@@ -104,5 +121,14 @@ _NOTATIONS: list[tuple[str, Callable[[_Parts, int], str | None]]] = [
     (rf"{_DAY} {_MONTH}", _shaped("{day}{ending} {month}")),
     (rf"{_MONTH} {_YEAR}", _shaped("{month} {year}")),
     (rf"{_MONTH} {_DAY}", _shaped("{month} {day}{ending}")),
+    (
+        rf"{_DAY_ELSEWHERE}(?P<of> (?:d[ei]l? |d['’])?){_MONTH_ELSEWHERE}(?P<then>,? (?:del? )?){_YEAR}",
+        _shaped("{day}{ending}{of}{month}{then}{year}"),
+    ),
+    (
+        r"(?P<year>\d{4})(?P<of> ?[年년] ?)(?P<month>\d{1,2})(?P<then> ?[月월] ?)"
+        r"(?P<day>\d{1,2})(?P<rest> ?[日号號일])",
+        _signed,
+    ),
     (_YEAR, _whole_years),
 ]

@@ -145,7 +145,12 @@ def _with_chance(argument: str) -> tuple[str, float]:
 def union_policy() -> Policy:
     """The default: shapes, names in any language, and of circumstances those that measured as worth their price."""
     worth = ("YEAR", "DURATION", "AMOUNT", "ORIGIN", "NUMBERED")
-    parts: list[Policy] = [PatternPolicy(), Credentials(), Names(), Circumstances(kinds=worth, english_alone=True)]
+    parts: list[Policy] = [
+        PatternPolicy(),
+        Credentials(pages=False),
+        Names(),
+        Circumstances(kinds=worth, english_alone=True),
+    ]
     return Normalised(UnionPolicy(parts, name="union"))
 
 

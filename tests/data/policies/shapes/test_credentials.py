@@ -49,6 +49,17 @@ BUILT_BY = [
     ("AccountKey=%s", drawn(MIXED, 86) + "=="),
     ("secret_key = '%s'", drawn(MIXED + "-_", 50)),
     ("mysql %s", "mysql://root:toor@127.0.0.1/x"),
+    ("root pw: %s", "letmein!"),
+    ("pass=%s", "qwerty"),
+    ("DB_PASS: %s", "7hG!kd92"),
+    ("<password>%s</password>", "Winter2024!"),
+    ('with passphrase "%s"', "blue-horse-7-staple"),
+    ("le mot de passe du serveur est %s", "Azerty12!"),
+    ("senha do wifi: %s", "familia2020"),
+    ("密码是%s，请保密", "abc12345"),
+    ("パスワードは%sです", "sakura99"),
+    ("curl -u %s https://ci.example.org", "deploy:Xk29sLq8"),
+    ("my account is %s", "@lena.fotografiert"),
 ]
 LOOKED_AT_ONCE = [
     ("export GITLAB_TOKEN=%s", "glpat-" + drawn(MIXED, 20)),
@@ -86,7 +97,10 @@ HARMLESS = [
     "The password is wrong.", "Your token: please enter it", "My secret is safe with you", "on 2024-01-02",
     "international-cooperation-and-development", "The password was changed", "see Section 3.2.1",
     "COVID-19-related", "supercalifragilisticexpialidocious", "the key is under the mat", "version 2.10.3-beta",
-    "state-of-the-art 5G", "rec.sport.hockey group", "meet @ noon", "1234567890 items",
+    "Pass: students who", "password: ********", "api_key=${API_KEY}", "password: {password}", "secret: [REDACTED]",
+    "token: Optional[str] = None", "token = tokenizer.next()", "password = None", "compass: north",
+    "密码是错误的。", '@app.route("/x")', "state-of-the-art 5G", "rec.sport.hockey group", "meet @ noon",
+    "1234567890 items",
 ]  # fmt: skip
 
 
@@ -106,6 +120,33 @@ def test_every_secret_of_the_list_is_found_whole(template, value):
 def test_nearly_all_secrets_of_the_list_that_was_looked_at_once_are_found():
     found = [not left_of(Credentials(), template, value) for template, value in LOOKED_AT_ONCE]
     assert sum(found) >= 27
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://www.facebook.com/jane.doe.7",
+        "https://github.com/janedoe",
+        "linkedin.com/in/jane-doe-123",
+        "https://reddit.com/u/throwaway",
+        "www.janedoe.com",
+        "https://blog.janedoe.de/",
+        "https://zoom.us/j/98765432100?pwd=QWxhZGRpbjpvcGVu",
+        "https://docs.google.com/document/d/1A2b3C4d5E6f7G8h9I0jK/edit",
+        "https://shop.example/reset?email=jane@example.org",
+    ],
+)
+def test_addresses_of_sites_and_accounts_are_found_by_default(address):
+    assert left_of(union_policy(), "see %s for more", address) == ""
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["https://t.co/AbLFwzMary", "https://www.nytimes.com/us/politics.html", "example.com/about/the/terms"],
+)
+def test_links_to_pages_are_left_by_default_and_found_on_request(link):
+    assert union_policy().find([f"see {link} for more"]) == [()]
+    assert left_of(Credentials(), "see %s for more", link) == ""
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -138,6 +179,13 @@ def test_phones_leave_nothing(number):
     text = f"Please call me at {number}, thanks."
     (spans,) = PatternPolicy().find([text])
     assert [(text[span.start : span.end], span.kind) for span in spans] == [(number, "PHONE")]
+
+
+def test_digits_of_full_width_are_digits():
+    text = "電話は０３－１２３４－５６７８です"
+    assert [(text[s.start : s.end], s.kind) for s in union_policy().find([text])[0]] == [
+        ("０３－１２３４－５６７８", "PHONE")
+    ]
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1/24", "10.0.0.1:8080", "192.168.0.1"])

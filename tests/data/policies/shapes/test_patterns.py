@@ -5,6 +5,7 @@ import random
 import re
 
 import pytest
+from babel import Locale
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -48,6 +49,8 @@ FOUND = [
     ("ADDRESS", "462 Stuben 80 Apt. #608"),
     ("ADDRESS", "Suite 12B"),
     ("ADDRESS", "P.O. Box 242"),
+    ("ADDRESS", "calle Hermosilla 45"),
+    ("ADDRESS", "ul. Mickiewicza 8/12"),
     ("ADDRESS", "SW1A 1AA"),
     ("ADDRESS", "K1A 0B1"),
     ("IP", "192.168.0.255"),
@@ -62,10 +65,15 @@ FOUND = [
     ("CARD", "6304000000000000"),
     ("SSN", "460-89-9847"),
     ("SSN", "460 89 9847"),
+    ("SSN", "2 85 05 42 218 056 47"),
+    ("SSN", "184127645108946"),
+    ("SSN", "AB 12 34 56 C"),
+    ("SSN", "AB123456C"),
     ("ORDER", "751-28989-3266"),
     ("ORDER", "302-1234567-7654321"),
     ("APPLICATION", "18403/91"),
     ("APPLICATION", "4455/2004"),
+    ("APPLICATION", "3:19-cv-00417"),
     ("DATE", "31 May 1991"),
     ("DATE", "1 and 31 October 2001"),
     ("DATE", "March 1997"),
@@ -74,6 +82,15 @@ FOUND = [
     ("DATE", "2018-01-14 03:07:43"),
     ("DATE", "2/19/1956"),
     ("DATE", "24.12.2001"),
+    ("DATE", "12. Februar 2024"),
+    ("DATE", "14 mars 2023"),
+    ("DATE", "1er août 1999"),
+    ("DATE", "3 de abril de 2024"),
+    ("DATE", "22 giugno 1949"),
+    ("DATE", "4 oktober 1971"),
+    ("DATE", "17 października 1964"),
+    ("DATE", "5 мая 1987"),
+    ("DATE", "9 Kasım 2001"),
     ("TRACKING", "B510Z4SGGP"),
     ("TRACKING", "1Z999AA10123456784"),
     ("PHONE", "968-172-8164"),
@@ -87,6 +104,14 @@ FOUND = [
     ("PHONE", "032 288 79 44"),
     ("PHONE", "780 6326"),
     ("PHONE", "0961-7596216"),
+    ("PHONE", "0731 / 88 77 66-0"),
+    ("PHONE", "0475/12.34.56"),
+    ("PHONE", "347/1234567"),
+    ("PHONE", "08-123 456 78"),
+    ("PHONE", "8 (495) 123-45-67"),
+    ("PHONE", "0 (532) 123 45 67"),
+    ("PHONE", "8 912 345-67-89"),
+    ("PHONE", "+39 06 698 83 712"),
 ]
 
 
@@ -111,6 +136,10 @@ def test_each_shape_is_found_whole_and_with_its_kind(kind, value, frame):
         "CONVENTION GOVERNMENT 12345 section 1.2.3.4.5.6.7",
         "foo@bar, @someone, a@b",
         "may 12 people",
+        "5 mars, 3 mai und 4 juin 12",
+        "ISBN 978-3-16-148410-0 or 3-7776-0477-1, 1737-1738",
+        "the winter of 1969/70 and the season 2008/2009",
+        "case 2019, policy 2020, patient 12, file 3 and plate 45",
         "17/3 and 24/7",
         "In 2010 Wall Street fell, 3 places in 4 streets, and the PS4 2ND",
         "Auf Platz 3, vom Tabellenplatz 12 und Listenplatz 4",
@@ -139,6 +168,49 @@ def test_what_only_looks_like_it_is_left(text):
 def test_words_announce_a_code(text, expected):
     assert found(text) == [expected]
     assert found(text, PatternPolicy(context=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Mi DNI es 48592013K.", "48592013K"),
+        ("MRN: 00482913", "00482913"),
+        ("Nº de historia 1029384", "1029384"),
+        ("BSN 123456782", "123456782"),
+        ("license plate 7ABC123", "7ABC123"),
+        ("passport no. 533401372", "533401372"),
+        ("a copy of your passport (PA1234567)", "PA1234567"),
+        ("Numéro de dossier : 77-4512B", "77-4512B"),
+    ],
+)
+def test_words_for_papers_announce_their_number(text, code):
+    assert ("CODE", code) in found(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("我的电话是13800138000。", ("PHONE", "13800138000")),
+        ("電話番号は090-1234-5678です。", ("PHONE", "090-1234-5678")),
+        ("전화번호는 010-2345-6789입니다.", ("PHONE", "010-2345-6789")),
+        ("邮箱wang.lei@example.cn，请回复", ("EMAIL", "wang.lei@example.cn")),
+        ("โทร081-234-5678ครับ", ("PHONE", "081-234-5678")),
+        ("他出生于1985年3月14日。", ("DATE", "1985年3月14日")),
+        ("3月14日に会いましょう", ("DATE", "3月14日")),
+        ("생일은 1990년 5월 3일입니다.", ("DATE", "1990년 5월 3일")),
+    ],
+)
+def test_text_without_spaces_hides_no_number(text, expected):
+    assert found(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    "language", ["de", "fr", "es", "it", "nl", "pt", "pl", "sv", "cs", "hu", "tr", "ru", "uk", "el"]
+)
+def test_months_are_those_of_the_locale_data(language):
+    months = Locale.parse(language).months["format"]["wide"].values()
+    for month in months:
+        assert found(f"x 7 {month} 1984 y") == [("DATE", f"7 {month} 1984")]
 
 
 def test_card_after_four_other_digits_is_found():
@@ -228,6 +300,9 @@ def moved_by_masking(find, text: str) -> list[str]:
 @example("9999 4111 1111 1111 1111 780 6326")
 @example("+46 (0)157 548 89-4111 1111 1111 1111 123")
 @example("+1 903-140-4508. 968-172-8164")
+@example("032 288 79 44-032 288 79 44 ")
+@example("0731 / 88 77 66-0-1234(")
+@example("GA 03844/032 288 79 44-")
 @example("63 Avenue du Golf-tracking number MBUQBNGDNM")
 def test_masking_one_finding_leaves_the_others(text):
     assert moved_by_masking(lambda t: POLICY.find([t])[0], text) == []

@@ -31,6 +31,10 @@ def found(text: str) -> set[tuple[str, str]]:
             "Hier, Pierre Dubois a quitté Lyon pour Genève.",
             {("Pierre Dubois", "PERSON")},
         ),
+        (
+            "Ik heb met Pieter van den Heuvel en Joost de Graaf gesproken over de zaak.",
+            {("Pieter van den Heuvel", "PERSON"), ("Joost de Graaf", "PERSON")},
+        ),
         ("Вчера Иван Петров уехал из Москвы.", {("Иван Петров", "PERSON")}),
     ],
 )
@@ -38,6 +42,66 @@ def test_names_are_found_with_their_kind_and_nouns_are_not(text, expected):
     assert expected <= found(text)
     if not expected:
         assert found(text) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("Elle part vivre à Toulouse, puis au bord de l'Alaska avec ses amis.", {"Toulouse", "Alaska"}),
+        ("Ayer me fui a Nueva York y después a El Salvador con mi hermana.", {"Nueva York", "El Salvador"}),
+        ("O meu pai mora em Curitiba e vai para Florianópolis no verão.", {"Curitiba", "Florianópolis"}),
+        ("Sąd w Katowicach uznał, że on nie mieszka w Warszawie od roku.", {"Katowicach", "Warszawie"}),
+        ("Я живу в Екатеринбурге, а мои родители живут в Москве.", {"Екатеринбурге", "Москве"}),
+        ("Dün Bursa'ya gitti ve sonra İzmir'de bir arkadaşı ile buluştu.", {"Bursa", "İzmir"}),
+    ],
+)
+def test_large_places_are_found_in_other_languages_and_in_their_cases(text, places):
+    assert {name for name, kind in found(text) if kind == "LOC"} == places
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Le lion est là. De plus, il a faim. Pouvez-vous nous aider ? L'image est belle et c'est bien.",
+        "Le escribo en relación con la factura. De momento no hay respuesta. Mi casa es grande.",
+        "L'ultimo episodio è stato bello. Un'altra cosa: non è vero che ci sono problemi.",
+        "De man liep naar huis. Van de week was het koud en het regende de hele dag.",
+    ],
+)
+def test_common_words_with_a_capital_are_no_names_in_other_languages(text):
+    assert found(text) == set()
+
+
+def test_heads_of_mails_write_the_last_name_first():
+    text = "From: Kitchen, Louise\nTo: Presto, Kevin M.; Lavorato, John\nSubject: Seats, Desks\n\nTo Paris, Then"
+    names = {name for name, kind in found(text) if kind == "PERSON"}
+    assert {"Kitchen, Louise", "Presto, Kevin M.", "Lavorato, John"} <= names
+    assert "Seats, Desks" not in names
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("我住在杭州，昨天去了上海市。", "上海市"),
+        ("来週大阪に伺います。", "大阪"),
+        ("来年ロンドンへ行きます。", "ロンドン"),
+        ("저는 부산에서 살고 있어요.", "부산"),
+        ("أسكن في الرياض منذ سنة.", "الرياض"),
+        ("أنا من القاهرة.", "القاهرة"),
+        ("אני גר בחיפה.", "חיפה"),
+        ("मैं दिल्ली में रहता हूँ।", "दिल्ली"),
+        ("ผมอยู่ที่เชียงใหม่ครับ", "เชียงใหม่"),
+    ],
+)
+def test_large_places_are_found_in_scripts_without_capitals(text, place):
+    assert (place, "LOC") in found(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["今天天气很好，世界是自由的，我们奋斗。", "그것을 위해 미리 준비하는구나.", "العالم كله في صور جديدة."]
+)
+def test_common_words_that_small_towns_are_called_by_too_are_no_places(text):
+    assert found(text) == set()
 
 
 @pytest.mark.parametrize(
@@ -50,6 +114,9 @@ def test_names_are_found_with_their_kind_and_nouns_are_not(text, expected):
         ("मेरा नाम राहुल शर्मा है।", "राहुल शर्मा"),
         ("שמי דוד כהן ואני גר כאן.", "דוד כהן"),
         ("ผมชื่อสมชาย ใจดี", "สมชาย ใจดี"),
+        ("昨日ユミちゃんが来ました。", "ユミ"),
+        ('הרופא המטפל: ד"ר יוסי מזרחי.', "יוסי מזרחי"),
+        ("แพทย์ผู้ดูแลคือ นพ.วิชัย", "นพ.วิชัย"),
     ],
 )
 def test_names_are_found_in_scripts_without_capitals(text, name):

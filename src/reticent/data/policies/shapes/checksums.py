@@ -93,6 +93,18 @@ def keep_ssn(text: str) -> int:
     return 0 if area in ("000", "666") or group == "00" or serial == "0000" else len(text)
 
 
+def keep_french_number(text: str) -> int:
+    """All of a French social security number: a month of birth, and the control key of what stands before it."""
+    number = "".join(text.split())
+    month = int(number[3:5])
+    born = 1 <= month <= 12 or 20 <= month <= 42 or month >= 50
+    counted = int(number[:13].replace("A", "0").replace("B", "0")) - 1000000 * (
+        ("A" in number) + 2 * ("B" in number)
+    )
+    grouped = len(text.split()) == 7  # as it is written in no other number
+    return len(text) if born and (grouped or 97 - counted % 97 == int(number[13:])) else 0
+
+
 def keep_mixed_code(text: str) -> int:
     """All of a code that has both letters and digits."""
     return len(text) if not text.isdigit() and not text.isalpha() else 0
@@ -101,6 +113,30 @@ def keep_mixed_code(text: str) -> int:
 def keep_long_code(text: str) -> int:
     """All of a code of at least four characters."""
     return len(text) if len(text) >= 4 else 0
+
+
+def keep_application(text: str) -> int:
+    """All of a number and a year, but for a winter: 1969/70."""
+    number, year = text.split("/")
+    winter = len(number) == 4 and number[:2] in ("18", "19", "20") and int(year) % 100 == (int(number) + 1) % 100
+    return 0 if winter else len(text)
+
+
+def keep_paper(text: str) -> int:
+    """All of a number of a paper: six characters, or five of letters and digits. Years have fewer."""
+    compact = [symbol for symbol in text if symbol.isalnum()]
+    mixed = any(map(str.isalpha, compact))
+    return len(text) if len(compact) >= (5 if mixed else 6) else 0
+
+
+def keep_slashed_phone(text: str) -> int:
+    """All of a number of at least 8 digits, however many: what follows must not decide whether it is found."""
+    return len(text) if len(_DIGITS.findall(text)) >= 8 else 0
+
+
+def keep_area_phone(text: str) -> int:
+    """All of a number of 8 to 13 digits."""
+    return len(text) if 8 <= len(_DIGITS.findall(text)) <= 13 else 0
 
 
 def keep_phone(text: str) -> int:
@@ -113,8 +149,18 @@ def keep_phone(text: str) -> int:
     if len(groups) == 1:
         return len(text) if digits >= 10 or number.startswith("+") else 0
     decimal = len(groups) == 2 and "." in number
-    years = len(groups) == 2 and all(len(group) == 4 and group[:2] in ("18", "19", "20") for group in groups)
-    return 0 if decimal or years else len(text)
+    years = len(groups) == 2 and all(len(g) == 4 and (g[0] == "1" or g.startswith("20")) for g in groups)
+    return 0 if decimal or years or is_isbn(groups) else len(text)
+
+
+def is_isbn(groups: list[str]) -> bool:
+    """Whether groups of digits are those of a book's number, with the right check digit (ISO 2108)."""
+    digits = "".join(groups)
+    if len(digits) == 13:
+        weighted = sum(int(digit) * (3 if place % 2 else 1) for place, digit in enumerate(digits))
+        return len(groups) in (1, 5) and digits[:3] in ("978", "979") and weighted % 10 == 0
+    weighted = sum((10 - place) * int(digit) for place, digit in enumerate(digits))
+    return len(digits) == 10 and len(groups) == 4 and len(groups[-1]) == 1 and weighted % 11 == 0
 
 
 def keep_international(text: str) -> int:

@@ -1,8 +1,10 @@
 """Secrets of machines that people paste into text: keys, tokens, passwords, private keys, addresses of wallets.
 
     formats      what an issuer marks: AKIA…, ghp_…, sk-…, JSON web tokens, PEM blocks, URLs with a password
-    announced    what stands after a word for it: "password: …", "api_key = …", "Passwort ist …"
+    announced    what stands after a word for it: "password: …", "api_key = …", "Passwort ist …", "<password>…<"
+    signs on     user and password after "curl -u"
     entropy      a long word of mixed letters and digits whose characters are as varied as chance makes them
+    addresses    of sites, of accounts ("…/user/name", "?email=…") and, with `pages`, of any page
     handles      @name, and wallets of Bitcoin (by its checksum where it has one), Ethereum and Monero
 
 What stands after "password is" counts only if it is no common word: "the password is wrong" holds no password.
@@ -19,7 +21,7 @@ from functools import cache
 from itertools import pairwise
 
 from reticent.core.corpus import Span
-from reticent.data.policies.shapes.stretches import around, long_words, places, unspaced
+from reticent.data.policies.shapes.stretches import around, long_words, places, unspaced, words_apart
 from reticent.data.policies.words.vocabulary import commonness, language_of
 from reticent.data.redaction.masking import MASK, mask_for, merge_spans
 
@@ -44,16 +46,32 @@ _SSH = re.compile(r"ssh-(?<![\w-]ssh-)(?:rsa|ed25519)[ ]AAAA[A-Za-z0-9+/=]{20,10
 _PRIVATE = r"[ A-Z0-9]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _PEM = rf"-----BEGIN{_PRIVATE}[^-<]{{1,20000}}-----END{_PRIVATE}"
 _BETWEEN = r"[\"'`]?[ \t]{0,3}"
-_WORDS_FOR_SECRETS = (
+_WORDS_FOR_PASSWORDS = (
     r"pass[ _-]?(?:word|wort|phrase|code)|passwd|pwd|kennwort|contraseña|mot de passe|senha|wachtwoord|hasło|пароль"
+    r"|lösenord|adgangskode|salasana|şifre|parola|heslo|jelszó"
+)
+_WORDS_FOR_SECRETS = (
+    r"(?:pass|pw)(?=[\"'`]?[ \t]{0,3}[:=])"
     r"|(?:api|access|secret|private|auth|client|account|shared|signing|encryption)[ _-]?"
     r"(?:access[ _-]?)?(?:key|secret|token)"
     r"|secret|token|credential|AccountKey|SharedAccessKey"
 )
+_WORDS_TOGETHER = "密码|密碼|口令|パスワード|暗証番号|비밀번호|암호"
+_WHICH = r"(?:[ \t][^\W\d_]{1,12}){0,3}"  # "password of the router: …"
 _ANNOUNCED = re.compile(
-    rf"(?i:(?<![^\W_])(?:{_WORDS_FOR_SECRETS})s?){_BETWEEN}"
-    r"(?P<sign>:=|=>|=|:|(?i:\b(?:is|was|ist|lautet|war|est|es|é|to)\b[ \t]{0,2}:?))"
-    rf"[ \t]{{0,3}}[\"'`]?(?P<value>[^\s\"'`<>,;]{{4,200}})"
+    rf"(?:(?i:(?<![^\W_])(?:(?:{_WORDS_FOR_PASSWORDS})s?{_WHICH}|(?:{_WORDS_FOR_SECRETS})s?))|{_WORDS_TOGETHER}){_BETWEEN}"
+    r"(?P<sign>:=|=>|=|:|：|>(?=[^<]{4,200}</)|[ \t](?=[\"'`])|是|为|為|は|は、|은|는"
+    r"|(?i:\b(?:is|was|ist|lautet|war|est|es|é|è|to|er|är|jest|это)\b[ \t]{0,2}:?))"
+    r"[ \t]{0,3}[\"'`]?"
+    r"(?P<value>[^\s\"'`<>,;，。；、！\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]{4,200})"
+)
+_SIGNED_ON = re.compile(
+    r"(?<=[ \t]-u[ =])[^\s:\"'<>]{1,60}:[^\s\"'<>]{4,100}|(?<=--user[ =])[^\s:\"'<>]{1,60}:[^\s\"'<>]{4,100}"
+)
+# What stands where a secret would: a mask, a variable, a call or another expression of a program.
+_PLACEHOLDER = re.compile(
+    r"(?P<one>\W)(?P=one)*|(?i:none|null|true|false|undefined)|[%$]?[\[({]{1,2}[A-Za-z_][\w. -]*[\])}]{0,2}s?"
+    r"|[A-Za-z_][\w.]*[\[(].*|[A-Za-z_]+(?:\.[A-Za-z_]+)+"
 )
 _BEARER = re.compile(r"(?i:\b(?:bearer|basic))[ \t]{1,3}(?P<value>[\w+/=.~-]{12,2000})")
 _LOGIN = re.compile(
@@ -61,9 +79,22 @@ _LOGIN = re.compile(
 )
 _ADDRESS = re.compile(r"(?i)(?<![\w@])(?:https?://|ftp://|www\.)[^\s<>\"']{3,500}")
 _ENDING = r"(?:com|org|net|edu|gov|info|io|de|uk|fr|nl|eu|ch|at|es|it)(?![\w@-]|\.\w)"
-_DOMAIN = re.compile(rf"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}\.){{1,4}}{_ENDING}")
+_DOMAIN = re.compile(
+    rf"(?<![\w@./-])(?:[A-Za-z0-9][A-Za-z0-9-]{{0,62}}\.){{1,4}}{_ENDING}(?:/[^\s<>\"']{{0,300}})?"
+)
 _DOTTED = re.compile(rf"\.{_ENDING}")
-_HANDLE = re.compile(r"@(?<![\w@./+%-]@)[A-Za-z_]\w{1,29}(?![\w@]|\.\w)")
+# A dot within is that of a handle, unless a line begins so or a bracket follows, as in code.
+_HANDLE = re.compile(
+    r"@(?<![\w@./+%-]@)(?:[A-Za-z_]\w{1,29}(?![\w@]|\.\w)|(?<=[^\n]@)[A-Za-z_]\w{1,29}(?:\.\w{1,29}){1,3}(?![\w@(.]))"
+)
+# Of an address: a part of the path behind which a name stands, a network whose pages are those of accounts, and
+# what a query calls a value that is somebody's.
+_ACCOUNT = re.compile(
+    r"(?i)/(?:in|u|users?|profiles?|people|members?|author|channel)/[^/\s]|/[@~][^/\s]"
+    r"|(?:facebook|fb|instagram|twitter|x|linkedin|github|gitlab|tiktok|vk|xing|pinterest|snapchat|twitch|strava)\.com/\w"
+    r"|\b(?:t|wa|paypal|telegram)\.me/\w|venmo\.com/\w|vk\.ru/\w"
+    r"|[?&][\w-]*(?:mail|user|uid|token|sess|key|auth|pwd|pass|code|phone|name|sig)[\w-]*="
+)
 _MAC = re.compile(
     r"(?<![\w:-])[0-9A-Fa-f]{2}(?:(?P<gap>[:-]))[0-9A-Fa-f]{2}(?:(?P=gap)[0-9A-Fa-f]{2}){4}(?![\w:-])"
 )
@@ -72,10 +103,19 @@ _WALLET = re.compile(
 )
 _MIXED = re.compile(r"(?<![\w+/=])[A-Za-z0-9][A-Za-z0-9+/_=-]{15,300}(?![\w+/])")
 _UUID = re.compile(r"(?<!\w)[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?!\w)")
-_ANNOUNCING_LIST = """
-pass pwd kennwort contraseña senha wachtwoord hasło пароль key secret token credential
-"""
-_ANNOUNCING = _ANNOUNCING_LIST.split()
+_ANNOUNCING: tuple[str, ...] = (
+    *("pass", "pw", "kennwort", "senha", "wachtwoord", "adgangskode", "salasana", "parola", "heslo"),
+    *("key", "secret", "token", "credential"),
+)
+_ANNOUNCING_ELSEWHERE = (
+    "contraseña",
+    "hasło",
+    "пароль",
+    "lösenord",
+    "şifre",
+    "jelszó",
+    *_WORDS_TOGETHER.split("|"),
+)
 _SHORTEST = 15  # characters of a key, MAC, wallet or random word
 _HEX = re.compile(r"[0-9a-fA-F]{16,300}")
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -84,16 +124,20 @@ _BITS = 3.0  # of entropy a character: words of a language stay below, random on
 
 
 class Credentials:
-    """Finds secrets of machines and accounts: see the module's list."""
+    """Finds secrets of machines and accounts: see the module's list.
+
+    Without `pages`, links to pages that name no account and hold no secret are left.
+    """
 
     is_local = False
 
-    def __init__(self, *, kinds: Sequence[str] = KINDS) -> None:
+    def __init__(self, *, kinds: Sequence[str] = KINDS, pages: bool = True) -> None:
         unknown = sorted(set(kinds) - set(KINDS))
         if unknown or not kinds:
             raise ValueError(f"unknown kinds {unknown}: choose from {', '.join(KINDS)}")
         self.kinds = tuple(kind for kind in KINDS if kind in kinds)
         self.name = "credentials" if self.kinds == KINDS else "credentials " + ", ".join(self.kinds)
+        self._pages = pages
         self.reads_context = True
 
     def __repr__(self) -> str:
@@ -102,11 +146,28 @@ class Credentials:
     @property
     def fingerprint(self) -> str:
         """Names what decides the findings, together with the version of the code."""
-        return self.name
+        return self.name if self._pages else f"{self.name} without pages"
 
     def find(self, texts: Sequence[str]) -> list[tuple[Span, ...]]:
         """Sorted, non-overlapping spans of each text."""
-        return [merge_spans(span for span in _found(text) if span.kind in self.kinds) for text in texts]
+        return [
+            merge_spans(
+                span
+                for span in _found(text)
+                if span.kind in self.kinds and (self._pages or span.kind != "URL" or _says_who(text, span))
+            )
+            for text in texts
+        ]
+
+
+def _says_who(text: str, span: Span) -> bool:
+    """Whether an address is that of a whole site, which may be somebody's own, of an account, or holds a secret."""
+    address = text[span.start : span.end]
+    _, _, path = address.partition("://")[2].partition("/") if "://" in address else address.partition("/")
+    if not path.strip("/"):
+        return True
+    parts = re.split(r"[/?&=#]", path)
+    return bool(_ACCOUNT.search(address)) or any(len(part) >= _SHORTEST and is_random(part) for part in parts)
 
 
 def _found(text: str) -> Iterator[Span]:
@@ -121,9 +182,13 @@ def _found(text: str) -> Iterator[Span]:
         yield from (_trimmed(text, match, "PASSWORD") for match in _LOGIN.finditer(text, start, end))
         yield from (_trimmed(text, match, "URL") for match in _ADDRESS.finditer(text, start, end))
     for start, end in unspaced(text, (match.start() for match in _DOTTED.finditer(text))):
-        yield from (Span(*match.span(), "URL") for match in _DOMAIN.finditer(text, start, end))
-    for start, end in around(places(lower, _ANNOUNCING), len(text), before=30, after=260):
+        yield from (_trimmed(text, match, "URL") for match in _DOMAIN.finditer(text, start, end))
+    announcing = _ANNOUNCING if text.isascii() else _ANNOUNCING + _ANNOUNCING_ELSEWHERE
+    for start, end in around(places(lower, announcing), len(text), before=30, after=300):
         yield from _announced(text, start, end)
+    if "-u" in text:
+        yield from (Span(*match.span(), "PASSWORD") for match in _SIGNED_ON.finditer(text))
+    text = words_apart(text)
     for start, end in around(places(lower, ("bearer", "basic")), len(text), before=1, after=2100):
         yield from _borne(text, start, end)
     if "@" in text:
@@ -145,7 +210,9 @@ def _announced(text: str, begin: int, stop: int) -> Iterator[Span]:
         start, end = match.span("value")
         while end - 1 > start and text[end - 1] in ".:)]}":
             end -= 1
-        if end - start >= 4 and (match["sign"] in ("=", ":=", "=>") or not _is_ordinary(text[start:end])):
+        if end - start < 4 or _PLACEHOLDER.fullmatch(text, start, end):
+            continue
+        if match["sign"] in ("=", ":=", "=>") or not _is_ordinary(text[start:end]):
             yield Span(start, end, "PASSWORD")
 
 

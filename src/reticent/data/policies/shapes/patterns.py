@@ -29,20 +29,27 @@ from operator import attrgetter
 
 from reticent.core.corpus import Span
 from reticent.data.policies.shapes.checksums import (
+    keep_application,
+    keep_area_phone,
     keep_card,
+    keep_french_number,
     keep_iban,
     keep_international,
     keep_ip,
     keep_long_code,
     keep_mixed_code,
+    keep_paper,
     keep_phone,
+    keep_slashed_phone,
     keep_spaced_phone,
     keep_ssn,
 )
+from reticent.data.policies.shapes.months import BEGINNINGS as _MONTHS_BEGIN
+from reticent.data.policies.shapes.months import MONTH as _MONTH_ELSEWHERE
 from reticent.data.policies.shapes.streets import EXPRESSIONS as _STREETS
 from reticent.data.policies.shapes.streets import GAP as _GAP
 from reticent.data.policies.shapes.streets import address_starts
-from reticent.data.policies.shapes.stretches import around, places
+from reticent.data.policies.shapes.stretches import BLANK, around, places, words_apart
 from reticent.data.redaction.masking import MASK, mask_for
 
 KINDS = (
@@ -60,9 +67,9 @@ KINDS = (
     "CODE",
 )
 
-_BLANK = "\ue000"  # private use: in no pattern, and no character of a word
+_BLANK = BLANK
 _END = r"(?<=\w)(?!\w)(?!(?<=\d)[-./:]\d)"
-_CONTEXT = 40  # characters before a code in which its announcement lies; none is longer than 34
+_CONTEXT = 52  # characters before a code in which its announcement lies; none is longer than 48
 
 _MONTH = (
     "(?:January|February|March|April|May|June|July|August|September|October|November|December"
@@ -71,7 +78,15 @@ _MONTH = (
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _DAYS = rf"{_DAY}(?:(?:{_GAP}(?:and|to|or){_GAP}|[-–]){_DAY})?"
 _YEAR = r"(?:1[5-9]|20)\d\d"
+_EAST_ASIAN_DATE = (
+    r"(?<!\d)(?:(?:\d{4}|\d\d) ?[年년] ?\d{1,2} ?[月월](?: ?\d{1,2} ?[日号號일])?"
+    r"|\d{1,2} ?[月월] ?\d{1,2} ?[日号號일])"
+)
 _DAY_OR_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
+# "12. Februar 2024", "3 de abril de 2024", "1er mai": what stands between a day, a month and a year elsewhere.
+_DAY_ELSEWHERE = r"(?:[12]\d|3[01]|0?[1-9])(?:\.|er|[ºª°])?"
+_OF_MONTH = rf"(?:d[ei]l?{_GAP}|d['’])?"
+_OF_YEAR = rf",?{_GAP}(?:del?{_GAP})?"
 _CLOCK = r"(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
 
 
@@ -92,6 +107,7 @@ class Start(Enum):
     NUMBER = _start(r"[+(\d]")
     HEXADECIMAL = _start("[0-9A-Fa-f]", "(?=[0-9A-Fa-f]{0,3}:)")
     IBAN = _start("[A-Za-z]", r"(?=[A-Za-z]\d\d)")
+    LETTERS = _start("[A-Z]", rf"(?=[A-Z]{_GAP}?\d)")
     MONTH = _start("[JFMASOND]", "(?=an|eb|ar|pr|ay|u[nlg]|ep|ct|ov|ec)")
     CODE = _start("[A-Z0-9]", r"(?=[A-Z0-9/-]{3})")
 
@@ -114,7 +130,9 @@ class Rule:
 
 def _announcement(words: str) -> str:
     """Words that announce a code, with "is", a colon or the like after them."""
-    between = rf"(?:[ \u00a0,:#=]{{0,3}}(?:which{_GAP})?(?:is|was)\b)?[ \u00a0,:#=]{{0,3}}"
+    between = (
+        rf"(?:[ \u00a0,:#=(]{{0,3}}(?:which{_GAP})?(?:is|was|ist|lautet|es|est|è|é|jest)\b)?[ \u00a0,:#=(]{{0,3}}"
+    )
     return rf"(?<!\w)(?i:{words}){between}\Z"
 
 
@@ -125,6 +143,15 @@ _EXTENSION = rf"(?:{_GAP}?(?:x|ext\.?){_GAP}?\d{{1,6}})?"
 _PIECE = r"(?:\(\d{1,4}\)\d{0,8}|\d{2,8})"
 _GROUP = r"[A-Z]{0,30}\d[A-Z0-9]*"  # a digit in each group: no code holds a word that announces another
 _CODE_WORDS = r"id|pin|code|password|passcode|account|reference|number|no\.?|nr\.?"
+
+# Papers, files and registers that people are known by; a number may be said to be that of one ("Nº de historia").
+_PAPERS = (
+    rf"(?:n[º°]\.?|no\.|nr\.?|n[uú]mero|numéro|number|nummer|numer|номер)(?:{_GAP}[^\W\d_]{{2,10}}){{1,2}}"
+    r"|n[º°]|n[uú]mero|numéro|nummer|numer|номер"
+    r"|mrn|nino|tin|vat|vin|imei|npi|mbi|medicare|dni|nie|nif|curp|cpf|cnpj|bsn|pesel|nip|ahv|nhs|bvn|aadhaar|pan|steuer-?id"
+    r"|passport|passeport|pasaporte|paspoort|reisepass|licen[cs]e|permit|plate|reg|registration|policy|case|file|patient"
+    r"|member|invoice|serial|badge|employee|student|docket"
+)
 
 _STATES = (
     "A[AEKLPRZ]|C[AOT]|D[CE]|FL|G[AU]|HI|I[ADLN]|K[SY]|LA|M[ADEINOPST]|N[CDEHJMVY]|O[HKR]|P[AR]|RI|S[CD]|T[NX]|UT"
@@ -140,7 +167,9 @@ _HOUSE = (
 )
 
 _RULES = (
-    Rule("EMAIL", Start.ADDRESS, r"\w[\w.+%'-]{0,63}@(?:\w[\w-]{0,62}\.)+[A-Za-z]{2,24}"),
+    Rule(
+        "EMAIL", Start.ADDRESS, r"\w[\w.+%'-]{0,63}@(?:(?:\w[\w-]{0,62}\.)+[A-Za-z]{2,24}|\d{1,3}(?:\.\d{1,3}){3})"
+    ),
     Rule("ADDRESS", Start.HOUSE, _HOUSE),
     Rule("IP", Start.NUMBER, r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2}|:\d{1,5})?", keep_ip),
     Rule("IP", Start.HEXADECIMAL, r"(?:[0-9A-Fa-f]{1,4}:{1,2}){2,7}[0-9A-Fa-f]{1,4}", keep_ip),
@@ -151,12 +180,24 @@ _RULES = (
     Rule("CARD", Start.NUMBER, _GROUPS_OF_FOUR, keep_card),
     Rule("CARD", Start.NUMBER, r"\d{4}(?P<gap>[ -])\d{6}(?P=gap)\d{4,5}", keep_card),
     Rule("SSN", Start.NUMBER, r"\d{3}(?P<gap>[ -])\d\d(?P=gap)\d{4}", keep_ssn),
+    Rule(
+        "SSN",
+        Start.NUMBER,
+        rf"[12]{_GAP}?\d\d{_GAP}?\d\d{_GAP}?\d[\dAB]{_GAP}?\d{{3}}{_GAP}?\d{{3}}{_GAP}?\d\d",
+        keep_french_number,
+    ),
+    Rule(
+        "SSN", Start.LETTERS, rf"[A-CEGHJ-PQR-TW-Z]{{2}}(?P<gap>{_GAP}?)\d\d(?P=gap)\d\d(?P=gap)\d\d(?P=gap)[A-D]"
+    ),
     Rule("ORDER", Start.NUMBER, r"\d{3}-(?:\d{5}-\d{4}|\d{7}-\d{7})"),
-    Rule("APPLICATION", Start.NUMBER, rf"\d{{3,6}}/(?:{_YEAR}|\d\d)"),
+    Rule("APPLICATION", Start.NUMBER, rf"\d{{3,6}}/(?:{_YEAR}|\d\d)", keep_application),
+    Rule("APPLICATION", Start.NUMBER, r"\d{1,2}:\d\d-(?:bk|cr|cv|mc|md|mj|po)-\d{3,6}"),  # of courts in the USA
     Rule("DATE", Start.NUMBER, rf"{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]){_CLOCK}"),
     Rule("DATE", Start.NUMBER, rf"{_DAY_OR_MONTH}(?P<gap>[/.-]){_DAY_OR_MONTH}(?P=gap)(?:{_YEAR}|\d\d)"),
     Rule("DATE", Start.NUMBER, rf"{_DAYS}{_GAP}(?:of{_GAP})?{_MONTH}(?:,?{_GAP}{_YEAR})?"),
     Rule("DATE", Start.MONTH, rf"{_MONTH}{_GAP}(?:{_DAYS}(?:,?{_GAP}{_YEAR})?|{_YEAR})"),
+    # In other languages whole dates alone: a day without a year singles few people out.
+    Rule("DATE", Start.NUMBER, rf"{_DAY_ELSEWHERE}{_GAP}{_OF_MONTH}{_MONTH_ELSEWHERE}{_OF_YEAR}{_YEAR}"),
     # After cards and the like, whose first digits could be those of a house. Before runs of spaced digits, which
     # these cut, and codes, whose announcement may be part of a street's name.
     *(Rule("ADDRESS", Start.STREET, expression) for expression in _STREETS),
@@ -165,8 +206,13 @@ _RULES = (
     Rule(
         "PHONE",
         Start.NUMBER,
-        rf"(?:\+\d{{1,3}}{_GAP}?\(0\){_GAP}?|0)\d{{2,4}}{_GAP}?/{_GAP}?\d{{3,9}}(?:[ -]\d{{1,6}}){{0,3}}",
+        rf"(?:\+\d{{1,3}}{_GAP}?\(0\){_GAP}?|0)\d{{2,4}}{_GAP}?/{_GAP}?\d{{2,9}}(?:[ .-]\d{{1,6}}){{0,4}}",
+        keep_slashed_phone,
     ),
+    Rule("PHONE", Start.NUMBER, r"3[2-9]\d/\d{6,7}"),  # mobiles in Italy
+    # With the digit that is dialled before a number within the country.
+    Rule("PHONE", Start.NUMBER, rf"[08]{_GAP}?\(\d{{3,4}}\){_GAP}?\d{{2,4}}(?:[ -]\d{{2,4}}){{1,3}}"),
+    Rule("PHONE", Start.NUMBER, rf"8{_GAP}[3-9]\d\d{_GAP}\d{{3}}[ -]\d\d[ -]\d\d"),
     Rule(
         "PHONE",
         Start.NUMBER,
@@ -174,6 +220,7 @@ _RULES = (
         keep_international,
     ),
     Rule("PHONE", Start.NUMBER, rf"{_COUNTRY}{_AREA}\d[\d.-]{{4,24}}\d{_EXTENSION}", keep_phone),
+    Rule("PHONE", Start.NUMBER, rf"0\d{{1,4}}-\d{{2,8}}(?:{_GAP}{_PIECE})+", keep_area_phone, whole=True),
     Rule("PHONE", Start.NUMBER, rf"\+?{_PIECE}(?:{_GAP}{_PIECE})+", keep_spaced_phone, whole=True),
     Rule(
         "CODE",
@@ -181,6 +228,13 @@ _RULES = (
         rf"{_GROUP}(?:[-/]{_GROUP})*(?!{_GAP}\d\d)",
         keep_long_code,
         announced=_announcement(_CODE_WORDS),
+    ),
+    Rule(
+        "CODE",
+        Start.CODE,
+        rf"{_GROUP}(?:[-/]{_GROUP})*(?!{_GAP}\d\d)",
+        keep_paper,
+        announced=_announcement(_PAPERS),
     ),
 )
 
@@ -197,6 +251,7 @@ def rules_as_patterns() -> list[tuple[str, str]]:
 # a month. Nearly all numbers of running text are years, counts and sums, and are left here.
 _TAKEN = (
     r"[+(]{1,2}\d|\d{7}|\d{1,19}[-./: \u00a0(]{1,25}\d"
+    rf"|{_DAY_ELSEWHERE}{_GAP}{_OF_MONTH}{_MONTHS_BEGIN}"
     rf"|{_DAY}(?:{_GAP}(?:(?:and|to|or){_GAP}\d|(?:of{_GAP})?[JFMASOND])|[-–]\d)"
 )
 # The same with what `Start.NUMBER` asks of the characters before it, which is asked first.
@@ -258,9 +313,14 @@ class PatternPolicy:
 
     def _find(self, text: str) -> tuple[Span, ...]:
         blanked = _compiled(_MASKS).sub(lambda mask: _BLANK * len(mask.group()), text) if "<" in text else text
+        spans: list[Span] = []
+        if not text.isascii():
+            if "DATE" in self.kinds and (dates := _east_asian_dates(blanked)):
+                blanked = _without(blanked, dates)
+                spans += dates
+            blanked = words_apart(blanked)
         # No finding ends within a word, so blanking never makes or moves a start: one search for each kind will do.
         starts = _starts(blanked)
-        spans: list[Span] = []
         for start, any_of_them, rules in self._groups:
             if not (found := starts.get(start)):
                 continue
@@ -275,6 +335,13 @@ class PatternPolicy:
                     spans += matches
                     likely = found  # what was looked at has changed
         return tuple(sorted(spans, key=_PLACE))
+
+
+def _east_asian_dates(text: str) -> list[Span]:
+    """Dates whose digits stand between the signs for year, month and day."""
+    if not _compiled("[月월]").search(text):
+        return []
+    return [Span(*match.span(), "DATE") for match in _compiled(_EAST_ASIAN_DATE).finditer(text)]
 
 
 def _any_of(rules: Sequence[Rule]) -> re.Pattern[str]:
@@ -306,6 +373,7 @@ def _starts(text: str) -> dict[Start, Sequence[int]]:
         starts[Start.NUMBER] = _numbers(text, digits)
         starts[Start.IBAN] = _behind_letters(text, digits)
         starts[Start.CODE] = _codes(text, digits)
+        starts[Start.LETTERS] = _behind_capitals(text, digits)
         begins = _compiled(Start.STREET.value)
         starts[Start.STREET] = [place for place in address_starts(text, digits) if begins.match(text, place)]
         if _compiled(":[0-9A-Fa-f]{0,4}:").search(text):
@@ -378,6 +446,13 @@ def _behind_letters(text: str, digits: Sequence[int]) -> list[int]:
     return [
         place - 2 for place in digits if place > 1 and text[place - 1].isalpha() and start.match(text, place - 2)
     ]
+
+
+def _behind_capitals(text: str, digits: Sequence[int]) -> list[int]:
+    """Where two capitals stand before a number, perhaps with a blank between."""
+    start = _compiled(Start.LETTERS.value)
+    ends = (place - 1 if text[place - 1] in _BLANKS else place for place in digits if place > 1)
+    return [end - 2 for end in ends if end > 1 and text[end - 1].isupper() and start.match(text, end - 2)]
 
 
 def _places_of_tracking(text: str) -> list[int]:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from reticent.data.policies.shapes.stretches import Begun
+from reticent.data.policies.shapes.stretches import Begun, places
 
 GAP: Final = "[ \u00a0]"
 _CAPITAL = "[A-ZÀ-ÖØ-ÞĂĄĆČĎĐĘĚĞİŁŃŇŐŘŚŞŠŤŮŰŹŻŽΆ-ΏΑ-ΩА-Я]"
@@ -33,12 +33,17 @@ _ENDING = rf"{_NAME}{_NO_STREET}(?:{'|'.join((*_ENDS, *(end.upper() for end in _
 _APART = r"(?:[Ss]tra(?:ss|ß)e|[Ss]tr\.|[Ww]eg|[Aa]llee|utca|u\.|út|tér|körút)"  # words of their own
 _STREETS_BEFORE = (
     *("Rue", "Rua", "Travessa", "Estrada", "Praça", "Via", "Viale", "Vicolo", "Piazza", "Piazzale", "Calle"),
-    *("Avenida", "Avda.", "Paseo", "ul.", "ulica"),
+    *("Avenida", "Avda.", "Paseo", "Plaza", "Corso", "Praceta", "ul.", "ulica", "plac", "aleja"),
 )
-_BEFORE = f"(?:{'|'.join(map(re.escape, _STREETS_BEFORE))})"
+# In small letters as well, as within sentences; not "via", which is a word of English.
+_IN_SMALL_LETTERS = (
+    *("rua", "travessa", "estrada", "praça", "viale", "vicolo", "piazza", "piazzale", "corso"),
+    *("calle", "avenida", "avda.", "paseo", "plaza"),
+)
+_BEFORE = f"(?:{'|'.join(map(re.escape, (*_STREETS_BEFORE, *_IN_SMALL_LETTERS)))})"
 _FLAT = r"(?:Apt|apt|Apartment|apartment|Suite|suite|Ste|Flat)\.?"
 _BOX = rf"P\.?{GAP}?O\.?{GAP}?Box"
-_NUMBER = r"[1-9]\d{0,4}[A-Za-z]?"
+_NUMBER = r"[1-9]\d{0,4}[A-Za-z]?(?:/\d{1,4}[A-Za-z]?)?"
 _HOUSE = rf"(?:(?!(?:19|20)\d\d{GAP})\d{{1,6}}[A-Za-z]?(?:{GAP}\d{{1,5}})?{GAP})"  # years come before streets, too
 
 _ROAD_WORDS = (
@@ -99,6 +104,8 @@ _LAST = frozenset(
 _TOLD = re.compile(rf"(?:{_ENDING}|{_APART}|{_FLAT}|{_BOX})\Z")
 _LONGEST_TOLD = 48  # characters
 _NAMED_AFTER = Begun("".join({word[0] for word in _STREETS_BEFORE}), _BEFORE + GAP)
+# "piazza" is in any text that holds "piazzale".
+_PARTS_IN_SMALL_LETTERS = [w for w in _IN_SMALL_LETTERS if not any(o in w for o in {*_IN_SMALL_LETTERS} - {w})]
 _SMALL_WORD = re.compile(_SMALL)
 _WORDS = re.compile(r"(?<!\w)\w")
 _AHEAD = re.compile(rf"\d{{1,6}}(?:[A-Za-z]|{GAP}?bis|{GAP}?ter)?(?:{GAP}\d{{1,5}})?,?{GAP}(?:{_CAPITAL}|{_RUES})")
@@ -126,13 +133,21 @@ def address_starts(text: str, digits: Sequence[int]) -> list[int]:
                     begin = first + match.start()
             elif (named is None or named) and _may_be_named(text, end):
                 if named is None:
-                    named = [match.start() for match in _NAMED_AFTER.finditer(text, 0, len(text))]
+                    named = _named_after(text)
                 begin = _named_start(text, named[bisect_left(named, first) : bisect_left(named, place)], place)
             if begin is not None:
                 found.update(word.start() for word in _WORDS.finditer(text, begin, place))
         elif before.isupper():
             found.update(first for first in (place - 2, place - 1) if first >= 0 and _CODED.match(text, first))
     return sorted(found)
+
+
+def _named_after(text: str) -> list[int]:
+    """Where words stand that streets are named after, in order; those in small letters are rare, and looked for
+    whole."""
+    small = (n for n in places(text, _PARTS_IN_SMALL_LETTERS) if not n or not text[n - 1].isalnum())
+    capital = (match.start() for match in _NAMED_AFTER.finditer(text, 0, len(text)))
+    return sorted({*small, *capital})
 
 
 def _named_start(text: str, named: Sequence[int], place: int) -> int | None:

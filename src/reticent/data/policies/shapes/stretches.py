@@ -10,6 +10,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 Stretch = tuple[int, int]
+BLANK = "\ue000"  # private use: in no pattern, and no character of a word
+# Thai, Lao, Burmese, Khmer, Chinese, Japanese, Korean: numbers and Latin words stand in such text without a space.
+_UNSPACED_LETTERS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
+
+
+def words_apart(text: str) -> str:
+    """The text with a blank for each letter of a script that writes words together: in "电话13800138000" a number
+    starts."""
+    return text if text.isascii() else _UNSPACED_LETTERS.sub(BLANK, text)
 
 
 class Begun:

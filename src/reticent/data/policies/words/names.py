@@ -38,6 +38,8 @@ from reticent.data.policies.words.vocabulary import (
     large_places,
     last_names,
     listed_as,
+    lowered,
+    names_a_place,
     place_pairs,
     places,
     usages,
@@ -100,10 +102,24 @@ _DEMONYM = re.compile("(?:ish|ian|ians|ese|isch|ische|ischen|ischer|isches|ist|i
 _WORD = re.compile(r"([^\W\d_]+(?:(?:[-‐‑][^\W\d_]+)|(?:['’](?!s\b)[^\W\d_]{2,}))*|\d+)")
 # The same for text of ASCII alone, for which the engine need not look up what a letter is.
 _PLAIN_WORD = re.compile(r"([A-Za-z]+(?:(?:-[A-Za-z]+)|(?:'(?!s\b)[A-Za-z]{2,}))*|[0-9]+)")
+# Where an article is joined to a word by an apostrophe ("l'Alaska", "d'une"), or an ending to a name ("Bursa'ya").
+_APOSTROPHES_PART = ("fr", "it", "tr")
+_ELIDED_PREPOSITIONS = frozenset({"d", "all", "dall", "dell", "nell", "sull", "jusqu"})
+_PARTED_WORD = re.compile(r"([^\W\d_]+(?:[-‐‑][^\W\d_]+)*|\d+)")
 _SENTENCE_END = frozenset('.!?:;•|\n\r\t"“”„»«()[]–—…*#>')
 _JOINABLE = re.compile(r"[ \u00a0]{1,2}|\.[ \u00a0]?|[-/&'’][ \u00a0]?|[ \u00a0]['’][ \u00a0]?")
 _JOINTS = frozenset(" \u00a0.-/&'’")  # of one character
 _LONGEST_JOINT = 3
+_HEAD_OF_MAIL = re.compile(
+    r"(?m)^[ \t>]{0,8}(?:From|To|C[Cc]|B[Cc][Cc]|Von|An|Para|Aan|Från|Till|Fra|Til):[ \t]*(?=\S)"
+)
+_CAPITAL_WORD = "[^\\W\\d_a-zß-öø-ÿ][\\w'’-]{1,30}"
+_LAST_NAME_FIRST = re.compile(
+    rf"(?<=[:;] )(?P<name>{_CAPITAL_WORD}(?: {_CAPITAL_WORD})?, {_CAPITAL_WORD}(?: [A-Z]\.?)?)"
+    r"(?=[ \t]*(?:[;<(\[\r]|$))",
+    re.M,
+)
+_LINK = re.compile(r"://\S+")
 _DRAWN_OUT = re.compile(r"(.)\1\1")
 _NUMERAL = re.compile(r" [IVX]{1,5}(?:\.|(?!\w))")  # of a king: "Elisabeth II."
 _PARTICLES_LIST = """
@@ -133,8 +149,19 @@ _CAPITAL_STEPS = (-4, -2, 0, 1, 2)
 _BITS = (4, 6, 10)  # of a cluster's path
 _NOT = ("t", "T")  # of "don't"
 _LAUGHTER = 6
-_PAIR = "pair"  # what a word has that is a place with the one beside it
+_PAIRED = ("pair", "pair there")  # what a word has that is a place with the one beside it
 _AS_ALL = {"capitals": "shouted", "capital": "titled", "small": "flat"}  # a word that is written as all around it
+# Weights that are not learnt, as no text of other languages is among the labelled: there a word that lists of names
+# or places hold is common in its own language and in no other, which in English marks a word that is no name.
+# Chosen on French, Italian and Polish sentences of WikiNEuRal (Tedeschi et al. 2021), of which nothing else was
+# learnt.
+_THERE: dict[str, Scores] = {
+    "any|place there": (0.0, 5.0, 0.0),
+    "any|name there": (2.0, 0.0, 0.0),
+    "any|pair there": (0.0, 22.0, 0.0),
+    "any|grammar there": (-20.0, -20.0, -20.0),  # "El", unless it is that of "El Salvador"
+    "any|suffixed there": (3.0, 3.0, 0.0),
+}
 _WEAKEST = 0.5  # of the threshold: what a word beside a name needs to be a part of it
 _REPEATED = 0.1  # of the threshold: what a word needs that is a name elsewhere in the text
 _SURE = 0.85  # the probability of a name beyond doubt
@@ -201,16 +228,45 @@ class Names:
                 scored.append(((start, end, kind, strength), word))
                 if named >= _SURE and end - start > 2:
                     sure[word] = kind
+        if "://" in text:
+            scored = [
+                row for row, is_code in zip(scored, _codes_of_links(text, scored), strict=True) if not is_code
+            ]
         found = [
             (start, end, sure.get(word, kind), 1.0 if word in sure else strength)
             for (start, end, kind, strength), word in scored
             if word in sure or strength >= _WEAKEST
         ]
-        if not found and text.isascii():
+        listed = _addressees(text)
+        if not found and not listed and text.isascii():
             return ()
         joined = _settled(text, list(_joined(text, found)), language)
-        spans = [*joined, *(() if text.isascii() else names_without_case(text))]
+        spans = [*joined, *listed, *(() if text.isascii() else names_without_case(text))]
         return merge_spans(span for span in spans if span.kind in self.kinds)
+
+
+def _addressees(text: str) -> list[Span]:
+    """Names that a head of a mail writes with the last one first: "To: Doe, Jane; Roe, Richard M."."""
+    if ", " not in text or ":" not in text:
+        return []
+    return [
+        Span(*name.span("name"), "PERSON")
+        for head in _HEAD_OF_MAIL.finditer(text)
+        for name in _LAST_NAME_FIRST.finditer(text, head.end(), _end_of_line(text, head.end()))
+    ]
+
+
+def _end_of_line(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return len(text) if end < 0 else end
+
+
+def _codes_of_links(text: str, scored: Sequence[tuple[Found, str]]) -> Iterator[bool]:
+    """Whether each word stands in a link and is no listed name: "t.co/AbLFwz" has words that are none."""
+    links = [match.span() for match in _LINK.finditer(text)]
+    for (start, _, _, _), word in scored:
+        inside = any(first < start < last for first, last in links)
+        yield inside and (len(word) < 4 or _known_as(word.lower())[:1] not in ("f", "F", "l", "L"))
 
 
 def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
@@ -225,7 +281,7 @@ def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
             bare = [*_alone(word, language), *_before(shape, gap, words[n - 1], language)]
             bare += _after(shape, gap_after, after, language)
             if n in pairs:
-                bare.append(_PAIR)
+                bare += _PAIRED
             features = tuple(f"{group}|{feature}" for feature in bare for group in (shape.group, _ANY))
             yield starts[n], starts[n] + len(word), features
 
@@ -269,7 +325,7 @@ class _Read(NamedTuple):
 
 
 def _read(text: str, table: "_Table") -> _Read:
-    pieces = (_PLAIN_WORD if text.isascii() else _WORD).split(text)  # what is between words, and words, in turn
+    pieces = table.word_in(text).split(text)  # what is between words, and words, in turn
     words, gaps = pieces[1::2], pieces[::2]
     rows = list(map(table.words.__getitem__, words))
     held = list(zip(compress(count(), rows), filter(None, rows), strict=True))
@@ -347,6 +403,8 @@ def _usual_group(words: Sequence[str]) -> str:
 def is_candidate(word: str, language: str) -> bool:
     """Whether a word may be a name: it has a capital, or is listed as one and is no common word of the language."""
     if word[0].isupper() or (len(word) > 2 and any(symbol.isupper() for symbol in word)):
+        if language not in COUNTED and _is_of_grammar(word, language):
+            return lowered(word) in place_pairs()
         return not _is_a_cry(word.lower())
     if not word.isalpha() or len(word) < 3:
         return False
@@ -359,6 +417,18 @@ def is_candidate(word: str, language: str) -> bool:
             return own < 5.5
     listed = word in first_names() or word in last_names() or word in places()
     return listed and own - elsewhere < 1.5 and own < 5.5
+
+
+def _is_of_grammar(word: str, language: str) -> bool:
+    """Whether a word is one of the most common, or ends with one as "Pouvez-vous" does.
+
+    It starts a sentence, though lists of names hold "Le" and "De".
+    """
+    _, hyphen, last = word.rpartition("-")
+    common, lower = function_words(language), lowered(word)
+    if hyphen:
+        return last.islower() and last in common
+    return len(word) > 1 and lower in common and lower not in countries()
 
 
 GROUPS = ("small", "initial", "capitals", "capital", "noun")
@@ -415,7 +485,7 @@ def _role_of(word: str) -> str:
 
 def _alone(word: str, language: str) -> Iterator[str]:
     """Features of a word by itself."""
-    lower = word.lower()
+    lower = lowered(word)
     own, elsewhere = commonness(lower, language)
     known = _known_as(lower)
     yield ""
@@ -454,6 +524,8 @@ def _alone(word: str, language: str) -> Iterator[str]:
     yield f"end {lower[-3:]}"
     if language in COUNTED:
         yield from _used(lower, language, known)
+    if language not in COUNTED and word[0].isupper():
+        yield from _listed_elsewhere(word, known, language)
     if language != "en":
         english, others = commonness(lower, "en")
         yield f"english {english - others >= 1.0} {int(english)}"
@@ -465,6 +537,16 @@ def _alone(word: str, language: str) -> Iterator[str]:
         yield f"hyphen {_known_as(parts[0])} {_known_as(parts[-1])}"
     if not word[1:].islower() and not word.isupper() and "-" not in word:
         yield "camel"
+
+
+def _listed_elsewhere(word: str, known: str, language: str) -> Iterator[str]:
+    """Features of a word with a capital in a language of which it is not known how its words are used."""
+    if _is_of_grammar(word, language):
+        yield "grammar there"
+    elif names_a_place(word, language):
+        yield "place there"
+    elif known[:1] in ("f", "F", "l", "L"):
+        yield "name there"
 
 
 def _used(word: str, language: str, known: str) -> Iterator[str]:
@@ -526,11 +608,12 @@ def _before(shape: Shape, gap: str, before: str, language: str) -> Iterator[str]
         yield from _placed("starts", known)
     if marks and marks[-1] in "@#":
         yield from _placed("tag", "")
-    if before and (not marks or abbreviated or marks in "-/&"):
+    elided = language in _APOSTROPHES_PART and gap in ("'", "’")
+    if before and (not marks or abbreviated or marks in "-/&" or elided):
         yield from _neighbour("before", before, language)
-        if lower in _PREPOSITIONS:
+        if lower in (_ELIDED_PREPOSITIONS if elided else _PREPOSITIONS):
             yield from _placed("after preposition", known)
-        elif lower in _ARTICLES:
+        elif elided or lower in _ARTICLES:
             yield from _placed("after article", known)
     elif marks == "," and before:
         yield from _placed("comma before", _known_as(lower))
@@ -546,7 +629,10 @@ def _after(shape: Shape, gap: str, after: str, language: str) -> Iterator[str]:
     elif marks == ",":
         yield from _placed(f"comma after {after[0].isupper()}", _known_as(after.lower()))
     else:
-        yield from _placed("owns" if marks[0] in "'’" else "ends", "")
+        owns = marks[0] in "'’"
+        yield from _placed("owns" if owns else "ends", "")
+        if owns and language == "tr":
+            yield "suffixed there"
 
 
 def _placed(place: str, known: str) -> Features:
@@ -577,7 +663,8 @@ def _neighbour(side: str, word: str, language: str) -> Iterator[str]:
 def _weights(counted: bool) -> dict[str, Scores]:
     """Weights of features, for languages of which it is known how words are used and for others."""
     document = json.loads((files("reticent.data.policies.words") / "name_weights.json").read_text(encoding="utf8"))
-    return {
+    weights = {} if counted else dict(_THERE)
+    return weights | {
         feature: (person - nothing, place - nothing, organisation - nothing)
         for feature, (person, place, organisation, nothing) in document["counted" if counted else "other"].items()
     }
@@ -618,8 +705,8 @@ class _Words(dict[str, "_Row | None"]):
             self.clear()
         row = None
         if is_candidate(word, self._language):
-            shape = _shape(_group(word, self._language), _known_as(word.lower()))
-            lower = word.lower()
+            lower = lowered(word)
+            shape = _shape(_group(word, self._language), _known_as(lower))
             scores = _summed(shape.group, _alone(word, self._language), self._language)
             row = shape, scores, place_pairs().get(lower), word == "I" or lower in ROLES
         self[word] = row
@@ -651,10 +738,17 @@ class _Table:
     """Scores of words and of their neighbours in a language."""
 
     def __init__(self, language: str) -> None:
+        self._parts = language in _APOSTROPHES_PART
         self.words = _Words(language)
         self.before = _Neighbours(_before, language)
         self.after = _Neighbours(_after, language)
-        self.pairs = {group: _summed(group, (_PAIR,), language) for group in GROUPS}
+        self.pairs = {group: _summed(group, _PAIRED, language) for group in GROUPS}
+
+    def word_in(self, text: str) -> re.Pattern[str]:
+        """What finds words in this text."""
+        if self._parts:
+            return _PARTED_WORD
+        return _PLAIN_WORD if text.isascii() else _WORD
 
 
 @cache
@@ -713,7 +807,7 @@ def _joins(text: str, last: Found, start: int) -> bool:
     if text[end] != " " or text[start - 1] != " ":
         return False
     words = text[end:start].split(None, 2)  # the rest, if any, is a third
-    return 0 < len(words) <= 2 and all(word in _PARTICLES for word in words)
+    return 0 < len(words) <= 2 and all(word.lower() in _PARTICLES for word in words)
 
 
 def _whole(text: str, run: Sequence[Found]) -> Span:

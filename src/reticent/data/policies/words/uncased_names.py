@@ -1,4 +1,4 @@
-"""Names of people in scripts without capital letters: Chinese, Japanese, Korean, Arabic, Hebrew, Devanagari, Thai.
+"""Names in scripts without capital letters: Chinese, Japanese, Korean, Arabic, Hebrew, Devanagari, Thai.
 
 No letter shows a name there, so it is known by lists (`vocabulary.names_of`) and by how names are built:
 
@@ -9,6 +9,10 @@ No letter shows a name there, so it is known by lists (`vocabulary.names_of`) an
     Hindi               after a title
     Thai                what follows a title or "is called", or starts as given names do, and the word after it
 
+Countries, regions and large towns are found by lists (`vocabulary.places_without_case`): the longest first where
+words are written together, else as words, perhaps with what is joined to their front (Arabic, Hebrew) or end
+(Korean).
+
 What is in no list is missed. Each word is looked up by itself and with the next.
 """
 
@@ -18,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from reticent.core.corpus import Span
-from reticent.data.policies.words.vocabulary import commonness, names_of
+from reticent.data.policies.words.vocabulary import commonness, names_of, places_without_case
 
 _HAN = re.compile("[\u3400-\u9fff々]{2,}")
 _HANGUL = re.compile("[\uac00-\ud7a3]{2,}")
@@ -61,7 +65,9 @@ _PARTICLES = (
 _FAMILIES = frozenset(
     "김이박최정강조윤장임한오서신권황안송전홍유고문양손배백허남심노하곽성차주우구민류나진지엄채원천"
 )
-_THAI_TITLES = "นางสาว|นาย|นาง|คุณ|ดร\\.|เด็กหญิง|เด็กชาย|อาจารย์|ด\\.ญ\\.|ด\\.ช\\.|น\\.ส\\."
+_THAI_TITLES = (
+    "นางสาว|นาย|นาง|คุณ|ดร\\.|เด็กหญิง|เด็กชาย|อาจารย์|ด\\.ญ\\.|ด\\.ช\\.|น\\.ส\\.|นพ\\.|พญ\\.|ทพ\\.|ผศ\\.|รศ\\."
+)
 _THAI_WORDS = "[\u0e00-\u0e7f]{2,20}(?: [\u0e00-\u0e7f]{2,25})?"
 _TITLED = re.compile(f"(?:(?:{_THAI_TITLES}) ?|(?<=ชื่อ)|(?<=ชื่อ )){_THAI_WORDS}")
 # How given names begin that no list has; a family name must follow.
@@ -71,6 +77,50 @@ _THAI_BEGINNINGS = (
 )
 _ANY = re.compile("[\u0590-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 KIND = "PERSON"
+PLACE = "LOC"
+_LONGEST_PLACE = 10  # characters of a place within a run of letters
+_KATAKANA = re.compile("[\u30a1-\u30faー]{2,20}")
+# A name in katakana stands before a word of address.
+_KATAKANA_NAME = re.compile("(?P<name>[\u30a1-\u30faー]{2,10})(?=さん|ちゃん|くん|君|様|氏|先生)")
+_THAI_RUN = re.compile("[\u0e00-\u0e7f]{5,}")
+_KOREAN_ENDINGS = (
+    *(
+        "시",
+        "도",
+        "구",
+        "군",
+        "에",
+        "의",
+        "로",
+        "으로",
+        "은",
+        "는",
+        "이",
+        "가",
+        "을",
+        "를",
+        "와",
+        "과",
+        "까지",
+        "부터",
+    ),
+    *(
+        "특별시",
+        "광역시",
+        "행",
+        "역",
+        "점",
+        "산",
+        "지역",
+        "출신",
+        "대학교",
+        "대",
+        "공항",
+        "입니다",
+        "이다",
+        "이에요",
+    ),
+)
 _PLAIN = 3.5  # Zipf value from which a listed first name is a word as well, and a name only beside another
 _COMMON = 4.0  # Zipf value of a word that is taken for no name
 
@@ -97,6 +147,8 @@ _ARABIC = (
     " فهد سلطان نورة نورا فاطمة عائشة مريم زينب ليلى هدى سارة ريم منى سلمى أمل هند رنا دينا خديجة"
 )
 _HEBREW_TITLES = "מר גברת דוקטור פרופסור הרב שמי שמו שמה"
+# Abbreviated with a mark within: "Dr", "adv.", "Prof.", "Mrs"; in Arabic "Dr", "Mr".
+_ABBREVIATED_TITLE = re.compile("(?:ד[\"״]ר|עו[\"״]ד|פרופ['׳]|גב['׳]|(?<!\\w)[دأم]\\.) ?\\Z")
 _HINDI_TITLES = "श्री श्रीमती सुश्री डॉ डॉक्टर कुमारी श्रीमान"
 _HINDI = (
     "अमित सुनील अनिल राजेश सुरेश महेश रमेश दिनेश मुकेश विकास विजय अजय संजय मनोज प्रदीप दीपक राकेश रोहित राहुल अर्जुन मोहन"
@@ -144,16 +196,70 @@ def names_without_case(text: str) -> Iterator[Span]:
         return
     for run in _HAN.finditer(text):
         yield from _chinese(text, run.start(), run.end())
+        yield from _places_within(run)
+    for run in _KATAKANA.finditer(text):
+        if len(run.group()) > 2 and run.group() in places_without_case():
+            yield Span(*run.span(), PLACE)
+    yield from (Span(*match.span("name"), KIND) for match in _KATAKANA_NAME.finditer(text))
     for expression in (_ADDRESSED, _INTRODUCED):
         for match in expression.finditer(text):
             yield from _addressed(match)
     for run in _HANGUL.finditer(text):
         yield from _korean(run)
+        yield from _korean_place(run)
     for language, script in _SPACED.items():
         yield from _spaced(text, language, script)
+        yield from _spaced_places(text, script)
     if _THAI.search(text):
+        for run in _THAI_RUN.finditer(text):
+            yield from _places_within(run, least=5, most=20)
         yield from (Span(*match.span(), KIND) for match in _TITLED.finditer(text))
         yield from (Span(*match.span(), KIND) for match in _thai().finditer(text))
+
+
+def _places_within(run: re.Match[str], *, least: int = 2, most: int = _LONGEST_PLACE) -> Iterator[Span]:
+    """Listed places in a run of letters, the longest first at each."""
+    known, word = places_without_case(), run.group()
+    place = 0
+    while place <= len(word) - least:
+        lengths = range(min(most, len(word) - place), least - 1, -1)
+        length = next((n for n in lengths if word[place : place + n] in known), 0)
+        if length:
+            yield Span(run.start() + place, run.start() + place + length, PLACE)
+        place += length or 1
+
+
+def _korean_place(run: re.Match[str]) -> Iterator[Span]:
+    """A place that a word begins with, if the rest is a particle or says what sort of place it is."""
+    word = run.group()
+    for length in range(min(len(word), _LONGEST_PLACE), 1, -1):
+        if word[:length] in places_without_case() and (
+            length == len(word) or word[length:].startswith(_KOREAN_ENDINGS)
+        ):
+            yield Span(run.start(), run.start() + length, PLACE)
+            return
+
+
+def _spaced_places(text: str, script: "_Spaced") -> Iterator[Span]:
+    """Places of one or two words, perhaps with particles joined to the front."""
+    known = places_without_case()
+    matches = list(script.words.finditer(text))
+    for number, match in enumerate(matches):
+        word = match.group()
+        joined = len(word[:2]) - len(word[:2].lstrip(script.prefixes)) if script.prefixes else 0
+        after = matches[number + 1] if number + 1 < len(matches) else None
+        for front in range(joined + 1):
+            bare = word[front:]
+            if (
+                after is not None
+                and text[match.end() : after.start()] == " "
+                and f"{bare} {after.group()}" in known
+            ):
+                yield Span(match.start() + front, after.end(), PLACE)
+                break
+            if len(bare) > 2 and bare in known:
+                yield Span(match.start() + front, match.end(), PLACE)
+                break
 
 
 @cache
@@ -248,6 +354,8 @@ def _spaced(text: str, language: str, script: _Spaced) -> Iterator[Span]:
             yield found
         found = None
         before = matches[number - 1].group() if number and matches[number - 1].end() > named_until else ""
+        if _ABBREVIATED_TITLE.search(text, max(0, match.start() - 6), match.start()):
+            before = next(iter(script.titles))
         follower = matches[number + 1].group() if number + 1 < len(matches) else ""
         named = follower in last or follower in first or bool(script.family.fullmatch(follower))
         sure = named or bare in script.names or commonness(bare, language)[0] < _PLAIN

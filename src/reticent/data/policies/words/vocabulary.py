@@ -4,9 +4,10 @@ is a name or a place.
 Word frequencies are those of the `wordfreq` package (Speer 2022; without case; a long list of English and German,
 some 30,000 words of each other language). Dictionaries are those of `simplemma` (Barbaresi). Names and places are
 the lists that `faker` carries for some seventy locales, in their own scripts, the countries and cities of the
-Unicode locale data (`babel`), and towns of GeoNames (`places.txt`, CC BY 4.0). How often English and German words
-have a capital, and among which words they stand, is in `usage_en.txt` and `usage_de.txt` (counts of
-spacy-lookups-data, MIT; `scripts/renew_usage.py`). All are read when first asked for.
+Unicode locale data (`babel`), and towns of GeoNames (`places.txt` and, by their names in scripts other than Latin,
+`places_of_other_scripts.txt`; CC BY 4.0). How often English and German words have a capital, and among which words
+they stand, is in `usage_en.txt` and `usage_de.txt` (counts of spacy-lookups-data, MIT; `scripts/renew_usage.py`).
+All are read when first asked for.
 
 A name is about as common in every language ("emma": 4.2 in English, 4.1 in German); a word is common in its own
 alone ("bild": 5.4 in German, 2.6 in English). So a word is judged by its Zipf value (log10 of its frequency a
@@ -65,10 +66,25 @@ _WHOLE = math.lcm(*range(1, len(LANGUAGES) + 1))
 _FIELDS = f"<{len(LANGUAGES)}Q"
 _WIDTH = struct.calcsize(_FIELDS)
 _FEWEST = 5  # words of a cluster that say something of it
+COMMONER = 1.1  # how much smaller the Zipf value of a town's name is than the logarithm of its people, at least
+_UNCASED_LOCALES = ("zh_CN", "zh_TW", "ja_JP", "ko_KR", "th_TH", "he_IL", "hi_IN", "ar_SA")
+_UNCASED_LETTERS = re.compile("[\u0590-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3 ]+")
 _LONG_ENOUGH = 4  # letters of a place that is no other word
+# Languages that decline names and whose dictionaries hold the cases of places ("Москве": "Москва"), and endings of
+# cases where the dictionary is too large to be read for it.
+_DECLINING = ("ru", "uk", "ro", "el", "sv", "da")
+_ENDINGS = {
+    "pl": ("a", "ą", "ę", "y", "i", "ie", "u", "o", "em", "iem", "owi", "owie", "om", "ach", "ami", "ów"),
+    "cs": ("a", "y", "i", "ě", "e", "u", "ou", "em", "ům", "ách", "ami", "ů", "ích"),
+    "hu": ("ban", "ben", "ba", "be", "ból", "ből", "on", "en", "ön", "ra", "re", "ról", "ről", "nak", "nek", "t"),
+    "fi": ("ssa", "ssä", "sta", "stä", "n", "an", "än", "lla", "llä", "lle", "ta", "tä", "in", "ssa"),
+}
 # The Zipf value in other languages from which a place is one although lists of names hold it, by how many do.
 _KNOWN_ABROAD = {0: 0.0, 1: 3.2, 2: 3.6, 3: 3.6}
 _ALPHABET = re.compile(r"[^\W\d_]+(?:[-’'][^\W\d_]+)*")
+_REGIONS_THERE = "states provinces regions prefectures"
+_WORLD = "001"  # among territories
+_REGIONS = "states provinces regions"
 _PLACES = "cities city_names towns countries states provinces regions counties districts departments municipalities"
 
 
@@ -83,6 +99,11 @@ def zipf_values(language: str) -> dict[str, float]:
     for n, words in enumerate(buckets):  # bucket n holds the words of frequency 10^(-n/100)
         values.update(dict.fromkeys(words, 9.0 - n / 100))
     return values
+
+
+def lowered(word: str) -> str:
+    """The word in small letters, of which the Turkish "İ" has one as well."""
+    return word.lower() if "İ" not in word else word.replace("İ", "i").lower()
 
 
 @lru_cache(maxsize=200_000)
@@ -238,15 +259,23 @@ def countries() -> frozenset[str]:
     from faker.providers.date_time import Provider
 
     listed = {country.capital for country in Provider.countries}
-    for language in (*LANGUAGES, *_UNCASED):
+    for language in LANGUAGES:
         listed.update(Locale.parse(language).territories.values())
-    return _plain(listed)
+    return _plain(listed | _territories_without_case())
+
+
+@cache
+def _territories_without_case() -> frozenset[str]:
+    from babel import Locale
+
+    territories = (Locale.parse(language).territories for language in _UNCASED)
+    return frozenset(name for told in territories for code, name in told.items() if code != _WORLD)
 
 
 @cache
 def large_places() -> frozenset[str]:
     """Names of towns of 100,000 and more, as `places`."""
-    return _plain(_towns()[:_LARGE])
+    return _plain([*_towns()[:_LARGE], *(name for name in _towns_of_other_scripts() if name[0].isupper())])
 
 
 @cache
@@ -274,6 +303,69 @@ def place_pairs() -> Mapping[str, frozenset[str]]:
         if second and " " not in second:
             pairs.setdefault(first, set()).add(second)
     return {first: frozenset(seconds) for first, seconds in pairs.items()}
+
+
+@lru_cache(maxsize=20_000)
+def names_a_place(word: str, language: str) -> bool:
+    """Whether a word with a capital is a country or a large town of one word, in any case of the language."""
+    lower = lowered(word)
+    if _is_known_place(lower):
+        return True
+    if language in _DECLINING:
+        lemma = _dictionary(language).get(word)
+        return isinstance(lemma, str) and _is_known_place(lemma.lower())
+    if language in _ENDINGS:
+        stems = _place_stems()
+        return any(lower.endswith(end) and lower[: len(lower) - len(end)] in stems for end in _ENDINGS[language])
+    return False
+
+
+def _is_known_place(word: str) -> bool:
+    return word in countries() or word in large_places() or word in _regions()
+
+
+@cache
+def _regions() -> frozenset[str]:
+    """States, provinces and the like, as `places`."""
+    return _plain(
+        name for attribute in _REGIONS.split() for locale in _locales("address")
+        for name in _of_locale("address", attribute, locale) if len(name)>=_LONG_ENOUGH
+    )  # fmt: skip
+
+
+def uncased_zipf(word: str, language: str) -> float:
+    """The Zipf value of a word of a script without case; 0 where no list is known of the language."""
+    from wordfreq import available_languages
+
+    return zipf_values(language).get(word, 0.0) if language in available_languages("small") else 0.0
+
+
+@cache
+def places_without_case() -> frozenset[str]:
+    """Countries, regions and large towns in scripts without capital letters."""
+    from babel import Locale
+
+    listed = {*_towns_of_other_scripts(), *_territories_without_case()}
+    for language in _UNCASED:
+        listed.update(zone["city"] for zone in Locale.parse(language).time_zones.values() if "city" in zone)
+    for locale in set(_UNCASED_LOCALES) & set(_locales("address")):
+        for attribute in _REGIONS_THERE.split():
+            regions = _of_locale("address", attribute, locale)
+            listed |= {form for name in regions for form in (name, re.sub("[県省]$|(?<=..)[都府]$", "", name))}
+    return frozenset(name for name in listed if len(name) >= 2 and _UNCASED_LETTERS.fullmatch(name))
+
+
+@cache
+def _towns_of_other_scripts() -> list[str]:
+    path = files("reticent.data.policies.words") / "places_of_other_scripts.txt"
+    return path.read_text(encoding="utf8").splitlines()
+
+
+@cache
+def _place_stems() -> frozenset[str]:
+    """Places without the vowel that they end with, where the ending says the case."""
+    names = (name for name in (*countries(), *large_places()) if len(name) >= _LONG_ENOUGH and " " not in name)
+    return frozenset(stem for name in names if len(stem := re.sub("[aeiouyąęěéíýáů]$", "", name)) >= _LONG_ENOUGH)
 
 
 @lru_cache(maxsize=20_000)
@@ -318,7 +410,7 @@ def names_of(locale: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _words(name: str) -> list[str]:
-    small = name.lower()
+    small = lowered(name)
     words = [small] if small.isalpha() else _ALPHABET.findall(small)  # most names are one word
     return [word for word in words if len(word) > 1]
 
