@@ -228,7 +228,9 @@ def test_the_first_screen_answers_in_at_most_1500_words(browser, page):
     assert box.bounding_box()["y"] + box.bounding_box()["height"] < 900
     assert {"Leaks", "Proved", "Limits", "Next"} == set(box.locator("strong").all_text_contents())
     visit.tab.locator("a[href='#glossary']").click()
-    assert visit.tab.locator("#glossary table").is_visible()
+    glossary = visit.tab.locator("#glossary table")
+    glossary.wait_for(timeout=600_000)  # the fold opens by an event of its own, after the click
+    assert glossary.is_visible()
 
 
 def test_the_page_can_be_read_without_a_mouse_and_on_paper(browser, page):
