@@ -15,9 +15,9 @@ same text. "of old" is the row's excess as a share of that of the old defaults w
 at 95 % over seeds (Student's t). The undefended model is the best of 1, 4 and 12 epochs of plain training, at the
 rates of `PLAIN_RATES` (adapters need a higher one, 15 million weights a lower one), by the first seed; that one is
 measured with every seed. "Old defaults, same compute"
-takes as many epochs as the choice, of which the old defaults took one. "Tuned" is DP-SGD without the planner's
-ingredients (Poisson samples, no averaging), the best of six batches and rates by the very held-out loss that is
-printed, which favours it; it takes the passes that the choice takes for a small ε, and in two more rows those of
+takes as many epochs as the choice, of which the old defaults took one. "Tuned" is DP-SGD with Poisson samples
+instead of random allocation, the best of six batches and rates by the very held-out loss that is printed, which
+favours it; it takes the passes that the choice takes for a small ε, and in two more rows those of
 the choice itself. All are measured with the first seed, the best of each with every seed. Its tuning is not priced
 there. In "tuned, price of tuning included" the best of those six has the noise that the best of six runs on average
 needs for the target (`train --tune 6`). "Public text first" is the choice after one epoch of WikiText-2 (the
@@ -122,12 +122,13 @@ class Text:
     public: TokenTexts | None = None
 
 
-def recipes(units: int, parameters: int, epsilon: float) -> dict[str, Recipe]:
+def recipes(units: int, parameters: int, epsilon: float, *, trains_adapters: bool) -> dict[str, Recipe]:
     """The rows of the table: the choice, then the choice with one ingredient as it was."""
     old = Recipe()
-    today = Recipe(**asdict(choose(units, parameters=parameters, epsilon=epsilon)))
+    choose_for = partial(choose, units, parameters=parameters, trains_adapters=trains_adapters)
+    today = Recipe(**asdict(choose_for(epsilon=epsilon)))
     best = replace(today, sampler=SamplerName.ALLOCATION)
-    short = choose(units, parameters=parameters)  # with the passes of a small ε
+    short = choose_for()  # with the passes of a small ε
     rates = (today.learning_rate, 2 * today.learning_rate)
     tuned = {
         f"{TUNED}, batch {batch}, rate {rate:g}": replace(
@@ -155,7 +156,7 @@ def recipes(units: int, parameters: int, epsilon: float) -> dict[str, Recipe]:
         "  four times the batch": replace(best, batch=min(units, 4 * best.batch)),
         "  a third of the epochs": replace(best, epochs=best.epochs / 3, batch=max(1, best.batch // 3)),
         "  old learning rate": replace(best, learning_rate=old.learning_rate),
-        "  no averaging": replace(best, average_tail=0.0),
+        "  average of the last half": replace(best, average_tail=0.5),
         "  twice the epochs": replace(best, epochs=2 * best.epochs),
         "  twice the learning rate": replace(best, learning_rate=2 * best.learning_rate),
         "  clip norm 0.1": replace(best, clip_norm=0.1),
@@ -406,7 +407,7 @@ class Table:
     def _rows(self, epsilon: float) -> dict[str, Recipe]:
         module = load_for_training(start_of(self.model), seed=0).module
         trained = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
-        rows = recipes(self._units, trained, epsilon)
+        rows = recipes(self._units, trained, epsilon, trains_adapters=self.model == "lora")
         only = self.asked.only
         families = tuple(f"{name}, " for name in only if name in (TUNED, SAME_PASSES))
         return {

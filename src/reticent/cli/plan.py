@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.core.metric import shown_value, words_of
-from reticent.core.printing.numbers import Scale, at_most, counted, shown
+from reticent.core.printing.numbers import at_most, counted
 from reticent.runs.training import advice
 from reticent.runs.training.advice import PlanSettings
 from reticent.training.plans.sampler import SAMPLERS
@@ -50,8 +50,7 @@ def plan(settings: PlanSettings, output: Output) -> None:
     output.show(
         f"DP-SGD, {sampler}: batch {values['batch']:,}, {_passes(values['epochs'])}, "
         f"{counted(found.steps, 'step')}, learning rate {values['learning_rate']:g}, clip norm "
-        f"{values['clip_norm']:g}, weights averaged over the last "
-        f"{shown(values['average_tail'], Scale.SHARE)} of the steps.",
+        f"{values['clip_norm']:g}.",
         f"Noise multiplier {found.noise_multiplier:g}, or {found.gradient_noise:.2g} per entry of the gradient.",
         f"Would be proved: ({at_most(proved.epsilon)}, {at_most(proved.delta)})-{proved.notion.value} for one "
         f"{proved.unit.value} ({proved.neighbours.value}).",

@@ -24,7 +24,7 @@ from reticent.training.plans.choice import Choice, choose
 from reticent.training.plans.plan import DpSgd
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
-CHOICE = Choice(batch=40, epochs=2.0, learning_rate=1e-3, average_tail=0.5)
+CHOICE = Choice(batch=40, epochs=2.0, learning_rate=1e-3)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Batch, epochs, rate and averaging of private training: from public facts, where they were not given."""
+"""Batch, epochs and rate of private training: from public facts, where they were not given."""
 
 import json
 import math
@@ -82,7 +82,7 @@ def test_the_batch_follows_the_epochs_that_were_asked_for():
     assert many.batch == pytest.approx(4 * few.batch, rel=0.1)
 
 
-def test_adapters_are_trained_at_the_rate_of_small_models():
+def test_weights_are_counted_from_a_models_header_and_adapters_by_their_rank():
     folder = find_local("embedded")
     parameters = {rank: ModelSection(source=str(folder), lora_rank=rank).trained_parameters() for rank in (0, 1, 8)}
     assert parameters[8] == 8 * parameters[1] < parameters[0]
@@ -94,10 +94,22 @@ def test_a_model_of_unknown_or_great_size_gets_the_careful_rate():
     assert rates[0] > rates[1] == rates[2]
 
 
+def test_adapters_get_a_rate_between_that_of_small_and_large_models():
+    whole, adapters, large = (
+        choose(300, parameters=size, trains_adapters=thin).learning_rate
+        for size, thin in ((10**6, False), (10**6, True), (10**8, True))
+    )
+    assert whole > adapters > large
+    model = settings(model=str(find_local("embedded")), lora_rank=8)
+    assert model.with_choices(records=300, owners=300)[1]["learning_rate"] == adapters
+    redacted = [choose(300, parameters=10**6, trains_adapters=thin, is_redacted=True) for thin in (False, True)]
+    assert redacted[0] == redacted[1]  # its noisy steps go on from weights that public steps taught
+
+
 def test_what_was_given_stays_and_what_was_not_is_chosen():
     given, chosen = settings(batch=7, epochs=2.0).with_choices(records=300, owners=300)
     assert (given.training.batch, given.training.epochs) == (7, 2.0)
-    assert chosen.keys() == {"learning_rate", "average_tail"}
+    assert chosen.keys() == {"learning_rate"}
     assert given.training.learning_rate == chosen["learning_rate"]
 
 
@@ -105,8 +117,10 @@ def test_a_value_that_equals_the_old_default_was_given_all_the_same():
     assert "batch" not in settings(batch=32).with_choices(records=300, owners=300)[1]
 
 
-def test_a_moving_average_is_not_joined_by_a_tail():
-    assert "average_tail" not in settings(ema=0.9).with_choices(records=300, owners=300)[1]
+def test_weights_are_averaged_only_where_that_was_asked_for():
+    for asked in ({}, {"ema": 0.9}, {"average_tail": 0.3}):
+        training = settings(**asked).with_choices(records=300, owners=300)[0].training
+        assert (training.average_tail, training.ema) == (asked.get("average_tail", 0.0), asked.get("ema", 0.0))
 
 
 def test_owners_are_counted_where_owners_are_protected():
@@ -114,11 +128,11 @@ def test_owners_are_counted_where_owners_are_protected():
     assert found.training.batch <= 50
 
 
-def test_redacted_training_with_a_target_takes_larger_batches_fewer_passes_and_no_average():
+def test_redacted_training_with_a_target_takes_larger_batches_and_fewer_passes():
     redacted = {"method": "crt", "policy": "patterns", "target_epsilon": 2.0}
     chosen = TrainSettings.of(**ASKED, **redacted).with_choices(records=300, owners=300)[1]
     like = settings(target_epsilon=2.0).with_choices(records=300, owners=300)[1]
-    assert chosen.keys() == like.keys() - {"average_tail"}
+    assert chosen.keys() == like.keys()
     assert chosen["batch"] > like["batch"]
     assert chosen["epochs"] < like["epochs"]
 
@@ -140,7 +154,7 @@ def test_the_choice_is_announced_and_recorded_before_the_run(tmp_path):
     asked = settings(data=str(corpus), out=tmp_path / "run", epochs=1.0, target_epsilon=50.0)
     train(asked, announce=heard.append, randomness=Randomness.seeded(1))
     recorded = json.loads((tmp_path / "run" / "run.json").read_text())["config"]["training"]
-    assert heard[0].keys() == {"batch", "learning_rate", "average_tail"}
+    assert heard[0].keys() == {"batch", "learning_rate"}
     assert {key: recorded[key] for key in heard[0]} == heard[0]
 
 

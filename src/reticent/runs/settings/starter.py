@@ -45,7 +45,7 @@ _SHARED: Final[dict[str, Any]] = {"seed": 0, "file": "train.jsonl", "source": "e
 _HOLDOUT: Final = {"holdout": "holdout.jsonl"}
 _NOISE: Final = {"batch": 64, "target_epsilon": 8.0, "delta": 1e-5, "clip_norm": 1.0}
 # Commented out: `reticent train` chooses them for a target where they are not given.
-_OPEN: Final = dict.fromkeys(("batch", "epochs", "learning_rate", "average_tail"))
+_OPEN: Final = dict.fromkeys(("batch", "epochs", "learning_rate"))
 _POLICY: Final = {"policy": "patterns", "miss_rate": 1.0}
 _JOURNEYS: Final[dict[Journey, tuple[str, Method, dict[str, Any]]]] = {
     Journey.PLAIN: ("plain training, without any guarantee", Method.SGD, _HOLDOUT),

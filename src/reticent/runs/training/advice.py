@@ -1,12 +1,12 @@
 """`reticent plan`: how to train privately, chosen from counts and a target; no private text is read.
 
-    batch, epochs, rate, average   the rules of `training.plans.choice`, within the compute that may be spent
-    sampler                        Poisson samples or random allocation, whichever leaves less noise in the sum of
-                                   all gradients. Correlated noise can leave less still, but is larger in each
-                                   step, and Adam divides a step by its size: models were worse with it
-    noise                          the least that meets the target over the whole run
-    method                         DP-SGD; when redacted training or private prediction may fit better, it says so,
-                                   and with --public-text it compares on public text (`comparison`)
+    batch, epochs, rate    the rules of `training.plans.choice`, within the compute that may be spent
+    sampler                Poisson samples or random allocation, whichever leaves less noise in the sum of all
+                           gradients. Correlated noise can leave less still, but is larger in each step, and Adam
+                           divides a step by its size: models were worse with it
+    noise                  the least that meets the target over the whole run
+    method                 DP-SGD; when redacted training or private prediction may fit better, it says so, and with
+                           --public-text it compares on public text (`comparison`)
 
 What is chosen depends on public facts alone: the numbers of records, owners and tokens, the model, the target. How
 good the model will be depends on the text: with public text like it the plan is tried out there, and what to expect
@@ -16,6 +16,7 @@ the noise on a gradient entry is stated for both.
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from reticent.training.plans.plan import DpSgd
 
 MORE_PEOPLE: Final = 10
-_LEAST_AVERAGED: Final = 4  # steps, from which an average of the last half removes noise
 _PRACTICALLY_NOTHING: Final = 20  # ε: whoever tosses a coin about a unit may be sure of it but for 2e-9
 _HARDLY_LESS: Final = 0.995  # of the noise, as a share
 _FEW_UNITS: Final = 200
@@ -174,10 +174,10 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     if settings.out is not None and settings.out.exists():
         raise ConfigError(f"{settings.out}: already exists", hint="choose another --out, or remove it")
     model = ModelSection(source=settings.source, lora_rank=settings.lora_rank)
-    parameters = model.trained_parameters()
-    wanted = choose(settings.units, parameters=parameters, epsilon=settings.target_epsilon).epochs
+    choose_for = partial(choose, parameters=model.trained_parameters(), trains_adapters=model.lora_rank > 0)
+    wanted = choose_for(settings.units, epsilon=settings.target_epsilon).epochs
     epochs = _affordable_epochs(settings, wanted)
-    choice = choose(settings.units, parameters=parameters, epochs=epochs)
+    choice = choose_for(settings.units, epochs=epochs)
     if epochs * settings.units < choice.batch * (1.0 - 1e-9):
         raise ConfigError(
             "the compute is not enough for one step",
@@ -193,8 +193,8 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
         plans += [] if allocated is None else [allocated]
     chosen = min(plans, key=lambda each: each.summed_noise)
     units = MORE_PEOPLE * settings.units
-    passes = choose(units, parameters=parameters, epsilon=settings.target_epsilon).epochs
-    larger_choice = choose(units, parameters=parameters, epochs=min(epochs, passes))
+    passes = choose_for(units, epsilon=settings.target_epsilon).epochs
+    larger_choice = choose_for(units, epochs=min(epochs, passes))
     less = delta / MORE_PEOPLE  # a δ that promises as little as before to each of more people
     larger = _possible(settings, larger_choice, units=units, delta=less, sampler=chosen.sampler.name)
     if larger is None or settings.public_text is not None:  # methods are compared with Poisson samples
@@ -202,7 +202,7 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
         larger = larger or poisson
     values = _values(settings, choice, delta=delta, sampler=chosen.sampler.name)
     guarantee = chosen.guarantee()
-    usual = choose(settings.units, parameters=parameters).epochs
+    usual = choose_for(settings.units).epochs
     reasons = _reasons(
         settings, plans, chosen, larger, epochs=epochs, more_passes=epochs if epochs > usual else None
     )
@@ -298,7 +298,6 @@ def _values(settings: PlanSettings, choice: "Choice", *, delta: float, sampler: 
         "batch": choice.batch,
         "epochs": choice.epochs,
         "learning_rate": choice.learning_rate,
-        "average_tail": choice.average_tail,
         "sampler": sampler.value,
         "clip_norm": 1.0,
         "delta": delta,
@@ -335,8 +334,6 @@ def _reasons(
         "gradient but fewer steps. Small models and adapters learn more from many noisy steps, large models from "
         "fewer."
     ]
-    if chosen.steps >= _LEAST_AVERAGED:
-        said.append("The weights of the last half of the steps are averaged, which removes noise and costs no ε.")
     if more_passes is not None:
         said.append(
             f"{more_passes:g} passes over the corpus: at so large an ε, larger samples need much less noise on a "

@@ -172,8 +172,7 @@ class _Bench:
 
     def dp_sgd(self, file: str, plan: DpSgd | None = None) -> tuple[str, TrainingSection]:
         """DP-SGD on a file, at the noise of the plan, or of another one."""
-        steps = self._steps(plan or self.plan) | {"average_tail": self.choice.average_tail}
-        return file, TrainingSection(method=Method.DP_SGD, **steps)
+        return file, TrainingSection(method=Method.DP_SGD, **self._steps(plan or self.plan))
 
     def redacted(self, share: float) -> tuple[str, TrainingSection]:
         """Redacted training, at the noise that this share of the corpus would have."""

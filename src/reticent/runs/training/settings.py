@@ -286,7 +286,6 @@ class TrainingSection(Settings):
         default=0.0,
         within=SHARE,
         panel=_STEPS,
-        shown="0; with dp-sgd and a target, chosen from public facts",
     )
     ema: float = option(
         "Release an exponential moving average of the weights with this decay. Costs no ε.",
@@ -545,20 +544,20 @@ class TrainingSection(Settings):
         """The risk that the noise is calibrated to, where one was given."""
         return risk_of(tpr=self.target_tpr, bits=self.target_bits, advantage=self.target_advantage)
 
-    def chosen(self, units: int, *, parameters: int | None) -> dict[str, float]:
+    def chosen(self, units: int, *, parameters: int | None, trains_adapters: bool = False) -> dict[str, float]:
         """Values chosen for this many units where none were given, by key; none unless the noise is calibrated."""
         from reticent.training.plans.choice import choose
 
         # Where the noise is calibrated more steps cost noise, and never ε.
         if self.method not in (Method.DP_SGD, Method.CRT) or self.noise_multiplier is not None:
             return {}
-        # Redacted training has few noisy steps and starts them from weights that public text taught: no average.
-        given = self.model_fields_set | ({"average_tail"} if self.ema or self.method is Method.CRT else set())
+        given = self.model_fields_set
         choice = choose(
             units,
             parameters=parameters,
             epsilon=self.target_epsilon,
             epochs=self.epochs if "epochs" in given else None,
+            trains_adapters=trains_adapters,
             is_redacted=self.method is Method.CRT,
         )
         return {key: value for key, value in asdict(choice).items() if key not in given}
@@ -932,7 +931,10 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
     def with_choices(self, *, records: int, owners: int) -> "tuple[TrainSettings, dict[str, float]]":
         """The settings with what the operator left open chosen from public facts, and what was chosen."""
         units = owners if self.training.protected is Unit.OWNER else records
-        chosen = self.training.chosen(units, parameters=self.model.trained_parameters())
+        model = self.model
+        chosen = self.training.chosen(
+            units, parameters=model.trained_parameters(), trains_adapters=model.lora_rank > 0
+        )
         return self.model_copy(update={"training": self.training.model_copy(update=chosen)}), chosen
 
     def located(self) -> "TrainSettings":

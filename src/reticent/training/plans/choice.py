@@ -1,4 +1,4 @@
-"""Batch, epochs, learning rate and averaging of private training, chosen from public facts alone.
+"""Batch, epochs and learning rate of private training, chosen from public facts alone.
 
                      up to 10 million trained weights             more, or unknown
     epochs           12 for up to 2,000 units, then 12 · √(2,000 / units), at least 4 (redacted training: 4)
@@ -6,8 +6,8 @@
                      24,000 passes over single units
     batch            what leaves about 144 steps,                 what leaves about 72 steps, at most 6 · √units
                      at most 6 · √units                           (redacted training of any size: 6 · √units)
-    learning rate    3e-3                                         1e-3 (redacted training: by the weights)
-    average          of the weights over the last half of the steps
+    learning rate    3e-3; adapters 2e-3                          7e-4
+                     (redacted training: 3e-3)                    (redacted training: 1e-3)
 
 The batch is at least 8, or all units. Noise is calibrated to the whole run, so another pass costs little extra
 noise, and a smaller batch has more noise in each of more steps, which averages out over them. With equal passes
@@ -18,17 +18,19 @@ all 15 million weights of stories15m, where the noise of a step grows with the w
 redacted training, whose noisy steps go on from weights that public steps taught, batches of 42 were worse than of
 128. A large ε needs larger samples: where the noise is below about twice the clip norm, sampling hides a unit
 badly, and most of what ε would allow is lost. At ε = 8 and 144 steps, a third of the units in each step have 31 %
-less noise than a twelfth (300 units); at ε = 2 it is 7 %. Averaging is post-processing and reduces the noise in
-the weights. The constants are rules of thumb that no guarantee rests on; `bench/utility.py` measures them. The
-number of units is public by assumption of every private plan, and the size of the model reveals nothing about the
-corpus.
+less noise than a twelfth (300 units); at ε = 2 it is 7 %.
+
+The weights are those after the last step. Noisy steps hardly come to rest: an average over their last half lags
+behind, and lost more by that than it gained by less noise (embedded model on newsgroups, ε = 1, 2 and 8); adapters
+and large models gained by it only at higher rates than these, which were worse all the same. The constants are
+rules of thumb that no guarantee rests on; `bench/utility.py` measures them. The number of units is public by
+assumption of every private plan, and the size of the model reveals nothing about the corpus.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Final
 
-TAIL: Final = 0.5
 _EPOCHS: Final = (4.0, 12.0)
 _FEW_UNITS: Final = 2_000
 _SMALL_EPSILON, _MOST_FACTOR = 2.0, 4.0
@@ -38,7 +40,9 @@ _BATCH_FACTOR: Final = 6.0
 SMALL_MODEL: Final = 10_000_000
 PUBLIC_BATCH: Final = 16  # records of a step on public text alone, unless another number is asked for
 _RATE: Final = 3e-3
-_CAREFUL_RATE: Final = 1e-3
+_ADAPTER_RATE: Final = 2e-3
+_CAREFUL_RATE: Final = 7e-4
+_CAREFUL_RATE_OF_REDACTED: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,6 @@ class Choice:
     batch: int
     epochs: float
     learning_rate: float
-    average_tail: float
 
 
 def choose(
@@ -57,6 +60,7 @@ def choose(
     parameters: int | None = None,
     epsilon: float | None = None,
     epochs: float | None = None,
+    trains_adapters: bool = False,
     is_redacted: bool = False,
 ) -> Choice:
     """The choice for so many records or owners, so many trained weights and a target ε (None: not known).
@@ -76,9 +80,10 @@ def choose(
         batch = min(batch, epochs * units / (_STEPS if is_small else _STEPS_OF_LARGE))
     batch = max(_LEAST_BATCH, batch)
     batches = max(1, round(units / batch))  # whole: random allocation has batches of the same size
-    return Choice(
-        batch=math.ceil(units / batches),
-        epochs=epochs,
-        learning_rate=_RATE if is_small else _CAREFUL_RATE,
-        average_tail=TAIL,
-    )
+    if is_redacted:
+        rate = _RATE if is_small else _CAREFUL_RATE_OF_REDACTED
+    elif is_small:
+        rate = _ADAPTER_RATE if trains_adapters else _RATE
+    else:
+        rate = _CAREFUL_RATE
+    return Choice(batch=math.ceil(units / batches), epochs=epochs, learning_rate=rate)
