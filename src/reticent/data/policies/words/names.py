@@ -85,6 +85,18 @@ sys usr system user assistant bot agent customer client human ai operator suppor
 assistent klient usuario cliente utilisateur client asistente utente speaker caller interviewer
 """
 ROLES = frozenset(_ROLES_LIST.split())
+# What stands before a colon or a number in forms, heads and tables, and is a name or a place to some list, or in
+# small letters in few texts. Other common words of the large languages are labels there as well (`_is_label`).
+_LABELS_LIST = """
+name names date address phone tel telefon telefono teléfono telephone téléphone fax mobile cell handy email mail id
+dob ssn mrn pin vat tin iban bic swift imei vin dni nie nif nip pesel bsn cpf cnpj curp cep cap plz zip nhs nino npi pan
+aadhaar siret siren regon ahv cvv cvc isbn nom prénom vorname nachname nombre nome cognome naam namn navn nimi imię
+isim ad adı soyadı soyad név имя фамилия ім'я όνομα adres adress adresse adresa adresim osoite indirizzo dirección
+endereço lakcím cím адрес διεύθυνση miasto miejscowość stad plaats ort città cidade kaupunki város şehir město oraș
+город місто πόλη sukunimi etunimi jméno příjmení nume prenume puhelin sähköposti telefonszám telefón
+objet ville statut priorité aihe tila konu durum öncelik tárgy předmět subiect temat emne ämne θέμα тема статус приоритет телефон почта
+"""
+_LABELS = frozenset(_LABELS_LIST.split())
 _GERMAN_NOUN = re.compile(
     "(?:ung|ungen|heit|keit|schaft|schaften|tion|tionen|tät|täten|ismus|nis|nisse|ling|tum|chen|lein|eur|eure|ik|ien|ie"
     "|ment|enz|anz|or|oren)$"
@@ -121,7 +133,38 @@ _LAST_NAME_FIRST = re.compile(
 )
 _LINK = re.compile(r"://\S+")
 _DRAWN_OUT = re.compile(r"(.)\1\1")
-_NUMERAL = re.compile(r" [IVX]{1,5}(?:\.|(?!\w))")  # of a king: "Elisabeth II."
+# Of a king: "Elisabeth II."; one before a small letter is the pronoun, but for "Elizabeth I of England".
+_NUMERAL = re.compile(r" (?!I [^\W\d_A-Z](?<!o)|I o(?!f\b))[IVX]{1,5}(?:\.|(?!\w))")
+# What stands before somebody's own name, however that is written.
+_INTRODUCTIONS = (
+    *("my name is", "my name's", "they call me", "mein name ist", "ich heiße", "ich heisse", "je m'appelle"),
+    *("je m’appelle", "mon nom est", "me llamo", "mi nombre es", "mi chiamo", "il mio nome è", "meu nome é"),
+    *("me chamo", "chamo-me", "mijn naam is", "ik heet", "jag heter", "mitt namn är", "jeg heter", "mitt navn er"),
+    *("jeg hedder", "mit navn er", "nazywam się", "mam na imię", "nimeni on", "a nevem", "jmenuji se", "mă numesc"),
+    *("numele meu este", "меня зовут", "мене звати", "με λένε", "benim adım", "nama saya", "tên tôi là"),
+)
+_INTRODUCED = re.compile(
+    rf"(?i:(?<!\w)(?:{'|'.join(_INTRODUCTIONS)}))[ \u00a0](?P<name>[^\W\d_][\w'’-]{{1,30}}(?: [^\W\d_][\w'’-]{{1,30}}){{0,3}})"
+)
+# One of these is in each of those, in small letters.
+_IN_INTRODUCTIONS = (
+    *("name is", "name's", " call me", "name ist", "ich hei", "'appelle", "’appelle", "nom est", "me llamo"),
+    *(
+        "nombre es",
+        "mi chiamo",
+        "nome è",
+        "nome é",
+        "me chamo",
+        "chamo-me",
+        "naam is",
+        "ik heet",
+        " heter",
+        "namn är",
+    ),
+    *("navn er", "jeg hedder", "nazywam s", "na imi", "nimeni on", "a nevem", "jmenuji", "numesc", "numele meu"),
+    *("зовут", "звати", "με λένε", "m adım", "nama saya", "tôi là"),
+)
+_INTRODUCES = tuple(part for part in _IN_INTRODUCTIONS if part.isascii())
 _PARTICLES_LIST = """
 de la le du des del della di da dos van von der den zu zum al el bin ben y e ibn ter ten of the
 """
@@ -136,6 +179,9 @@ THRESHOLDS = {"en": 0.25, "de": 0.2}
 _ELSEWHERE = 0.25
 _ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em", "ed", "ing", "ly")
 _LINKS = ("", "s", "es", "n", "en", "er", "e", "-")
+# Zipf values up to which words are names where one is expected: listed first names, other names, and any word.
+_FIRST_NAME, _RARE_NAME, _RARE_WORD = 5.4, 4.6, 2.5
+_LABELLING = 3.0  # Zipf value from which a word before a colon may be a label
 _OFTEN = 3  # locales that list a name which is known everywhere
 _ANY = "any"  # the group of all words
 _NOTHING: Scores = (0.0, 0.0, 0.0)
@@ -237,7 +283,7 @@ class Names:
             for (start, end, kind, strength), word in scored
             if word in sure or strength >= _WEAKEST
         ]
-        listed = _addressees(text)
+        listed = [*_addressees(text), *_introduced(text, language)]
         if not found and not listed and text.isascii():
             return ()
         joined = _settled(text, list(_joined(text, found)), language)
@@ -254,6 +300,43 @@ def _addressees(text: str) -> list[Span]:
         for head in _HEAD_OF_MAIL.finditer(text)
         for name in _LAST_NAME_FIRST.finditer(text, head.end(), _end_of_line(text, head.end()))
     ]
+
+
+def _introduced(text: str, language: str) -> list[Span]:
+    """Names in small letters as well, behind "my name is" and the like, as far as the words are no common ones."""
+    lower = text.lower()
+    if not any(part in lower for part in (_INTRODUCES if text.isascii() else _IN_INTRODUCTIONS)):
+        return []
+    spans = []
+    for match in _INTRODUCED.finditer(text):
+        start = end = match.start("name")
+        for word in match["name"].split(" "):
+            begin = end + (end > start)
+            if not _goes_on_introduction(word.lower(), language, is_first=end == start):
+                break
+            end = begin + len(word)
+        while _last_word(text, start, end) in _PARTICLES:
+            end = max(start, text.rfind(" ", start, end))
+        if end > start:
+            spans.append(Span(start, end, "PERSON"))
+    return spans
+
+
+def _last_word(text: str, start: int, end: int) -> str:
+    return text[start:end].rpartition(" ")[2].lower()
+
+
+def _goes_on_introduction(word: str, language: str, *, is_first: bool) -> bool:
+    """Whether a word is a name where one is expected: a listed one that is none of the most common words, or a rare
+    one; behind the first also "van" and "de"."""
+    if not is_first and word in _PARTICLES and word not in ("and", "y", "e", "of", "the", "den"):
+        return True
+    own, known = commonness(word, language)[0], _known_as(word)[:1]
+    if known in ("f", "F", "l", "L"):
+        limit = _FIRST_NAME if known in ("f", "F") else _RARE_NAME
+    else:
+        limit = {"": _RARE_NAME, "c": _RARE_NAME, "s": 0.0}.get(listed_as(word, language), _RARE_WORD)
+    return own <= limit and word not in function_words(language)
 
 
 def _end_of_line(text: str, start: int) -> int:
@@ -276,7 +359,7 @@ def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
     pairs = read.pairs()
     for n, (shape, _, _, is_odd) in held:
         gap, word, gap_after, after = gaps[n], words[n], gaps[n + 1], words[n + 1]
-        is_none = is_odd and _is_spoken(word, gap, gap_after, is_first=n == 0)
+        is_none = is_odd and _is_spoken(word, gap, gap_after, after, is_first=n == 0)
         if not is_none and not _is_contracted(shape, gap_after, after):
             bare = [*_alone(word, language), *_before(shape, gap, words[n - 1], language)]
             bare += _after(shape, gap_after, after, language)
@@ -354,7 +437,7 @@ def _scored(text: str, table: "_Table", least: float) -> Iterator[tuple[int, int
             starts_turn = (
                 gap_after[:1] == ":" and gaps[n][-1:] == "\n"
             )  # nearly always: the rest of the look is spared
-            if starts_turn or _is_spoken(words[n], gaps[n], gap_after, is_first=n == 0):
+            if starts_turn or _is_spoken(words[n], gaps[n], gap_after, following, is_first=n == 0):
                 continue
         left, right = before[shape, gaps[n], words[n - 1]], after[shape, gap_after, following]
         # Sums of the largest are no smaller than any of the sums, rounded or not.
@@ -373,14 +456,30 @@ def _sum(scores: Scores, others: Sequence[float]) -> Scores:
     return scores[0] + others[0], scores[1] + others[1], scores[2] + others[2]
 
 
-def _is_spoken(word: str, gap: str, gap_after: str, *, is_first: bool) -> bool:
-    """Whether "I" is the pronoun, or another odd word names a speaker at the start of a turn: "USR: hello"."""
+def _is_spoken(word: str, gap: str, gap_after: str, after: str, *, is_first: bool) -> bool:
+    """Whether "I" is the pronoun, or another odd word names a speaker at the start of a turn ("USR: hello"), a field
+    of a form ("City: Rome"), or what a number is that of ("tel. 030 12345")."""
     if word == "I":
         return gap_after[:1] != "."
-    if gap_after[:1] != ":":
+    if after.isdigit() and not gap_after.strip(" \u00a0.:+(#=") and word.lower() in _LABELS:
+        return True
+    if gap_after[:1] != ":" and not (gap_after.lstrip(" \u00a0")[:1] == ":" and word.lower() in _LABELS):
         return False
     between = gap.rstrip(" \t*[<>")
-    return between.endswith("\n") or (is_first and not between)
+    return between[-1:] in ("\n", "|", ";") or (is_first and not between)
+
+
+def _is_label(word: str, language: str) -> bool:
+    """Whether a word in small letters may be the label of a field: one that is common here or in English, that no
+    list holds as a name, and that English does not rather write with a capital."""
+    if word in _LABELS:
+        return True
+    if _known_as(word) or not word.isalpha():
+        return False
+    usage = usages("en").get(word)
+    return (usage is None or usage.capital < _RATHER) and (
+        max(commonness(word, language)[0], commonness(word, "en")[0]) >= _LABELLING
+    )
 
 
 def _is_contracted(shape: Shape, gap_after: str, after: str) -> bool:
@@ -708,7 +807,8 @@ class _Words(dict[str, "_Row | None"]):
             lower = lowered(word)
             shape = _shape(_group(word, self._language), _known_as(lower))
             scores = _summed(shape.group, _alone(word, self._language), self._language)
-            row = shape, scores, place_pairs().get(lower), word == "I" or lower in ROLES
+            is_odd = word == "I" or lower in ROLES or _is_label(lower, self._language)
+            row = shape, scores, place_pairs().get(lower), is_odd
         self[word] = row
         return row
 
