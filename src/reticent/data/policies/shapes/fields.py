@@ -49,12 +49,12 @@ _SPELT = re.compile(
 )
 _FEW = 2  # of the most common words among those that restore a wallet
 
-# Words that all matches of an expression hold, in small letters, those of ASCII alone first, with how far a match
-# goes before and behind their start; and its kind.
+# Words in small letters that matches of an expression hold: those looked for in any text, then those for which only
+# text beyond ASCII is searched, as a search costs time; how far a match goes before and behind them; and its kind.
 _ANNOUNCED: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tuple[int, int], str], ...] = (
     (
         _USER,
-        ("ername", "user name", "user_name"),
+        ("ername", "user name"),
         (
             *("name", "nom d", "usuario", "usuário", "utente", "navn", "tunnus", "adı", "nazwa", "имя", "логин"),
             *("用户名", "ユーザー名", "이름"),
@@ -64,7 +64,7 @@ _ANNOUNCED: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tuple
     ),
     (
         _POSTCODE,
-        ("zip", "postal", "postcode", "plz", "cap:", "cep:"),
+        ("zip", "postcode", "plz"),
         (
             "post",
             "plz",
@@ -83,9 +83,9 @@ _ANNOUNCED: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tuple
         (20, 60),
         "ADDRESS",
     ),
-    (_CHECK_NUMBER, ("cvv", "cvc"), ("cvv", "cvc"), (1, 24), "CODE"),
+    (_CHECK_NUMBER, ("cvv",), ("cvv", "cvc"), (1, 24), "CODE"),
     (_WALLET_WORDS, (" phrase",), (" phrase",), (12, 260), "KEY"),
-    (_SPELT, ("(at)", "[at]", " dot "), ("(at)", "[at]", " dot "), (150, 150), "EMAIL"),
+    (_SPELT, ("(at)", " dot "), ("(at)", "[at]", " dot "), (150, 150), "EMAIL"),
 )
 
 _HAN = "[\u4e00-\u9fff]"
