@@ -64,7 +64,7 @@ _ANNOUNCED: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tuple
     ),
     (
         _POSTCODE,
-        ("zip", "postcode", "plz"),
+        ("zip", "postcode", "plz", "cap:", "cep:"),
         (
             "post",
             "plz",
