@@ -13,8 +13,8 @@ hf:MODEL            a Hugging Face token classifier: a directory or a hub id
 gliner:MODEL        a GLiNER model, by the package gliner
 hf:MODEL@P          what either of these taggers gives a chance of P or more, 0.5 if not said; a low one, such as
                     0.05, makes a conservative policy
-union               patterns, credentials, names, and the circumstances that are worth their price: the default;
-                    chosen on one half of labelled text of several sorts
+union               patterns, credentials, names, values of labelled fields, and the circumstances that are worth
+                    their price: the default; chosen on one half of labelled text of several sorts
 regex:FILE          regular expressions of a file, a line `kind<TAB>expression` each, run by RE2 in linear time
 conservative        whatever could be personal, by a low threshold: to route records, not to read them
 A+B or A,B          what any of them finds
@@ -35,6 +35,7 @@ from reticent.data.policies.possible import possible
 from reticent.data.policies.shapes.circumstances import Circumstances
 from reticent.data.policies.shapes.credentials import Credentials
 from reticent.data.policies.shapes.expressions import Expressions, read_expressions, read_lines
+from reticent.data.policies.shapes.fields import Fields
 from reticent.data.policies.shapes.patterns import PatternPolicy
 from reticent.data.policies.words.capitals import CapitalRuns
 from reticent.data.policies.words.names import Names
@@ -148,6 +149,7 @@ def union_policy() -> Policy:
     parts: list[Policy] = [
         PatternPolicy(),
         Credentials(pages=False),
+        Fields(),
         Names(),
         Circumstances(kinds=worth, english_alone=True),
     ]

@@ -385,3 +385,51 @@ def test_random_digits_are_cards_about_as_often_as_luhn_allows():
     source = random.Random(0)
     hits = sum(found("".join(source.choice("0123456789") for _ in range(16)))[:1] != [] for _ in range(2000))
     assert 60 < hits < 130
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "220 Elm Court",
+        "5 Ashgrove Gardens",
+        "12/45 Beach Street",
+        "415 oak street apt 7",
+        "Calle de Alcalá, 45, 2º B",
+        "C/ Mayor 23",
+        "Calle Mayor nº 23",
+        "Av. Brasil, 1578",
+        "Via dei Mille 8",
+        "Mannerheimintie 18 A 4, 00100 Helsinki",
+        "Kerkstraat 9 bis, 3511 KX Utrecht",
+        "ul. Prosta 84/92, 00-514 Warszawa",
+        "Strada Lungă 12",
+        "An der Linde 27",
+        "Am Alten Markt 5, 50667 Köln",
+    ],
+)
+def test_streets_of_more_shapes_are_found_whole(address):
+    assert ("ADDRESS", address) in found(f"meine Adresse: {address}.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a 10 mile road and 15 minutes down the street",
+        "Kein Wort davon. Im Kapitel 3 steht mehr. Am Montag 5",
+        "5 Best Ways to Place an Order, 3 Close Games",
+        "2 people on the street and 30 in other streets",
+    ],
+)
+def test_ways_and_places_without_a_house_are_no_addresses(text):
+    assert not found(text)
+
+
+@pytest.mark.parametrize("number", ["0725-550 114", "08-123 456 78", "(030) 123 456-78"])
+def test_phone_numbers_with_hyphens_and_spaces_are_found_whole(number):
+    assert found(f"tel {number}, please") == [("PHONE", number)]
+
+
+def test_a_code_may_begin_with_letters_before_a_hyphen():
+    assert found("Your verification code is G-481920.") == [("CODE", "G-481920")]
+    assert found("invoice INV-481920") == [("CODE", "INV-481920")]
+    assert not found("the code is SO-CALLED and the case is CUT-AND-DRIED")

@@ -290,3 +290,48 @@ def test_the_first_language_of_a_word_is_not_always_clear():
     words = ["la", "casa", "der", "und", "die", "das", "ist", "nicht", "mit", "von"]
     assert vocabulary._clear_language(words) == "de"
     assert not agrees(by_first_word, words)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("my name is oluwaseyi and i forgot my pin", "oluwaseyi"),
+        ("hallo, mein name ist annika voss und ich warte noch", "annika voss"),
+        ("mi chiamo renzo de luca e ho un problema", "renzo de luca"),
+        ("mijn naam is joost en ik wil opzeggen", "joost"),
+        ("меня зовут глафира, помогите пожалуйста", "глафира"),
+    ],
+)
+def test_who_introduces_themself_in_small_letters_is_found(text, name):
+    assert (name, "PERSON") in found(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["my name is on the list", "my name is not important, just fix it", "mein name ist falsch geschrieben"],
+)
+def test_an_introduction_without_a_name_is_left(text):
+    assert not found(text)
+
+
+def test_the_pronoun_behind_a_name_is_no_numeral_of_a_king():
+    assert found("Emily I think you are right.") == {("Emily", "PERSON")}
+    assert ("Elizabeth I", "PERSON") in found("We read about Elizabeth I of England.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Konu: 4711\nDurum: -\nÖncelik: 2",
+        "tel: +57 (1) 234 5678",
+        "Tel. 030 1234567 oder BSN 123456782",
+        "Name:\nCity:\nSubject:\nDiagnosis:",
+        "Ville : -\nObjet : -",
+    ],
+)
+def test_labels_of_fields_are_no_names(text):
+    assert not found(text)
+
+
+def test_a_speaker_with_a_name_is_no_label():
+    assert {("Hanna", "PERSON"), ("Rose", "PERSON")} <= found("Hanna: see you there\nRose: fine, Hanna")

@@ -228,3 +228,8 @@ def test_a_given_name_of_one_character_ends_with_it():
     text = "我叫李明"
     assert [(span.start, span.end) for span in NAMES.find([text])[0]] == [(2, 4)]
     assert [(span.start, span.end) for span in NAMES.find([text + "。"])[0]] == [(2, 4)]
+
+
+def test_the_chinese_word_for_and_is_no_part_of_the_name_before_it():
+    text = "昨天张伟和李娜去了公园。"
+    assert [text[span.start : span.end] for span in Names().find([text])[0]] == ["张伟", "李娜"]

@@ -141,7 +141,9 @@ _COUNTRY = r"(?:\+\d{1,3}[ \u00a0.-]?)?"
 _AREA = r"(?:\(\d{1,4}\)[ \u00a0.-]?)?"
 _EXTENSION = rf"(?:{_GAP}?(?:x|ext\.?){_GAP}?\d{{1,6}})?"
 _PIECE = r"(?:\(\d{1,4}\)\d{0,8}|\d{2,8})"
-_GROUP = r"[A-Z]{0,30}\d[A-Z0-9]*"  # a digit in each group: no code holds a word that announces another
+# A digit in each group but the first, behind whose hyphen nothing is announced: no code announces another.
+_GROUP = r"[A-Z]{0,30}\d[A-Z0-9]*"
+_CODE = rf"(?:[A-Z]{{1,5}}-)?{_GROUP}(?:[-/]{_GROUP})*"
 _CODE_WORDS = r"id|pin|code|password|passcode|account|reference|number|no\.?|nr\.?"
 
 # Papers, files and registers that people are known by; a number may be said to be that of one ("Nº de historia").
@@ -219,20 +221,29 @@ _RULES = (
         rf"\+\d{{1,3}}(?:[ \u00a0.-]{{0,2}}(?:\(\d{{1,4}}\)|\d{{1,9}})){{2,6}}{_EXTENSION}",
         keep_international,
     ),
+    Rule(
+        "PHONE", Start.NUMBER, rf"0\d{{1,4}}-\d{{2,8}}(?:{_GAP}\d{{2,8}}){{1,4}}(?!{_GAP}?[(\d])", keep_area_phone
+    ),
+    Rule(
+        "PHONE",
+        Start.NUMBER,
+        rf"\(0\d{{1,5}}\){_GAP}?\d{{2,8}}(?:{_GAP}\d{{2,8}}){{0,3}}-\d{{1,5}}",
+        keep_area_phone,
+    ),
     Rule("PHONE", Start.NUMBER, rf"{_COUNTRY}{_AREA}\d[\d.-]{{4,24}}\d{_EXTENSION}", keep_phone),
     Rule("PHONE", Start.NUMBER, rf"0\d{{1,4}}-\d{{2,8}}(?:{_GAP}{_PIECE})+", keep_area_phone, whole=True),
     Rule("PHONE", Start.NUMBER, rf"\+?{_PIECE}(?:{_GAP}{_PIECE})+", keep_spaced_phone, whole=True),
     Rule(
         "CODE",
         Start.CODE,
-        rf"{_GROUP}(?:[-/]{_GROUP})*(?!{_GAP}\d\d)",
+        rf"{_CODE}(?!{_GAP}\d\d)",
         keep_long_code,
         announced=_announcement(_CODE_WORDS),
     ),
     Rule(
         "CODE",
         Start.CODE,
-        rf"{_GROUP}(?:[-/]{_GROUP})*(?!{_GAP}\d\d)",
+        rf"{_CODE}(?!{_GAP}\d\d)",
         keep_paper,
         announced=_announcement(_PAPERS),
     ),

@@ -16,7 +16,9 @@ GAP: Final = "[ \u00a0]"
 _CAPITAL = "[A-ZÀ-ÖØ-ÞĂĄĆČĎĐĘĚĞİŁŃŇŐŘŚŞŠŤŮŰŹŻŽΆ-ΏΑ-ΩА-Я]"
 _NAME = rf"{_CAPITAL}[\w'’-]{{0,30}}"
 _FIRST = rf"(?:{_NAME}|(?:St|Dr|Prof)\.)"
-_SMALL = "(?:af|al|av|d[aeio]|das|de[lnr]|dell[ao]|des|dos|du|e|el|l[ae]|los|of|the|van|vo[mn]|y|zu[mr]?)"
+_SMALL = (
+    "(?:af|al|av|d[aeio]|das|degli|dei|de[lnr]|dell[aeo]|des|dos|du|e|el|l[ae]|los|of|sul|the|van|vo[mn]|y|zu[mr]?)"
+)
 
 # Ends of words that are streets, each with a house number behind it.
 _ENDS: Final = (
@@ -34,21 +36,43 @@ _APART = r"(?:[Ss]tra(?:ss|ß)e|[Ss]tr\.|[Ww]eg|[Aa]llee|utca|u\.|út|tér|kör�
 _STREETS_BEFORE = (
     *("Rue", "Rua", "Travessa", "Estrada", "Praça", "Via", "Viale", "Vicolo", "Piazza", "Piazzale", "Calle"),
     *("Avenida", "Avda.", "Paseo", "Plaza", "Corso", "Praceta", "ul.", "ulica", "plac", "aleja"),
+    *("Av.", "Avda", "C/", "Carrer", "Camino", "Carretera", "Passeig", "Rambla", "Ronda", "Alameda"),
+    *("Calea", "Aleea", "Avenue", "Place", "Chaussée", "Allée", "Chemin", "al.", "pl.", "Plac", "Aleja"),
 )
+# These begin with letters that the search for the others would have to stop at, and are looked for whole.
+_LOOKED_FOR = ("Strada", "Jalan")
+# Streets whose name is where they lie: "An der Linde 27". One that begins a sentence may be a chapter or a day.
+_LYING = ("Am", "An der", "An den", "An dem", "Im", "Zum", "Zur")
+_IN_LYING = (" Am ", " An de", " Im ", " Zu")  # one of these is in a text with one of those
+_LIES = rf"(?<=[^.!?\n] )(?:{'|'.join(each.replace(' ', GAP) for each in _LYING)})"
 # In small letters as well, as within sentences; not "via", which is a word of English.
 _IN_SMALL_LETTERS = (
     *("rua", "travessa", "estrada", "praça", "viale", "vicolo", "piazza", "piazzale", "corso"),
-    *("calle", "avenida", "avda.", "paseo", "plaza"),
+    *("calle", "avenida", "avda.", "paseo", "plaza", "c/"),
 )
-_BEFORE = f"(?:{'|'.join(map(re.escape, (*_STREETS_BEFORE, *_IN_SMALL_LETTERS)))})"
+
+
+def _any_of(words: Sequence[str]) -> str:
+    """An expression for any of the words, by their first letters: `re` tries every alternative in turn."""
+    rests: dict[str, list[str]] = {}
+    for word in words:
+        rests.setdefault(word[0], []).append(re.escape(word[1:]))
+    alternatives = (f"{first}(?:{'|'.join(those)})" for first, those in rests.items())
+    return f"(?:{'|'.join(alternatives)})"
+
+
+_BEFORE = _any_of((*_STREETS_BEFORE, *_LOOKED_FOR, *_IN_SMALL_LETTERS))
 _FLAT = r"(?:Apt|apt|Apartment|apartment|Suite|suite|Ste|Flat)\.?"
 _BOX = rf"P\.?{GAP}?O\.?{GAP}?Box"
+_NR = rf"(?:(?:[Nn][º°]\.?|n\.|núm\.|nr\.?|No\.?:?){GAP}?)"  # "nº 45"
 _NUMBER = r"[1-9]\d{0,4}[A-Za-z]?(?:/\d{1,4}[A-Za-z]?)?"
-_HOUSE = rf"(?:(?!(?:19|20)\d\d{GAP})\d{{1,6}}[A-Za-z]?(?:{GAP}\d{{1,5}})?{GAP})"  # years come before streets, too
+# Years come before streets, too.
+_HOUSE = rf"(?:(?!(?:19|20)\d\d{GAP})\d{{1,6}}(?:[/-]\d{{1,5}})?[A-Za-z]?(?:{GAP}\d{{1,5}})?{GAP})"
 
 _ROAD_WORDS = (
     *("Street", "St", "Avenue", "Ave", "Road", "Rd", "Lane", "Ln", "Drive", "Boulevard", "Blvd", "Crescent"),
-    *("Terrace", "Parkway", "Pkwy", "Highway", "Hwy"),
+    *("Terrace", "Parkway", "Pkwy", "Highway", "Hwy", "Court", "Ct", "Close", "Gardens", "Gdns", "Grove", "Way"),
+    *("Place", "Pl", "Square", "Sq", "Circle", "Cir", "Trail", "Mews", "Walk", "Loop", "Turnpike"),
 )
 _ROADS = f"(?:{'|'.join(_ROAD_WORDS)})"
 _RUE_WORDS = tuple(
@@ -57,23 +81,43 @@ _RUE_WORDS = tuple(
     for each in (word, word.capitalize())
 )
 _RUES = f"(?:{'|'.join(_RUE_WORDS)})"
-_NUMBER_FIRST = (*_ROAD_WORDS, *_RUE_WORDS)
-# One of these is in any text that holds one of those: "St" in "Street".
-_IN_NUMBER_FIRST = [word for word in _NUMBER_FIRST if not any(part in word for part in {*_NUMBER_FIRST} - {word})]
+_ROAD_AHEAD = re.compile(rf"(?:{'|'.join((*_ROAD_WORDS, *_RUE_WORDS))})\b")
+_LONGEST_ROAD = 130  # characters from a house number to the end of such a word
 
 _LINE = rf"(?:{GAP}|\r?\n[ \t>]{{0,8}})"
-_TAIL = (
-    rf"(?:,?{_LINE}{_FLAT}{GAP}#?{_NUMBER}){{0,2}}"
-    rf"(?:,?{_LINE}(?:[A-Z]{{1,2}}-)?\d{{4,6}}{GAP}{_NAME}(?:{GAP}{_NAME})?)?"
+# What goes on a house number elsewhere: "9 bis", "18 A 4", "45, 2º B".
+_DOOR = (
+    rf"(?:{GAP}(?:bis|ter|hs)(?!\w)|{GAP}[A-H]{GAP}\d{{1,3}}(?!\w)"
+    rf"|,{GAP}\d{{1,2}}[ºª°](?:{GAP}?[A-Za-z]{{1,4}}(?!\w))?)"
 )
+_TOWN = rf"{_NAME}(?:{GAP}{_NAME})?(?:{GAP}\d{{1,2}}(?=\.?\s|[,;]|\.?\Z))?"
+_TAIL = (
+    rf"{_DOOR}?(?:,?{_LINE}{_FLAT}{GAP}#?{_NUMBER}){{0,2}}"
+    rf"(?:,?{_LINE}(?:[A-Z]{{1,2}}-)?(?:\d{{4,6}}|\d{{3}}{GAP}\d\d|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{4}}{GAP}?[A-Z]{{2}}){GAP}{_TOWN})?"
+)
+
+# "415 oak street", but no "10 mile road": numbers of two digits and words that nothing is counted in.
+_COUNTED_WORDS = (
+    "miles?|minutes?|min|hours?|days?|weeks?|years?|feet|foot|ft|kms?|lanes?|ways?|people|cars?|blocks?|of"
+)
+_OTHER_WORDS = "and|the|in|on|to|at|from|for|more|other|new|dirt|different|down|up|per"
+_SMALL_WORDS = rf"(?!(?:{_COUNTED_WORDS}|{_OTHER_WORDS})\b)[a-z]{{3,15}}"
+_SMALL_ROADS = ("street", "avenue")
+_IN_SMALL = (
+    rf"[1-9]\d{{1,5}}{GAP}(?:[nsew]{GAP})?{_SMALL_WORDS}{GAP}(?:{_SMALL_WORDS}{GAP})?(?:{'|'.join(_SMALL_ROADS)})\b"
+)
+_BEFORE_SMALL_ROADS = [f" {word}" for word in _SMALL_ROADS]
+_LONGEST_SMALL = 42  # characters of `_IN_SMALL` before its last word
 
 # Whatever the name of the street, a flat behind its number tells.
 _WITH_FLAT = rf"{_HOUSE}?(?:{_FIRST}{GAP}){{0,2}}{_NAME}{GAP}{_NUMBER},?{_LINE}{_FLAT}"
 
 EXPRESSIONS: Final = (
     rf"{_HOUSE}?(?:{_FIRST}{GAP})?(?:{_ENDING}|{_NAME}{GAP}{_APART}){GAP}{_NUMBER}{_TAIL}",
-    rf"{_HOUSE}?{_BEFORE}(?:{GAP}{_SMALL}){{0,2}}(?:{GAP}(?:{_NAME}|{_SMALL})){{0,3}}{GAP}{_NAME},?{GAP}{_NUMBER}{_TAIL}",
+    rf"{_HOUSE}?{_BEFORE}(?:{GAP}{_SMALL}){{0,2}}(?:{GAP}(?:{_NAME}|{_SMALL})){{0,3}}{GAP}{_NAME},?{GAP}{_NR}?{_NUMBER}{_TAIL}",
+    rf"{_LIES}{GAP}(?:{_NAME}{GAP})?{_NAME}{GAP}[1-9]\d{{0,2}}[a-z]?{_TAIL}",
     rf"{_HOUSE}(?:{_FIRST}{GAP}){{1,3}}{_ROADS}\b\.?{_TAIL}",
+    rf"{_IN_SMALL}{_TAIL}",
     rf"\d{{1,4}}(?:{GAP}?(?:bis|ter))?,?{GAP}{_RUES}(?:{GAP}{_SMALL}|{GAP}[LlDd]['’]){{0,2}}{GAP}?{_NAME}{_TAIL}",
     rf"{_WITH_FLAT}{GAP}#?{_NUMBER}",
     rf"{_FLAT}{GAP}#?{_NUMBER}",
@@ -87,13 +131,15 @@ _BEHIND = 200  # characters before a house number in which its street begins
 _LONGEST_NAME = 31  # characters of `_NAME`
 _STREET = re.compile(
     rf"(?<!\w)(?:{_HOUSE}?(?:(?:{_FIRST}{GAP})?(?:{_ENDING}|{_NAME}{GAP}{_APART})"
-    rf"|{_BEFORE}(?:{GAP}(?:{_NAME}|{_SMALL})){{1,6}},?)|{_WITH_FLAT}|{_FLAT}|{_BOX}){GAP}#?\Z"
+    rf"|{_BEFORE}(?:{GAP}(?:{_NAME}|{_SMALL})){{1,6}},?(?:{GAP}{_NR})?)|{_WITH_FLAT}|{_FLAT}|{_BOX}){GAP}#?\Z"
 )
 # Where the word before the number tells nothing, what `_STREET` finds begins with a word that streets are named
 # after, or with a number before it.
-_NAMED = re.compile(rf"{_BEFORE}(?:{GAP}(?:{_NAME}|{_SMALL})){{1,6}},?{GAP}#?\Z")
+_NAMED = re.compile(rf"{_BEFORE}(?:{GAP}(?:{_NAME}|{_SMALL})){{1,6}},?(?:{GAP}{_NR})?{GAP}?#?\Z")
+_LYING_BEHIND = re.compile(rf"{_LIES}(?:{GAP}{_NAME}){{1,2}}{GAP}\Z")
+_LONGEST_LYING = 76  # characters
 _NUMBERED = re.compile(rf"(?<!\w){_HOUSE}\Z")
-_LONGEST_HOUSE = 14  # characters
+_LONGEST_HOUSE = 20  # characters
 # Letters before a house number, less a dot and a gap: one look at them spares nearly every search. So does one for
 # the word itself, and for the words that streets are named after where there is none.
 _LAST = frozenset(
@@ -106,23 +152,23 @@ _LONGEST_TOLD = 48  # characters
 _NAMED_AFTER = Begun("".join({word[0] for word in _STREETS_BEFORE}), _BEFORE + GAP)
 # "piazza" is in any text that holds "piazzale".
 _PARTS_IN_SMALL_LETTERS = [w for w in _IN_SMALL_LETTERS if not any(o in w for o in {*_IN_SMALL_LETTERS} - {w})]
-_SMALL_WORD = re.compile(_SMALL)
+_SMALL_WORD = re.compile(f"{_SMALL}|{_NR}")
 _WORDS = re.compile(r"(?<!\w)\w")
-_AHEAD = re.compile(rf"\d{{1,6}}(?:[A-Za-z]|{GAP}?bis|{GAP}?ter)?(?:{GAP}\d{{1,5}})?,?{GAP}(?:{_CAPITAL}|{_RUES})")
+_DIGITS = re.compile(r"(?<!\w)\d")
+_AHEAD = re.compile(
+    rf"\d{{1,6}}(?:[/-]\d{{1,5}})?(?:[A-Za-z]|{GAP}?bis|{GAP}?ter)?(?:{GAP}\d{{1,5}})?,?{GAP}(?:{_CAPITAL}|{_RUES})"
+)
 _CODED = re.compile(rf"(?<!\w)[A-Z]{{1,2}}\d[A-Z\d]?{GAP}?\d[A-Z\d]{{2}}(?!\w)")
 
 
 def address_starts(text: str, digits: Sequence[int]) -> list[int]:
     """Every place where an expression may begin, and others, in order. `digits` are runs of digits."""
     named: list[int] | None = None  # words that streets are named after, in order; looked for when first needed
-    has_number_first: bool | None = None
+    lying: list[int] = []  # and where words stand that say where a street lies
     found = set()
     for place in digits:
-        if has_number_first is not False and _AHEAD.match(text, place):
-            if has_number_first is None:
-                has_number_first = any(word in text for word in _IN_NUMBER_FIRST)
-            if has_number_first:
-                found.add(place)
+        if _AHEAD.match(text, place) and _ROAD_AHEAD.search(text, place, place + _LONGEST_ROAD):
+            found.add(place)
         before = text[place - 1 : place]
         if before in _JOINING:
             end = place - 2 if before == "#" else place - 1
@@ -131,21 +177,35 @@ def address_starts(text: str, digits: Sequence[int]) -> list[int]:
             if _tells(text, end):
                 if match := _STREET.search(text[first:place]):
                     begin = first + match.start()
-            elif (named is None or named) and _may_be_named(text, end):
+            elif (
+                named is None or _between(named, first, place) or _between(lying, place - _LONGEST_LYING, place)
+            ) and _may_be_named(text, end):
                 if named is None:
-                    named = _named_after(text)
-                begin = _named_start(text, named[bisect_left(named, first) : bisect_left(named, place)], place)
+                    named, lying = _named_after(text), places(text, _IN_LYING)
+                begin = _named_start(text, _between(named, first, place), place)
+                if begin is None and _between(lying, place - _LONGEST_LYING, place):
+                    lies = _LYING_BEHIND.search(text, max(0, place - _LONGEST_LYING), place)
+                    begin = lies.start() if lies else None
             if begin is not None:
                 found.update(word.start() for word in _WORDS.finditer(text, begin, place))
         elif before.isupper():
             found.update(first for first in (place - 2, place - 1) if first >= 0 and _CODED.match(text, first))
+    for place in places(text, _BEFORE_SMALL_ROADS):
+        first = max(0, place - _LONGEST_SMALL)
+        found.update(first + match.start() for match in _DIGITS.finditer(text[first:place]))
     return sorted(found)
+
+
+def _between(found: list[int], first: int, last: int) -> list[int]:
+    """The places from `first` on and before `last`, of some in order."""
+    return found[bisect_left(found, first) : bisect_left(found, last)]
 
 
 def _named_after(text: str) -> list[int]:
     """Where words stand that streets are named after, in order; those in small letters are rare, and looked for
     whole."""
-    small = (n for n in places(text, _PARTS_IN_SMALL_LETTERS) if not n or not text[n - 1].isalnum())
+    whole = (*_PARTS_IN_SMALL_LETTERS, *_LOOKED_FOR)
+    small = (n for n in places(text, whole) if not n or not text[n - 1].isalnum())
     capital = (match.start() for match in _NAMED_AFTER.finditer(text, 0, len(text)))
     return sorted({*small, *capital})
 

@@ -85,6 +85,20 @@ sys usr system user assistant bot agent customer client human ai operator suppor
 assistent klient usuario cliente utilisateur client asistente utente speaker caller interviewer
 """
 ROLES = frozenset(_ROLES_LIST.split())
+# What stands before a colon or a number in forms, heads and tables, and is a name or a place to some list, or in
+# small letters in few texts. Other common words of the large languages are labels there as well (`_is_label`).
+_LABELS_LIST = """
+name names date address phone tel telefon telefono teléfono telephone téléphone fax mobile cell handy email mail id
+dob ssn mrn pin vat tin iban bic swift imei vin dni nie nif nip pesel bsn cpf cnpj curp cep cap plz zip nhs nino npi
+pan aadhaar siret siren regon ahv cvv cvc isbn nom prénom vorname nachname nombre nome cognome naam namn navn nimi
+imię isim ad adı soyadı soyad név имя фамилия ім'я όνομα adres adress adresse adresa adresim osoite indirizzo
+dirección
+endereço lakcím cím адрес διεύθυνση miasto miejscowość stad plaats ort città cidade kaupunki város şehir město oraș
+город місто πόλη sukunimi etunimi jméno příjmení nume prenume puhelin sähköposti telefonszám telefón
+objet ville statut priorité aihe tila konu durum öncelik tárgy předmět subiect temat emne ämne θέμα тема статус
+приоритет телефон почта
+"""
+_LABELS = frozenset(_LABELS_LIST.split())
 _GERMAN_NOUN = re.compile(
     "(?:ung|ungen|heit|keit|schaft|schaften|tion|tionen|tät|täten|ismus|nis|nisse|ling|tum|chen|lein|eur|eure|ik|ien|ie"
     "|ment|enz|anz|or|oren)$"
@@ -121,7 +135,31 @@ _LAST_NAME_FIRST = re.compile(
 )
 _LINK = re.compile(r"://\S+")
 _DRAWN_OUT = re.compile(r"(.)\1\1")
-_NUMERAL = re.compile(r" [IVX]{1,5}(?:\.|(?!\w))")  # of a king: "Elisabeth II."
+# Of a king: "Elisabeth II."; one before a small letter is the pronoun, but for "Elizabeth I of England".
+_NUMERAL = re.compile(r" (?!I [^\W\d_A-Z](?<!o)|I o(?!f\b))[IVX]{1,5}(?:\.|(?!\w))")
+# What stands before somebody's own name, however that is written.
+_INTRODUCTIONS = {
+    "en": ("my name is", "my name's", "they call me"),
+    "de": ("mein name ist", "ich heiße", "ich heisse"),
+    "fr": ("je m'appelle", "je m’appelle", "mon nom est"),
+    "es": ("me llamo", "mi nombre es"),
+    "it": ("mi chiamo", "il mio nome è"),
+    "pt": ("meu nome é", "me chamo", "chamo-me"),
+    "nl": ("mijn naam is", "ik heet"),
+    "sv": ("jag heter", "mitt namn är"),
+    "da": ("jeg heter", "mitt navn er", "jeg hedder", "mit navn er"),
+    "pl": ("nazywam się", "mam na imię"),
+    "fi": ("nimeni on",),
+    "hu": ("a nevem",),
+    "cs": ("jmenuji se",),
+    "ro": ("mă numesc", "numele meu este"),
+    "ru": ("меня зовут",),
+    "uk": ("мене звати",),
+    "el": ("με λένε",),
+    "tr": ("benim adım",),
+}
+_OTHER_WORDS = "[ \u00a0](?P<name>[^\\W\\d_][\\w'’-]{1,30}(?: [^\\W\\d_][\\w'’-]{1,30}){0,3})"
+_BRIEF = 300  # characters of a text whose language is told by few words
 _PARTICLES_LIST = """
 de la le du des del della di da dos van von der den zu zum al el bin ben y e ibn ter ten of the
 """
@@ -136,6 +174,9 @@ THRESHOLDS = {"en": 0.25, "de": 0.2}
 _ELSEWHERE = 0.25
 _ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em", "ed", "ing", "ly")
 _LINKS = ("", "s", "es", "n", "en", "er", "e", "-")
+# Zipf values up to which words are names where one is expected: listed first names, other names, and any word.
+_FIRST_NAME, _RARE_NAME, _RARE_WORD = 5.4, 4.6, 2.5
+_LABELLING = 3.0  # Zipf value from which a word before a colon may be a label
 _OFTEN = 3  # locales that list a name which is known everywhere
 _ANY = "any"  # the group of all words
 _NOTHING: Scores = (0.0, 0.0, 0.0)
@@ -237,7 +278,7 @@ class Names:
             for (start, end, kind, strength), word in scored
             if word in sure or strength >= _WEAKEST
         ]
-        listed = _addressees(text)
+        listed = [*_addressees(text), *_introduced(text, language)]
         if not found and not listed and text.isascii():
             return ()
         joined = _settled(text, list(_joined(text, found)), language)
@@ -254,6 +295,48 @@ def _addressees(text: str) -> list[Span]:
         for head in _HEAD_OF_MAIL.finditer(text)
         for name in _LAST_NAME_FIRST.finditer(text, head.end(), _end_of_line(text, head.end()))
     ]
+
+
+def _introduced(text: str, language: str) -> list[Span]:
+    """Names in small letters as well, behind "my name is" and the like, as far as the words are no common ones."""
+    lower = text.lower()
+    among = _INTRODUCTIONS if len(text) < _BRIEF else {"en", language} & _INTRODUCTIONS.keys()
+    spans = []
+    for phrase in (phrase for one in among for phrase in _INTRODUCTIONS[one] if phrase in lower):
+        for match in _introduction(phrase).finditer(text):
+            start = end = match.start("name")
+            for word in match["name"].split(" "):
+                begin = end + (end > start)
+                if not _goes_on_introduction(word.lower(), language, is_first=end == start):
+                    break
+                end = begin + len(word)
+            while _last_word(text, start, end) in _PARTICLES:
+                end = max(start, text.rfind(" ", start, end))
+            if end > start:
+                spans.append(Span(start, end, "PERSON"))
+    return spans
+
+
+@cache
+def _introduction(phrase: str) -> re.Pattern[str]:
+    return re.compile(rf"(?i:(?<!\w){re.escape(phrase)}){_OTHER_WORDS}")
+
+
+def _last_word(text: str, start: int, end: int) -> str:
+    return text[start:end].rpartition(" ")[2].lower()
+
+
+def _goes_on_introduction(word: str, language: str, *, is_first: bool) -> bool:
+    """Whether a word is a name where one is expected: a listed one that is none of the most common words, or a rare
+    one; behind the first also "van" and "de"."""
+    if not is_first and word in _PARTICLES and word not in ("and", "y", "e", "of", "the", "den"):
+        return True
+    own, known = commonness(word, language)[0], _known_as(word)[:1]
+    if known in ("f", "F", "l", "L"):
+        limit = _FIRST_NAME if known in ("f", "F") else _RARE_NAME
+    else:
+        limit = {"": _RARE_NAME, "c": _RARE_NAME, "s": 0.0}.get(listed_as(word, language), _RARE_WORD)
+    return own <= limit and word not in function_words(language)
 
 
 def _end_of_line(text: str, start: int) -> int:
@@ -276,7 +359,7 @@ def candidates(text: str, language: str) -> Iterator[tuple[int, int, Features]]:
     pairs = read.pairs()
     for n, (shape, _, _, is_odd) in held:
         gap, word, gap_after, after = gaps[n], words[n], gaps[n + 1], words[n + 1]
-        is_none = is_odd and _is_spoken(word, gap, gap_after, is_first=n == 0)
+        is_none = bool(is_odd) and _is_spoken(word, gap, gap_after, after, is_first=n == 0)
         if not is_none and not _is_contracted(shape, gap_after, after):
             bare = [*_alone(word, language), *_before(shape, gap, words[n - 1], language)]
             bare += _after(shape, gap_after, after, language)
@@ -297,9 +380,10 @@ class Shape:
 
 
 _shape = cache(Shape)
+_BEFORE_COLON, _ODD = 1, 2
 # Of a word that may be a name: its shape, its scores by itself, what follows it in places of two words, and whether
-# it is "I" or names a speaker where it stands so (`_is_spoken`).
-_Row = tuple[Shape, Bounded, frozenset[str] | None, bool]
+# it is "I" or names a speaker or a field where it stands so (`_is_spoken`), or does so before a colon alone.
+_Row = tuple[Shape, Bounded, frozenset[str] | None, int]
 
 
 class _Read(NamedTuple):
@@ -350,16 +434,16 @@ def _scored(text: str, table: "_Table", least: float) -> Iterator[tuple[int, int
         gap_after, following = gaps[n + 1], words[n + 1]
         if seconds and gap_after == " " and following.lower() in seconds:
             paired = n + 1
-        if is_odd:
-            starts_turn = (
-                gap_after[:1] == ":" and gaps[n][-1:] == "\n"
-            )  # nearly always: the rest of the look is spared
-            if starts_turn or _is_spoken(words[n], gaps[n], gap_after, is_first=n == 0):
-                continue
         left, right = before[shape, gaps[n], words[n - 1]], after[shape, gap_after, following]
         # Sums of the largest are no smaller than any of the sums, rounded or not.
         if alone[3] + left[3] + right[3] < least and n > paired:
             continue
+        if is_odd and (is_odd > _BEFORE_COLON or gap_after[:1] == ":"):
+            starts_turn = (
+                gap_after[:1] == ":" and gaps[n][-1:] == "\n"
+            )  # nearly always: the rest of the look is spared
+            if starts_turn or _is_spoken(words[n], gaps[n], gap_after, following, is_first=n == 0):
+                continue
         scores = alone[0] + left[0] + right[0], alone[1] + left[1] + right[1], alone[2] + left[2] + right[2]
         if n <= paired:
             scores = _sum(scores, table.pairs[shape.group])
@@ -373,14 +457,28 @@ def _sum(scores: Scores, others: Sequence[float]) -> Scores:
     return scores[0] + others[0], scores[1] + others[1], scores[2] + others[2]
 
 
-def _is_spoken(word: str, gap: str, gap_after: str, *, is_first: bool) -> bool:
-    """Whether "I" is the pronoun, or another odd word names a speaker at the start of a turn: "USR: hello"."""
+def _is_spoken(word: str, gap: str, gap_after: str, after: str, *, is_first: bool) -> bool:
+    """Whether "I" is the pronoun, or another odd word names a speaker at the start of a turn ("USR: hello"), or a
+    field ("City: Rome"), or says what a number is that of ("tel. 030 12345")."""
     if word == "I":
         return gap_after[:1] != "."
-    if gap_after[:1] != ":":
+    if after.isdigit() and not gap_after.strip(" \u00a0.:+(#=") and word.lower() in _LABELS:
+        return True
+    if gap_after[:1] != ":" and not (gap_after.lstrip(" \u00a0")[:1] == ":" and word.lower() in _LABELS):
         return False
     between = gap.rstrip(" \t*[<>")
-    return between.endswith("\n") or (is_first and not between)
+    return between[-1:] in ("\n", "|", ";") or (is_first and not between)
+
+
+def _is_label(word: str, language: str) -> bool:
+    """Whether a word in small letters may be a label that `_LABELS` has not: one that is common here or in English,
+    that no list holds as a name, and that English does not rather write with a capital."""
+    if _known_as(word) or not word.isalpha():
+        return False
+    usage = usages("en").get(word)
+    return (usage is None or usage.capital < _RATHER) and (
+        max(commonness(word, language)[0], commonness(word, "en")[0]) >= _LABELLING
+    )
 
 
 def _is_contracted(shape: Shape, gap_after: str, after: str) -> bool:
@@ -708,7 +806,11 @@ class _Words(dict[str, "_Row | None"]):
             lower = lowered(word)
             shape = _shape(_group(word, self._language), _known_as(lower))
             scores = _summed(shape.group, _alone(word, self._language), self._language)
-            row = shape, scores, place_pairs().get(lower), word == "I" or lower in ROLES
+            if word == "I" or lower in ROLES or lower in _LABELS:
+                is_odd = _ODD
+            else:
+                is_odd = _BEFORE_COLON if _is_label(lower, self._language) else 0
+            row = shape, scores, place_pairs().get(lower), is_odd
         self[word] = row
         return row
 

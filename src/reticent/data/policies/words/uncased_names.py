@@ -291,6 +291,8 @@ def _chinese(text: str, start: int, end: int) -> Iterator[Span]:
                 continue
             rest = place + family
             given = text[rest : min(rest + 2, end)]
+            if given[1:] == "和" and text[rest + 2 : rest + 3] in last:
+                given = given[0]  # "and", with another name behind it
             if given in first or (len(given) == 2 and set(given) <= letters):
                 taken = family + len(given)
             elif text[place:rest] in _COMPOUND_FAMILIES or (
