@@ -123,6 +123,10 @@ def preview(settings: TrainSettings) -> Preview:
     settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
     seed = settings.seed or 0
     given = Given.read(settings, corpus, seed=seed, ranks=Ranks(), source=Randomness.system())
+    if settings.training.tune is not None:
+        from reticent.runs.training.tuning import require_public  # loads torch, as the preview does
+
+        require_public(given)
     return replace(kind.preview(given), chosen=chosen, owners=_many_records(settings, corpus))
 
 
