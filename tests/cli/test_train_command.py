@@ -179,6 +179,14 @@ def test_dry_run_prints_the_guarantee_and_touches_nothing(corpus, tmp_path, caps
     assert "No guarantee" in capsys.readouterr().out
 
 
+def test_correlated_noise_gets_a_batch_that_its_cycle_has_room_for(corpus, capsys):
+    words = ["train", "--data", str(corpus), "--model", "embedded", "--method", "dp-sgd", "--sampler", "banded"]
+    words += ["--target-epsilon", "8", "--delta", "1e-3", "--dry-run", "--json"]
+    assert cli.run(words) == 0, capsys.readouterr().err
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert plan["bands"] * plan["batch"] <= plan["units"]
+
+
 def said_of(corpus, capsys, *flags):
     """What a dry run says, on one line."""
     assert cli.run(["train", "--data", str(corpus), *DP, "--batch", "10", "--dry-run", *flags]) == 0

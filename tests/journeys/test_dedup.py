@@ -54,7 +54,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_read(tmp_path, capsys
     source = tmp_path / "corpus.jsonl"
     source.write_text(json.dumps(rows()[0]) + "\n")
     assert cli.run(["dedup", str(source), "--out", str(source)]) == 2
-    assert "already exists" in capsys.readouterr().err
+    assert "is the corpus itself" in capsys.readouterr().err
     assert cli.run(["dedup", str(source), "--out", str(tmp_path / "x.jsonl"), "--near", "1.2"]) == 2
     assert "--near" in capsys.readouterr().err
     assert not (tmp_path / "x.jsonl").exists()

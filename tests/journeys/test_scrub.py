@@ -84,6 +84,29 @@ def test_same_key_gives_the_same_fakes(work):
     assert (work / "key").stat().st_mode & 0o077 == 0
 
 
+def test_a_key_that_is_made_because_none_was_there_is_said_to_be_new(work):
+    words = ["scrub", work / "cases.jsonl", "--key", work / "key", "--policy", "patterns"]
+    first = reticent(*words, "--out", work / "a.jsonl")
+    assert "key: a new key was made, since there was none." in " ".join(first.stdout.split())
+    assert "new key" not in reticent(*words, "--out", work / "b.jsonl").stdout
+
+
+def test_what_is_no_key_is_refused_in_plain_words(work):
+    (work / "cases.jsonl").write_bytes("Zoë".encode("latin1"))
+    done = reticent("scrub", work / "secrets.txt", "--key", work / "cases.jsonl", "--out", work / "a.jsonl")
+    assert done.returncode == 2
+    assert "not a key; expected 32 to 128 hexadecimal digits in its first line" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["scrub", "dedup", "plant"])
+def test_nobody_is_told_to_remove_the_corpus(verb, work):
+    key = ["--key", work / "key"] if verb == "plant" else []
+    done = reticent(verb, work / "cases.jsonl", "--out", work / "cases.jsonl", *key)
+    assert done.returncode == 2
+    assert "is the corpus itself" in done.stderr
+    assert "remove it" not in done.stderr
+
+
 def test_no_secret_is_in_anything_that_scan_writes(work, cases):
     out = work / "out"
     done = reticent(
@@ -107,6 +130,8 @@ def test_no_secret_is_in_anything_that_scan_writes(work, cases):
         ["scrub", "FILE", "--out", "FILE"],
         ["scrub", "FILE", "--out", "o.jsonl", "--offsets", "FILE"],
         ["scrub", "FILE", "--out", "o.jsonl", "--offsets", "o.jsonl"],
+        ["scrub", "FILE", "--out", "o.jsonl", "--key", "o.jsonl"],
+        ["plant", "FILE", "--out", "o.jsonl", "--key", "o.jsonl"],
         ["scrub", "FILE", "--out", "o.docx"],
         ["scrub", "FILE", "--out", "o.jsonl", "--replace", "blank"],
         ["scrub", "FILE", "--out", "o.jsonl", "--keep-ids", "--key", "k"],

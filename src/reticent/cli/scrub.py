@@ -19,6 +19,10 @@ _COUNTED = (
     "one mask, a value that was found is replaced wherever else its record has it, and fields other than the "
     "text count too."
 )
+_NEW_KEY = (
+    "{key}: a new key was made, since there was none. Keep it for the other files, so that the same value gets the "
+    "same pseudonym there, and keep it secret: who has it can test a guess of a value."
+)
 
 
 @verb(ScrubSettings)
@@ -27,6 +31,8 @@ def scrub(settings: ScrubSettings, output: Output) -> None:
     done = scrubbing.scrub(settings, track=output.track)
     output.document(done)
     output.show(*_lines(done.tally, done.corpus, policy=done.policy))
+    if done.new_key is not None:
+        output.show(_NEW_KEY.format(key=done.new_key))
     if done.linkage is not None:
         output.show(_linked(done.linkage))
 

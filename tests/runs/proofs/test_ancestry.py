@@ -41,7 +41,7 @@ def test_a_model_trained_plainly_on_the_text_is_refused(unit):
     with pytest.raises(ConfigError, match="trained plainly on text of this corpus"):
         together(proved(unit), after(None).compared_with(MAILS))
     one_shared = Corpus([*OTHERS, MAILS[3]])
-    with pytest.raises(ConfigError, match="1 texts and 1 owners"):
+    with pytest.raises(ConfigError, match="1 text and 1 owner in common"):
         together(proved(unit), after(None).compared_with(one_shared))
 
 

@@ -86,7 +86,7 @@ def test_the_risk_that_was_asked_for_leads_the_ceilings():
     found = plan(PlanSettings.of(records=60, target_tpr="0.05@0.001", delta=1e-4, max_epochs=0.5))
     assert next(iter(found.ceilings)) == "tpr_at_fpr_0.001"
     assert found.ceilings["tpr_at_fpr_0.001"] <= 0.05
-    assert any("takes whole passes over the corpus, and these are 0.5" in each for each in found.reasons)
+    assert any("takes whole passes over the corpus, and these are 0.4" in each for each in found.reasons)
 
 
 @pytest.mark.slow
@@ -94,7 +94,20 @@ def test_compute_limits_the_passes():
     few = plan(PlanSettings.of(**SMALL, tokens=1000, max_tokens=2500))
     assert few.values["epochs"] == 2.0
     part = plan(PlanSettings.of(**SMALL, max_epochs=0.6))
-    assert (part.values["epochs"], part.values["sampler"]) == (0.6, "poisson")
+    assert (part.values["epochs"], part.values["sampler"]) == (0.56, "poisson")  # 7 steps of 8 among 100
+
+
+@pytest.mark.parametrize("limit", [{"max_epochs": 0.01}, {"tokens": 100_000, "max_tokens": 1_000}])
+def test_a_limit_of_less_than_a_pass_is_not_overrun_by_a_last_step(limit):
+    found = plan(PlanSettings.of(records=1_000, target_epsilon=8.0, **limit))
+    assert found.steps * found.values["batch"] <= 10  # a hundredth of the records
+    assert found.values["epochs"] == pytest.approx(found.steps * found.values["batch"] / 1_000)
+
+
+def test_a_model_that_is_not_here_is_said_to_be_taken_for_a_large_one(small):
+    assert not any("taken for a large model" in each for each in small.reasons)
+    found = plan(PlanSettings.of(records=60, target_epsilon=8.0, max_epochs=0.5, model="embeded"))
+    assert any("How many weights 'embeded' has cannot be read" in each for each in found.reasons)
 
 
 @pytest.mark.slow

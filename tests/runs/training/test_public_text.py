@@ -112,9 +112,9 @@ def test_public_text_that_holds_a_record_is_refused_and_only_the_comparison_refu
     rows = [{"id": "x", "text": "Something else."}, {"id": "y", "text": "private  Order 37 is late."}]
     write(tmp_path / "mixed.jsonl", rows)
     mixed = str(tmp_path / "mixed.jsonl")
-    with pytest.raises(ConfigError, match="trained plainly on text of this corpus"):
+    with pytest.raises(ConfigError, match="--public-text holds what the corpus holds"):
         run.preview(settings(tiny, public_text=mixed))
-    with pytest.raises(ConfigError, match="trained plainly on text of this corpus"):
+    with pytest.raises(ConfigError, match="--public-text holds what the corpus holds"):
         run.train(settings(tiny, tmp_path / "run", public_text=mixed))
     assert not (tmp_path / "run").exists()
     monkeypatch.setattr(ancestry.Members, "shared", lambda self, corpus: Shared(0, None))  # the broken twin
@@ -125,7 +125,7 @@ def test_public_text_of_a_protected_owner_is_refused(tiny, tmp_path):
     write(tmp_path / "mixed.jsonl", [{"id": "x", "owner": "private 3", "text": "Something else."}])
     mixed = str(tmp_path / "mixed.jsonl")
     assert run.preview(settings(tiny, public_text=mixed)).guarantee is not None  # records are protected
-    with pytest.raises(ConfigError, match="trained plainly on text of this corpus"):
+    with pytest.raises(ConfigError, match="--public-text holds what the corpus holds"):
         run.preview(settings(tiny, public_text=mixed, unit="owner"))
 
 
@@ -148,6 +148,9 @@ def test_a_run_that_was_stopped_in_either_phase_goes_on_where_it_was(tiny, tmp_p
     out, taken = tmp_path / "run", []
     stopped = run.train(settings(tiny, out), observe=lambda progress, _: progress.step < stop_after)
     assert (stopped.step, stopped.is_finished) == (stop_after, False)
+    ledger = rederive(out).checks[-1]
+    assert (ledger.name, ledger.holds) == ("ledger", False)  # nothing is released yet
+    assert "as in a run that is not finished" in ledger.sentence
     finished = run.train(Resumption(resume=out), observe=lambda progress, _: taken.append(progress.step) or True)
     assert taken == list(range(stop_after + 1, PUBLIC_STEPS + PRIVATE_STEPS + 1))
     assert finished.is_finished

@@ -90,8 +90,16 @@ def test_a_choice_by_text_that_is_trained_on_is_refused(tiny, tmp_path, capsys):
     (tmp_path / "score.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     given = options(tiny, tune_score=str(tmp_path / "score.jsonl"))
     assert cli.run(["train", "--json", *flags(given), "--out", str(tmp_path / "run")]) == 2
-    assert "1 texts in common" in capsys.readouterr().err
+    assert "found 1 text in common" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_dry_run_promises_nothing_of_a_choice_that_training_refuses(tiny, capsys):
+    given = options(tiny, tune_score=str(tiny / "private.jsonl"))
+    assert cli.run(["train", *flags(given), "--dry-run"]) == 2
+    said = capsys.readouterr()
+    assert "cannot be chosen by text that is trained on" in said.err
+    assert "Would be proved" not in said.out
 
 
 @pytest.mark.parametrize(

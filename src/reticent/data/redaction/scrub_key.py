@@ -44,9 +44,12 @@ class ScrubKey:
             first, *rest = path.read_text(encoding="ascii").split()
             key = cls(bytes.fromhex(first))
             key._done.update(rest)
-        except (OSError, ValueError) as problem:
+        except ValueError:
             raise DataError(
-                "not a key", path=path, found=type(problem).__name__, expected="32 to 128 hexadecimal digits"
+                "not a key",
+                path=path,
+                expected="32 to 128 hexadecimal digits in its first line",
+                hint="name the key of an earlier run, or a file that is not there yet: a new key is then made",
             ) from None
         return key
 

@@ -13,6 +13,7 @@ from reticent.core.errors import ConfigError, DataError
 from reticent.data.duplicates.near import Sign, Signatures, near_repeats, signatures
 from reticent.data.duplicates.repeats import Marks, repeated_texts, unmarked
 from reticent.engine.work import Engine, Piece, Told, gather, open_engine
+from reticent.runs.corpus.places import require_free
 from reticent.runs.progress import Track, untracked
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, EngineOptions, Shown
@@ -67,8 +68,7 @@ def dedup(settings: DedupSettings, *, track: Track = untracked) -> Deduplicated:
     from reticent.data.writing import write_corpus
 
     out = settings.out
-    if out.exists():
-        raise DataError("already exists", path=out, hint="choose another name, or remove it first")
+    require_free(out, corpus=settings.file)
     if not out.parent.is_dir():
         raise DataError("no such folder", path=out.parent)
     corpus = settings.corpus(settings.file)

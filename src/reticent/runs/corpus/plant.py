@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from reticent.core.corpus import Record
 from reticent.core.document import JsonObject
-from reticent.core.errors import ConfigError, DataError, ModelError
+from reticent.core.errors import ConfigError, ModelError
 from reticent.core.randomness import Randomness
 from reticent.core.ranges import COUNT, Range
 from reticent.core.secret import CodeSpace
 from reticent.data.canaries import CanaryOwner, make_canaries, names_owner, plant_stream, weave, write_key
 from reticent.data.coin_canaries import DesignName, NewToken, design_named, new_words, toss_canaries
 from reticent.data.writing import write_corpus
+from reticent.runs.corpus.places import require_apart, require_free
 from reticent.runs.progress import Track, untracked
 from reticent.runs.settings.declaration import option
 from reticent.runs.settings.shared import CorpusOptions, Seeded, Shown
@@ -111,9 +112,9 @@ class Planted(JsonObject):
 
 def plant(settings: PlantSettings, *, track: Track = untracked) -> Planted:
     """Write a corpus with canaries and the key file that names them, which its owner alone can read."""
-    for target in (settings.out, settings.key, settings.grown_model):
-        if target is not None and target.exists():
-            raise DataError("already exists", path=target, hint="choose another name, or remove it first")
+    places = (settings.out, settings.key, settings.grown_model)
+    require_apart(*places, names="--out, --key and --grown-model")
+    require_free(*places, corpus=settings.file)
     randomness = settings.randomness
     made = _Secrets(settings, randomness) if settings.audit is None else _Coins(settings, randomness, track)
     corpus = settings.corpus(settings.file)

@@ -12,6 +12,7 @@ from reticent.core.document import object_to_json
 from reticent.core.errors import ConfigError, DataError
 from reticent.data.reading.formats import Format
 from reticent.data.redaction.scrubbing import Replace
+from reticent.runs.corpus.places import require_apart, require_free
 from reticent.runs.corpus.scan import FindingSpans
 from reticent.runs.policies.by_name import DEFAULT_POLICY, POLICY_HELP, policy_named
 from reticent.runs.progress import Track, untracked
@@ -85,6 +86,7 @@ class ScrubResult:
     replace: Replace
     corpus: Path
     linkage: "Linkage | None" = None
+    new_key: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON document with a schema version."""
@@ -106,13 +108,15 @@ def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
     corpus = settings.corpus(settings.file)
     chosen = policy_named(settings.policy_with_patterns(settings.policy))
     model = _model(settings.linkage_model)
-    _refuse_taken(settings.file, [target for target in (out, offsets) if target is not None])
+    require_apart(out, offsets, settings.key, names="--out, --offsets and --key")
+    require_free(out, offsets, corpus=settings.file)
     # The whole corpus is read, and so checked, before anything is written.
     columns: dict[str, None] = {}
     size = 0
     for row, _ in track(corpus.rows(whole=True), "checking"):
         columns |= dict.fromkeys(row.values)
         size += 1
+    new_key = None if settings.key is None or settings.key.exists() else settings.key
     key = ScrubKey() if settings.key is None else ScrubKey.read(settings.key)
     treatment = Treatment(
         fields=corpus.fields, keep=frozenset(settings.keep), ids=frozenset(settings.ids), keep_ids=settings.keep_ids
@@ -139,6 +143,7 @@ def scrub(settings: ScrubSettings, *, track: Track = untracked) -> ScrubResult:
         replace=settings.replace,
         corpus=out,
         linkage=_linkage(corpus, kept, model) if settings.linkage else None,
+        new_key=new_key,
     )
 
 
@@ -195,13 +200,3 @@ def _schema(corpus: "CorpusFile", treatment: "Treatment") -> Any:
     from reticent.data.writing import retyped
 
     return retyped(table_schema(corpus.path), treatment.is_id)
-
-
-def _refuse_taken(file: Path, targets: list[Path]) -> None:
-    if len({target.absolute() for target in targets}) < len(targets):
-        raise DataError("named twice", path=targets[0], hint="--out and --offsets are two files")
-    for target in targets:
-        if target.exists():
-            same = file.exists() and target.samefile(file)
-            what = "is the corpus itself" if same else "already exists"
-            raise DataError(what, path=target, hint="choose another name, or remove it first")

@@ -41,6 +41,7 @@ from reticent.core.document import (
 from reticent.core.errors import ConfigError, DataError
 from reticent.core.event import Composed
 from reticent.core.guarantee import UNSEEN, Guarantee, Notion, Unit
+from reticent.core.printing.numbers import counted
 from reticent.data.canaries import names_owner
 from reticent.models.embedded import EMBEDDED
 from reticent.runs.directory import RUN
@@ -113,9 +114,9 @@ class Shared(JsonObject):
         return self.texts > 0 or (unit is not Unit.RECORD and bool(self.owners))
 
     def in_words(self) -> str:
-        """For an error: "3 texts and 1 owners"."""
-        owners = "" if self.owners is None else f" and {self.owners:,} owners"
-        return f"{self.texts:,} texts{owners}"
+        """For an error: "3 texts and 1 owner"."""
+        owners = "" if self.owners is None else f" and {counted(self.owners, 'owner')}"
+        return f"{counted(self.texts, 'text')}{owners}"
 
     def absent(self, unit: Unit) -> str:
         """What is known not to be shared, where nothing was found."""

@@ -169,6 +169,12 @@ def _ledger(path: Path, certificate: Certificate) -> Check:
             is_same = ledger.budget.guarantee == certificate.guarantee
     except LedgerError as error:
         return Check("ledger", f"{error.line()}.", holds=False)
+    if certificate.ledger is None and certificate.released is None:
+        unfinished = (
+            f"The ledger holds {counted(head.sequence, 'charge')}, and the guarantee names no weights that they "
+            "paid for yet, as in a run that is not finished; `reticent train --resume RUN` continues it."
+        )
+        return Check("ledger", unfinished, holds=False)
     if not is_paid:
         return Check("ledger", "The ledger does NOT contain the charge that paid for these weights.", holds=False)
     if not is_same:

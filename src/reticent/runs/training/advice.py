@@ -15,7 +15,7 @@ the noise on a gradient entry is stated for both.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -90,7 +90,9 @@ class PlanSettings(Shown):
     )
     target_advantage: float | None = option("Maximum advantage (TPR − FPR) of a membership test.", default=None)
     delta: float | None = option(
-        "δ of the guarantee.", default=None, shown="a power of ten, at most a tenth of 1 / units"
+        "δ of the guarantee.",
+        default=None,
+        shown="a power of ten, at most 1e-05 and at most a tenth of 1 / units",
     )
     unit: Literal[Unit.RECORD, Unit.OWNER] = option(
         "Unit of privacy: one record, or all records of one owner.", default=Unit.RECORD
@@ -174,7 +176,8 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     if settings.out is not None and settings.out.exists():
         raise ConfigError(f"{settings.out}: already exists", hint="choose another --out, or remove it")
     model = ModelSection(source=settings.source, lora_rank=settings.lora_rank)
-    choose_for = partial(choose, parameters=model.trained_parameters(), trains_adapters=model.lora_rank > 0)
+    parameters = model.trained_parameters()
+    choose_for = partial(choose, parameters=parameters, trains_adapters=model.lora_rank > 0)
     wanted = choose_for(settings.units, epsilon=settings.target_epsilon).epochs
     epochs = _affordable_epochs(settings, wanted)
     choice = choose_for(settings.units, epochs=epochs)
@@ -185,6 +188,10 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
             expected=f"at least {choice.batch / settings.units:.2g} passes, one batch of {choice.batch:,}",
             hint="raise --max-epochs or --max-tokens",
         )
+    if epochs < 1.0:  # few steps: one more than the compute allows could be twice as many
+        steps = math.floor(epochs * settings.units / choice.batch + 1e-9)
+        epochs = steps * choice.batch / settings.units
+        choice = replace(choice, epochs=epochs)
     delta = _delta(settings)
     plans = [_plan(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.POISSON)]
     if epochs == round(epochs):  # allocation takes whole epochs
@@ -206,6 +213,12 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     reasons = _reasons(
         settings, plans, chosen, larger, epochs=epochs, more_passes=epochs if epochs > usual else None
     )
+    if parameters is None:
+        reasons.insert(
+            1,
+            f"How many weights '{settings.source}' has cannot be read from files here, and hubs are not asked: it "
+            "is taken for a large model.",
+        )
     compared: tuple[Compared, ...] = ()
     expected = _NOT_TRIED[settings.unit]
     if settings.public_text is not None:

@@ -78,8 +78,19 @@ class Given:
         """
         found = ancestry_of(self.settings.model.source)
         if self.public is not None:
+            self._require_other_text(self.public)
             found = found.followed_by("the steps on public text", None, self.public)
         return found.compared_with(self.corpus)
+
+    def _require_other_text(self, public: Corpus) -> None:
+        """Refuse public text of the corpus by its own name: the starting model has not seen it."""
+        shared = Members.of(self.corpus).shared(public)
+        if shared.concerns(self.settings.training.protected):
+            raise ConfigError(
+                "--public-text holds what the corpus holds, and would be trained on without noise",
+                found=f"{shared.in_words()} in common",
+                hint="take them out of the public text, or out of the corpus",
+            )
 
 
 class Prepared(Protocol):
@@ -123,6 +134,10 @@ def preview(settings: TrainSettings) -> Preview:
     settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
     seed = settings.seed or 0
     given = Given.read(settings, corpus, seed=seed, ranks=Ranks(), source=Randomness.system())
+    if settings.training.tune is not None:
+        from reticent.runs.training.tuning import require_public  # loads torch, as the preview does
+
+        require_public(given)
     return replace(kind.preview(given), chosen=chosen, owners=_many_records(settings, corpus))
 
 

@@ -5,7 +5,7 @@ option with `sgd`, `dp-sgd` without noise or target, a δ that promises nothing.
 """
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -560,6 +560,10 @@ class TrainingSection(Settings):
             trains_adapters=trains_adapters,
             is_redacted=self.method is Method.CRT,
         )
+        if (
+            self.correlated and choice.batch * self.correlated > units
+        ):  # a cycle needs a batch for each of its steps
+            choice = replace(choice, batch=max(1, units // self.correlated))
         return {key: value for key, value in asdict(choice).items() if key not in given}
 
     def optimiser_settings(self, *, gradient_noise: float = 0.0) -> "OptimiserSettings":

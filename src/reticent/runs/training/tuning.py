@@ -46,7 +46,7 @@ def train_tuned(given: Given, kind: RunKind, observe: Observer) -> TrainedRun:
     assert tune is not None
     if given.ranks.size > 1:
         raise ConfigError("--tune trains in one process", found=f"{given.ranks.size} processes")
-    _require_public(given)
+    require_public(given)
     runs = number_of_runs(
         float(given.randomness.uniform(1)[0]), shape=TUNING_SHAPE, rate=rate_for(tune, TUNING_SHAPE)
     )
@@ -64,7 +64,7 @@ def train_tuned(given: Given, kind: RunKind, observe: Observer) -> TrainedRun:
     return replace(best, path=out)
 
 
-def _require_public(given: Given) -> None:
+def require_public(given: Given) -> None:
     """Refuse to choose by text that is trained on: the price is that of a choice by public text."""
     score = given.settings.training.tune_score
     assert score is not None

@@ -9,6 +9,7 @@ from reticent.auditing.metrics.one_run_family import one_run_epsilon_by_family, 
 from reticent.core.errors import UnsupportedEvent, UsageError
 from reticent.core.event import Laplace, Repeated, SampledGaussian
 from reticent.core.evidence.canary_trace import CanaryKey, CanaryTrace, TraceFile
+from reticent.core.printing.numbers import at_most
 from reticent.core.randomness import Randomness
 from tests.auditing.attacks.exposure.canary_worlds import EVENT, NOISE, RATE, trace
 
@@ -24,7 +25,7 @@ def test_a_sound_run_is_measured_to_more_than_half_of_what_was_proved_and_not_ab
     assert found.claimed == pytest.approx(8.1, abs=0.1)
     assert 0.5 * found.claimed <= found.epsilon <= found.claimed
     assert found.verdict == "consistent"
-    assert "claimed" in str(found)
+    assert f"claimed {at_most(found.claimed)}: " in str(found)  # with the digits of the proved ε
     assert max(found.by_count.epsilon, found.by_curve.epsilon) < found.epsilon
 
 

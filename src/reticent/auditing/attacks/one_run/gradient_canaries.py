@@ -41,7 +41,7 @@ from reticent.core.evidence.canary_trace import CanaryTrace
 from reticent.core.finding import Finding
 from reticent.core.guarantee import Neighbours, Unit
 from reticent.core.model import Access
-from reticent.core.printing.numbers import per_cent, shown
+from reticent.core.printing.numbers import at_most, per_cent, shown
 from reticent.core.randomness import Randomness
 
 CONFIDENCE: Final = 0.999
@@ -135,7 +135,7 @@ class MeasuredEpsilon:
         }
 
     def __str__(self) -> str:
-        least, claimed = shown(self.epsilon, side="down"), shown(self.claimed, side="up")
+        least, claimed = shown(self.epsilon, side="down"), at_most(self.claimed)
         basis = (
             f"(δ = {self.delta:g}, {per_cent(self.confidence)} confidence, {self.canaries} canaries, "
             f"{self.steps} steps)"
