@@ -235,7 +235,6 @@ def _document(result: "TrainedRun") -> dict[str, Any]:
         members = {"parts": manifest.parts, "members": len(manifest.members)}
         return document | members | {"guarantee": None, "notice": NOTICE}
     return document | {
-        "owners": None if result.owners is None else asdict(result.owners),
         "model": result.model if result.is_finished else None,
         "guarantee": result.guarantee,
         "guarantees": result.other_guarantees,
