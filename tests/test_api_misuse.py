@@ -55,6 +55,11 @@ def test_what_a_flag_lists_with_commas_may_be_a_list():
         AuditSettings.of(**PLACES, attacks=["loss"])
 
 
+def test_a_choice_that_is_nearly_one_is_asked_for_by_its_name():
+    with pytest.raises(reticent.UsageError, match=r"others: should be one of .*; did you mean 'known'"):
+        AuditSettings.of(**PLACES, others="knwon")
+
+
 def test_a_wrong_option_is_named_by_its_keyword_in_python_and_by_its_flag_on_the_command_line():
     for wrong, said in [
         ({"records": "many"}, "records: input should be a valid integer"),

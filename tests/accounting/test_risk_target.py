@@ -54,6 +54,13 @@ def test_a_target_that_promises_nothing_is_refused(read, text):
         read(text)
 
 
+def test_a_rate_without_the_rate_it_is_measured_at_is_said_to_lack_it():
+    with pytest.raises(
+        ConfigError, match=r"the @ with the false-positive rate is missing; found 0\.05; expected such"
+    ):
+        RiskTarget.true_positive_rate("0.05")
+
+
 def test_a_target_that_no_noise_reaches_is_refused_with_what_the_most_noise_proves():
     with pytest.raises(ConfigError, match=r"what leaks of a secret of 20.bits: at most 0\.0\d+.bits at noise"):
         noise_for_risk(RiskTarget.leaked_bits("0.0001:20"), event, delta=DELTA)

@@ -58,6 +58,21 @@ def test_every_failure_is_one_line_with_its_exit_code(error, code, line, capsys,
     assert "078-05-1120" not in written
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--records", "1,000"], "'--records': not a whole number; expected digits alone, such as 1000 (no commas"),
+        (
+            ["--records", "1000", "--max-epochs", "2,5"],
+            "'--max-epochs': not a number; expected one such as 1000, 0.5",
+        ),
+    ],
+)
+def test_a_number_that_cannot_be_read_is_refused_with_how_numbers_are_written(words, said, capsys):
+    assert cli.run(["plan", "--target-epsilon", "8", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_reader_that_goes_away_is_not_an_error():
     script = "from reticent.cli.main import main; main(['--help'])"
     done = subprocess.run(

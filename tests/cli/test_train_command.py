@@ -195,11 +195,11 @@ def said_of(corpus, capsys, *flags):
 
 def test_a_promise_for_records_is_said_to_be_none_for_people_who_have_several(corpus, tmp_path, capsys):
     said = said_of(corpus, capsys)
-    assert "Most owners have several records (20 of 20; at most 5), and the promise is for one record." in said
+    assert "All owners have several records (20 of 20; at most 5), and the promise is for one record." in said
     assert "for 5 records (all of the owners have at most so many)" in said
     for sampler in (["--sampler", "allocation"], ["--neighbours", "replace"]):
         said = said_of(corpus, capsys, *sampler)
-        assert "Most owners" in said
+        assert "All owners" in said
         assert "No ε is known here for all records of one owner together." in said
     assert "several records" not in said_of(corpus, capsys, "--unit", "owner")
     rows = [{"id": f"r{i}", "owner": f"o{i}", "text": f"text of record {i}"} for i in range(100)]
@@ -219,6 +219,60 @@ def test_owners_of_very_different_numbers_of_records_are_told_apart(tmp_path, ca
     assert "above 20 for 40 records (all of the owners have at most so many)" in said
     assert "An ε above 20 by itself promises practically nothing." in said
     assert said_of(path, capsys, "--json").count('"nine_tenths": 2') == 1
+
+
+def test_a_finished_run_says_of_owners_what_its_dry_run_said(corpus, tmp_path, capsys):
+    before = said_of(corpus, capsys, "--epochs", "0.2")
+    words = [
+        "train",
+        "--data",
+        str(corpus),
+        *DP,
+        "--batch",
+        "10",
+        "--epochs",
+        "0.2",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert cli.run(words) == 0
+    after = " ".join(capsys.readouterr().out.split())
+    ours = before[before.index("All owners") : before.index("Would be proved")]
+    assert "ε for all records of one owner together" in ours
+    assert ours.strip() in after
+    assert "Some owners" not in after
+
+
+def test_a_dry_run_warns_that_nobody_looked_for_the_model(corpus, capsys):
+    words = ["train", "--data", str(corpus), "--method", "dp-sgd", "--delta", "1e-4", "--dry-run"]
+    assert cli.run([*words, "--target-epsilon", "8", "--model", "embeded"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Warning: the model 'embeded' is not in a folder here, and a dry run asks no hub" in said
+    assert "it is taken for a large model" in said
+    assert "Did you mean 'embedded'?" in said
+    assert cli.run([*words, "--noise-multiplier", "1", "--model", "some/model", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model_is_here"] is False
+    for known in ("embedded", "lstm:1x20"):
+        assert cli.run([*words, "--noise-multiplier", "1", "--model", known]) == 0
+        assert "Warning" not in capsys.readouterr().out
+
+
+def test_a_dry_run_says_what_else_the_run_would_measure_and_prove(corpus, capsys):
+    assert "canaries" not in said_of(corpus, capsys)
+    said = said_of(corpus, capsys, "--audit", "50", "--individual-accounting")
+    assert "with 50 gradient canaries" in said
+    assert "150 units with them, and a batch of 15," in said
+    assert "Would also prove an ε for each record by its own gradients" in said
+
+
+def test_an_epsilon_of_each_record_is_refused_for_owners_with_advice(refused):
+    refused("leave one of the two out", *DP, "--individual-accounting", "--unit", "owner")
+
+
+def test_a_delta_of_zero_is_refused_with_one_that_would_do(refused):
+    zero = [*DP[:4], "--noise-multiplier", "1", "--delta", "0"]
+    refused("at δ = 0 Gaussian noise proves no finite ε", *zero)
+    refused("hint: --delta 0.001", *zero)
 
 
 @pytest.mark.parametrize("chosen", ["tested", "proved"])

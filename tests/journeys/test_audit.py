@@ -160,7 +160,7 @@ def test_a_required_metric_that_was_not_measured_fails_with_a_sentence(story, tm
         (("--require", "tpr<=0.5"), "--require names a metric that this audit does not measure: tpr"),
         (("--fail-if", "auc~0.5"), "a metric, a comparison and a number"),
         (("--attacks", "exposre"), "unknown attack 'exposre', did you mean 'exposure'?"),
-        (("--require", "acu<=0.6"), "did you mean auc?"),
+        (("--require", "acu<=0.6"), "did you mean 'auc'?"),
         (("--require", "auc<=60%"), "60 % is 0.6"),
         (("--attacks", "exposure"), "no attack can run"),
         (("--budget", "soon"), "a budget is a time"),

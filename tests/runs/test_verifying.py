@@ -111,3 +111,28 @@ def test_what_is_no_sum_and_plans_for_replaced_units_are_refused():
         verify(home_made(), replaced)
     with pytest.raises(UsageError, match="one clip norm"):
         verify(home_made(), dataclasses.replace(PLAN, clip_quantile=0.5))
+
+
+@pytest.mark.parametrize(
+    ("step", "plan", "message"),
+    [
+        (home_made(), PLAN.guarantee, "a step is verified against a plan; found method; expected DpSgd"),
+        (None, PLAN, "the step must be a function or a PrivateStep; found NoneType"),
+        (lambda records: records.sum(0).numpy(), PLAN, "the step must return a torch tensor; found ndarray"),
+    ],
+)
+def test_what_is_no_plan_no_step_or_no_tensor_is_refused_in_words(step, plan, message):
+    with pytest.raises(UsageError, match=message):
+        verify(step, plan, canaries=20)
+
+
+def test_a_refuted_step_of_which_nothing_else_is_known_is_not_said_to_have_an_epsilon_of_zero():
+    plan = DpSgd.for_target(epsilon=8, delta=1e-3, units=100, batch=50, epochs=5)
+
+    def without_noise(records):
+        return (records * (plan.clip_norm / records.norm(dim=1, keepdim=True))).sum(0)
+
+    found = verify(without_noise, plan, canaries=500, randomness=Randomness.seeded(2))
+    assert found.by_count.epsilon == 0.0
+    assert "if it is of another kind, no lower bound on its ε was found" in str(found)
+    assert "at least 0" not in str(found)

@@ -15,9 +15,10 @@ from reticent.accounting.curve import RenyiCurve, renyi_epsilon
 from reticent.accounting.guarantees import epsilons
 from reticent.accounting.pld import pld_epsilon
 from reticent.core.choice import settle_choices
-from reticent.core.errors import ConfigError, InternalError
+from reticent.core.errors import ConfigError, InternalError, TargetOutOfReach
 from reticent.core.event import Repeated, Round, SampledGaussian
 from reticent.core.guarantee import Neighbours
+from reticent.core.printing.numbers import at_most
 from reticent.core.ranges import NOISE_MULTIPLIER, STEPS
 
 _LEAST_NOISE, _MOST_NOISE = NOISE_MULTIPLIER.low, NOISE_MULTIPLIER.high
@@ -96,10 +97,10 @@ def least_noise(target: Target, *, steps: int) -> Calibration:
     return _verified(target, _lower(target, round_up(enough), steps=steps), steps)
 
 
-def _out_of_reach(target: Target, reached: float, noise: float) -> ConfigError:
-    return ConfigError(
+def _out_of_reach(target: Target, reached: float, noise: float) -> TargetOutOfReach:
+    return TargetOutOfReach(
         "no noise reaches the target",
-        found=f"epsilon {reached:.3g} at noise multiplier {noise:g}",
+        found=f"ε = {at_most(reached)} at noise multiplier {noise:g}",
         expected=f"at most {target.epsilon:g}",
         hint="raise epsilon or delta, or "
         + ("lower the steps or the sampling rate" if target.has_renyi_price else "take Poisson samples"),

@@ -17,13 +17,14 @@ from reticent.accounting.bounds.leakage import leakage_of_guarantee
 from reticent.accounting.calibration import round_up
 from reticent.accounting.guarantees import guarantee_of
 from reticent.accounting.pld import privacy_profile
-from reticent.core.errors import ConfigError, InternalError
+from reticent.core.errors import ConfigError, InternalError, TargetOutOfReach
 from reticent.core.event import Event
 from reticent.core.guarantee import Guarantee, Neighbours, Notion, Unit
 from reticent.core.metric import ADVANTAGE, TPR_AT_FPR, shown_value, words_of
 from reticent.core.printing.numbers import Scale, at_most, shown
 from reticent.core.ranges import NOISE_MULTIPLIER
 
+_SUCH_RATE = "0.05@0.01 (5 % found at 1 % false positives)"
 _PRECISION = 2e-3  # relative, of the noise multiplier
 
 
@@ -38,7 +39,13 @@ class RiskTarget:
     @classmethod
     def true_positive_rate(cls, text: str) -> "RiskTarget":
         """From "0.05@0.01": at most 5 % of members are found at 1 % false alarms."""
-        rate, _, false_alarms = text.partition("@")
+        rate, at_sign, false_alarms = text.partition("@")
+        if not at_sign:
+            raise ConfigError(
+                "--target-tpr takes TPR@FPR, and the @ with the false-positive rate is missing",
+                found=text,
+                expected=f"such as {_SUCH_RATE}",
+            )
         limit, at = _share(rate, "--target-tpr", text), _share(false_alarms, "--target-tpr", text)
         if limit <= at:
             raise ConfigError(
@@ -125,7 +132,7 @@ def noise_for_risk(
             if reached <= target.limit:
                 high = math.log(NOISE_MULTIPLIER.high)
                 break
-            raise ConfigError(
+            raise TargetOutOfReach(
                 "no noise is proved to reach the target",
                 found=f"{target.name}: at most {target.shown(reached)} at noise multiplier "
                 f"{NOISE_MULTIPLIER.high:g}",
@@ -168,6 +175,6 @@ def _share(text: str, flag: str, given: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.0 < value < 1.0:
-        such = "0.05@0.01 (5 % found at 1 % false positives)" if "tpr" in flag else "0.1"
+        such = _SUCH_RATE if "tpr" in flag else "0.1"
         raise ConfigError(f"{flag} takes shares above 0 and below 1", found=given, expected=f"such as {such}")
     return value

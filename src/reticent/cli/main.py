@@ -33,6 +33,16 @@ BUG = 70
 # Recent versions of typer carry their own copy of click, whose exceptions have no public name.
 _ClickException: type[Exception] = typer.BadParameter.mro()[2]
 
+# What typer's parser says of a word that is no number, and what we say.
+_UNREAD = {
+    "Input should be a valid integer, unable to parse string as an integer": (
+        "not a whole number; expected digits alone, such as 1000 (no commas, no units)"
+    ),
+    "Input should be a valid number, unable to parse string as a number": (
+        "not a number; expected one such as 1000, 0.5 or 1e-5 (no commas, no units)"
+    ),
+}
+
 # In the order of the help. The verb X is the name `X` of the module `reticent.cli.X`: a function, or a group.
 VERBS = (
     *("demo", "scan", "scrub", "dedup", "plant", "plan", "train", "synthesize", "predict", "evaluate", "serve"),
@@ -167,4 +177,7 @@ def _complain(what: str, hint: str | None, code: int) -> int:
 def _described(error: Exception) -> str:
     """What click says of a wrong call, with the option it is about."""
     described = getattr(error, "format_message", None)
-    return (str(described()) if callable(described) else str(error)).replace(": Value error, ", ": ")
+    said = (str(described()) if callable(described) else str(error)).replace(": Value error, ", ": ")
+    for unread, expected in _UNREAD.items():
+        said = said.replace(unread, expected)
+    return said

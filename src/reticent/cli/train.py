@@ -13,6 +13,7 @@ from reticent.cli.flags import verb
 from reticent.core.evidence.canary_trace import KEY as CANARY_KEY
 from reticent.core.evidence.individual import FILE as INDIVIDUAL
 from reticent.core.printing.numbers import at_most, counted
+from reticent.models.huggingface.location import meant_embedded
 from reticent.runs.settings.declaration import flag_of
 from reticent.runs.training.settings import Resumption, TrainSettings
 
@@ -93,6 +94,7 @@ def _owner_lines(owners: "ManyRecords | None", guarantee: "Guarantee | None" = N
     if owners is None:
         return []
     whose = "Most" if owners.several > owners.owners / 2 else "Some"
+    whose = "All" if owners.several == owners.owners else whose
     lines = [
         f"{whose} owners have several records ({owners.several:,} of {owners.owners:,}; at most {owners.most:,}), "
         "and the promise is for one record. To protect people, use --unit owner."
@@ -133,9 +135,11 @@ def _tuning_lines(mean: int | None) -> list[str]:
 def _show_preview(found: "Preview", output: Output, settings: TrainSettings) -> int:
     """What a run would do and promise; the exit code."""
     document: dict[str, Any] = {"schema_version": 1, "dry_run": True, "guarantee": None}
+    here = {"model_is_here": found.model_is_here}
     if found.plan is None:
         members, smallest, largest = len(found.records), min(found.records), max(found.records)
-        output.document(document | {"parts": found.parts, "members": members, "steps": found.steps})
+        output.document(document | {"parts": found.parts, "members": members, "steps": found.steps} | here)
+        output.show(*_unseen_model_lines(settings, found))
         output.show(
             f"Would train {members} members for {found.parts} parts, on {smallest:,} to {largest:,} records each,"
             f" {counted(found.steps, 'step')} in all.",
@@ -145,8 +149,8 @@ def _show_preview(found: "Preview", output: Output, settings: TrainSettings) -> 
         proved = {"guarantee": found.guarantee, "guarantees": found.other_guarantees}
         made = {"plan": found.plan, "chosen": found.chosen} | proved
         owners = None if found.owners is None else asdict(found.owners)
-        output.document(document | made | {"redaction": found.redaction, "owners": owners})
-        output.show(*_chosen_lines(found.chosen))
+        output.document(document | made | {"redaction": found.redaction, "owners": owners} | here)
+        output.show(*_unseen_model_lines(settings, found), *_chosen_lines(found.chosen))
         output.show(f"Would take {counted(found.steps, 'step')}.", *_tuning_lines(settings.training.tune))
         output.show(*_redaction_lines(found.redaction), *_owner_lines(found.owners, found.guarantee))
         output.show(*_promise(found.guarantee, found.other_guarantees, is_done=False))
@@ -154,8 +158,40 @@ def _show_preview(found: "Preview", output: Output, settings: TrainSettings) -> 
         if "noise_multiplier" in noisy:
             output.show(*_risk_lines(settings.training.risk, found.guarantee))
             output.show(f"Noise multiplier {noisy['noise_multiplier']:g}, {_clipping(noisy)}.")
+            output.show(*_measuring_lines(noisy))
     output.show("Nothing was trained.")
     return 0
+
+
+def _unseen_model_lines(settings: TrainSettings, found: "Preview") -> list[str]:
+    """A warning where nobody looked whether there is such a model."""
+    if found.model_is_here:
+        return []
+    source = settings.model.source
+    size = "; it is taken for a large model" if found.chosen else ""
+    near = meant_embedded(source)
+    return [
+        f"Warning: the model '{source}' is not in a folder here, and a dry run asks no hub: whether it exists was "
+        f"not checked{size}." + (f" {near.capitalize()}" if near else "")
+    ]
+
+
+def _measuring_lines(plan: dict[str, Any]) -> list[str]:
+    """What a run would measure and prove beside its guarantee."""
+    lines = []
+    if count := plan.get("canaries"):
+        lines.append(
+            f"Would measure a lower bound on ε with {counted(count, 'gradient canary', 'gradient canaries')}. They "
+            f"are units too: the plan has {plan['units']:,} units with them, and a batch of {plan['batch']:,}, so "
+            "that each takes part about as often as without them. What they add to the gradients is more noise for "
+            "the model."
+        )
+    if plan.get("individual"):
+        lines.append(
+            "Would also prove an ε for each record by its own gradients, in another pass over the corpus per "
+            "epoch. How large these are is known only after training."
+        )
+    return lines
 
 
 def _clipping(plan: dict[str, Any]) -> str:
@@ -177,6 +213,9 @@ def _show_result(result: "TrainedRun", output: Output, *, risk: "RiskTarget | No
         output.show(f"Stopped after step {result.step:,} of {result.steps:,} and saved. Continue with: {again}")
         return INTERRUPTED
     output.show(*(_model_lines(result) if result.manifest is None else _ensemble_lines(result)))
+    if result.owners is None and "owner" in result.other_guarantees:  # finished before: its corpus is not read
+        output.show("The first promise is for one record, and some owner has several. See --unit owner.")
+    output.show(*_owner_lines(result.owners, result.guarantee))
     output.show(*_risk_lines(risk, result.guarantee))
     return int(result.measured is not None and result.measured.is_refuted)
 
@@ -317,11 +356,6 @@ def _promise(guarantee: "Guarantee | None", others: "dict[str, Guarantee]", *, i
     return [
         f"{said}: {_statement(guarantee)}{about}.",
         *(f"{said} as well ({name}): {_statement(each)}: {each.covers}." for name, each in others.items()),
-        *(
-            ["Some owners have several records. To protect whole owners, use --unit owner."]
-            if is_done and "owner" in others
-            else []
-        ),
         "It assumes:" if is_done else "It would assume:",
         *(f"  - {assumption}" for assumption in guarantee.assumes),
         *(

@@ -46,8 +46,18 @@ def member_of(kind: type[Member], given: Member | str, *, name: str) -> Member:
 
 def advice(name: str, known: Sequence[str]) -> str:
     """What to say after an unknown name: the nearest of the known ones, or all of them."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f", did you mean '{near[0]}'?" if near else f"; known: {', '.join(known)}"
+    near = meant(name, known)
+    return f", {near}" if near else f"; known: {', '.join(known)}"
+
+
+def meant(name: str, known: Sequence[str], *, alike: float = 0.6) -> str | None:
+    """A question after the known name that is nearest to an unknown one; None where none is at least so `alike`.
+
+    >>> meant("unoin", ["patterns", "union"])
+    "did you mean 'union'?"
+    """
+    near = difflib.get_close_matches(name, known, n=1, cutoff=alike)
+    return f"did you mean '{near[0]}'?" if near else None
 
 
 def settle_choices(values: Any, **kinds: type[Enum]) -> None:

@@ -2,7 +2,7 @@
 
     ReticentError
     ├── UsageError            the caller must fix something: one line with a hint, exit code 2
-    │   ├── ConfigError       a configuration file, flag or combination of them
+    │   ├── ConfigError       a configuration file, flag or combination of them; TargetOutOfReach
     │   ├── DataError         a corpus: names file and line, never shows the text
     │   ├── ModelError        a model that cannot be loaded or does not fit the request
     │   ├── AccessError       an attack needs more access than the model grants
@@ -59,6 +59,10 @@ class UsageError(ReticentError):
 
 class ConfigError(UsageError):
     """A configuration file, a flag, or a combination of them that the caller must change."""
+
+
+class TargetOutOfReach(ConfigError):
+    """A limit on what may leak that no noise is proved to keep."""
 
 
 class DataError(UsageError):

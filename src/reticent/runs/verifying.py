@@ -12,6 +12,7 @@ its own; else it is given what the plan's sampler draws, and its own sampler sta
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,6 +70,7 @@ def verify(
     >>> reticent.verify(forgets_to_clip, plan, canaries=500).verdict
     'refuted'
     """
+    _check_kinds(step, plan)
     if plan.neighbours is not Neighbours.ADD_REMOVE:
         raise UsageError("canaries are added or removed", found=f"a plan for neighbours '{plan.neighbours.value}'")
     if plan.clip_quantile is not None:
@@ -128,7 +130,27 @@ def noisy_sum_of_update(before: Tensor, after: Tensor, *, learning_rate: float, 
     return (before - after).detach().flatten() * (normaliser / learning_rate)
 
 
-def _noisy_sum(released: Tensor, dimension: int) -> Floats:
+def _check_kinds(step: Any, plan: Any) -> None:
+    """Refuse what is no step and no plan: what fails first would say it in words of its own."""
+    if not isinstance(plan, DpSgd):
+        raise UsageError(
+            "a step is verified against a plan",
+            found=type(plan).__name__,
+            expected="DpSgd, such as reticent.DpSgd.for_target(…)",
+        )
+    if not isinstance(step, PrivateStep) and not callable(step):
+        raise UsageError(
+            "the step must be a function or a PrivateStep",
+            found=type(step).__name__,
+            expected="records [n, d] in, their noisy sum [d] out",
+        )
+
+
+def _noisy_sum(released: Any, dimension: int) -> Floats:
+    if not isinstance(released, Tensor):
+        raise UsageError(
+            "the step must return a torch tensor", found=type(released).__name__, expected=f"shape ({dimension},)"
+        )
     values = released.detach().flatten()
     if values.shape != (dimension,) or not bool(torch.isfinite(values).all()):
         raise UsageError(

@@ -32,6 +32,15 @@ def test_names_and_unions_of_them(name, shown):
     assert policy_named(name).name == shown
 
 
+@pytest.mark.parametrize(
+    ("name", "near"), [("unoin", "union"), ("patterns+pattrens", "patterns"), ("dictionary", "dictionary:FILE")]
+)
+def test_a_policy_that_is_nearly_one_is_asked_for_by_its_name(name, near):
+    with pytest.raises(ConfigError) as refused:
+        policy_named(name)
+    assert refused.value.hint == f"did you mean '{near}'?"
+
+
 def test_plus_in_a_file_name_does_not_cut_it(tmp_path):
     path = tmp_path / "a+b.txt"
     path.write_text("PERSON\tAda\n")

@@ -142,6 +142,19 @@ def test_contradictions_are_refused(options, message):
         plan(PlanSettings.of(**options))
 
 
+@pytest.mark.parametrize(
+    ("target", "advice"),
+    [
+        ({"target_epsilon": 1e-6}, "raise --target-epsilon or --delta, or allow fewer passes with --max-epochs"),
+        ({"target_bits": "0.0001:20"}, "raise --target-bits, or allow fewer passes with --max-epochs"),
+    ],
+)
+def test_a_target_that_cannot_be_reached_is_refused_with_what_a_plan_can_be_told(target, advice):
+    with pytest.raises(ConfigError, match=r"noise multiplier 10000, in .* passes over the corpus") as refused:
+        plan(PlanSettings.of(records=1_000, **target))
+    assert refused.value.hint == advice
+
+
 @pytest.mark.slow
 def test_the_verb_writes_once_and_never_opens_the_corpus(tmp_path, capsys):
     out = tmp_path / "p.toml"

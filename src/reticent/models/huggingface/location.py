@@ -7,10 +7,10 @@ the header, JSON with the shape of every tensor (https://huggingface.co/docs/saf
 
 import json
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from reticent.core.choice import meant
 from reticent.core.document import MALFORMED
 from reticent.core.errors import ModelError
 from reticent.models.embedded import EMBEDDED, embedded_model_path
@@ -65,12 +65,16 @@ def _download(hub_id: str) -> Path:
         elif isinstance(error, RepositoryNotFoundError):
             found = "no model of that name there, or a private one"
         hint = "check the spelling and the connection, or give the path of a directory with the model"
-        near = get_close_matches(hub_id, [EMBEDDED], n=1, cutoff=0.7)
         raise ModelError(
             f"'{hub_id}' is not a local directory, and could not be fetched from the hub",
             found=found,
-            hint=f"did you mean '{EMBEDDED}'?" if near else hint,
+            hint=meant_embedded(hub_id) or hint,
         ) from None
+
+
+def meant_embedded(source: str) -> str | None:
+    """A question where a source that is no model here is nearly the word "embedded"."""
+    return meant(source, [EMBEDDED], alike=0.7)
 
 
 def stored_shapes(folder: Path) -> tuple[tuple[int, ...], ...] | None:

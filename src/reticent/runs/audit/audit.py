@@ -11,6 +11,8 @@ from reticent.auditing.settings import AttackSettings, Sizes
 from reticent.auditing.subject import Subject, make_subject
 from reticent.core.errors import ConfigError, UsageError
 from reticent.core.finding import Comparison, Finding
+from reticent.core.metric import shown_interval, shown_value
+from reticent.core.printing.numbers import counted, per_cent
 from reticent.core.printing.safe_text import for_html
 from reticent.data.canaries import read_key
 from reticent.data.coin_canaries import read_coins
@@ -80,7 +82,10 @@ class AuditResult:
         return result.fails
 
     def meets(self, requirement: str) -> bool:
-        """Whether the whole interval of a metric lies within a limit such as "auc<=0.6", as --require has it."""
+        """Whether the whole interval of a metric lies within a limit such as "auc<=0.6", as --require has it.
+
+        A metric that was not measured does not meet it.
+        """
         limit = parse_limit(requirement, LimitKind.REQUIRE)
         (result,) = check_gate([limit], self.findings, missing=self.audit.why_missing)
         return not result.fails
@@ -124,10 +129,17 @@ class AuditResult:
         return report(ReportSettings.of(runs=[str(self.path)], out=str(out))).page
 
     def _repr_html_(self) -> str:
-        """A short table for notebooks: what was measured beside what was proved."""
+        """A short table for notebooks: what was measured beside what was proved, and how sure the intervals are."""
         cells = "".join(f"<tr>{''.join(f'<td>{for_html(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
-        heads = "".join(f"<th>{head}</th>" for head in ("metric", "attack", "measured", "interval", "n", "allowed"))
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"
+        columns = ("metric", "attack", "measured", "interval", "n", "proved at most")
+        heads = "".join(f"<th>{head}</th>" for head in columns)
+        void = sum(bool(one.void) for one in self.findings)
+        unused = f" {counted(void, 'void finding')} left out." if void else ""
+        caption = f"All intervals hold together at {per_cent(self.settings.confidence)} confidence.{unused}"
+        return (
+            f"<table><caption>{for_html(caption)}</caption><thead><tr>{heads}</tr></thead>"
+            f"<tbody>{cells}</tbody></table>"
+        )
 
     def _ceilings(self) -> dict[int, float | None]:
         """What the guarantee allows each finding, by the finding's identity."""
@@ -138,9 +150,11 @@ class AuditResult:
         rows: list[tuple[str, ...]] = []
         for one in (each for each in self.findings if not each.void):
             ceiling = ceilings.get(id(one))
-            allowed = "" if ceiling is None else f"{ceiling:.3g}"
-            interval = f"{one.low:.3g} to {one.high:.3g}"
-            rows.append((one.metric, one.attack, f"{one.value:.3g}", interval, f"{one.n:,}", allowed))
+            allowed = "" if ceiling is None else shown_value(one.metric, ceiling, side="up")
+            interval = shown_interval(one.metric, one.low, one.high)
+            rows.append(
+                (one.metric, one.attack, shown_value(one.metric, one.value), interval, f"{one.n:,}", allowed)
+            )
         return rows
 
     def to_json(self) -> dict[str, Any]:

@@ -23,10 +23,10 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
+from reticent.core.choice import meant
 from reticent.core.document import number_to_json
 from reticent.core.errors import ConfigError
 from reticent.core.finding import Finding
@@ -234,11 +234,11 @@ def check_known(limits: Iterable[Limit], known: Sequence[str]) -> None:
     """Refuse limits on metrics that the planned attacks do not measure, before any work is done."""
     for limit in limits:
         if limit.metric not in known:
-            near = get_close_matches(limit.metric, known, n=1) if read_metric(limit.metric) is None else []
+            near = meant(limit.metric, known) if read_metric(limit.metric) is None else None
             raise ConfigError(
                 f"{limit.kind.value} names a metric that this audit does not measure: {limit.metric}",
                 expected=f"one of {', '.join(sorted(known))}" if known else "an attack that can run",
-                hint=f"did you mean {near[0]}?" if near else "see in the plan why attacks are skipped",
+                hint=near or "see in the plan why attacks are skipped",
             )
 
 

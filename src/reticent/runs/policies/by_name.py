@@ -27,6 +27,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from reticent.core.choice import meant
 from reticent.core.corpus import Policy
 from reticent.core.errors import ConfigError, DataError
 from reticent.data.policies.combined import Dictionary, UnionPolicy
@@ -125,7 +126,7 @@ def _single(name: str) -> Policy:
         "conservative": possible,
     }
     if name not in light:
-        raise ConfigError("unknown policy", found=repr(name), expected=POLICY_HELP)
+        raise ConfigError("unknown policy", found=repr(name), expected=POLICY_HELP, hint=meant(kind, NAMES))
     return light[name]()
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from reticent.core.choice import advice, word_of
+from reticent.core.choice import advice, meant, word_of
 from reticent.core.errors import ConfigError
 from reticent.runs.settings.declaration import Declared, Settings, declared_in, spelled, table_type
 
@@ -125,7 +125,8 @@ def _fault(details: dict[str, Any], option: Declared | None) -> str:
     if details["type"] in _OUT_OF_RANGE and option is not None and option.option.range is not None:
         return f" is out of range: found {details['input']}, expected {option.option.range}"
     if details["type"] in ("enum", "literal_error") and option is not None:
-        return f": should be one of {', '.join(option.choices)}"
+        near = meant(str(details["input"]), option.choices)
+        return f": should be one of {', '.join(option.choices)}" + (f"; {near}" if near else "")
     return f": {details['msg'][0].lower()}{details['msg'][1:]}"
 
 

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from reticent.core.document import UNWRITTEN, JsonObject, called, write_atomically
-from reticent.core.errors import ConfigError
+from reticent.core.errors import ConfigError, TargetOutOfReach
 from reticent.core.guarantee import Guarantee, Neighbours, Unit
 from reticent.core.metric import ADVANTAGE, AUC, TPR_AT_FPR
 from reticent.core.printing.numbers import Scale, at_most, counted, shown
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, RANK
 from reticent.runs.policies.by_name import DEFAULT_POLICY
 from reticent.runs.progress import Track, untracked
-from reticent.runs.settings.declaration import option
+from reticent.runs.settings.declaration import flag_of, option
 from reticent.runs.settings.shared import AddedOrReplaced, Shown
 from reticent.runs.settings.starter import settings_text
 from reticent.runs.training.settings import TEXTS_PER_OWNER, Method, ModelSection, risk_of
@@ -45,6 +45,7 @@ MORE_PEOPLE: Final = 10
 _PRACTICALLY_NOTHING: Final = 20  # ε: whoever tosses a coin about a unit may be sure of it but for 2e-9
 _HARDLY_LESS: Final = 0.995  # of the noise, as a share
 _FEW_UNITS: Final = 200
+_TARGETS: Final = ("target_epsilon", "target_tpr", "target_bits", "target_advantage")
 _CEILINGS: Final = (TPR_AT_FPR.at(0.01), AUC.name, ADVANTAGE.name)
 _NOT_TRIED: Final = {
     Unit.RECORD: (
@@ -193,7 +194,7 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
         epochs = steps * choice.batch / settings.units
         choice = replace(choice, epochs=epochs)
     delta = _delta(settings)
-    plans = [_plan(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.POISSON)]
+    plans = [_reached(settings, choice, delta=delta)]
     if epochs == round(epochs):  # allocation takes whole epochs
         # its accountant cannot say how small a very small ε or δ is
         allocated = _possible(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.ALLOCATION)
@@ -284,6 +285,22 @@ def _plan(settings: PlanSettings, choice: "Choice", *, units: int, delta: float,
     )
 
 
+def _reached(settings: PlanSettings, choice: "Choice", *, delta: float) -> "DpSgd":
+    """The plan with Poisson samples, which every target that can be met has."""
+    try:
+        return _plan(settings, choice, units=settings.units, delta=delta, sampler=SamplerName.POISSON)
+    except TargetOutOfReach as error:
+        target = flag_of(next(key for key in _TARGETS if getattr(settings, key) is not None))
+        raised = f"{target} or --delta" if settings.risk is None else target
+        passes = counted(1, "pass", "passes") if choice.epochs == 1.0 else f"{choice.epochs:g} passes"
+        raise TargetOutOfReach(
+            error.what,
+            found=f"{error.found}, in {passes} over the corpus",
+            expected=error.expected,
+            hint=f"raise {raised}, or allow fewer passes with --max-epochs",
+        ) from None
+
+
 def _possible(
     settings: PlanSettings, choice: "Choice", *, units: int, delta: float, sampler: SamplerName
 ) -> "DpSgd | None":
@@ -296,11 +313,7 @@ def _possible(
 
 def _values(settings: PlanSettings, choice: "Choice", *, delta: float, sampler: SamplerName) -> dict[str, Any]:
     """The settings of `reticent train`, by key."""
-    targets = {
-        name: getattr(settings, name)
-        for name in ("target_epsilon", "target_tpr", "target_bits", "target_advantage")
-        if getattr(settings, name) is not None
-    }
+    targets = {name: getattr(settings, name) for name in _TARGETS if getattr(settings, name) is not None}
     owners = {"texts_per_owner": TEXTS_PER_OWNER} if settings.unit is Unit.OWNER else {}
     public = {} if settings.public_text is None else {"public_text": settings.public_text}
     return {

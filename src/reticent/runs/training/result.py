@@ -63,6 +63,7 @@ class Preview:
     redaction: dict[str, Any] | None = None  # counts of redacted training
     chosen: dict[str, float] = field(default_factory=dict)
     owners: ManyRecords | None = None
+    model_is_here: bool = True  # False: its name may be a hub's, which was not asked
     parts: int | None = None
     records: tuple[int, ...] = ()
 
@@ -74,8 +75,9 @@ class TrainedRun:
     `guarantee` is the headline; `other_guarantees` is what else is proved of the same run, by name. `measured` is
     what its gradient canaries found, where it has any. `individual` is what is proved of each record by itself, for
     the operator's eyes. `redaction` counts what redacted training masked and routed.
-    `shortened` counts texts of which only the first tokens were read. `manifest` lists the members of an ensemble,
-    whose `steps` are those of all members together.
+    `owners` tells of owners with several records where the promise is for one record; it is None also where the
+    corpus was not read again. `shortened` counts texts of which only the first tokens were read. `manifest` lists
+    the members of an ensemble, whose `steps` are those of all members together.
     """
 
     path: Path
@@ -88,6 +90,7 @@ class TrainedRun:
     measured: "MeasuredEpsilon | None" = None
     individual: "IndividualBounds | None" = None
     redaction: dict[str, Any] | None = None
+    owners: ManyRecords | None = None
     shortened: int = 0
     manifest: "Manifest | None" = None
 

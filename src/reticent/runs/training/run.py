@@ -138,7 +138,8 @@ def preview(settings: TrainSettings) -> Preview:
         from reticent.runs.training.tuning import require_public  # loads torch, as the preview does
 
         require_public(given)
-    return replace(kind.preview(given), chosen=chosen, owners=_many_records(settings, corpus))
+    owners, is_here = _many_records(settings, corpus), settings.model.is_here()
+    return replace(kind.preview(given), chosen=chosen, owners=owners, model_is_here=is_here)
 
 
 def _many_records(settings: TrainSettings, corpus: Corpus) -> ManyRecords | None:
@@ -179,14 +180,15 @@ def train(
         given = Given.read(settings, corpus, seed=seed, ranks=ranks, source=source)
         settings, chosen = settings.with_choices(records=len(corpus), owners=len(corpus.owners))
         given = replace(given, settings=settings)
-        announce(chosen, _many_records(settings, corpus))
+        owners = _many_records(settings, corpus)
+        announce(chosen, owners)
         if settings.training.tune is not None:
             from reticent.runs.training.tuning import train_tuned
 
-            return train_tuned(given, kind, observe)
+            return replace(train_tuned(given, kind, observe), owners=owners)
         prepared = kind.begin(given)
         ranks.first(lambda: prepared.create(out))
-        return _carried_on(prepared, out, settings, ranks, observe)
+        return replace(_carried_on(prepared, out, settings, ranks, observe), owners=owners)
 
 
 def _carried_on(
@@ -220,7 +222,8 @@ def _resume(asked: Resumption, ranks: Ranks, *, observe: Observer, randomness: R
             hint="put the old file back, or start a new run",
         )
     given = Given.read(settings, corpus, seed=0, ranks=ranks, source=randomness)
-    return _carried_on(kind.resume(given, path), path, asked, ranks, observe)
+    result = _carried_on(kind.resume(given, path), path, asked, ranks, observe)
+    return replace(result, owners=_many_records(settings, corpus))
 
 
 def _kind(settings: TrainSettings) -> RunKind:

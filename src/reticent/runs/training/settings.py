@@ -185,6 +185,12 @@ class ModelSection(Settings):
     )
     device: str = option("Device: auto, cpu, cuda or mps.", default="auto", panel=_MODEL)
 
+    def is_here(self) -> bool:
+        """Whether the model is made or read here; a hub id is not looked for."""
+        from reticent.models.huggingface.location import find_local
+
+        return self.source.startswith("lstm:") or find_local(self.source) is not None
+
     def trained_parameters(self) -> int | None:
         """Weights that are trained (at most, for LoRA), from the headers of the model's files; None if unknown."""
         from reticent.models.huggingface.location import find_local, stored_shapes
@@ -625,7 +631,11 @@ class TrainingSection(Settings):
         if self.individual_accounting and self.sampler not in (None, SamplerName.POISSON):
             raise ConfigError("--individual-accounting needs --sampler poisson", found=self.sampler.value)
         if self.individual_accounting and self.protected is not Unit.RECORD:
-            raise ConfigError("--individual-accounting is of records", found=f"--unit {self.protected.value}")
+            raise ConfigError(
+                "--individual-accounting proves an ε for each record, not for each owner",
+                found=f"--unit {self.protected.value}",
+                hint="leave one of the two out",
+            )
         if self.individual_accounting and self.neighbours is Neighbours.REPLACE:
             raise ConfigError("--individual-accounting needs --neighbours add-remove", found="replace")
         self._check_clipping()

@@ -537,12 +537,22 @@ def ledger_name(plan: dict[str, Any], corpus: str, *, kind: str = "training") ->
 def _check_delta(delta: float, units: int, unit: Unit) -> None:
     """δ at 1/N or above permits publishing one unit in full."""
     if not 0.0 < delta < 1.0:
-        raise ConfigError("delta must be in (0, 1)", found=delta)
+        raise ConfigError(
+            "delta must be above 0 and below 1: at δ = 0 Gaussian noise proves no finite ε",
+            found=delta,
+            expected=f"well below 1 / number of {unit.value}s",
+            hint=_small_delta(units),
+        )
     if delta * units >= 1.0:
         raise ConfigError(
             f"this delta promises nothing: at 1 / {units} {unit.value}s or above, publishing one in full would "
             "satisfy it",
             found=delta,
             expected=f"well below {1.0 / units:.2g}",
-            hint=f"--delta {0.1 / units:.1g}",
+            hint=_small_delta(units),
         )
+
+
+def _small_delta(units: int) -> str:
+    """A δ that would do: a tenth of one in all units."""
+    return f"--delta {0.1 / max(units, 1):.1g}"

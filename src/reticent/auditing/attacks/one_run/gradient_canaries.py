@@ -140,17 +140,19 @@ class MeasuredEpsilon:
             f"(δ = {self.delta:g}, {per_cent(self.confidence)} confidence, {self.canaries} canaries, "
             f"{self.steps} steps)"
         )
-        sure = shown(self.by_count.epsilon, side="down")
+        sure = "if it is of another kind, no lower bound on its ε was found"
+        if self.by_count.epsilon > 0.0:
+            sure = f"whatever the mechanism is, ε is at least {shown(self.by_count.epsilon, side='down')}"
         if self.refutes_epsilon:
             found = f"; found: {', '.join(self.faults)}" if self.faults else ""
             return (
                 f"refuted: no plan of this kind with ε below {least} releases this, claimed {claimed}{found}; "
-                f"whatever the mechanism is, ε is at least {sure} {basis}"
+                f"{sure} {basis}"
             )
         if self.faults:
             return (
                 f"refuted: the declared mechanism did not release this: {', '.join(self.faults)}; the claimed ε of "
-                f"{claimed} rests on it. Whatever the mechanism is, ε is at least {sure} {basis}"
+                f"{claimed} rests on it; {sure} {basis}"
             )
         return f"ε at least {least}, claimed {claimed}: {self.verdict} {basis}"
 
