@@ -39,6 +39,7 @@ from reticent.training.gradients.clipping import add_noise  # noqa: E402
 from reticent.training.gradients.record_loss import TokenBatch  # noqa: E402
 
 MEMORY_LIMIT = 1.10
+NOISE_ROUNDS = 101  # an adapter's noise takes a tenth of a millisecond, and its first rounds several times that
 NOISE_LIMIT = 1.5  # of torch.randn and its sum
 LOGICAL_BATCH = 256  # records of a usual private step, made of micro-batches of the size that is timed
 
@@ -190,7 +191,7 @@ def report(name: str, setting: Setting, repeats: int, threads: int, *, with_memo
     kept = share <= MEMORY_LIMIT
     if not kept:
         print(f"  memory is over its limit, {MEMORY_LIMIT:.2f} × plain")
-    system, added, drawn = noise_seconds(setting.build(), max(repeats, 9))
+    system, added, drawn = noise_seconds(setting.build(), NOISE_ROUNDS)
     print(
         f"  noise, once a step: {system:.4f} s ours, {added:.4f} s torch.randn and sum ({drawn:.4f} s drawn): "
         f"{system / added:.2f} ×{_verdict(system / added, NOISE_LIMIT)}"
