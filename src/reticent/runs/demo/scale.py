@@ -114,7 +114,7 @@ class Recipes:
         return self._config(self._section(Method.SGD, batch=self.scale.batch))
 
     def dp_sgd(self) -> TrainSettings:
-        """Customers are protected, whatever they say. Batch, rate and averaging are those of `plan`."""
+        """Customers are protected, whatever they say. Batch and rate are those of `plan`."""
         section = TrainingSection(
             method=Method.DP_SGD,
             target_epsilon=EPSILON,
