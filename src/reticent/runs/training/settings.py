@@ -632,7 +632,7 @@ class TrainingSection(Settings):
             raise ConfigError("--individual-accounting needs --sampler poisson", found=self.sampler.value)
         if self.individual_accounting and self.protected is not Unit.RECORD:
             raise ConfigError(
-                "--individual-accounting proves an ε for each record, not for each owner",
+                "--individual-accounting proves an ε of single records, not of owners",
                 found=f"--unit {self.protected.value}",
                 hint="leave one of the two out",
             )
