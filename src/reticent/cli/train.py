@@ -12,6 +12,7 @@ from reticent.cli.console import Output
 from reticent.cli.flags import verb
 from reticent.core.evidence.canary_trace import KEY as CANARY_KEY
 from reticent.core.evidence.individual import FILE as INDIVIDUAL
+from reticent.core.guarantee import PRACTICALLY_NOTHING
 from reticent.core.printing.numbers import at_most, counted
 from reticent.models.huggingface.location import meant_embedded
 from reticent.runs.settings.declaration import flag_of
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from reticent.runs.training.result import ManyRecords, Preview, TrainedRun
 
 INTERRUPTED: Final = 130
-_PRACTICALLY_NOTHING: Final = 20  # ε: whoever tosses a coin about a unit may be sure of it but for 2e-9
 
 
 @verb(TrainSettings, instead={"resume": Resumption})
@@ -109,13 +109,13 @@ def _owner_lines(owners: "ManyRecords | None", guarantee: "Guarantee | None" = N
     if not known:
         return [*lines, "No ε is known here for all records of one owner together."]
     said = [
-        f"{at_most(epsilon) if epsilon <= _PRACTICALLY_NOTHING else f'above {_PRACTICALLY_NOTHING}'} for "
+        f"{at_most(epsilon) if epsilon <= PRACTICALLY_NOTHING else f'above {PRACTICALLY_NOTHING}'} for "
         f"{records:,} records ({asked[records]} of the owners have at most so many)"
         for records, epsilon in known.items()
     ]
     lines.append(f"ε for all records of one owner together: {', '.join(said)}; δ = {at_most(guarantee.delta)}.")
-    if max(known.values()) > _PRACTICALLY_NOTHING:
-        lines.append(f"An ε above {_PRACTICALLY_NOTHING} by itself promises practically nothing.")
+    if max(known.values()) > PRACTICALLY_NOTHING:
+        lines.append(f"An ε above {PRACTICALLY_NOTHING} by itself promises practically nothing.")
     return lines
 
 

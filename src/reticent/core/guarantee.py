@@ -24,6 +24,7 @@ from reticent.core.event import Event, event_from_json, event_to_json
 SCHEMA_VERSION = 1
 # How every mechanism says that its public model has not seen the text; a chain of trainings says it of its first.
 UNSEEN = "made without the private text"
+PRACTICALLY_NOTHING = 20  # ε: whoever tosses a coin about a unit may be sure of it but for 2e-9
 
 
 class Notion(StrEnum):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from reticent.core.document import UNWRITTEN, JsonObject, called, write_atomically
 from reticent.core.errors import ConfigError, TargetOutOfReach
-from reticent.core.guarantee import Guarantee, Neighbours, Unit
+from reticent.core.guarantee import PRACTICALLY_NOTHING, Guarantee, Neighbours, Unit
 from reticent.core.metric import ADVANTAGE, AUC, TPR_AT_FPR
 from reticent.core.printing.numbers import Scale, at_most, counted, shown
 from reticent.core.ranges import COUNT, EPOCHS, EPSILON, RANK
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from reticent.training.plans.plan import DpSgd
 
 MORE_PEOPLE: Final = 10
-_PRACTICALLY_NOTHING: Final = 20  # ε: whoever tosses a coin about a unit may be sure of it but for 2e-9
 _HARDLY_LESS: Final = 0.995  # of the noise, as a share
 _FEW_UNITS: Final = 200
 _TARGETS: Final = ("target_epsilon", "target_tpr", "target_bits", "target_advantage")
@@ -384,9 +383,9 @@ def _reasons(
             f"An owner has {settings.records / settings.owners:.1f} records on average, and the promise is for one "
             "record: use --unit owner to protect people."
         )
-    if chosen.guarantee().epsilon > _PRACTICALLY_NOTHING:
+    if chosen.guarantee().epsilon > PRACTICALLY_NOTHING:
         said.append(
-            f"An ε above {_PRACTICALLY_NOTHING} by itself promises practically nothing; the ceilings say what is "
+            f"An ε above {PRACTICALLY_NOTHING} by itself promises practically nothing; the ceilings say what is "
             "left."
         )
     return said + _other_methods(settings)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from reticent.core.corpus import Span
-from reticent.data.policies.shapes.stretches import Begun, Stretch, around, places
+from reticent.data.policies.shapes.stretches import Begun, Stretch, around, one_of, places
 from reticent.data.policies.words.vocabulary import language_of
 from reticent.data.redaction.masking import MASK, mask_for, merge_spans
 
@@ -77,22 +77,6 @@ _ILL = (
 )
 
 
-def _any_of(words: list[str]) -> str:
-    """A pattern for any of `words`, small or with a capital first, factored by common beginnings: six times as fast
-    as the plain list, since `re` tries the branches of an alternation one by one."""
-    tails: dict[str, list[str]] = {}
-    for word in words:
-        tails.setdefault(word[:1], []).append(word[1:])
-    branches = []
-    for first, rest in sorted(tails.items()):
-        if first == "":
-            continue
-        inner = "" if rest == [""] else _any_of(rest)
-        branches.append(re.escape(first) + inner)
-    pattern = f"(?:{'|'.join(branches)})"
-    return f"{pattern}?" if "" in tails else pattern
-
-
 def _either_case(words: str) -> list[str]:
     return [form for word in words.split() for form in (word, word[:1].upper() + word[1:])]
 
@@ -124,7 +108,7 @@ _MONEY = (
 
 
 def _rules() -> list[_Rule]:
-    occupations, qualifiers = (_any_of(_either_case(words)) for words in (_OCCUPATION, _QUALIFIER))
+    occupations, qualifiers = (one_of(_either_case(words)) for words in (_OCCUPATION, _QUALIFIER))
     return [
         # A year within "1999.2004" counts: were it refused for the digits beside it, masking those would reveal it.
         _Rule("YEAR", r"(?:1[6-9]|20)(?<!\w..)\d\d(?:s|[-–](?:\d\d|\d{4}))?(?!\w)"),
@@ -273,7 +257,7 @@ def _stretches(text: str, lower: str) -> Callable[[_Rule], Sequence[Stretch]]:
 def _joined_words() -> tuple[re.Pattern[str], dict[str, str]]:
     """An expression for the words that are looked for behind a blank or hyphen, and the kind of each."""
     kinds = {word: rule.kind for rule in _rules() for word in rule.joined.split()}
-    return re.compile(f"[ -]{_any_of(list(kinds))}"), kinds
+    return re.compile(f"[ -]{one_of(list(kinds))}"), kinds
 
 
 @cache

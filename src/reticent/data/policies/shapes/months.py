@@ -3,8 +3,7 @@
 English is left to its own rules: these know abbreviations, and the order of "May 3, 2021".
 """
 
-from collections.abc import Iterable
-from itertools import groupby
+from reticent.data.policies.shapes.stretches import one_of
 
 _LISTED = """
 Januar Februar März April Mai Juni Juli August September Oktober November Dezember
@@ -40,16 +39,6 @@ YEARS = tuple(
 )  # the months of a year, for each language
 # As they are written in small letters and with a capital.
 NAMES = frozenset(form for year in YEARS for name in year for form in (name.lower(), name[0].upper() + name[1:]))
-
-
-def one_of(words: Iterable[str]) -> str:
-    """An expression that any of the words matches, parted by their first letters: a look at one rules out most."""
-    parts = []
-    for first, group in groupby(sorted(set(words)), key=lambda word: word[0]):
-        rests = sorted((word[1:] for word in group), key=len, reverse=True)
-        parts.append(f"{first}(?:{'|'.join(rests)})")
-    return f"(?:{'|'.join(parts)})"
-
 
 MONTH = one_of(NAMES)
 BEGINNINGS = one_of(name[:3] for name in NAMES)

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from reticent.data.policies.shapes.stretches import Begun, places
+from reticent.data.policies.shapes.stretches import Begun, one_of, places
 
 GAP: Final = "[ \u00a0]"
 _CAPITAL = "[A-ZÀ-ÖØ-ÞĂĄĆČĎĐĘĚĞİŁŃŇŐŘŚŞŠŤŮŰŹŻŽΆ-ΏΑ-ΩА-Я]"
@@ -50,18 +50,7 @@ _IN_SMALL_LETTERS = (
     *("rua", "travessa", "estrada", "praça", "viale", "vicolo", "piazza", "piazzale", "corso"),
     *("calle", "avenida", "avda.", "paseo", "plaza", "c/"),
 )
-
-
-def _any_of(words: Sequence[str]) -> str:
-    """An expression for any of the words, by their first letters: `re` tries every alternative in turn."""
-    rests: dict[str, list[str]] = {}
-    for word in words:
-        rests.setdefault(word[0], []).append(re.escape(word[1:]))
-    alternatives = (f"{first}(?:{'|'.join(those)})" for first, those in rests.items())
-    return f"(?:{'|'.join(alternatives)})"
-
-
-_BEFORE = _any_of((*_STREETS_BEFORE, *_LOOKED_FOR, *_IN_SMALL_LETTERS))
+_BEFORE = one_of((*_STREETS_BEFORE, *_LOOKED_FOR, *_IN_SMALL_LETTERS))
 _FLAT = r"(?:Apt|apt|Apartment|apartment|Suite|suite|Ste|Flat)\.?"
 _BOX = rf"P\.?{GAP}?O\.?{GAP}?Box"
 _NR = rf"(?:(?:[Nn][º°]\.?|n\.|núm\.|nr\.?|No\.?:?){GAP}?)"  # "nº 45"
