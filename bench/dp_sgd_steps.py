@@ -2,12 +2,20 @@
 
 A step is: forward, per-record losses, backward, clipping and summing where the way is private, one AdamW update.
 Noise is left out of every way: it is drawn once per step whatever the gradients cost, and is priced by itself.
-Opacus has no rule for GPT-2's Conv1D nor for transformers' RMS norm and would fall back to vmap there, which is
-slow: it is given both rules here, so that it is compared at its best.
+After a step the gradients of the module are those that the update used.
+
+Rivals are compared at their best. Opacus has no rule for GPT-2's Conv1D nor for transformers' RMS norm and would
+fall back to vmap there, which is slow: it is given both rules here. fastDP (Fast Differential Privacy) is told
+where gradients originate, which spares it those of the weights, and keeps today's forward of GPT-2 instead of that
+of an older transformers. Opake differentiates torch's own cross entropy, since its functional transforms cannot
+pass through ours.
 """
 
+import contextlib
+import io
 import warnings
 from collections.abc import Callable
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +25,6 @@ from reticent.training.gradients.record_loss import TokenBatch, record_losses
 
 CLIP_NORM = 1.0
 Step = Callable[[TokenBatch], object]
-
-
-def _optimizer(module: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], lr=1e-4)
 
 
 def plain_step(module: nn.Module) -> Step:
@@ -38,7 +42,7 @@ def plain_step(module: nn.Module) -> Step:
 def our_step(module: nn.Module) -> Step:
     """Book-keeping, self check on the first step included."""
     optimizer = _optimizer(module)
-    parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    parameters = _trained(module)
     engine = PerRecordGradients(module, CLIP_NORM).__enter__()
 
     def step(batch: TokenBatch) -> None:
@@ -104,12 +108,83 @@ def opacus_ghost_step(module: nn.Module) -> Step:
     return step
 
 
+def opake_step(module: nn.Module) -> Step:
+    """Opake: gradients of single records by torch.func."""
+    from opake.dpsgd.clipping import clipped_grad
+    from opake.patches import apply_model_patches, apply_runtime_patches
+
+    apply_runtime_patches()
+    apply_model_patches(module)
+    parameters = _trained(module)
+    optimizer = _optimizer(module)
+
+    def loss(weights: dict[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:  # of one record [T]
+        arguments = {"input_ids": inputs.unsqueeze(0), "use_cache": False}
+        logits = torch.func.functional_call(module, weights, (), arguments).logits  # [1, T, V]
+        return nn.functional.cross_entropy(logits[0], targets)  # the mean over its own tokens, none of them padding
+
+    find, state = clipped_grad(loss, clipping_norm=CLIP_NORM, batch_argnums=(1, 2))
+
+    def step(batch: TokenBatch) -> None:
+        nonlocal state
+        weights = {name: parameter.detach() for name, parameter in parameters.items()}
+        clipped, state = find(weights, batch.inputs, batch.targets, state=state)
+        for name, gradient in clipped.pytree.items():
+            parameters[name].grad = gradient
+        optimizer.step()
+
+    return step
+
+
+def fastdp_step(module: nn.Module) -> Step:
+    """Fast Differential Privacy: book-keeping, its mixed mode."""
+    import fastDP
+    from fastDP import transformers_support
+
+    origins = ["lora_A"] if any("lora_" in name for name in _trained(module)) else ["wte", "wpe", "embed_tokens"]
+    swapper = mock.patch.object(transformers_support, "forward_swapper")
+    with swapper, contextlib.redirect_stdout(io.StringIO()):
+        engine = fastDP.PrivacyEngine(
+            module,
+            batch_size=1,
+            sample_size=100,
+            epochs=1,
+            noise_multiplier=0.0,
+            max_grad_norm=CLIP_NORM,
+            clipping_fn="Abadi",
+            clipping_mode="MixOpt",
+            loss_reduction="sum",
+            origin_params=origins,
+        )
+    optimizer = torch.optim.AdamW(
+        [parameter for parameter in module.parameters() if parameter.initially_requires_grad], lr=1e-4
+    )
+    engine.attach(optimizer)
+
+    def step(batch: TokenBatch) -> None:
+        record_losses(module, batch).sum().backward()
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints the weights that it does not train
+            optimizer.step()
+
+    return step
+
+
 STEPS: dict[str, Callable[[nn.Module], Step]] = {
     "plain": plain_step,
     "reticent": our_step,
     "opacus-hooks": opacus_hooks_step,
     "opacus-ghost": opacus_ghost_step,
+    "opake": opake_step,
+    "fastdp": fastdp_step,
 }
+
+
+def _optimizer(module: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(list(_trained(module).values()), lr=1e-4)
+
+
+def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
 
 
 def _teach_opacus() -> None:

@@ -47,6 +47,36 @@ def test_loss_and_gradient_are_those_of_torch(block, scale, monkeypatch):
         assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("block", [1, 30, 1 << 17])
+def test_losses_weighed_as_they_are_made_are_those_weighed_afterwards(block, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", block)
+    logits, targets, weights = example()
+    later, factors = torch.rand(2, len(targets), dtype=torch.float64)
+
+    def weighed(logits, targets):
+        return cross_entropy(logits, targets, ignored=IGNORED, weights=weights)
+
+    expected_losses, expected = both(logits, targets, weights * factors, torchs)
+    losses, gradient = both(logits, targets, factors, weighed)
+    assert torch.allclose(losses, expected_losses * weights, rtol=1e-12)
+    assert torch.allclose(gradient, expected, rtol=1e-12, atol=1e-15)
+    without = cross_entropy(logits.detach(), targets, ignored=IGNORED, weights=weights)
+    assert torch.allclose(without, losses, rtol=1e-12)
+    assert not torch.allclose(both(logits, targets, later, weighed)[1], expected, rtol=0.1)
+
+
+def test_the_kept_gradient_is_handed_on_where_every_loss_counts_once_and_never_weighed_in_place():
+    logits, targets, weights = example()
+    losses = ours(logits, targets)
+    (first,) = torch.autograd.grad(losses.sum(), logits, retain_graph=True)
+    before = first.clone()
+    (weighed,) = torch.autograd.grad((losses * weights).sum(), logits, retain_graph=True)
+    (again,) = torch.autograd.grad(losses.sum(), logits)
+    assert again.data_ptr() == first.data_ptr() != weighed.data_ptr()
+    assert torch.equal(again, before)
+    assert torch.allclose(weighed, before * weights.unsqueeze(1), rtol=1e-12)
+
+
 def test_float32_is_as_close_to_the_truth_as_torchs():
     logits, targets, weights = example(64, 5000, torch.float32, scale=8.0)
     exact = logits.detach().double().requires_grad_()

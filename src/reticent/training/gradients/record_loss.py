@@ -119,8 +119,11 @@ def _longest(targets: Tensor) -> int:
     return max(1, int((targets != IGNORED).sum(1).max())) if len(targets) else 1
 
 
-def token_losses(module: nn.Module, batch: TokenBatch) -> Tensor:
-    """Negative log-likelihood of every target [R, T], at least in float32; 0 at padding."""
+def token_losses(module: nn.Module, batch: TokenBatch, *, divisors: Tensor | None = None) -> Tensor:
+    """Negative log-likelihood of every target [R, T], at least in float32; 0 at padding.
+
+    Each is divided by its row's divisor [R], if there are any: cheaper here than afterwards.
+    """
     rows, width = batch.inputs.shape
     arguments: dict[str, object] = {}
     if _accepts(module, "position_ids"):
@@ -132,7 +135,8 @@ def token_losses(module: nn.Module, batch: TokenBatch) -> Tensor:
     logits = output if isinstance(output, Tensor) else output.logits  # [R, T, V]
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
-    losses = cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignored=IGNORED)
+    weights = None if divisors is None else divisors.to(logits).reciprocal().repeat_interleave(width)  # [R · T]
+    losses = cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignored=IGNORED, weights=weights)
     return losses.view(rows, width)
 
 
@@ -145,8 +149,10 @@ def record_losses(module: nn.Module, batch: TokenBatch, *, reduction: Reduction 
         raise ValueError(f"reduction is 'sum' or 'mean', found {reduction!r}")
     if not len(batch):
         return torch.zeros(0, device=batch.inputs.device)
-    summed = token_losses(module, batch).view(len(batch), -1).sum(1)  # [B]
-    return summed if reduction == "sum" else summed / batch.tokens.clamp_min(1)
+    divisors = None
+    if reduction == "mean":
+        divisors = batch.tokens.clamp_min(1).repeat_interleave(batch.rows_per_record)  # [R]
+    return token_losses(module, batch, divisors=divisors).view(len(batch), -1).sum(1)
 
 
 def _accepts(module: nn.Module, argument: str) -> bool:

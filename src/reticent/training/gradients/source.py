@@ -165,7 +165,8 @@ class PlainGradients:
         budget = self._computation.token_budget
         for batch in micro_batches(groups, self.units.start_token, token_budget=budget, device=str(device)):
             with torch.enable_grad(), torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-                mean = token_losses(self._module, batch).sum() / max(1, tokens)
+                divisors = torch.full(batch.inputs.shape[:1], max(1, tokens), device=device)  # [R]
+                mean = token_losses(self._module, batch, divisors=divisors).sum()
             found = torch.autograd.grad(mean, list(parameters.values()), allow_unused=True)
             for (_, summed), gradient in zip(total.items(), found, strict=True):
                 if gradient is not None:
