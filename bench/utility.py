@@ -5,9 +5,10 @@
                             [--records N] [--length N] [--per-owner K] [--epsilon E ...] [--seeds N]
                             [--only NAME ...] [--results FILE] [--minutes M]
 
-A **cell** is one training run: a row of the table for one text, model, ε and seed. What was measured stands in
-the file of --results, one line a cell, and is not measured again; after --minutes M no further cell is begun, and
-the same command, given again, goes on. The most telling rows come first. The table shows what there is.
+A **cell** is one training run: a recipe for one text, model, ε and seed. What was measured stands in the file of
+--results, one line a cell, and is not measured again: what is known is kept with the documentation
+(`docs/results/utility.jsonl`). After --minutes M no further cell is begun, and the same command, given again, goes
+on; --minutes 0 prints what there is. The most telling rows come first. The table shows what there is.
 
 Texts are cut to `--length` tokens, held-out ones too. A row is the mean over seeds of the loss, in nats a token, on
 the same held-out texts; a seed draws samples and noise. **Excess** is the loss above the undefended model of the
@@ -38,7 +39,7 @@ import math
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -88,6 +89,7 @@ PUBLIC_FIRST = "public text first"
 _AFTER_PUBLIC = "public text, then "
 PLAIN_EPOCHS = (1.0, 4.0, 12.0)  # of training without protection
 PLAIN_RATES = {"embedded": (1e-3,), "lora": (1e-3, 3e-3), "full": (3e-4,)}
+KNOWN = ROOT / "docs" / "results" / "utility.jsonl"
 PUBLIC_TEXTS, PUBLIC_BATCH, SHORTEST = 1500, 16, 120  # public texts of at least so many characters
 
 
@@ -104,8 +106,14 @@ class Recipe:
     clip_norm: float = 1.0
     clip_quantile: float | None = None
     rule: Rule = Rule.ADAMW
+    learns_temperature: bool = False
     reads_public: bool = False
     trials: float = 1.0  # runs of which this is the best, on average
+
+    def __str__(self) -> str:
+        """What is other than the old defaults."""
+        old = asdict(Recipe())
+        return " ".join(f"{name}={value}" for name, value in asdict(self).items() if value != old[name]) or OLD
 
     @property
     def settings(self) -> OptimiserSettings:
@@ -127,6 +135,7 @@ def recipes(units: int, parameters: int, epsilon: float, *, trains_adapters: boo
     old = Recipe()
     choose_for = partial(choose, units, parameters=parameters, trains_adapters=trains_adapters)
     today = Recipe(**asdict(choose_for(epsilon=epsilon)))
+    today = replace(today, learns_temperature=True)
     best = replace(today, sampler=SamplerName.ALLOCATION)
     short = choose_for()  # with the passes of a small ε
     rates = (today.learning_rate, 2 * today.learning_rate)
@@ -151,6 +160,7 @@ def recipes(units: int, parameters: int, epsilon: float, *, trains_adapters: boo
         "old defaults, same compute": replace(old, epochs=best.epochs),
         **tuned,
         **more,
+        "  fixed temperature": replace(best, learns_temperature=False),
         "  Poisson samples (defaults of train)": today,
         "  correlated noise": replace(best, sampler=SamplerName.BANDED, bands=max(1, min(4, units // best.batch))),
         "  four times the batch": replace(best, batch=min(units, 4 * best.batch)),
@@ -165,12 +175,15 @@ def recipes(units: int, parameters: int, epsilon: float, *, trains_adapters: boo
     }
 
 
-def start_of(model: str) -> ModelStart:
+def start_of(model: str, *, learns_temperature: bool = False) -> ModelStart:
     """What training starts from."""
-    if model == "embedded":
-        return ModelStart(source="embedded", device="cpu")
     stories = shared_folder() / "models" / "stories15m"
-    return ModelStart(source=str(stories), lora_rank=8 if model == "lora" else 0, device="cpu")
+    return ModelStart(
+        source="embedded" if model == "embedded" else str(stories),
+        lora_rank=8 if model == "lora" else 0,
+        learns_temperature=learns_temperature,
+        device="cpu",
+    )
 
 
 def corpora(name: str, count: int) -> tuple[list[str], list[str]]:
@@ -224,14 +237,16 @@ class Plain:
 
     epochs: float
     learning_rate: float
+    learns_temperature: bool = False
 
     def __str__(self) -> str:
         rate = OptimiserSettings().learning_rate
-        return f"plain {self.epochs:g}" + (f", rate {self.learning_rate:g}" if self.learning_rate != rate else "")
+        other = f", rate {self.learning_rate:g}" if self.learning_rate != rate else ""
+        return f"plain {self.epochs:g}{other}" + (", learned temperature" if self.learns_temperature else "")
 
 
 def undefended(model: str) -> list[Plain]:
-    """The undefended model is the best of these."""
+    """The undefended model is the best of these; the best of them is also tried with a learned temperature."""
     return [Plain(epochs, rate) for rate in PLAIN_RATES[model] for epochs in PLAIN_EPOCHS]
 
 
@@ -239,7 +254,7 @@ def plain_loss(text: Text, start: ModelStart, how: Plain, seed: int, *, reads_pu
     """Held-out loss without any protection."""
     plan = PlainPlan(units=len(text.train), batch=16, epochs=how.epochs, seed=seed)
     settings = OptimiserSettings(learning_rate=how.learning_rate)
-    model = load_for_training(start, seed=seed)
+    model = load_for_training(replace(start, learns_temperature=how.learns_temperature), seed=seed)
     if reads_public and text.public is not None:
         public = public_plan(text, seed)
         first = PlainGradients(model.module, Units(text.public), public, computation=COMPUTATION)
@@ -319,6 +334,10 @@ class Table:
             for how in undefended(self.model):
                 self.results.ensure(self._cell(f"{first}{how}", 0), partial(loss, how=how, seed=0))
             best = self._best_plain(first)
+            if best is not None and not best.learns_temperature:
+                how = replace(best, learns_temperature=True)
+                self.results.ensure(self._cell(f"{first}{how}", 0), partial(loss, how=how, seed=0))
+                best = self._best_plain(first)
             for seed in range(1, asked.seeds) if best else ():
                 self.results.ensure(self._cell(f"{first}{best}", seed), partial(loss, how=best, seed=seed))
         self.results.ensure(
@@ -328,22 +347,27 @@ class Table:
         for epsilon in asked.epsilon:
             rows = self._rows(epsilon)
             for row, recipe in rows.items():
-                self._measure(text, row, recipe, epsilon, range(1 if row.startswith(TUNED) else asked.seeds))
+                self._measure(text, recipe, epsilon, range(1 if row.startswith(TUNED) else asked.seeds))
             best = [self._best_tuned(rows, epsilon, same_passes=same) for same in (False, True)]
             for row in filter(None, best):
-                self._measure(text, row, rows[row], epsilon, range(1, asked.seeds))
-            if best[0] is not None and (not asked.only or PRICED in asked.only):
-                paid = replace(rows[best[0]], trials=TRIALS)
-                self._measure(text, PRICED, paid, epsilon, range(asked.seeds))
+                self._measure(text, rows[row], epsilon, range(1, asked.seeds))
+            if (paid := self._priced(rows, epsilon)) is not None and (not asked.only or PRICED in asked.only):
+                self._measure(text, paid, epsilon, range(asked.seeds))
 
-    def _measure(self, text: Text, row: str, recipe: Recipe, epsilon: float, seeds: Iterable[int]) -> None:
+    def _measure(self, text: Text, recipe: Recipe, epsilon: float, seeds: Iterable[int]) -> None:
         for seed in seeds:
-            self.results.ensure(self._cell(row, seed, epsilon), partial(self._private, text, recipe, epsilon, seed))
+            cell = self._cell(f"{recipe}", seed, epsilon)
+            self.results.ensure(cell, partial(self._private, text, recipe, epsilon, seed))
 
-    def _best_tuned(self, rows: Iterable[str], epsilon: float, *, same_passes: bool) -> str | None:
+    def _priced(self, rows: Mapping[str, Recipe], epsilon: float) -> Recipe | None:
+        """The best tuned row with noise that pays for the tuning; None where there is none yet."""
+        best = self._best_tuned(rows, epsilon, same_passes=False)
+        return None if best is None else replace(rows[best], trials=TRIALS)
+
+    def _best_tuned(self, rows: Mapping[str, Recipe], epsilon: float, *, same_passes: bool) -> str | None:
         """The tuned row with the least loss of the first seed; None where there is none yet."""
         tuned = [row for row in rows if row.startswith(TUNED) and row.startswith(SAME_PASSES) == same_passes]
-        seen = {row: self.results.get(self._cell(row, 0, epsilon)) for row in tuned}
+        seen = {row: self.results.get(self._cell(f"{rows[row]}", 0, epsilon)) for row in tuned}
         there = {row: loss for row, loss in seen.items() if loss is not None}
         return min(there, key=lambda row: there[row], default=None)
 
@@ -362,10 +386,12 @@ class Table:
         beside = "" if after is None else f", undefended, public text first {after:.3f}"
         print(f"public model {public:.3f}, undefended {floor:.3f}{beside}")
         for epsilon in self.asked.epsilon:
-            old = self._losses(OLD, epsilon)
+            old = self._losses(Recipe(), epsilon)
             print(f"ε = {epsilon:g}, δ = {self.asked.delta:g}{'':<24}seeds    loss  excess   of old")
-            for row in (*self._rows(epsilon), PRICED):
-                losses = self._losses(row, epsilon)
+            rows = self._rows(epsilon)
+            priced = self._priced(rows, epsilon)
+            for row, recipe in (rows if priced is None else rows | {PRICED: priced}).items():
+                losses = self._losses(recipe, epsilon)
                 if not losses:
                     continue
                 mean = statistics.fmean(losses.values())
@@ -390,11 +416,15 @@ class Table:
         )
         if recipe.trials > 1.0:
             plan = plan.calibrated_for_tuning(recipe.trials, epsilon=epsilon)
-        return private_loss(text, start_of(self.model), recipe, plan, seed=seed)
+        start = start_of(self.model, learns_temperature=recipe.learns_temperature)
+        return private_loss(text, start, recipe, plan, seed=seed)
 
     def _best_plain(self, first: str = "") -> Plain | None:
         """The way of plain training with the least loss of the first seed; None where there is none yet."""
-        seen = {how: self.results.get(self._cell(f"{first}{how}", 0)) for how in undefended(self.model)}
+        ways = [
+            replace(how, learns_temperature=learns) for learns in (False, True) for how in undefended(self.model)
+        ]
+        seen = {how: self.results.get(self._cell(f"{first}{how}", 0)) for how in ways}
         there = {how: loss for how, loss in seen.items() if loss is not None}
         return min(there, key=lambda how: there[how], default=None)
 
@@ -420,15 +450,16 @@ class Table:
     def _units(self) -> int:
         return math.ceil(self.asked.records / self.asked.per_owner)
 
-    def _losses(self, row: str, epsilon: float) -> dict[int, float]:
-        found = {seed: self.results.get(self._cell(row, seed, epsilon)) for seed in range(self.asked.seeds)}
+    def _losses(self, recipe: Recipe, epsilon: float) -> dict[int, float]:
+        cells = {seed: self._cell(f"{recipe}", seed, epsilon) for seed in range(self.asked.seeds)}
+        found = {seed: self.results.get(cell) for seed, cell in cells.items()}
         return {seed: loss for seed, loss in found.items() if loss is not None}
 
-    def _cell(self, row: str, seed: int, epsilon: float | None = None) -> str:
+    def _cell(self, what: str, seed: int, epsilon: float | None = None) -> str:
         per_owner = self.asked.per_owner
         shape = f"{self.asked.records}x{self.asked.length}" + (f", {per_owner} an owner" if per_owner > 1 else "")
         private = f", ε {epsilon:g}, δ {self.asked.delta:g}" if epsilon else ""
-        return f"{self.text}, {self.model}, {shape}{private}, {row.strip()}, seed {seed}"
+        return f"{self.text}, {self.model}, {shape}{private}, {what}, seed {seed}"
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -443,7 +474,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--delta", type=float, default=1e-4)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[])
-    parser.add_argument("--results", type=Path, default=ROOT / "build" / "utility.jsonl")
+    parser.add_argument("--results", type=Path, default=KNOWN)
     parser.add_argument("--minutes", type=float, default=math.inf)
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)

@@ -94,20 +94,12 @@ def share_lost(lines: Corpus, folder: Path, method: str) -> float:
 
 
 def _options(method: str, parameters: Values, folder: Path, lost: float | None) -> dict[str, Any]:
-    """How a method is trained: options of `reticent.train`."""
-    epochs = parameters["epochs"]
+    """How a method is trained: options of `reticent.train`, which chooses passes, batch and rate of private ones."""
     if method == "redaction":
-        return {"method": "sgd", "epochs": epochs, "batch": 32, "learning_rate": 1e-3}
-    private: dict[str, Any] = {
-        "epochs": epochs,
-        "batch": 128,
-        "target_epsilon": parameters["epsilon"],
-        "delta": DELTA,
-        "clip_norm": 0.5,
-        "learning_rate": 1e-3 if method in (BUILT_IN, ORACLE) else 2e-3,
-    }
+        return {"method": "sgd", "epochs": parameters["epochs"], "batch": 32, "learning_rate": 1e-3}
+    private: dict[str, Any] = {"target_epsilon": parameters["epsilon"], "delta": DELTA}
     if method == SELECTIVE:
-        private |= {"epochs": parameters["recurrent_epochs"], "batch": 16, "learning_rate": 1e-2}
+        private |= {"epochs": parameters["recurrent_epochs"], "batch": 16, "clip_norm": 0.5, "learning_rate": 1e-2}
         policy = f"dictionary:{folder / 'policy.txt'}"
         return {"method": "selective", "policy": policy, "miss_rate": parameters["miss_rate"], **private}
     if method == "DP-SGD":

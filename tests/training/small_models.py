@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM
+from reticent.training.temperature import add_temperature
 
 VOCABULARY = 40
 START = 0
@@ -80,6 +81,14 @@ def with_lora(base: nn.Module, targets: list[str], *, dropout: float = 0.0) -> n
             if "lora_B" in name:
                 parameter.normal_(std=0.3)
     return adapted
+
+
+def tempered(module: nn.Module, log_scale: float = 0.3) -> nn.Module:
+    """The model with a temperature that is trained, and that is not 1."""
+    assert add_temperature(module)
+    with torch.no_grad():
+        module.get_output_embeddings().temperature.log_scale.fill_(log_scale)
+    return module
 
 
 class TinyModel(nn.Module):

@@ -8,6 +8,9 @@ On private gradients an optimiser is post-processing, and so is an average of we
 the state may be stored beside the weights. State is kept as named tensors (safetensors), never pickled. Where
 weights are sharded over ranks (`sharded`), what goes out and in is whole, and every rank asks for it at once.
 
+A temperature (`training.temperature`) moves by `temperature_rate` where the weights move by `learning_rate`, and
+does not decay; with SGD, whose steps are as long as the gradient, it has the rate of the others.
+
 **Corrected Adam** is Adam for gradients with noise of a known size: the noise is taken out of the second moment
 (Tang et al. 2023).
 
@@ -29,6 +32,7 @@ from torch import Tensor, nn
 
 from reticent.core.choice import settle_choices
 from reticent.core.errors import ConfigError, ModelError
+from reticent.training.temperature import temperature_parameters
 from reticent.training.update_rules import Decay, Phase, Rule
 
 _AVERAGE = "average"
@@ -51,6 +55,7 @@ class OptimiserSettings:
     ema: float = 0.0
     noise_variance: float = 0.0  # of an entry of the gradient; for CORRECTED_ADAM
     noise_floor: float = 0.1  # least corrected second moment, as a share of the noise's
+    temperature_rate: float = 0.03  # of a trained temperature's logarithm
 
     def __post_init__(self) -> None:
         settle_choices(self, rule=Rule, decay=Decay)
@@ -91,11 +96,12 @@ class Learner:
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not self.parameters:
             raise ModelError("the model has no trainable parameter", hint="unfreeze some or add LoRA layers")
+        self._temperatures = temperature_parameters(module)
         self._optimiser = self._new()
         self._average: dict[str, Tensor] = {}
 
     def _new(self) -> torch.optim.Optimizer:
-        settings, parameters = self.settings, list(self.parameters.values())
+        settings, parameters = self.settings, self._groups()
         if settings.rule is Rule.ADAMW:
             return torch.optim.AdamW(parameters, settings.learning_rate, weight_decay=settings.weight_decay)
         if settings.rule is Rule.CORRECTED_ADAM:
@@ -109,6 +115,15 @@ class Learner:
         return torch.optim.SGD(
             parameters, settings.learning_rate, momentum=settings.momentum, weight_decay=settings.weight_decay
         )
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """The weights, and the temperature with a rate of its own; `factor` is over the rate of the run."""
+        weights = [p for name, p in self.parameters.items() if name not in self._temperatures]
+        numbers = [p for name, p in self.parameters.items() if name in self._temperatures]
+        settings = self.settings
+        factor = 1.0 if settings.rule is Rule.SGD else settings.temperature_rate / settings.learning_rate
+        groups = [{"params": weights, "factor": 1.0}, {"params": numbers, "factor": factor, "weight_decay": 0.0}]
+        return [group for group in groups if group["params"]]
 
     def apply(self, gradients: Mapping[str, Tensor], phase: Phase) -> None:
         """Move every parameter by the gradient of this step of a phase.
@@ -124,7 +139,7 @@ class Learner:
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name].to(device=parameter.device, dtype=parameter.dtype)
         for group in self._optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["factor"]
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)
         self._require_finite_weights()
@@ -233,7 +248,13 @@ class CorrectedAdam(torch.optim.Optimizer):
     """Adam whose second moment is that of the gradient without its noise."""
 
     def __init__(
-        self, parameters: Iterable[Tensor], rate: float, *, noise_variance: float, floor: float, weight_decay: float
+        self,
+        parameters: Iterable[dict[str, Any]],
+        rate: float,
+        *,
+        noise_variance: float,
+        floor: float,
+        weight_decay: float,
     ) -> None:
         """`floor` is the least corrected second moment, as a share of `noise_variance`."""
         if noise_variance < 0.0 or not floor > 0.0:

@@ -1,8 +1,8 @@
 """What leaves a run: `model/` with weights, tokenizer and, beside them, what was proved.
 
 Weights are safetensors that `transformers` loads. A LoRA run leaves the adapter and the place of its base, or, when
-merged, a whole model. The folder is written under another name and renamed: a model is there with its guarantee,
-or not there.
+merged, a whole model; a temperature that was trained is folded into them first. The folder is written under another
+name and renamed: a model is there with its guarantee, or not there.
 """
 
 import shutil
@@ -16,6 +16,7 @@ from reticent.core.document import read_document, sync, write_document
 from reticent.core.evidence.certificate import Certificate
 from reticent.models.huggingface.loading import quiet
 from reticent.models.huggingface.model import HuggingFaceModel
+from reticent.training.temperature import fold_temperature
 
 
 def release_model(
@@ -26,6 +27,7 @@ def release_model(
     The certificate is written beside the weights and bound to them. A module alone has no tokenizer to write.
     """
     module: Any = model.module if isinstance(model, HuggingFaceModel) else model
+    fold_temperature(module)
     if merge and hasattr(module, "merge_and_unload"):
         module = module.merge_and_unload()
     unfinished = folder.with_name(f".unfinished-{folder.name}")

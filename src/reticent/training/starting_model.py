@@ -6,7 +6,7 @@
 
 Weights are trained in float32 whatever they were stored in; `Computation.dtype` decides what is computed in. All of
 them are trained, or LoRA layers in every linear map alone (Hu et al. 2021), of all blocks or the top ones, or all
-but the embeddings.
+but the embeddings; beside them perhaps the temperature of the answers (`training.temperature`).
 """
 
 import warnings
@@ -27,6 +27,7 @@ from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.location import locate
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM, register_lstm
+from reticent.training.temperature import add_temperature, norm_before_head
 
 _LSTM: Final = "lstm:"
 
@@ -43,6 +44,7 @@ class ModelStart:
     lora_alpha: float | None = None  # None: twice the rank
     lora_layers: int = 0  # top blocks that get LoRA layers; 0: all
     freeze_embeddings: bool = False
+    learns_temperature: bool = False  # where the model ends in a norm that can take it up
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -70,6 +72,8 @@ def load_for_training(start: ModelStart, *, seed: int) -> HuggingFaceModel:
         if start.lora_rank:
             adapted = _add_lora(model.module, start, base=base_of(start.source))
             model = HuggingFaceModel(adapted, model.tokenizer, name=model.name)
+        if start.learns_temperature:
+            add_temperature(model.module)
     if not any(parameter.requires_grad for parameter in model.module.parameters()):
         raise ModelError(f"{start.source}: nothing is left to train", hint="freeze less")
     return model
@@ -116,8 +120,13 @@ def _freeze_embeddings(module: nn.Module) -> None:
 
 
 def _add_lora(module: Any, start: ModelStart, *, base: str) -> Any:
-    """LoRA layers in every linear map but the head; everything else is frozen."""
+    """LoRA layers in every linear map but the head; everything else is frozen.
+
+    A temperature is folded into the last norm, which the adapter then holds too.
+    """
     from peft import LoraConfig, get_peft_model
+
+    norm = norm_before_head(module) if start.learns_temperature else None
 
     alpha = 2.0 * start.lora_rank if start.lora_alpha is None else start.lora_alpha
     settings = LoraConfig(
@@ -126,6 +135,7 @@ def _add_lora(module: Any, start: ModelStart, *, base: str) -> Any:
         target_modules=_top_maps(module, start.lora_layers) if start.lora_layers else "all-linear",
         lora_dropout=0.0,
         bias="none",
+        modules_to_save=None if norm is None else [norm],
         task_type="CAUSAL_LM",
         base_model_name_or_path=base,
     )
@@ -140,6 +150,8 @@ def _add_lora(module: Any, start: ModelStart, *, base: str) -> Any:
                 hint="leave --lora-rank out to train all weights; for --method submix give --lora-rank 0",
             ) from None
     adapted.peft_config["default"].base_model_name_or_path = base
+    if norm is not None and (kept := norm_before_head(adapted)) is not None:
+        adapted.get_submodule(kept).requires_grad_(False)
     return adapted
 
 

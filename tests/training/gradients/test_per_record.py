@@ -22,6 +22,11 @@ MODELS = {
     "lora-gpt2": lambda: small_models.with_lora(small_models.gpt2(), ["c_attn", "c_fc"]),
     "lora-llama": lambda: small_models.with_lora(small_models.llama(), ["q_proj", "v_proj", "down_proj"]),
     "lora-lstm": lambda: small_models.with_lora(small_models.lstm(), ["input", "hidden"]),
+    "gpt2-tempered": lambda: small_models.tempered(small_models.gpt2()),
+    "llama-tempered": lambda: small_models.tempered(small_models.llama(tied=False)),
+    "lora-gpt2-tempered": lambda: small_models.tempered(
+        small_models.with_lora(small_models.gpt2(), ["c_attn", "c_fc"])
+    ),
 }
 # The loss of an oracle is float64 whatever the model is: the model's own rounding is what is left.
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}

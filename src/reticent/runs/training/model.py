@@ -229,7 +229,7 @@ class PreparedModel:
         weights = learner.weights()
         if not self.given.ranks.is_first:
             return self.encoded.model
-        model = load_for_training(self.given.settings.model.start(), seed=self.given.seed)
+        model = load_for_training(self.given.settings.start(), seed=self.given.seed)
         Learner(model.module, learner.settings).restore(weights, {})
         model.module.eval()
         return model
@@ -315,7 +315,7 @@ def _prepare(given: Given, course: Course, *, proof: Proof, ancestry: Ancestry |
             hint="train on it first by itself (--method sgd), then start torchrun from that run's model",
         )
     _check_shards(settings, ranks)
-    model = load_for_training(settings.model.start(), seed=given.seed)
+    model = load_for_training(settings.start(), seed=given.seed)
     if settings.model.checkpoint_activations:
         Recomputation(model.module).detach()  # refuses a model without blocks
     if isinstance(course.plan, DpSgd):

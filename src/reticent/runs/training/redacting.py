@@ -234,7 +234,7 @@ def _selective(settings: TrainSettings, corpus: Corpus, seed: int) -> SelectiveC
     if asked.labelled is not None:
         rate = _misses(settings, policy, None).policy
     # How many runs a text has depends on how it is cut into tokens, so the model is needed for the plan.
-    model = load_for_training(settings.model.start(), seed=seed)
+    model = load_for_training(settings.start(), seed=seed)
     recurrent(model.module)
     texts = runs_of(model, corpus, policy, max_length=settings.data.max_length)
     plan = SelectivePlan(

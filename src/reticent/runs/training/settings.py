@@ -299,6 +299,12 @@ class TrainingSection(Settings):
         limits={"ge": 0, "lt": 1},
         panel=_STEPS,
     )
+    fixed_temperature: bool | None = option(
+        "Keep the temperature of the model's answers. Otherwise it is trained with the weights, at no cost in ε.",
+        default=None,
+        panel=_STEPS,
+        methods=[Method.DP_SGD, Method.CRT],
+    )
     target_epsilon: float | None = option(
         "Calibrate the noise to reach this ε.", default=None, within=EPSILON, panel=_PRIVACY, methods=PRIVATE
     )
@@ -915,6 +921,10 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
             raise ConfigError("--out is missing", hint="name the run directory to write, or use --dry-run")
         return self.out
 
+    def start(self) -> "ModelStart":
+        """The model that the run starts from, and what of it is trained; `resolved` decides of the temperature."""
+        return replace(self.model.start(), learns_temperature=self.training.fixed_temperature is False)
+
     def into(self, out: Path) -> "TrainSettings":
         """The same settings with another run directory."""
         return self.model_copy(update={"out": out})
@@ -933,7 +943,10 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
         )
 
     def resolved(self) -> "TrainSettings":
-        """The settings with an ensemble's own defaults filled in and paths made absolute."""
+        """The settings with a method's own defaults filled in and paths made absolute."""
+        if self.training.method in (Method.DP_SGD, Method.CRT) and self.training.fixed_temperature is None:
+            training = self.training.model_copy(update={"fixed_temperature": False})
+            return self.model_copy(update={"training": training}).located()
         if self.training.method is not Method.SUBMIX:
             return self.located()
         rank = self.model.lora_rank if "lora_rank" in self.model.model_fields_set else _ENSEMBLE_RANK

@@ -18,6 +18,7 @@ from transformers.pytorch_utils import Conv1D
 
 from reticent.core.errors import ModelError
 from reticent.training.gradients.contribution import Contribution, Dense, Outer, Rows, wide
+from reticent.training.temperature import Temperature
 
 # layer, input [B, ...], output gradient [B, ...] -> (parameter, contribution)
 Rule = Callable[[nn.Module, Tensor, Tensor], Iterator[tuple[nn.Parameter, Contribution]]]
@@ -35,6 +36,8 @@ def rule_for(name: str, layer: nn.Module) -> Rule:
         return _embedding
     if forward is nn.LayerNorm.forward and _is_one_dimensional(layer):
         return _layer_norm
+    if forward is Temperature.forward:
+        return _temperature
     if _epsilon(layer) is not None and _is_rms_norm(layer):
         return _rms_norm
     raise ModelError(
@@ -125,6 +128,13 @@ def _rms_norm(layer: nn.Module, x: Tensor, gradient: Tensor) -> Iterator[tuple[n
         mean = torch.linalg.vector_norm(x, dim=-1).square_().div_(x.shape[-1])  # [B, T]
         scale = mean.add_(epsilon).rsqrt_().unsqueeze(-1)
         yield weight, Dense((gradient * x).mul_(scale).sum(1))
+
+
+def _temperature(layer: nn.Module, x: Tensor, gradient: Tensor) -> Iterator[tuple[nn.Parameter, Contribution]]:
+    """y = eˢ x: eˢ Σ_t g_t · x_t."""
+    log_scale, x, gradient = _parameter(layer, "log_scale"), wide(_flat(x)), wide(_flat(gradient))
+    if log_scale is not None:
+        yield log_scale, Dense((gradient * x).sum((1, 2)).unsqueeze(1).mul_(log_scale.exp()))
 
 
 def _is_one_dimensional(layer: nn.Module) -> bool:

@@ -1,0 +1,199 @@
+"""A temperature is trained like a weight, costs nothing, and leaves a model of the same shape as before."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    GemmaConfig,
+    GPTNeoXConfig,
+    OlmoConfig,
+    OPTConfig,
+    PhiConfig,
+    Qwen2Config,
+)
+
+import reticent.training.gradients.layer_rules as layer_rules
+from reticent.core.errors import ModelError
+from reticent.models.huggingface.loading import load_model
+from reticent.training.gradients.engine import PerRecordGradients
+from reticent.training.gradients.record_loss import TokenBatch
+from reticent.training.optimiser import Learner, OptimiserSettings
+from reticent.training.release import release_model
+from reticent.training.starting_model import ModelStart, load_for_training
+from reticent.training.temperature import add_temperature, fold_temperature, temperature_parameters
+from reticent.training.update_rules import Phase, Rule
+from tests.training import small_models
+from tests.training.gradients import oracles
+from tests.training.small_models import START, VOCABULARY, random_records
+
+TOKENS = torch.arange(1, 9).unsqueeze(0)
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "initializer_range": 0.3,
+    "pad_token_id": 0,
+}
+
+
+def of(config, **more):
+    """A model of another architecture, from random weights; weights of norms are random too."""
+    torch.manual_seed(6)
+    module = AutoModelForCausalLM.from_config(config(**(SIZES | more))).eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    return module
+
+
+ARCHITECTURES = {
+    "gpt2": small_models.gpt2,
+    "gpt2-untied": lambda: small_models.gpt2(tied=False),
+    "llama": small_models.llama,
+    "gemma, whose norm multiplies by 1 + w": lambda: of(GemmaConfig, head_dim=8, num_key_value_heads=1),
+    "gpt-neox": lambda: of(GPTNeoXConfig),
+    "opt": lambda: of(OPTConfig, ffn_dim=24, word_embed_proj_dim=16, max_position_embeddings=32),
+    "phi, whose head has a bias": lambda: of(PhiConfig),
+    "qwen2": lambda: of(Qwen2Config, num_key_value_heads=1),
+}
+
+
+def logits(module):
+    with torch.no_grad():
+        return module(input_ids=TOKENS).logits
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("log_scale", [-1.5, 0.4])
+def test_folding_changes_nothing_that_the_model_says_and_leaves_its_own_parameters(name, log_scale):
+    module = ARCHITECTURES[name]()
+    names, before = list(module.state_dict()), logits(module)
+    tempered = logits(small_models.tempered(module, log_scale))
+    assert not torch.allclose(tempered, before, rtol=0.05)
+    assert fold_temperature(module) == pytest.approx(torch.tensor(log_scale).exp().item())
+    assert list(module.state_dict()) == names
+    torch.testing.assert_close(logits(module), tempered, rtol=1e-4, atol=1e-5)
+    assert fold_temperature(module) == 1.0
+    torch.testing.assert_close(logits(module), tempered, rtol=1e-4, atol=1e-5)
+
+
+def test_before_any_step_the_model_is_as_it_was():
+    module = small_models.gpt2()
+    before = logits(module)
+    assert add_temperature(module)
+    assert torch.equal(logits(module), before)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [small_models.lstm(), of(OlmoConfig), small_models.TinyModel(nn.Identity())],
+    ids=["an LSTM", "a norm without weights", "a module of one's own"],
+)
+def test_a_model_without_a_norm_to_fold_into_gets_no_temperature(module):
+    names = [name for name, _ in module.named_parameters()]
+    assert not add_temperature(module)
+    assert [name for name, _ in module.named_parameters()] == names
+    assert fold_temperature(module) == 1.0
+
+
+def test_a_norm_whose_result_goes_elsewhere_too_is_not_used():
+    class TwiceNormed(nn.Module):
+        """Its one norm is used inside and before the head."""
+
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.norm = nn.Embedding(VOCABULARY, 8), nn.LayerNorm(8)
+            self.head = nn.Linear(8, VOCABULARY)
+
+        def get_output_embeddings(self):
+            return self.head
+
+        def forward(self, input_ids):
+            return self.head(self.norm(self.norm(self.embedding(input_ids)) + 1.0))
+
+    assert not add_temperature(TwiceNormed())
+
+
+def test_clipping_bounds_the_temperature_with_the_weights():
+    module = small_models.tempered(small_models.gpt2()).double()
+    groups = random_records(12, seed=4)
+    truth = oracles.record_gradients(module, groups, START)
+    (name,) = temperature_parameters(module)
+    assert all(float(gradient[name].abs()) > 0 for gradient in truth)
+    for group in groups:
+        with PerRecordGradients(module, 0.1) as engine:
+            alone = engine.clipped_sum(TokenBatch.of_groups([group], START)).gradients
+        assert name in alone
+        assert oracles.norm(alone) <= 0.1 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 2.0])
+def test_a_rule_that_gets_the_temperature_wrong_is_found(share, monkeypatch):
+    """The broken twin: its part of the norm would be another than what is released."""
+    right = layer_rules._temperature
+
+    def wrong(layer, x, gradient):
+        return right(layer, x, share * gradient)
+
+    monkeypatch.setattr(layer_rules, "_temperature", wrong)
+    module = small_models.tempered(small_models.gpt2())
+    with pytest.raises(ModelError, match="temperature"), PerRecordGradients(module, 1.0) as engine:
+        engine.clipped_sum(TokenBatch.of_groups(random_records(3), START))
+
+
+@pytest.mark.parametrize("rule", [Rule.ADAMW, Rule.CORRECTED_ADAM])
+def test_the_temperature_has_a_rate_of_its_own_and_does_not_decay(rule):
+    module = small_models.tempered(small_models.gpt2(), 0.5)
+    (name,) = temperature_parameters(module)
+    settings = OptimiserSettings(rule=rule, learning_rate=1e-3, weight_decay=10.0, temperature_rate=0.04)
+    learner = Learner(module, settings)
+    zeros = {key: torch.zeros_like(value) for key, value in learner.parameters.items()}
+    moved = zeros | {name: torch.tensor([2.0])}
+    learner.apply(moved, Phase(step=0, steps=2))
+    assert learner.parameters[name].item() == pytest.approx(0.5 - 0.04, rel=1e-4)
+    learner.apply(zeros, Phase(step=1, steps=2, learning_rate=5e-4))  # of a phase: at half the rate
+    # Half the rate, and momentum alone: m = 0.9 · 0.1 g and v = 0.999 · 0.001 g², over 0.19 and 0.001999.
+    by_hand = 0.02 * (0.09 / 0.19) / (0.999 / 1.999) ** 0.5
+    assert learner.parameters[name].item() == pytest.approx(0.46 - by_hand, rel=1e-3)
+
+
+def test_with_sgd_the_temperature_moves_as_its_gradient_says():
+    module = small_models.tempered(small_models.gpt2(), 0.5)
+    (name,) = temperature_parameters(module)
+    learner = Learner(module, OptimiserSettings(rule=Rule.SGD, learning_rate=0.1))
+    moved = {key: torch.zeros_like(value) for key, value in learner.parameters.items()}
+    learner.apply(moved | {name: torch.tensor([2.0])}, Phase(step=0, steps=1))
+    assert learner.parameters[name].item() == pytest.approx(0.5 - 0.1 * 2.0)
+
+
+@pytest.mark.parametrize("merge", [False, True], ids=["an adapter", "merged"])
+def test_an_adapter_takes_the_norm_along(merge, tmp_path):
+    start = ModelStart(source="embedded", lora_rank=2, learns_temperature=True, device="cpu")
+    model = load_for_training(start, seed=0)
+    trained = {name for name, p in model.module.named_parameters() if p.requires_grad}
+    assert {name for name in trained if "lora" not in name} == temperature_parameters(model.module)
+    assert len(temperature_parameters(model.module)) == 1
+    with torch.no_grad():
+        model.module.get_output_embeddings().temperature.log_scale.fill_(0.7)
+    expected = logits(model.module)
+    fold_temperature(model.module)
+    release_model(model, tmp_path / "model", certificate=None, merge=merge)
+    again = load_model(str(tmp_path / "model"), device="cpu")
+    torch.testing.assert_close(logits(again.module), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_copies_of_a_model_have_temperatures_of_their_own():
+    module = small_models.tempered(small_models.gpt2(), 0.0)
+    before, other = logits(module), copy.deepcopy(module)
+    with torch.no_grad():
+        other.get_output_embeddings().temperature.log_scale.fill_(0.9)
+    assert torch.equal(logits(module), before)
+    fold_temperature(other)
+    assert torch.equal(logits(module), before)
+    assert len(temperature_parameters(module)) == 1
