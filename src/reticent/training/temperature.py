@@ -1,11 +1,14 @@
 """A temperature of the model's answers that is trained beside the weights, and folded into them at the end.
 
-    logits = head(eˢ · x), x what the last norm gives;  at the end  norm ← eˢ · norm, and the model is as it was
+    logits = head(eˢ · x), x what the last norm gives;  at the end  norm ← eˢ · norm, and the layers are as before
 
-Text of another kind finds a model far too sure of itself, text that repeats itself far too unsure. Each weight can
-mend a small share of that, through noise of its own. s is one number that every token of every record moves: its
-part of a clipped gradient is small, and so is the noise on one number, so that it is right after a few steps and
-stays right while the weights move. It has a rate of its own (`OptimiserSettings.temperature_rate`).
+A model is far too sure of itself on text of a new kind, and not sure enough on text that repeats itself. Each
+weight can mend a small share of that, through noise of its own. s is one number that every token of every record
+moves: its part of a clipped gradient is small, and so is the noise on one number, so that it is right after a few
+steps and stays right while the weights move. It has a rate of its own (`OptimiserSettings.temperature_rate`).
+
+DP-SGD trains it unless told otherwise. Redacted training does not: it would learn from masked text how sure to be,
+and be too sure of other names and numbers (`docs/measurements.md`).
 
 Guarantee: s is a parameter like any other. It is clipped in one vector with the others and gets the same noise, so
 it costs no ε; folding it into the norm is arithmetic on what was released.

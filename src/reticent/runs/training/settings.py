@@ -303,7 +303,7 @@ class TrainingSection(Settings):
         "Keep the temperature of the model's answers. Otherwise it is trained with the weights, at no cost in ε.",
         default=None,
         panel=_STEPS,
-        methods=[Method.DP_SGD, Method.CRT],
+        methods=[Method.DP_SGD],
     )
     target_epsilon: float | None = option(
         "Calibrate the noise to reach this ε.", default=None, within=EPSILON, panel=_PRIVACY, methods=PRIVATE
@@ -944,7 +944,7 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
 
     def resolved(self) -> "TrainSettings":
         """The settings with a method's own defaults filled in and paths made absolute."""
-        if self.training.method in (Method.DP_SGD, Method.CRT) and self.training.fixed_temperature is None:
+        if self.training.method is Method.DP_SGD and self.training.fixed_temperature is None:
             training = self.training.model_copy(update={"fixed_temperature": False})
             return self.model_copy(update={"training": training}).located()
         if self.training.method is not Method.SUBMIX:
