@@ -7,23 +7,24 @@
 
 A **cell** is one training run: a recipe for one text, model, ε and seed. What was measured stands in the file of
 --results, one line a cell, and is not measured again: what is known is kept with the documentation
-(`docs/results/utility.jsonl`). After --minutes M no further cell is begun, and the same command, given again, goes
-on; --minutes 0 prints what there is. The most telling rows come first. The table shows what there is.
+(`docs/results/utility.jsonl`; after a change of what training computes, begin another file). After --minutes M no
+further cell is begun, and the same command, given again, goes on; --minutes 0 prints what there is. The most
+telling rows come first.
 
 Texts are cut to `--length` tokens, held-out ones too. A row is the mean over seeds of the loss, in nats a token, on
 the same held-out texts; a seed draws samples and noise. **Excess** is the loss above the undefended model of the
 same text. "of old" is the row's excess as a share of that of the old defaults with the same seed, with an interval
 at 95 % over seeds (Student's t). The undefended model is the best of 1, 4 and 12 epochs of plain training, at the
-rates of `PLAIN_RATES` (adapters need a higher one, 15 million weights a lower one), by the first seed; that one is
-measured with every seed. "Old defaults, same compute"
-takes as many epochs as the choice, of which the old defaults took one. "Tuned" is DP-SGD with Poisson samples
-instead of random allocation, the best of six batches and rates by the very held-out loss that is printed, which
-favours it; it takes the passes that the choice takes for a small ε, and in two more rows those of
-the choice itself. All are measured with the first seed, the best of each with every seed. Its tuning is not priced
-there. In "tuned, price of tuning included" the best of those six has the noise that the best of six runs on average
-needs for the target (`train --tune 6`). "Public text first" is the choice after one epoch of WikiText-2 (the
-beginnings of 1,500 paragraphs), trained on plainly: `--public-text`. "Undefended, public text first" is plain
-training after the same epoch, beside which that row should be seen.
+rates of `PLAIN_RATES` (adapters need a higher one, 15 million weights a lower one), or that one with a learned
+temperature, by the first seed; it is measured with every seed. "Old defaults, same compute" takes as many epochs as
+the choice, of which the old defaults took one. "Tuned" is DP-SGD with Poisson samples instead of random allocation
+and without a temperature, the best of six batches and rates by the very held-out loss that is printed, which
+favours it; it takes the passes that the choice takes for a small ε, and in two more rows those of the choice
+itself. All are measured with the first seed, the best of each with every seed. Its tuning is not priced there. In
+"tuned, price of tuning included" the best of those six has the noise that the best of six runs on average needs for
+the target (`train --tune 6`). "Public text first" is the choice after one epoch of WikiText-2 (the beginnings of
+1,500 paragraphs), trained on plainly: `--public-text`. "Undefended, public text first" is plain training after the
+same epoch, beside which that row should be seen.
 
 With --per-owner K, K texts in a row belong to an owner, whom private training protects: an owner's texts are
 clipped together.
@@ -134,8 +135,7 @@ def recipes(units: int, parameters: int, epsilon: float, *, trains_adapters: boo
     """The rows of the table: the choice, then the choice with one ingredient as it was."""
     old = Recipe()
     choose_for = partial(choose, units, parameters=parameters, trains_adapters=trains_adapters)
-    today = Recipe(**asdict(choose_for(epsilon=epsilon)))
-    today = replace(today, learns_temperature=True)
+    today = Recipe(**asdict(choose_for(epsilon=epsilon)), learns_temperature=True)
     best = replace(today, sampler=SamplerName.ALLOCATION)
     short = choose_for()  # with the passes of a small ε
     rates = (today.learning_rate, 2 * today.learning_rate)
