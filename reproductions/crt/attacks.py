@@ -33,7 +33,8 @@ SELECTIVE: Final = "selective DP-SGD (LSTM)"
 BUILT_IN: Final = "CRT, built-in π_c"
 ORACLE: Final = "CRT, oracle π_c"
 CRT: Final = {BUILT_IN: "with the built-in π_c", ORACLE: "with the oracle as π_c"}
-METHODS: Final = ("redaction", *CRT, "DP-SGD", SELECTIVE)
+REDACTION: Final = "redaction"
+METHODS: Final = (REDACTION, *CRT, "DP-SGD", SELECTIVE)
 MISS_RATES: Final = {
     Scale.SMALL: (0.0, 0.1, 0.5),
     Scale.MEDIUM: (0.0, 0.1, 0.3, 0.5),
@@ -69,6 +70,8 @@ def _pieces(scale: Scale) -> list[Piece]:
             parameters = {**SIZES[scale], "method": method, "miss_rate": rate}
             if method == SELECTIVE:
                 parameters |= RECURRENT[scale]
+            elif method != REDACTION:
+                del parameters["epochs"]  # which are planned
             pieces.append(Piece(f"{method}, γ = {rate:g}", parameters, _train_and_attack, "crt-attacks"))
     return pieces
 

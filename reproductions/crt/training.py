@@ -94,7 +94,7 @@ def share_lost(lines: Corpus, folder: Path, method: str) -> float:
 
 
 def _options(method: str, parameters: Values, folder: Path, lost: float | None) -> dict[str, Any]:
-    """How a method is trained: options of `reticent.train`, which chooses passes, batch and rate with noise."""
+    """How a method is trained: options of `reticent.train`, which plans DP-SGD and redacted training itself."""
     if method == "redaction":
         return {"method": "sgd", "epochs": parameters["epochs"], "batch": 32, "learning_rate": 1e-3}
     private: dict[str, Any] = {"target_epsilon": parameters["epsilon"], "delta": DELTA}

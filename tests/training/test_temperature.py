@@ -16,14 +16,18 @@ from transformers import (
 )
 
 import reticent.training.gradients.layer_rules as layer_rules
+from reticent.core.corpus import Corpus, Record
 from reticent.core.errors import ModelError
 from reticent.models.huggingface.loading import load_model
 from reticent.training.gradients.engine import PerRecordGradients
 from reticent.training.gradients.record_loss import TokenBatch
 from reticent.training.optimiser import Learner, OptimiserSettings
+from reticent.training.plans.plan import DpSgd
+from reticent.training.plans.sampler import PoissonSampler
+from reticent.training.private_step import PrivateStep
 from reticent.training.release import release_model
 from reticent.training.starting_model import ModelStart, load_for_training
-from reticent.training.temperature import add_temperature, fold_temperature, temperature_parameters
+from reticent.training.temperature import Temperature, add_temperature, folded, temperature_parameters
 from reticent.training.update_rules import Phase, Rule
 from tests.training import small_models
 from tests.training.gradients import oracles
@@ -76,11 +80,11 @@ def test_folding_changes_nothing_that_the_model_says_and_leaves_its_own_paramete
     names, before = list(module.state_dict()), logits(module)
     tempered = logits(small_models.tempered(module, log_scale))
     assert not torch.allclose(tempered, before, rtol=0.05)
-    assert fold_temperature(module) == pytest.approx(torch.tensor(log_scale).exp().item())
-    assert list(module.state_dict()) == names
-    torch.testing.assert_close(logits(module), tempered, rtol=1e-4, atol=1e-5)
-    assert fold_temperature(module) == 1.0
-    torch.testing.assert_close(logits(module), tempered, rtol=1e-4, atol=1e-5)
+    with folded(module):
+        assert list(module.state_dict()) == names
+        torch.testing.assert_close(logits(module), tempered, rtol=1e-4, atol=1e-5)
+    assert set(module.state_dict()) - set(names) == temperature_parameters(module)
+    assert torch.equal(logits(module), tempered)
 
 
 def test_before_any_step_the_model_is_as_it_was():
@@ -99,7 +103,8 @@ def test_a_model_without_a_norm_to_fold_into_gets_no_temperature(module):
     names = [name for name, _ in module.named_parameters()]
     assert not add_temperature(module)
     assert [name for name, _ in module.named_parameters()] == names
-    assert fold_temperature(module) == 1.0
+    with folded(module):
+        assert [name for name, _ in module.named_parameters()] == names
 
 
 def test_a_norm_whose_result_goes_elsewhere_too_is_not_used():
@@ -157,9 +162,9 @@ def test_the_temperature_has_a_rate_of_its_own_and_does_not_decay(rule):
     moved = zeros | {name: torch.tensor([2.0])}
     learner.apply(moved, Phase(step=0, steps=2))
     assert learner.parameters[name].item() == pytest.approx(0.5 - 0.04, rel=1e-4)
-    learner.apply(zeros, Phase(step=1, steps=2, learning_rate=5e-4))  # of a phase: at half the rate
-    # Half the rate, and momentum alone: m = 0.9 · 0.1 g and v = 0.999 · 0.001 g², over 0.19 and 0.001999.
-    by_hand = 0.02 * (0.09 / 0.19) / (0.999 / 1.999) ** 0.5
+    learner.apply(zeros, Phase(step=1, steps=2, learning_rate=5e-1))  # the rate of a phase is for weights alone
+    # Momentum alone: m = 0.9 · 0.1 g and v = 0.999 · 0.001 g², over 0.19 and 0.001999.
+    by_hand = 0.04 * (0.09 / 0.19) / (0.999 / 1.999) ** 0.5
     assert learner.parameters[name].item() == pytest.approx(0.46 - by_hand, rel=1e-3)
 
 
@@ -182,7 +187,6 @@ def test_an_adapter_takes_the_norm_along(merge, tmp_path):
     with torch.no_grad():
         model.module.get_output_embeddings().temperature.log_scale.fill_(0.7)
     expected = logits(model.module)
-    fold_temperature(model.module)
     release_model(model, tmp_path / "model", certificate=None, merge=merge)
     again = load_model(str(tmp_path / "model"), device="cpu")
     torch.testing.assert_close(logits(again.module), expected, rtol=1e-4, atol=1e-5)
@@ -194,6 +198,37 @@ def test_copies_of_a_model_have_temperatures_of_their_own():
     with torch.no_grad():
         other.get_output_embeddings().temperature.log_scale.fill_(0.9)
     assert torch.equal(logits(module), before)
-    fold_temperature(other)
-    assert torch.equal(logits(module), before)
-    assert len(temperature_parameters(module)) == 1
+    with folded(other):
+        assert torch.equal(logits(module), before)
+        assert len(temperature_parameters(module)) == 1
+
+
+def test_looking_for_the_norm_leaves_every_layer_in_its_mode():
+    module = small_models.with_lora(small_models.gpt2(), ["c_attn"])
+    module.training = True  # as peft leaves its wrapper around a base that answers
+    modes = [layer.training for layer in module.modules()]
+    assert add_temperature(module)
+    assert [layer.training for layer in module.modules() if not isinstance(layer, Temperature)] == modes
+
+
+def test_a_model_that_is_released_on_the_way_goes_on_training_its_temperature(tmp_path):
+    """Folding it for good would leave a number that belongs to no layer, and that noise alone moves."""
+    start = ModelStart(source="embedded", learns_temperature=True, device="cpu")
+    model = load_for_training(start, seed=0)
+    corpus = Corpus(Record(str(number), f"order {number * 37} is late") for number in range(12))
+    plan = DpSgd(sampler=PoissonSampler(12, 6), clip_norm=1.0, noise_multiplier=1.0, steps=3, delta=1e-3)
+    (name,) = temperature_parameters(model.module)
+    temperature = model.module.get_parameter(name)
+    optimizer = torch.optim.SGD([p for p in model.module.parameters() if p.requires_grad], lr=0.05)
+    with PrivateStep(model, plan, ledger=tmp_path / "ledger.db") as step:
+        for place, batch in enumerate(step.batches(corpus, max_length=16)):
+            step.accumulate(batch)
+            before = temperature.item()
+            step.update(optimizer)
+            assert temperature.item() != before
+            expected = logits(model.module)
+            step.release(tmp_path / f"model-{place}")
+            assert model.module.get_parameter(name) is temperature
+            assert torch.equal(logits(model.module), expected)
+            again = load_model(str(tmp_path / f"model-{place}"), device="cpu")
+            torch.testing.assert_close(logits(again.module), expected, rtol=1e-4, atol=1e-4)

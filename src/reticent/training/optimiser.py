@@ -8,8 +8,9 @@ On private gradients an optimiser is post-processing, and so is an average of we
 the state may be stored beside the weights. State is kept as named tensors (safetensors), never pickled. Where
 weights are sharded over ranks (`sharded`), what goes out and in is whole, and every rank asks for it at once.
 
-A temperature (`training.temperature`) moves by `temperature_rate` where the weights move by `learning_rate`, and
-does not decay; with SGD, whose steps are as long as the gradient, it has the rate of the others.
+A temperature (`training.temperature`) moves by `temperature_rate` where the weights move by `learning_rate` or by
+the rate of their phase, and does not decay; with SGD, whose steps are as long as the gradient, it has the rate of
+the others.
 
 **Corrected Adam** is Adam for gradients with noise of a known size: the noise is taken out of the second moment
 (Tang et al. 2023).
@@ -117,12 +118,14 @@ class Learner:
         )
 
     def _groups(self) -> list[dict[str, Any]]:
-        """The weights, and the temperature with a rate of its own; `factor` is over the rate of the run."""
+        """The weights, which have the rate of the phase, and the temperature with its `own`, whatever that is."""
         weights = [p for name, p in self.parameters.items() if name not in self._temperatures]
         numbers = [p for name, p in self.parameters.items() if name in self._temperatures]
-        settings = self.settings
-        factor = 1.0 if settings.rule is Rule.SGD else settings.temperature_rate / settings.learning_rate
-        groups = [{"params": weights, "factor": 1.0}, {"params": numbers, "factor": factor, "weight_decay": 0.0}]
+        own = None if self.settings.rule is Rule.SGD else self.settings.temperature_rate
+        groups: list[dict[str, Any]] = [
+            {"params": weights, "own": None},
+            {"params": numbers, "own": own, "weight_decay": 0.0},
+        ]
         return [group for group in groups if group["params"]]
 
     def apply(self, gradients: Mapping[str, Tensor], phase: Phase) -> None:
@@ -133,13 +136,13 @@ class Learner:
         """
         if phase.is_new:
             self._optimiser, self._average = self._new(), {}
-        rate = self.settings.rate(phase.step, phase.steps)
-        if phase.learning_rate is not None:
-            rate *= phase.learning_rate / self.settings.learning_rate
+        settings = self.settings
+        share = settings.rate(phase.step, phase.steps) / settings.learning_rate  # by warm-up and decay
+        rate = share * (settings.learning_rate if phase.learning_rate is None else phase.learning_rate)
         for name, parameter in self.parameters.items():
             parameter.grad = gradients[name].to(device=parameter.device, dtype=parameter.dtype)
         for group in self._optimiser.param_groups:
-            group["lr"] = rate * group["factor"]
+            group["lr"] = rate if group["own"] is None else share * group["own"]
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)
         self._require_finite_weights()

@@ -16,7 +16,7 @@ from reticent.core.document import read_document, sync, write_document
 from reticent.core.evidence.certificate import Certificate
 from reticent.models.huggingface.loading import quiet
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.training.temperature import fold_temperature
+from reticent.training.temperature import folded
 
 
 def release_model(
@@ -27,7 +27,18 @@ def release_model(
     The certificate is written beside the weights and bound to them. A module alone has no tokenizer to write.
     """
     module: Any = model.module if isinstance(model, HuggingFaceModel) else model
-    fold_temperature(module)
+    with folded(module):
+        return _release(module, model, folder, certificate=certificate, merge=merge)
+
+
+def _release(
+    module: Any,
+    model: HuggingFaceModel | nn.Module,
+    folder: Path,
+    *,
+    certificate: Certificate | None,
+    merge: bool,
+) -> Path:
     if merge and hasattr(module, "merge_and_unload"):
         module = module.merge_and_unload()
     unfinished = folder.with_name(f".unfinished-{folder.name}")

@@ -27,7 +27,7 @@ from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.location import locate
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM, register_lstm
-from reticent.training.temperature import add_temperature, norm_before_head
+from reticent.training.temperature import add_temperature, foldable_norm
 
 _LSTM: Final = "lstm:"
 
@@ -126,7 +126,7 @@ def _add_lora(module: Any, start: ModelStart, *, base: str) -> Any:
     """
     from peft import LoraConfig, get_peft_model
 
-    norm = norm_before_head(module) if start.learns_temperature else None
+    norm = foldable_norm(module) if start.learns_temperature else None
 
     alpha = 2.0 * start.lora_rank if start.lora_alpha is None else start.lora_alpha
     settings = LoraConfig(
@@ -150,7 +150,7 @@ def _add_lora(module: Any, start: ModelStart, *, base: str) -> Any:
                 hint="leave --lora-rank out to train all weights; for --method submix give --lora-rank 0",
             ) from None
     adapted.peft_config["default"].base_model_name_or_path = base
-    if norm is not None and (kept := norm_before_head(adapted)) is not None:
+    if norm is not None and (kept := foldable_norm(adapted)) is not None:
         adapted.get_submodule(kept).requires_grad_(False)
     return adapted
 

@@ -1,11 +1,12 @@
 """A temperature of the model's answers that is trained beside the weights, and folded into them at the end.
 
-    logits = head(eˢ · x), x what the last norm gives;  at the end  norm ← eˢ · norm, and the layers are as before
+    y = head(eˢ · x), x what the last norm gives;  at the end  norm ← eˢ · norm, and the layers are as before
 
 A model is far too sure of itself on text of a new kind, and not sure enough on text that repeats itself. Each
-weight can mend a small share of that, through noise of its own. s is one number that every token of every record
-moves: its part of a clipped gradient is small, and so is the noise on one number, so that it is right after a few
-steps and stays right while the weights move. It has a rate of its own (`OptimiserSettings.temperature_rate`).
+weight can mend a small share of that, through noise of its own. s is one number that all tokens of all records
+move the same way, so that its signal is far above the noise on one entry: it is right after a few steps, and stays
+right while the weights move. It has a rate of its own (`OptimiserSettings.temperature_rate`). In a clipped
+gradient of all weights it is a small part; of a small adapter's it can be most in the first steps.
 
 DP-SGD trains it unless told otherwise. Redacted training does not: it would learn from masked text how sure to be,
 and be too sure of other names and numbers (`docs/measurements.md`).
@@ -48,34 +49,37 @@ class Temperature(nn.Module):
 
 def add_temperature(module: nn.Module) -> bool:
     """Train a temperature with the module's weights; False where it could not be folded into them afterwards."""
-    head, norm = head_of(module), norm_before_head(module)
+    head, norm = head_of(module), foldable_norm(module)
     if head is None or norm is None:
         return False
-    shift = _shift(module.get_submodule(norm))
-    if shift is None:
-        return False
-    weight = next(head.parameters())
-    head.add_module(_CHILD, Temperature(norm, shift).to(weight.device, weight.dtype))
+    weight, shift = next(head.parameters()), _shift(module.get_submodule(norm))
+    assert shift is not None
+    temperature = Temperature(norm, shift).to(weight.device, weight.dtype).train(head.training)
+    head.add_module(_CHILD, temperature)
     head.register_forward_pre_hook(_scale_input)
     return True
 
 
-@torch.no_grad()
-def fold_temperature(module: nn.Module) -> float:
-    """Put eˢ into the last norm and take s away; the factor, 1 where no temperature was trained."""
+@contextmanager
+def folded(module: nn.Module) -> Iterator[None]:
+    """With eˢ in the last norm and s taken away, a model of its own kind, to be saved; afterwards as before."""
     head = head_of(module)
     trained = None if head is None else head._modules.get(_CHILD)
     if head is None or not isinstance(trained, Temperature):
-        return 1.0
-    factor = math.exp(float(trained.log_scale))
+        yield
+        return
     layer = module.get_submodule(trained.norm)
-    for name, value in _scaled(layer, factor, trained.shift).items():
-        layer.get_parameter(name).copy_(value)
-    for key, hook in list(head._forward_pre_hooks.items()):
-        if hook is _scale_input:
-            del head._forward_pre_hooks[key]
+    before = {name: value.detach().clone() for name, value in layer.named_parameters(recurse=False)}
+    _write(layer, _scaled(layer, math.exp(trained.log_scale.item()), trained.shift))
+    for key in [key for key, hook in head._forward_pre_hooks.items() if hook is _scale_input]:
+        del head._forward_pre_hooks[key]
     del head._modules[_CHILD]
-    return factor
+    try:
+        yield
+    finally:
+        _write(layer, before)
+        head.add_module(_CHILD, trained)
+        head.register_forward_pre_hook(_scale_input)
 
 
 def temperature_parameters(module: nn.Module) -> set[str]:
@@ -90,9 +94,15 @@ def head_of(module: nn.Module) -> nn.Module | None:
     return head if isinstance(head, nn.Module) else None
 
 
+def foldable_norm(module: nn.Module) -> str | None:
+    """The name of the norm that a temperature is folded into; None where there is none of a known kind."""
+    norm = _norm_before_head(module)
+    return None if norm is None or _shift(module.get_submodule(norm)) is None else norm
+
+
 @torch.no_grad()
-def norm_before_head(module: nn.Module) -> str | None:
-    """The name of the norm whose result is what the head reads; None where there is none of its own."""
+def _norm_before_head(module: nn.Module) -> str | None:
+    """The name of the norm whose result is what the head reads, and which is used for nothing else."""
     head = head_of(module)
     if head is None:
         return None
@@ -121,12 +131,13 @@ def _watched(module: nn.Module, head: nn.Module) -> Iterator[tuple[list[Tensor],
     for name, layer in module.named_modules():
         if _looks_like_norm(layer):
             hooks.append(layer.register_forward_hook(seen(name)))
-    was_training = module.training
+    modes = {layer: layer.training for layer in module.modules()}
     module.eval()
     try:
         yield given, made
     finally:
-        module.train(was_training)
+        for layer, mode in modes.items():
+            layer.training = mode
         for hook in hooks:
             hook.remove()
 
@@ -171,3 +182,9 @@ def _scaled(layer: nn.Module, factor: float, shift: float) -> dict[str, Tensor]:
     scaled = {name: factor * value for name, value in values.items()}
     scaled["weight"] = factor * (shift + values["weight"]) - shift
     return {name: value.to(layer.get_parameter(name).dtype) for name, value in scaled.items()}
+
+
+@torch.no_grad()
+def _write(layer: nn.Module, values: dict[str, Tensor]) -> None:
+    for name, value in values.items():
+        layer.get_parameter(name).copy_(value)

@@ -8,7 +8,9 @@ from safetensors.torch import load_file
 
 from reticent.cli import main as cli
 from reticent.core.randomness import Randomness
+from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.loading import load_model
+from reticent.runs.audit.subject import find_model
 from reticent.runs.directory import RunDirectory
 from reticent.runs.training import run
 from reticent.runs.training.settings import Resumption, TrainSettings
@@ -50,8 +52,12 @@ def test_the_temperature_is_trained_with_noise_unless_it_is_fixed_and_the_guaran
     # Six steps of 0.001 change a weight of 6 by 0.1 %; six of 0.03 on its logarithm change it by up to 18 %.
     assert (fixed[NORM] / start[NORM] - 1.0).abs().max() < 0.01
     assert (free[NORM] / start[NORM] - 1.0).abs().min() > 0.02
-    one, other = (json.loads((tmp_path / name / "guarantee.json").read_text()) for name in ("free", "fixed"))
-    assert (one["epsilon"], one["delta"], one["assumes"]) == (other["epsilon"], other["delta"], other["assumes"])
+    spent = []
+    for name in ("free", "fixed"):
+        plan = json.loads((tmp_path / name / "training.json").read_text())["plan"]
+        with SqliteLedger.open(tmp_path / name / "ledger.db") as ledger:
+            spent.append((plan, ledger.spent(), ledger.budget.guarantee))
+    assert spent[0] == spent[1]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +85,7 @@ def test_a_run_of_an_earlier_version_goes_on_without_a_temperature(tiny, tmp_pat
     del document["config"]["training"]["fixed_temperature"]
     path.write_text(json.dumps(document))
     run.train(Resumption(resume=out), randomness=Randomness.seeded(7))
+    assert find_model(str(out)).recipe["training"]["fixed_temperature"] is True  # as shadows are trained
     straight = trained(tiny, tmp_path / "straight", fixed_temperature=True)
     found = load_file(out / "model" / "model.safetensors")
     assert all(torch.equal(found[name], straight[name]) for name in straight)
@@ -104,3 +111,16 @@ def test_the_flag_belongs_to_methods_that_train_the_temperature(tiny, tmp_path, 
     given = ["train", "--method", "sgd", "--model", str(tiny / "model"), "--data", str(tiny / "corpus.jsonl")]
     assert cli.run([*given, "--fixed-temperature", "--out", str(tmp_path / "run")]) == 2
     assert "--fixed-temperature does not belong to method 'sgd'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_steps_on_public_text_leave_the_temperature_its_rate(tiny, tmp_path):
+    """Scaled by the public rate over the private one, it would move by 30 a step, and the model would be lost."""
+    rows = [{"text": f"parcel {i * 31} has arrived."} for i in range(24)]
+    public = tmp_path / "public.jsonl"
+    public.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = trained(tiny, tmp_path / "run", public_text=str(public), learning_rate=1e-6)
+    start = load_file(tiny / "model" / "model.safetensors")
+    ratios = found[NORM] / start[NORM]
+    # Two steps on public text and six private ones, each by 0.03 or little more on the logarithm.
+    assert ratios.min().item() > 0.7
+    assert ratios.max().item() < 1.4

@@ -64,7 +64,11 @@ def read_adapter(directory: Path) -> Adapter:
         raise ModelError(f"{directory}: not a plain LoRA adapter", found=settings.get("peft_type"))
     extra = [name for name in _REFUSED if settings.get(name)]
     if extra:
-        raise ModelError(f"{directory}: more than a plain LoRA adapter", found=", ".join(extra))
+        raise ModelError(
+            f"{directory}: more than a plain LoRA adapter",
+            found=", ".join(extra),
+            hint="train it with --fixed-temperature, or with --merge as a model of its own",
+        )
     try:
         tensors = load_file(directory / _WEIGHTS)
         require_finite(tensors.items(), directory)

@@ -22,6 +22,7 @@ from reticent.models.huggingface.checkpoint import ADAPTER_CONFIG, is_adapter, r
 from reticent.runs.directory import MANIFEST, RUN, TRAINING, RunDirectory
 from reticent.runs.proofs.ancestry import ANCESTRY, Ancestry, require_unseen
 from reticent.runs.proofs.certificates import proved_of, read_other_guarantees
+from reticent.runs.training.settings import Method
 
 _RANDOM_START: Final = "lstm:"
 
@@ -77,10 +78,18 @@ def find_model(source: str) -> ModelPlace:
         guarantee,
         _start_of(information) or _base_of_adapter(folder),
         _other_guarantees(run, guarantee) if is_training else {},
-        information["config"] if is_training else None,
+        _recipe(information["config"]) if is_training else None,
         _measured_by(RunDirectory(run)) if is_training else (),
         IndividualBounds.read(run) if is_training else None,
     )
+
+
+def _recipe(config: dict[str, Any]) -> dict[str, Any]:
+    """What a run was asked for, to train others like it; in earlier versions DP-SGD kept the temperature."""
+    training = config.get("training", {})
+    if training.get("method") != Method.DP_SGD.value or training.get("fixed_temperature") is not None:
+        return config
+    return config | {"training": training | {"fixed_temperature": True}}
 
 
 def _other_guarantees(run: Path, headline: Guarantee | None) -> dict[str, Guarantee]:

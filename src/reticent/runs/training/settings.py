@@ -171,7 +171,12 @@ class ModelSection(Settings):
         metavar="N",
     )
     freeze_embeddings: bool = option("Do not train the embeddings.", default=False, panel=_MODEL)
-    merge: bool = option("Merge the LoRA adapters into the saved model.", default=False, panel=_MODEL)
+    merge: bool = option(
+        "Merge the LoRA adapters into the saved model. An adapter of dp-sgd holds the last norm too, which some "
+        "servers cannot read.",
+        default=False,
+        panel=_MODEL,
+    )
     precision: Precision = option(
         "Precision of the forward and backward pass. Norms and noise stay in float32.",
         default=Precision.FLOAT32,
@@ -300,7 +305,7 @@ class TrainingSection(Settings):
         panel=_STEPS,
     )
     fixed_temperature: bool | None = option(
-        "Keep the temperature of the model's answers. Otherwise it is trained with the weights, at no cost in ε.",
+        "Do not train a scale of the model's logits (a temperature) beside the weights. Training it costs no ε.",
         default=None,
         panel=_STEPS,
         methods=[Method.DP_SGD],
@@ -922,7 +927,7 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
         return self.out
 
     def start(self) -> "ModelStart":
-        """The model that the run starts from, and what of it is trained; `resolved` decides of the temperature."""
+        """The model that the run starts from, and what of it is trained; `resolved` decides on the temperature."""
         return replace(self.model.start(), learns_temperature=self.training.fixed_temperature is False)
 
     def into(self, out: Path) -> "TrainSettings":
