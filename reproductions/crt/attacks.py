@@ -110,7 +110,8 @@ _CAUGHT: Final = (
     "secret. With the built-in π_c most of these are addresses, which it finds in pieces."
 )
 _NOTE: Final = (
-    "One training of each. Sampling and noise of private ones come from the system's generator, not the seed."
+    "One training of each. Sampling and noise of private ones come from the system's generator, not the seed. "
+    "Passes, batch and rate of CRT and DP-SGD are those that the package chooses for the ε."
 )
 
 

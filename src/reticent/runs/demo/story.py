@@ -131,7 +131,7 @@ def allowed_hit_rate(guarantee: Guarantee, *, bits: float, codes: int) -> float:
 def table_rows(story: Story) -> Iterator[tuple[str, list[str]]]:
     """The lines of the table, a cell for each model; ▲ marks an interval above what no leak would show."""
     models = story.models
-    yield "held-out perplexity", [f"{told.perplexity.value:.3g}" for told in models]
+    yield "held-out perplexity", [f"{told.perplexity.value:#.3g}".removesuffix(".") for told in models]
     yield (
         "  gap closed (%)",
         ["–" if (share := story.closed(told)) is None else f"{100.0 * share:.0f}" for told in models],
