@@ -83,9 +83,9 @@ def with_lora(base: nn.Module, targets: list[str], *, dropout: float = 0.0) -> n
     return adapted
 
 
-def tempered(module: nn.Module, log_scale: float = 0.3) -> nn.Module:
+def tempered(module: nn.Module, log_scale: float = 0.3, *, gain: float = 1.0) -> nn.Module:
     """The model with a temperature that is trained, and that is not 1."""
-    assert add_temperature(module)
+    assert add_temperature(module, gain=gain)
     with torch.no_grad():
         module.get_output_embeddings().temperature.log_scale.fill_(log_scale)
     return module

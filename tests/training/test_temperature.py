@@ -27,7 +27,7 @@ from reticent.training.plans.sampler import PoissonSampler
 from reticent.training.private_step import PrivateStep
 from reticent.training.release import release_model
 from reticent.training.starting_model import ModelStart, load_for_training
-from reticent.training.temperature import Temperature, add_temperature, folded, temperature_parameters
+from reticent.training.temperature import ADAPTER_GAIN, Temperature, add_temperature, folded, temperature_gains
 from reticent.training.update_rules import Phase, Rule
 from tests.training import small_models
 from tests.training.gradients import oracles
@@ -83,7 +83,7 @@ def test_folding_changes_nothing_that_the_model_says_and_leaves_its_own_paramete
     with folded(module):
         assert list(module.state_dict()) == names
         torch.testing.assert_close(logits(module), tempered, rtol=1e-4, atol=1e-5)
-    assert set(module.state_dict()) - set(names) == temperature_parameters(module)
+    assert set(module.state_dict()) - set(names) == set(temperature_gains(module))
     assert torch.equal(logits(module), tempered)
 
 
@@ -129,7 +129,7 @@ def test_clipping_bounds_the_temperature_with_the_weights():
     module = small_models.tempered(small_models.gpt2()).double()
     groups = random_records(12, seed=4)
     truth = oracles.record_gradients(module, groups, START)
-    (name,) = temperature_parameters(module)
+    (name,) = temperature_gains(module)
     assert all(float(gradient[name].abs()) > 0 for gradient in truth)
     for group in groups:
         with PerRecordGradients(module, 0.1) as engine:
@@ -152,10 +152,25 @@ def test_a_rule_that_gets_the_temperature_wrong_is_found(share, monkeypatch):
         engine.clipped_sum(TokenBatch.of_groups(random_records(3), START))
 
 
+def test_a_smaller_gain_takes_less_of_the_gradient_and_moves_the_scale_as_fast():
+    steps = {}
+    for gain in (1.0, 0.25):
+        module = small_models.gpt2()
+        assert add_temperature(module, gain=gain)
+        (name,) = temperature_gains(module)
+        (truth,) = oracles.record_gradients(module, random_records(1, seed=5), START)
+        learner = Learner(module, OptimiserSettings(learning_rate=1e-3))
+        learner.apply({key: value.float() for key, value in truth.items()}, Phase(step=0, steps=1))
+        steps[gain] = (truth[name].item(), module.get_output_embeddings().temperature.scale().item())
+    assert steps[0.25][0] == pytest.approx(0.25 * steps[1.0][0], rel=1e-4)
+    assert steps[0.25][1] == pytest.approx(steps[1.0][1], rel=1e-4)
+    assert abs(steps[1.0][1] - 1.0) > 0.02
+
+
 @pytest.mark.parametrize("rule", [Rule.ADAMW, Rule.CORRECTED_ADAM])
 def test_the_temperature_has_a_rate_of_its_own_and_does_not_decay(rule):
     module = small_models.tempered(small_models.gpt2(), 0.5)
-    (name,) = temperature_parameters(module)
+    (name,) = temperature_gains(module)
     settings = OptimiserSettings(rule=rule, learning_rate=1e-3, weight_decay=10.0, temperature_rate=0.04)
     learner = Learner(module, settings)
     zeros = {key: torch.zeros_like(value) for key, value in learner.parameters.items()}
@@ -170,7 +185,7 @@ def test_the_temperature_has_a_rate_of_its_own_and_does_not_decay(rule):
 
 def test_with_sgd_the_temperature_moves_as_its_gradient_says():
     module = small_models.tempered(small_models.gpt2(), 0.5)
-    (name,) = temperature_parameters(module)
+    (name,) = temperature_gains(module)
     learner = Learner(module, OptimiserSettings(rule=Rule.SGD, learning_rate=0.1))
     moved = {key: torch.zeros_like(value) for key, value in learner.parameters.items()}
     learner.apply(moved | {name: torch.tensor([2.0])}, Phase(step=0, steps=1))
@@ -182,10 +197,12 @@ def test_an_adapter_takes_the_norm_along(merge, tmp_path):
     start = ModelStart(source="embedded", lora_rank=2, learns_temperature=True, device="cpu")
     model = load_for_training(start, seed=0)
     trained = {name for name, p in model.module.named_parameters() if p.requires_grad}
-    assert {name for name in trained if "lora" not in name} == temperature_parameters(model.module)
-    assert len(temperature_parameters(model.module)) == 1
+    assert {name for name in trained if "lora" not in name} == set(temperature_gains(model.module))
+    assert len(temperature_gains(model.module)) == 1
+    temperature = model.module.get_output_embeddings().temperature
+    assert temperature.gain == ADAPTER_GAIN
     with torch.no_grad():
-        model.module.get_output_embeddings().temperature.log_scale.fill_(0.7)
+        temperature.log_scale.fill_(0.7)
     expected = logits(model.module)
     release_model(model, tmp_path / "model", certificate=None, merge=merge)
     again = load_model(str(tmp_path / "model"), device="cpu")
@@ -200,7 +217,7 @@ def test_copies_of_a_model_have_temperatures_of_their_own():
     assert torch.equal(logits(module), before)
     with folded(other):
         assert torch.equal(logits(module), before)
-        assert len(temperature_parameters(module)) == 1
+        assert len(temperature_gains(module)) == 1
 
 
 def test_looking_for_the_norm_leaves_every_layer_in_its_mode():
@@ -217,7 +234,7 @@ def test_a_model_that_is_released_on_the_way_goes_on_training_its_temperature(tm
     model = load_for_training(start, seed=0)
     corpus = Corpus(Record(str(number), f"order {number * 37} is late") for number in range(12))
     plan = DpSgd(sampler=PoissonSampler(12, 6), clip_norm=1.0, noise_multiplier=1.0, steps=3, delta=1e-3)
-    (name,) = temperature_parameters(model.module)
+    (name,) = temperature_gains(model.module)
     temperature = model.module.get_parameter(name)
     optimizer = torch.optim.SGD([p for p in model.module.parameters() if p.requires_grad], lr=0.05)
     with PrivateStep(model, plan, ledger=tmp_path / "ledger.db") as step:

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from reticent.core.choice import settle_choices
 from reticent.core.errors import ConfigError, ModelError
-from reticent.training.temperature import temperature_parameters
+from reticent.training.temperature import temperature_gains
 from reticent.training.update_rules import Decay, Phase, Rule
 
 _AVERAGE = "average"
@@ -97,7 +97,7 @@ class Learner:
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not self.parameters:
             raise ModelError("the model has no trainable parameter", hint="unfreeze some or add LoRA layers")
-        self._temperatures = temperature_parameters(module)
+        self._temperatures = temperature_gains(module)
         self._optimiser = self._new()
         self._average: dict[str, Tensor] = {}
 
@@ -120,13 +120,12 @@ class Learner:
     def _groups(self) -> list[dict[str, Any]]:
         """The weights, which have the rate of the phase, and the temperature with its `own`, whatever that is."""
         weights = [p for name, p in self.parameters.items() if name not in self._temperatures]
-        numbers = [p for name, p in self.parameters.items() if name in self._temperatures]
-        own = None if self.settings.rule is Rule.SGD else self.settings.temperature_rate
-        groups: list[dict[str, Any]] = [
-            {"params": weights, "own": None},
-            {"params": numbers, "own": own, "weight_decay": 0.0},
-        ]
-        return [group for group in groups if group["params"]]
+        groups: list[dict[str, Any]] = [{"params": weights, "own": None}] if weights else []
+        for name in self.parameters.keys() & self._temperatures.keys():
+            gain = self._temperatures[name]
+            own = None if self.settings.rule is Rule.SGD else self.settings.temperature_rate / gain
+            groups.append({"params": [self.parameters[name]], "own": own, "weight_decay": 0.0})
+        return groups
 
     def apply(self, gradients: Mapping[str, Tensor], phase: Phase) -> None:
         """Move every parameter by the gradient of this step of a phase.

@@ -27,7 +27,7 @@ from reticent.models.huggingface.loading import load_model
 from reticent.models.huggingface.location import locate
 from reticent.models.huggingface.model import HuggingFaceModel
 from reticent.models.lstm.model import LSTMConfig, LSTMForCausalLM, register_lstm
-from reticent.training.temperature import add_temperature, foldable_norm
+from reticent.training.temperature import ADAPTER_GAIN, add_temperature, foldable_norm
 
 _LSTM: Final = "lstm:"
 
@@ -73,7 +73,7 @@ def load_for_training(start: ModelStart, *, seed: int) -> HuggingFaceModel:
             adapted = _add_lora(model.module, start, base=base_of(start.source))
             model = HuggingFaceModel(adapted, model.tokenizer, name=model.name)
         if start.learns_temperature:
-            add_temperature(model.module)
+            add_temperature(model.module, gain=ADAPTER_GAIN if start.lora_rank else 1.0)
     if not any(parameter.requires_grad for parameter in model.module.parameters()):
         raise ModelError(f"{start.source}: nothing is left to train", hint="freeze less")
     return model

@@ -1,12 +1,13 @@
 """A temperature of the model's answers that is trained beside the weights, and folded into them at the end.
 
-    y = head(eˢ · x), x what the last norm gives;  at the end  norm ← eˢ · norm, and the layers are as before
+    y = head(e^(g s) · x), x what the last norm gives;  at the end  norm ← e^(g s) · norm, the layers are as before
 
 A model is far too sure of itself on text of a new kind, and not sure enough on text that repeats itself. Each
-weight can mend a small share of that, through noise of its own. s is one number that all tokens of all records
-move the same way, so that its signal is far above the noise on one entry: it is right after a few steps, and stays
-right while the weights move. It has a rate of its own (`OptimiserSettings.temperature_rate`). In a clipped
-gradient of all weights it is a small part; of a small adapter's it can be most in the first steps.
+weight can mend a small share of that, through noise of its own. s is one number that all tokens of all records move
+the same way, so that its signal is far above the noise on one entry: it is right after a few steps, and stays right
+while the weights move. It has a rate of its own (`OptimiserSettings.temperature_rate`). The gain g, a constant,
+says how much of a clipped gradient s may take: of all weights' it is a small part, but of a small adapter's it
+would be most in the first steps, hence the smaller gain there.
 
 DP-SGD trains it unless told otherwise. Redacted training does not: it would learn from masked text how sure to be,
 and be too sure of other names and numbers (`docs/measurements.md`).
@@ -17,7 +18,6 @@ it costs no ε; folding it into the norm is arithmetic on what was released.
 Where the head does not read a norm with weights there is nothing to fold s into, and none is trained.
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -26,35 +26,40 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+ADAPTER_GAIN: Final = 0.3  # with 1 adapters of the embedded model learnt less than with a fixed temperature
 _CHILD: Final = "temperature"
 _TRIAL: Final = 0.5  # factor of the trial
 _TOLERANCE: Final = 1e-4
 
 
 class Temperature(nn.Module):
-    """eˢ · x with one trained number s, 0 at first. It belongs to the head whose input it scales.
+    """e^(gain · s) · x with one trained number s, 0 at first. It belongs to the head whose input it scales.
 
     `norm` is the name of the layer that s is folded into; it multiplies by `shift` + its weight.
     """
 
-    def __init__(self, norm: str, shift: float) -> None:
+    def __init__(self, norm: str, shift: float, gain: float) -> None:
         super().__init__()
-        self.norm, self.shift = norm, shift
-        self.log_scale = nn.Parameter(torch.zeros(1))
+        self.norm, self.shift, self.gain = norm, shift, gain
+        self.log_scale = nn.Parameter(torch.zeros(1))  # s, in units of the gain
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., d], scaled."""
-        return x * self.log_scale.exp().to(x.dtype)
+        return x * self.scale().to(x.dtype)
+
+    def scale(self) -> Tensor:
+        """e^(gain · s)."""
+        return (self.gain * self.log_scale).exp()
 
 
-def add_temperature(module: nn.Module) -> bool:
+def add_temperature(module: nn.Module, *, gain: float = 1.0) -> bool:
     """Train a temperature with the module's weights; False where it could not be folded into them afterwards."""
     head, norm = head_of(module), foldable_norm(module)
     if head is None or norm is None:
         return False
     weight, shift = next(head.parameters()), _shift(module.get_submodule(norm))
     assert shift is not None
-    temperature = Temperature(norm, shift).to(weight.device, weight.dtype).train(head.training)
+    temperature = Temperature(norm, shift, gain).to(weight.device, weight.dtype).train(head.training)
     head.add_module(_CHILD, temperature)
     head.register_forward_pre_hook(_scale_input)
     return True
@@ -62,7 +67,7 @@ def add_temperature(module: nn.Module) -> bool:
 
 @contextmanager
 def folded(module: nn.Module) -> Iterator[None]:
-    """With eˢ in the last norm and s taken away, a model of its own kind, to be saved; afterwards as before."""
+    """With the scale in the last norm and s taken away, a model of its kind, to be saved; afterwards as before."""
     head = head_of(module)
     trained = None if head is None else head._modules.get(_CHILD)
     if head is None or not isinstance(trained, Temperature):
@@ -70,7 +75,7 @@ def folded(module: nn.Module) -> Iterator[None]:
         return
     layer = module.get_submodule(trained.norm)
     before = {name: value.detach().clone() for name, value in layer.named_parameters(recurse=False)}
-    _write(layer, _scaled(layer, math.exp(trained.log_scale.item()), trained.shift))
+    _write(layer, _scaled(layer, trained.scale().item(), trained.shift))
     for key in [key for key, hook in head._forward_pre_hooks.items() if hook is _scale_input]:
         del head._forward_pre_hooks[key]
     del head._modules[_CHILD]
@@ -82,9 +87,10 @@ def folded(module: nn.Module) -> Iterator[None]:
         head.register_forward_pre_hook(_scale_input)
 
 
-def temperature_parameters(module: nn.Module) -> set[str]:
-    """Names of the trained temperatures, as in `named_parameters`: one at most."""
-    return {f"{name}.log_scale" for name, each in module.named_modules() if isinstance(each, Temperature)}
+def temperature_gains(module: nn.Module) -> dict[str, float]:
+    """The gain of each trained temperature, one at most, by the name of its parameter."""
+    found = module.named_modules()
+    return {f"{name}.log_scale": each.gain for name, each in found if isinstance(each, Temperature)}
 
 
 def head_of(module: nn.Module) -> nn.Module | None:

@@ -25,7 +25,7 @@ MODELS = {
     "gpt2-tempered": lambda: small_models.tempered(small_models.gpt2()),
     "llama-tempered": lambda: small_models.tempered(small_models.llama(tied=False)),
     "lora-gpt2-tempered": lambda: small_models.tempered(
-        small_models.with_lora(small_models.gpt2(), ["c_attn", "c_fc"])
+        small_models.with_lora(small_models.gpt2(), ["c_attn", "c_fc"]), gain=0.3
     ),
 }
 # The loss of an oracle is float64 whatever the model is: the model's own rounding is what is left.

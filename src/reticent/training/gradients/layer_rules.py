@@ -131,10 +131,11 @@ def _rms_norm(layer: nn.Module, x: Tensor, gradient: Tensor) -> Iterator[tuple[n
 
 
 def _temperature(layer: nn.Module, x: Tensor, gradient: Tensor) -> Iterator[tuple[nn.Parameter, Contribution]]:
-    """y = eˢ x: eˢ Σ_t g_t · x_t."""
+    """y = e^(gain s) x: gain e^(gain s) Σ_t g_t · x_t."""
     log_scale, x, gradient = _parameter(layer, "log_scale"), wide(_flat(x)), wide(_flat(gradient))
     if log_scale is not None:
-        yield log_scale, Dense((gradient * x).sum((1, 2)).unsqueeze(1).mul_(log_scale.exp()))
+        assert isinstance(layer, Temperature)
+        yield log_scale, Dense((gradient * x).sum((1, 2)).unsqueeze(1).mul_(layer.gain * layer.scale()))
 
 
 def _is_one_dimensional(layer: nn.Module) -> bool:
