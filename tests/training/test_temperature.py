@@ -107,7 +107,7 @@ def test_a_model_without_a_norm_to_fold_into_gets_no_temperature(module):
         assert [name for name, _ in module.named_parameters()] == names
 
 
-def test_a_norm_whose_result_goes_elsewhere_too_is_not_used():
+def test_a_norm_that_is_used_twice_takes_up_no_temperature():
     class TwiceNormed(nn.Module):
         """Its one norm is used inside and before the head."""
 

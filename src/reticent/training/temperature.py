@@ -108,7 +108,7 @@ def foldable_norm(module: nn.Module) -> str | None:
 
 @torch.no_grad()
 def _norm_before_head(module: nn.Module) -> str | None:
-    """The name of the norm whose result is what the head reads, and which is used for nothing else."""
+    """The name of the norm, used once, whose result is what the head reads; None where there is none."""
     head = head_of(module)
     if head is None:
         return None
