@@ -135,7 +135,7 @@ def _add_lora(module: Any, start: ModelStart, *, base: str) -> Any:
         target_modules=_top_maps(module, start.lora_layers) if start.lora_layers else "all-linear",
         lora_dropout=0.0,
         bias="none",
-        modules_to_save=None if norm is None else [norm],
+        modules_to_save=None if norm is None else [norm[0]],
         task_type="CAUSAL_LM",
         base_model_name_or_path=base,
     )
@@ -151,7 +151,7 @@ def _add_lora(module: Any, start: ModelStart, *, base: str) -> Any:
             ) from None
     adapted.peft_config["default"].base_model_name_or_path = base
     if norm is not None and (kept := foldable_norm(adapted)) is not None:
-        adapted.get_submodule(kept).requires_grad_(False)
+        adapted.get_submodule(kept[0]).requires_grad_(False)
     return adapted
 
 

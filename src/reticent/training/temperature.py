@@ -9,8 +9,8 @@ while the weights move. It has a rate of its own (`OptimiserSettings.temperature
 says how much of a clipped gradient s may take: of all weights' it is a small part, but of a small adapter's it
 would be most in the first steps, hence the smaller gain there.
 
-DP-SGD trains it unless told otherwise. Redacted training does not: it would learn from masked text how sure to be,
-and be too sure of other names and numbers (`docs/measurements.md`).
+DP-SGD trains it unless told otherwise. Redacted training does not: with one it was no better in most settings
+measured, and surer of names and numbers that it had never seen (`docs/measurements.md`).
 
 Guarantee: s is a parameter like any other. It is clipped in one vector with the others and gets the same noise, so
 it costs no ε; folding it into the norm is arithmetic on what was released.
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-ADAPTER_GAIN: Final = 0.3  # with 1 adapters of the embedded model learnt less than with a fixed temperature
+ADAPTER_GAIN: Final = 0.3  # with 1, some adapters learnt less than with a fixed temperature
 _CHILD: Final = "temperature"
 _TRIAL: Final = 0.5  # factor of the trial
 _TOLERANCE: Final = 1e-4
@@ -54,11 +54,11 @@ class Temperature(nn.Module):
 
 def add_temperature(module: nn.Module, *, gain: float = 1.0) -> bool:
     """Train a temperature with the module's weights; False where it could not be folded into them afterwards."""
-    head, norm = head_of(module), foldable_norm(module)
-    if head is None or norm is None:
+    head, found = head_of(module), foldable_norm(module)
+    if head is None or found is None:
         return False
-    weight, shift = next(head.parameters()), _shift(module.get_submodule(norm))
-    assert shift is not None
+    norm, shift = found
+    weight = next(head.parameters())
     temperature = Temperature(norm, shift, gain).to(weight.device, weight.dtype).train(head.training)
     head.add_module(_CHILD, temperature)
     head.register_forward_pre_hook(_scale_input)
@@ -100,10 +100,11 @@ def head_of(module: nn.Module) -> nn.Module | None:
     return head if isinstance(head, nn.Module) else None
 
 
-def foldable_norm(module: nn.Module) -> str | None:
-    """The name of the norm that a temperature is folded into; None where there is none of a known kind."""
+def foldable_norm(module: nn.Module) -> tuple[str, float] | None:
+    """The norm that a temperature is folded into: its name and shift; None where there is none of a known kind."""
     norm = _norm_before_head(module)
-    return None if norm is None or _shift(module.get_submodule(norm)) is None else norm
+    shift = None if norm is None else _shift(module.get_submodule(norm))
+    return None if norm is None or shift is None else (norm, shift)
 
 
 @torch.no_grad()

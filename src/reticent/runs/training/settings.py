@@ -172,7 +172,7 @@ class ModelSection(Settings):
     )
     freeze_embeddings: bool = option("Do not train the embeddings.", default=False, panel=_MODEL)
     merge: bool = option(
-        "Merge the LoRA adapters into the saved model. An adapter of dp-sgd holds the last norm too, which some "
+        "Merge the LoRA adapters into the saved model. An adapter of dp-sgd may hold the last norm too, which some "
         "servers cannot read.",
         default=False,
         panel=_MODEL,
