@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,13 +84,18 @@ def llama() -> nn.Module:
 
 
 def lora(base: nn.Module, targets: list[str]) -> nn.Module:
-    """Rank 8 on the attention projections."""
+    """Rank 8 on these maps."""
     from peft import LoraConfig, get_peft_model
 
-    return get_peft_model(base, LoraConfig(r=8, target_modules=targets, task_type="CAUSAL_LM"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on a head that shares its weights: nothing merges them here
+        return get_peft_model(base, LoraConfig(r=8, target_modules=targets, task_type="CAUSAL_LM"))
 
 
 LORA = (1.03, 1.03)
+# What `train --lora-rank` adapts: every linear map, the output layer too.
+GPT2_MAPS = ("c_attn", "c_proj", "c_fc")
+LLAMA_MAPS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 OURS = ("plain", "reticent")
 SETTINGS: dict[str, Setting] = {
     "gpt2": Setting(lambda: gpt2(tied=True), 16, 128),
@@ -98,6 +104,8 @@ SETTINGS: dict[str, Setting] = {
     "gpt2-lora": Setting(lambda: lora(gpt2(tied=True), ["c_attn"]), 16, 128, LORA),
     "llama": Setting(llama, 16, 128),
     "llama-lora": Setting(lambda: lora(llama(), ["q_proj", "v_proj"]), 16, 128, LORA),
+    "gpt2-lora-all": Setting(lambda: lora(gpt2(tied=True), [*GPT2_MAPS, "lm_head"]), 16, 128, LORA),
+    "llama-lora-all": Setting(lambda: lora(llama(), [*LLAMA_MAPS, "lm_head"]), 16, 128, LORA),
 }
 
 

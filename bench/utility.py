@@ -11,19 +11,21 @@ A **cell** is one training run: a recipe for one text, model, ε and seed. What 
 further cell is begun, and the same command, given again, goes on; --minutes 0 prints what there is. The most
 telling rows come first.
 
-Texts are cut to `--length` tokens, held-out ones too. A row is the mean over seeds of the loss, in nats a token, on
-the same held-out texts; a seed draws samples and noise. **Excess** is the loss above the undefended model of the
-same text. "of old" is the row's excess as a share of that of the old defaults with the same seed, with an interval
-at 95 % over seeds (Student's t). The undefended model is the best of 1, 4 and 12 epochs of plain training, at the
-rates of `PLAIN_RATES` (adapters need a higher one, 15 million weights a lower one), or that one with a learned
-temperature, by the first seed; it is measured with every seed. "Old defaults, same compute" takes as many epochs as
-the choice, of which the old defaults took one. "Tuned" is DP-SGD with Poisson samples instead of random allocation
-and without a temperature, the best of six batches and rates by the very held-out loss that is printed, which
-favours it; it takes the passes that the choice takes for a small ε, and in two more rows those of the choice
-itself. All are measured with the first seed, the best of each with every seed. Its tuning is not priced there. In
-"tuned, price of tuning included" the best of those six has the noise that the best of six runs on average needs for
-the target (`train --tune 6`). "Public text first" is the choice after one epoch of WikiText-2 (the beginnings of
-1,500 paragraphs), trained on plainly: `--public-text`. "Undefended, public text first" is plain training after the
+Texts are cut to `--length` tokens, held-out ones too. A row is the mean over seeds of the loss, in nats a
+token, on the same held-out texts; a seed draws samples and noise. **Excess** is the loss above the undefended
+model of the same text. "of old" is the row's excess as a share of that of the old defaults with the same seed,
+with an interval at 95 % over seeds (Student's t). The undefended model is the best of 1, 4 and 12 epochs of
+plain training, at the rates of `PLAIN_RATES` (adapters need a higher one, 15 million weights a lower one;
+adapters with and without one of the output layer), or that one with a learned temperature, by the first seed;
+it is measured with every seed. "Old defaults, same compute" takes as many epochs as the choice, of which the
+old defaults took one. "Tuned" is DP-SGD with Poisson samples instead of random allocation and without a
+temperature or an adapter of the output layer, the best of six batches and rates by the very held-out loss that
+is printed, which favours it; it takes the passes that the choice takes for a small ε, and in two more rows
+those of the choice itself. All are measured with the first seed, the best of each with every seed. Its tuning
+is not priced there. In "tuned, price of tuning included" the best of those six has the noise that the best of
+six runs on average needs for the target (`train --tune 6`); in "output layer adapted" it has an adapter there,
+as the choice has. "Public text first" is the choice after one epoch of WikiText-2 (the beginnings of 1,500
+paragraphs), trained on plainly: `--public-text`. "Undefended, public text first" is plain training after the
 same epoch, beside which that row should be seen.
 
 With --per-owner K, K texts in a row belong to an owner, whom private training protects: an owner's texts are
@@ -71,7 +73,7 @@ from reticent.training.gradients.source import (  # noqa: E402
 from reticent.training.loop import CheckpointSchedule, train_learner  # noqa: E402
 from reticent.training.methods.public_first import PublicFirstGradients  # noqa: E402
 from reticent.training.optimiser import Learner, OptimiserSettings  # noqa: E402
-from reticent.training.plans.choice import choose  # noqa: E402
+from reticent.training.plans.choice import ModelSize, choose  # noqa: E402
 from reticent.training.plans.plan import DpSgd, PlainPlan  # noqa: E402
 from reticent.training.plans.sampler import SamplerName  # noqa: E402
 from reticent.training.starting_model import ModelStart, load_for_training  # noqa: E402
@@ -85,6 +87,7 @@ CHOICE = "planner's choice"
 TUNED = "tuned DP-SGD"
 SAME_PASSES = f"{TUNED}, same passes as the choice"
 PRICED = f"{TUNED}, price of tuning included"
+WITH_HEAD = f"{TUNED}, output layer adapted"
 TRIALS = 6  # settings that tuning tries
 PUBLIC_FIRST = "public text first"
 _AFTER_PUBLIC = "public text, then "
@@ -108,6 +111,7 @@ class Recipe:
     clip_quantile: float | None = None
     rule: Rule = Rule.ADAMW
     learns_temperature: bool = False
+    adapts_head: bool = False
     reads_public: bool = False
     trials: float = 1.0  # runs of which this is the best, on average
 
@@ -131,11 +135,11 @@ class Text:
     public: TokenTexts | None = None
 
 
-def recipes(units: int, parameters: int, epsilon: float, *, trains_adapters: bool) -> dict[str, Recipe]:
+def recipes(units: int, size: ModelSize, epsilon: float) -> dict[str, Recipe]:
     """The rows of the table: the choice, then the choice with one ingredient as it was."""
     old = Recipe()
-    choose_for = partial(choose, units, parameters=parameters, trains_adapters=trains_adapters)
-    today = Recipe(**asdict(choose_for(epsilon=epsilon)), learns_temperature=True)
+    choose_for = partial(choose, units, size=size)
+    today = Recipe(**asdict(choose_for(epsilon=epsilon)), learns_temperature=True, adapts_head=size.trains_adapters)
     best = replace(today, sampler=SamplerName.ALLOCATION)
     short = choose_for()  # with the passes of a small ε
     rates = (today.learning_rate, 2 * today.learning_rate)
@@ -160,6 +164,7 @@ def recipes(units: int, parameters: int, epsilon: float, *, trains_adapters: boo
         "old defaults, same compute": replace(old, epochs=best.epochs),
         **tuned,
         **more,
+        **({"  frozen output layer": replace(best, adapts_head=False)} if size.trains_adapters else {}),
         "  fixed temperature": replace(best, learns_temperature=False),
         "  Poisson samples (defaults of train)": today,
         "  correlated noise": replace(best, sampler=SamplerName.BANDED, bands=max(1, min(4, units // best.batch))),
@@ -175,12 +180,13 @@ def recipes(units: int, parameters: int, epsilon: float, *, trains_adapters: boo
     }
 
 
-def start_of(model: str, *, learns_temperature: bool = False) -> ModelStart:
+def start_of(model: str, *, learns_temperature: bool = False, adapts_head: bool = False) -> ModelStart:
     """What training starts from."""
     stories = shared_folder() / "models" / "stories15m"
     return ModelStart(
         source="embedded" if model == "embedded" else str(stories),
         lora_rank=8 if model == "lora" else 0,
+        lora_head=adapts_head,
         learns_temperature=learns_temperature,
         device="cpu",
     )
@@ -238,23 +244,32 @@ class Plain:
     epochs: float
     learning_rate: float
     learns_temperature: bool = False
+    adapts_head: bool = False
 
     def __str__(self) -> str:
         rate = OptimiserSettings().learning_rate
         other = f", rate {self.learning_rate:g}" if self.learning_rate != rate else ""
-        return f"plain {self.epochs:g}{other}" + (", learned temperature" if self.learns_temperature else "")
+        other += ", learned temperature" if self.learns_temperature else ""
+        return f"plain {self.epochs:g}{other}" + (", adapted output layer" if self.adapts_head else "")
 
 
 def undefended(model: str) -> list[Plain]:
     """The undefended model is the best of these; the best of them is also tried with a learned temperature."""
-    return [Plain(epochs, rate) for rate in PLAIN_RATES[model] for epochs in PLAIN_EPOCHS]
+    heads = (False, True) if model == "lora" else (False,)
+    return [
+        Plain(epochs, rate, adapts_head=head)
+        for head in heads
+        for rate in PLAIN_RATES[model]
+        for epochs in PLAIN_EPOCHS
+    ]
 
 
 def plain_loss(text: Text, start: ModelStart, how: Plain, seed: int, *, reads_public: bool = False) -> float:
     """Held-out loss without any protection."""
     plan = PlainPlan(units=len(text.train), batch=16, epochs=how.epochs, seed=seed)
     settings = OptimiserSettings(learning_rate=how.learning_rate)
-    model = load_for_training(replace(start, learns_temperature=how.learns_temperature), seed=seed)
+    start = replace(start, learns_temperature=how.learns_temperature, lora_head=how.adapts_head)
+    model = load_for_training(start, seed=seed)
     if reads_public and text.public is not None:
         public = public_plan(text, seed)
         first = PlainGradients(model.module, Units(text.public), public, computation=COMPUTATION)
@@ -333,11 +348,11 @@ class Table:
             loss = partial(plain_loss, text, start, reads_public=reads_public)
             for how in undefended(self.model):
                 self.results.ensure(self._cell(f"{first}{how}", 0), partial(loss, how=how, seed=0))
-            best = self._best_plain(first)
-            if best is not None and not best.learns_temperature:
-                how = replace(best, learns_temperature=True)
+            bare = self._best_plain(undefended(self.model), first)
+            if bare is not None:
+                how = replace(bare, learns_temperature=True)
                 self.results.ensure(self._cell(f"{first}{how}", 0), partial(loss, how=how, seed=0))
-                best = self._best_plain(first)
+            best = self._best_of_all(first)
             for seed in range(1, asked.seeds) if best else ():
                 self.results.ensure(self._cell(f"{first}{best}", seed), partial(loss, how=best, seed=seed))
         self.results.ensure(
@@ -351,18 +366,22 @@ class Table:
             best = [self._best_tuned(rows, epsilon, same_passes=same) for same in (False, True)]
             for row in filter(None, best):
                 self._measure(text, rows[row], epsilon, range(1, asked.seeds))
-            if (paid := self._priced(rows, epsilon)) is not None and (not asked.only or PRICED in asked.only):
-                self._measure(text, paid, epsilon, range(asked.seeds))
+            for row, recipe in self._after_tuning(rows, epsilon).items():
+                if not asked.only or row in asked.only:
+                    self._measure(text, recipe, epsilon, range(asked.seeds))
 
     def _measure(self, text: Text, recipe: Recipe, epsilon: float, seeds: Iterable[int]) -> None:
         for seed in seeds:
             cell = self._cell(f"{recipe}", seed, epsilon)
             self.results.ensure(cell, partial(self._private, text, recipe, epsilon, seed))
 
-    def _priced(self, rows: Mapping[str, Recipe], epsilon: float) -> Recipe | None:
-        """The best tuned row with noise that pays for the tuning; None where there is none yet."""
+    def _after_tuning(self, rows: Mapping[str, Recipe], epsilon: float) -> dict[str, Recipe]:
+        """The best tuned row with noise that pays for the tuning, and with an adapted output layer."""
         best = self._best_tuned(rows, epsilon, same_passes=False)
-        return None if best is None else replace(rows[best], trials=TRIALS)
+        if best is None:
+            return {}
+        adapted = {WITH_HEAD: replace(rows[best], adapts_head=True)} if self.model == "lora" else {}
+        return {PRICED: replace(rows[best], trials=TRIALS)} | adapted
 
     def _best_tuned(self, rows: Mapping[str, Recipe], epsilon: float, *, same_passes: bool) -> str | None:
         """The tuned row with the least loss of the first seed; None where there is none yet."""
@@ -389,8 +408,7 @@ class Table:
             old = self._losses(Recipe(), epsilon)
             print(f"ε = {epsilon:g}, δ = {self.asked.delta:g}{'':<24}seeds    loss  excess   of old")
             rows = self._rows(epsilon)
-            priced = self._priced(rows, epsilon)
-            for row, recipe in (rows if priced is None else rows | {PRICED: priced}).items():
+            for row, recipe in (rows | self._after_tuning(rows, epsilon)).items():
                 losses = self._losses(recipe, epsilon)
                 if not losses:
                     continue
@@ -416,28 +434,32 @@ class Table:
         )
         if recipe.trials > 1.0:
             plan = plan.calibrated_for_tuning(recipe.trials, epsilon=epsilon)
-        start = start_of(self.model, learns_temperature=recipe.learns_temperature)
+        start = start_of(self.model, learns_temperature=recipe.learns_temperature, adapts_head=recipe.adapts_head)
         return private_loss(text, start, recipe, plan, seed=seed)
 
-    def _best_plain(self, first: str = "") -> Plain | None:
+    def _best_of_all(self, first: str) -> Plain | None:
+        """The undefended model; None where there is none yet."""
+        bare = self._best_plain(undefended(self.model), first)
+        return None if bare is None else self._best_plain([bare, replace(bare, learns_temperature=True)], first)
+
+    def _best_plain(self, ways: Iterable[Plain], first: str) -> Plain | None:
         """The way of plain training with the least loss of the first seed; None where there is none yet."""
-        ways = [
-            replace(how, learns_temperature=learns) for learns in (False, True) for how in undefended(self.model)
-        ]
         seen = {how: self.results.get(self._cell(f"{first}{how}", 0)) for how in ways}
         there = {how: loss for how, loss in seen.items() if loss is not None}
         return min(there, key=lambda how: there[how], default=None)
 
     def _floor(self, first: str = "") -> float | None:
         """The mean loss of the undefended model over the seeds there are; None where there is none yet."""
-        best = self._best_plain(first)
+        best = self._best_of_all(first)
         seen = [self.results.get(self._cell(f"{first}{best}", seed)) for seed in range(self.asked.seeds)]
         return statistics.fmean(found) if (found := [loss for loss in seen if loss is not None]) else None
 
     def _rows(self, epsilon: float) -> dict[str, Recipe]:
         module = load_for_training(start_of(self.model), seed=0).module
+        whole = sum(weight.numel() for weight in module.parameters())
         trained = sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
-        rows = recipes(self._units, trained, epsilon, trains_adapters=self.model == "lora")
+        size = ModelSize(trained, whole, trains_adapters=self.model == "lora")
+        rows = recipes(self._units, size, epsilon)
         only = self.asked.only
         families = tuple(f"{name}, " for name in only if name in (TUNED, SAME_PASSES))
         return {

@@ -1,11 +1,13 @@
 """What leaves a run: `model/` with weights, tokenizer and, beside them, what was proved.
 
 Weights are safetensors that `transformers` loads. A LoRA run leaves the adapter and the place of its base, or, when
-merged, a whole model; a temperature that was trained is folded into them first. The folder is written under another
-name and renamed: a model is there with its guarantee, or not there.
+merged, a whole model; a temperature that was trained is folded into them first. Where embeddings are the output
+layer's weights as well, and an adapter changes the output layer alone, the merged model has a matrix for each. The
+folder is written under another name and renamed: a model is there with its guarantee, or not there.
 """
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from reticent.core.document import read_document, sync, write_document
 from reticent.core.evidence.certificate import Certificate
 from reticent.models.huggingface.loading import quiet
 from reticent.models.huggingface.model import HuggingFaceModel
-from reticent.training.temperature import folded
+from reticent.training.temperature import folded, head_of
 
 
 def release_model(
@@ -40,7 +42,7 @@ def _release(
     merge: bool,
 ) -> Path:
     if merge and hasattr(module, "merge_and_unload"):
-        module = module.merge_and_unload()
+        module = _merged(module)
     unfinished = folder.with_name(f".unfinished-{folder.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -60,9 +62,22 @@ def _release(
     return folder
 
 
+def _merged(adapted: Any) -> Any:
+    """The whole model. An adapted output layer gets a matrix of its own first: embeddings were never adapted."""
+    head = head_of(adapted)
+    base = getattr(head, "base_layer", None)
+    if isinstance(base, nn.Linear):
+        base.weight = nn.Parameter(base.weight.detach().clone(), requires_grad=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the two matrices are no longer tied
+        return adapted.merge_and_unload()
+
+
 def _save(module: Any, folder: Path) -> None:
     """The weights as the module itself saves them, or all of its tensors by name, shared ones once."""
-    if hasattr(module, "save_pretrained"):
+    if hasattr(module, "merge_and_unload"):  # the adapter alone: peft would add the matrix under an adapted head
+        module.save_pretrained(folder, save_embedding_layers=False)
+    elif hasattr(module, "save_pretrained"):
         module.save_pretrained(folder)
     else:
         save_model(module, str(folder / "model.safetensors"))

@@ -24,7 +24,7 @@ from reticent.training.plans.choice import Choice, choose
 from reticent.training.plans.plan import DpSgd
 from tests.models.tiny import tiny_gpt2, tiny_tokenizer
 
-CHOICE = Choice(batch=40, epochs=2.0, learning_rate=1e-3)
+CHOICE = Choice(batch=40, epochs=2.0, learning_rate=2e-3)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,9 @@ def test_a_run_on_public_text_has_the_steps_and_the_noise_on_a_gradient_of_the_p
     assert noise == pytest.approx(private.noise_multiplier / whole)
     assert noise > 1.1 * twin.noise_multiplier / whole  # the twin would price adding a record
     assert redacted.epochs * records / redacted.batch == pytest.approx(private.steps)
+    # Each at the rate that `train` would choose for it.
+    assert section.learning_rate == CHOICE.learning_rate
+    assert redacted.learning_rate == choose(200, is_redacted=True).learning_rate != CHOICE.learning_rate
 
 
 def test_the_three_methods_are_compared_and_the_best_one_leads(folder):

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from reticent.cli import main as cli
+from reticent.core.errors import ConfigError
 from reticent.core.randomness import Randomness
 from reticent.ledger.durable import SqliteLedger
 from reticent.models.huggingface.loading import load_model
@@ -91,7 +92,66 @@ def test_a_run_of_an_earlier_version_goes_on_without_a_temperature(tiny, tmp_pat
     assert all(torch.equal(found[name], straight[name]) for name in straight)
 
 
-@pytest.mark.parametrize("others", [{}, {"lora_rank": 2}, {"ema": 0.9}], ids=["all weights", "LoRA", "averaged"])
+LORA = {"lora_rank": 2}
+FROZEN = LORA | {"frozen_head": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_frozen", "is_fixed"),
+    [
+        (LORA, False, False),
+        (FROZEN, True, False),
+        (LORA | {"adapter_layers": 1}, True, False),
+        (LORA | {"adapter_layers": 1, "frozen_head": False}, False, False),
+        (LORA | {"method": "sgd", "noise_multiplier": None, "delta": None}, False, None),
+        ({}, None, False),
+    ],
+    ids=["LoRA", "frozen head", "top block", "top block and head", "sgd", "all weights"],
+)
+def test_adapters_get_the_output_layer_unless_they_are_of_some_blocks_alone(
+    tiny, tmp_path, given, is_frozen, is_fixed
+):
+    found = settings(tiny, tmp_path / "run", **given).resolved()
+    assert (found.model.frozen_head, found.training.fixed_temperature) == (is_frozen, is_fixed)
+    start = found.start()
+    assert (start.lora_head, start.learns_temperature) == (is_frozen is False, is_fixed is False)
+
+
+def test_adapters_of_an_ensemble_leave_the_output_layer_alone(tiny, tmp_path):
+    ensemble = {"method": "submix", "noise_multiplier": None, "delta": None, "parts": 2}
+    found = settings(tiny, tmp_path / "run", **ensemble).resolved()
+    assert found.model.lora_rank > 0
+    assert not found.start().lora_head
+    with pytest.raises(ConfigError, match="one output layer"):
+        settings(tiny, tmp_path / "run", **ensemble, frozen_head=False).check()
+
+
+def test_a_frozen_head_without_adapters_is_refused(tiny, tmp_path):
+    with pytest.raises(ConfigError, match="--frozen-head is for LoRA"):
+        settings(tiny, tmp_path / "run", frozen_head=True).start()
+
+
+def test_adapters_of_an_earlier_version_go_on_without_one_on_the_output_layer(tiny, tmp_path):
+    out = tmp_path / "run"
+    given = FROZEN | {"fixed_temperature": True}
+    stopped = settings(tiny, out, checkpoint_steps=1, **given)
+    run.train(stopped, randomness=Randomness.seeded(7), observe=lambda progress, _: progress.step < 3)
+    path = out / "run.json"
+    document = json.loads(path.read_text())
+    del document["config"]["model"]["frozen_head"]
+    path.write_text(json.dumps(document))
+    run.train(Resumption(resume=out), randomness=Randomness.seeded(7))
+    assert find_model(str(out)).recipe["model"]["frozen_head"] is True  # as shadows are trained
+    names = load_file(out / "model" / "adapter_model.safetensors")
+    assert names
+    assert not any("lm_head" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{}, LORA, FROZEN, {"ema": 0.9}],
+    ids=["all weights", "LoRA", "LoRA with a frozen head", "averaged"],
+)
 def test_a_run_that_was_stopped_ends_with_the_same_temperature(tiny, tmp_path, others):
     out = tmp_path / "run"
     stopped = settings(tiny, out, checkpoint_steps=1, **others)

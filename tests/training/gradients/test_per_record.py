@@ -21,6 +21,8 @@ MODELS = {
     "lstm-tied": lambda: small_models.lstm(tied=True),
     "lora-gpt2": lambda: small_models.with_lora(small_models.gpt2(), ["c_attn", "c_fc"]),
     "lora-llama": lambda: small_models.with_lora(small_models.llama(), ["q_proj", "v_proj", "down_proj"]),
+    "lora-gpt2-head": lambda: small_models.with_lora(small_models.gpt2(), ["c_attn", "lm_head"]),
+    "lora-llama-head": lambda: small_models.with_lora(small_models.llama(), ["q_proj", "lm_head"]),
     "lora-lstm": lambda: small_models.with_lora(small_models.lstm(), ["input", "hidden"]),
     "gpt2-tempered": lambda: small_models.tempered(small_models.gpt2()),
     "llama-tempered": lambda: small_models.tempered(small_models.llama(tied=False)),

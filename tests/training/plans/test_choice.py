@@ -8,10 +8,11 @@ import pytest
 from reticent.core.randomness import Randomness
 from reticent.models.huggingface.location import find_local, stored_shapes
 from reticent.runs.training.settings import ModelSection, TrainSettings
-from reticent.training.plans.choice import choose
+from reticent.training.plans.choice import UNKNOWN, ModelSize, choose
 from reticent.training.plans.plan import DpSgd
 
-SMALL = 10**6
+SMALL = ModelSize(10**6, 10**6)
+LARGE = ModelSize(10**8, 10**8)
 ASKED = {"data": "x.jsonl", "model": "embedded", "delta": 1e-4}
 
 
@@ -28,12 +29,12 @@ def test_the_batch_never_passes_the_units_and_grows_more_slowly_than_they_do(uni
 @pytest.mark.parametrize("epochs", [4.0, 12.0, 30.0, 300.0])
 @pytest.mark.parametrize("units", [300, 708, 3_000, 10**6])
 def test_there_are_144_steps_or_more_where_the_batch_would_grow_too_large(units, epochs):
-    steps = epochs * units / choose(units, parameters=SMALL, epochs=epochs).batch
+    steps = epochs * units / choose(units, size=SMALL, epochs=epochs).batch
     assert steps == pytest.approx(max(144, epochs * math.sqrt(units) / 6), rel=0.1)
 
 
 def test_larger_corpora_get_fewer_passes():
-    passes = [choose(units, parameters=SMALL).epochs for units in (100, 2_000, 5_000, 20_000, 10**6)]
+    passes = [choose(units, size=SMALL).epochs for units in (100, 2_000, 5_000, 20_000, 10**6)]
     assert passes == [12.0, 12.0, 8.0, 4.0, 4.0]
 
 
@@ -52,15 +53,15 @@ def test_larger_corpora_get_fewer_passes():
     ],
 )
 def test_a_large_epsilon_gets_more_passes_where_passes_are_cheap(units, epsilon, epochs):
-    chosen = choose(units, parameters=SMALL, epsilon=epsilon)
+    chosen = choose(units, size=SMALL, epsilon=epsilon)
     assert chosen.epochs == epochs
-    assert chosen.batch >= choose(units, parameters=SMALL).batch
+    assert chosen.batch >= choose(units, size=SMALL).batch
     assert choose(units, epsilon=epsilon) == choose(units)  # a large model has no use for them
-    assert choose(units, parameters=SMALL, epsilon=epsilon, epochs=2.0).epochs == 2.0
+    assert choose(units, size=SMALL, epsilon=epsilon, epochs=2.0).epochs == 2.0
 
 
 def test_the_noise_of_a_step_falls_where_a_large_epsilon_gets_larger_samples():
-    few, many = (choose(300, parameters=SMALL, epsilon=epsilon) for epsilon in (None, 8.0))
+    few, many = (choose(300, size=SMALL, epsilon=epsilon) for epsilon in (None, 8.0))
     noise = [
         DpSgd.for_target(epsilon=8.0, delta=1e-4, units=300, batch=each.batch, epochs=each.epochs).gradient_noise
         for each in (few, many)
@@ -69,12 +70,12 @@ def test_the_noise_of_a_step_falls_where_a_large_epsilon_gets_larger_samples():
 
 
 def test_large_models_take_few_steps_of_large_batches():
-    small, large, unknown = (choose(300, parameters=size) for size in (SMALL, 10**8, None))
+    small, large, unknown = (choose(300, size=size) for size in (SMALL, LARGE, UNKNOWN))
     assert large == unknown
     assert large.batch > small.batch
     assert large.epochs == small.epochs  # passes cost little noise, whatever the size
     assert large.epochs * 300 / large.batch == pytest.approx(72, rel=0.1)
-    assert choose(10**6, parameters=10**8).batch == pytest.approx(6_000, rel=0.1)
+    assert choose(10**6, size=LARGE).batch == pytest.approx(6_000, rel=0.1)
 
 
 def test_the_batch_follows_the_epochs_that_were_asked_for():
@@ -84,25 +85,30 @@ def test_the_batch_follows_the_epochs_that_were_asked_for():
 
 def test_weights_are_counted_from_a_models_header_and_adapters_by_their_rank():
     folder = find_local("embedded")
-    parameters = {rank: ModelSection(source=str(folder), lora_rank=rank).trained_parameters() for rank in (0, 1, 8)}
-    assert parameters[8] == 8 * parameters[1] < parameters[0]
-    assert parameters[0] == sum(math.prod(shape) for shape in stored_shapes(folder))
+    sizes = {rank: ModelSection(source=str(folder), lora_rank=rank).size() for rank in (0, 1, 8)}
+    whole = sum(math.prod(shape) for shape in stored_shapes(folder))
+    assert sizes[0] == ModelSize(whole, whole)
+    assert sizes[8].trained == 8 * sizes[1].trained < whole
+    assert all(sizes[rank].whole == whole and sizes[rank].trains_adapters for rank in (1, 8))
+    assert ModelSection(source="no/such-model", lora_rank=8).size() == ModelSize(trains_adapters=True)
 
 
 def test_a_model_of_unknown_or_great_size_gets_the_careful_rate():
-    rates = [choose(300, parameters=size).learning_rate for size in (10**6, 10**8, None)]
+    rates = [choose(300, size=size).learning_rate for size in (SMALL, LARGE, UNKNOWN)]
     assert rates[0] > rates[1] == rates[2]
 
 
-def test_adapters_get_a_rate_between_that_of_small_and_large_models():
-    whole, adapters, large = (
-        choose(300, parameters=size, trains_adapters=thin).learning_rate
-        for size, thin in ((10**6, False), (10**6, True), (10**8, True))
+def test_the_rate_of_adapters_follows_the_model_that_they_are_on():
+    few = 10**5
+    on_small, on_large, on_unknown, many = (
+        choose(300, size=ModelSize(trained, whole, trains_adapters=True)).learning_rate
+        for trained, whole in ((few, 10**6), (few, 10**8), (few, None), (10**8, 10**9))
     )
-    assert whole > adapters > large
+    assert on_small > choose(300, size=SMALL).learning_rate > on_large == on_unknown > many
     model = settings(model=str(find_local("embedded")), lora_rank=8)
-    assert model.with_choices(records=300, owners=300)[1]["learning_rate"] == adapters
-    redacted = [choose(300, parameters=10**6, trains_adapters=thin, is_redacted=True) for thin in (False, True)]
+    assert model.with_choices(records=300, owners=300)[1]["learning_rate"] == on_small
+    adapters = ModelSize(10**6, 10**6, trains_adapters=True)
+    redacted = [choose(300, size=size, is_redacted=True) for size in (SMALL, adapters)]
     assert redacted[0] == redacted[1]  # its noisy steps go on from weights that public steps taught
 
 

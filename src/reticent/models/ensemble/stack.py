@@ -67,7 +67,9 @@ def read_adapter(directory: Path) -> Adapter:
         raise ModelError(
             f"{directory}: more than a plain LoRA adapter",
             found=", ".join(extra),
-            hint="DP-SGD leaves a plain one with --fixed-temperature" if "modules_to_save" in extra else None,
+            hint="DP-SGD leaves a plain one with --fixed-temperature and --frozen-head"
+            if "modules_to_save" in extra
+            else None,
         )
     try:
         tensors = load_file(directory / _WEIGHTS)

@@ -7,6 +7,7 @@ a model whose output at a token depends on later tokens is not a causal language
 `ModelError`.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -141,7 +142,11 @@ def _load_adapter(directory: Path, dtype: str, device: torch.device) -> tuple[An
     names = [name for name, _ in base.named_modules()]
     for key, matched in resolved_modules(config, names, directory / checkpoint.ADAPTER_CONFIG).items():
         setattr(asked, key, set(matched))
-    adapted = PeftModel.from_pretrained(base, directory, config=asked, is_trainable=False, torch_device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # on an adapted head whose weights the embeddings share: nothing merges them
+        adapted = PeftModel.from_pretrained(base, directory, config=asked, is_trainable=False, torch_device="cpu")
     module = unwrap(adapted)
     with safe_open(directory / "adapter_model.safetensors", framework="pt") as file:
         missing = set(get_peft_model_state_dict(adapted, save_embedding_layers=False)) - set(file.keys())

@@ -85,11 +85,16 @@ def find_model(source: str) -> ModelPlace:
 
 
 def _recipe(config: dict[str, Any]) -> dict[str, Any]:
-    """What a run was asked for, to train others like it; in earlier versions DP-SGD kept the temperature."""
-    training = config.get("training", {})
-    if training.get("method") != Method.DP_SGD.value or training.get("fixed_temperature") is not None:
-        return config
-    return config | {"training": training | {"fixed_temperature": True}}
+    """What a run was asked for, to train others like it.
+
+    In earlier versions DP-SGD kept the temperature, and no adapter was on the output layer.
+    """
+    training, model = config.get("training", {}), config.get("model", {})
+    if training.get("method") == Method.DP_SGD.value and training.get("fixed_temperature") is None:
+        training = training | {"fixed_temperature": True}
+    if model.get("lora_rank") and model.get("frozen_head") is None:
+        model = model | {"frozen_head": True}
+    return config | {"training": training, "model": model}
 
 
 def _other_guarantees(run: Path, headline: Guarantee | None) -> dict[str, Guarantee]:

@@ -176,8 +176,8 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     if settings.out is not None and settings.out.exists():
         raise ConfigError(f"{settings.out}: already exists", hint="choose another --out, or remove it")
     model = ModelSection(source=settings.source, lora_rank=settings.lora_rank)
-    parameters = model.trained_parameters()
-    choose_for = partial(choose, parameters=parameters, trains_adapters=model.lora_rank > 0)
+    size = model.size()
+    choose_for = partial(choose, size=size)
     wanted = choose_for(settings.units, epsilon=settings.target_epsilon).epochs
     epochs = _affordable_epochs(settings, wanted)
     choice = choose_for(settings.units, epochs=epochs)
@@ -213,7 +213,7 @@ def plan(settings: PlanSettings, *, track: Track = untracked) -> PlanAdvice:
     reasons = _reasons(
         settings, plans, chosen, larger, epochs=epochs, more_passes=epochs if epochs > usual else None
     )
-    if parameters is None:
+    if size.whole is None:
         reasons.insert(
             1,
             f"How many weights '{settings.source}' has cannot be read from files here, and hubs are not asked: it "

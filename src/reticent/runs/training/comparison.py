@@ -177,7 +177,7 @@ class _Bench:
     def redacted(self, share: float) -> tuple[str, TrainingSection]:
         """Redacted training, at the noise that this share of the corpus would have."""
         units = self.plan.sampler.units
-        choice = choose(units, is_redacted=True)
+        choice = choose(units, size=self.model.size(), is_redacted=True)
         private = DpSgd.for_target(
             epsilon=self.plan.guarantee().epsilon,
             delta=self.plan.delta,
@@ -193,7 +193,7 @@ class _Bench:
             "conservative_miss_rate": 0.0,  # whatever it is: nothing is promised of public text
             "fill_masks": Fill.KIND,
         }
-        steps = self._steps(private, whole=choice.batch)
+        steps = self._steps(private, whole=choice.batch) | {"learning_rate": choice.learning_rate}
         return "all.jsonl", TrainingSection(method=Method.CRT, **steps, **policies)
 
     def _steps(self, plan: DpSgd, *, whole: int | None = None) -> dict[str, Any]:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from reticent.training.gradients.source import Computation
     from reticent.training.loop import CheckpointSchedule
     from reticent.training.optimiser import OptimiserSettings
+    from reticent.training.plans.choice import ModelSize
     from reticent.training.plans.plan import DpSgd, Plan
     from reticent.training.starting_model import ModelStart
 
@@ -170,10 +171,15 @@ class ModelSection(Settings):
         panel=_MODEL,
         metavar="N",
     )
+    frozen_head: bool | None = option(
+        "Put no LoRA adapter on the output layer. Without one, tokens that the model has never met stay alike.",
+        default=None,
+        panel=_MODEL,
+    )
     freeze_embeddings: bool = option("Do not train the embeddings.", default=False, panel=_MODEL)
     merge: bool = option(
-        "Merge the LoRA adapters into the saved model. An adapter of dp-sgd may hold the last norm too, which some "
-        "servers cannot read.",
+        "Merge the LoRA adapters into the saved model. An adapter may change the output layer too, and with dp-sgd "
+        "the last norm, which some servers cannot read.",
         default=False,
         panel=_MODEL,
     )
@@ -196,17 +202,21 @@ class ModelSection(Settings):
 
         return self.source.startswith("lstm:") or find_local(self.source) is not None
 
-    def trained_parameters(self) -> int | None:
-        """Weights that are trained (at most, for LoRA), from the headers of the model's files; None if unknown."""
+    def size(self) -> "ModelSize":
+        """Weights of the model, from the headers of its files, and which of them are trained."""
         from reticent.models.huggingface.location import find_local, stored_shapes
+        from reticent.training.plans.choice import ModelSize
 
         folder = None if self.source.startswith("lstm:") else find_local(self.source)
         shapes = None if folder is None else stored_shapes(folder)
         if shapes is None:
-            return None
-        if self.lora_rank:  # two thin matrices for each [m, n]
-            return sum(self.lora_rank * sum(shape) for shape in shapes if len(shape) == 2)
-        return sum(math.prod(shape) for shape in shapes)
+            return ModelSize(trains_adapters=self.lora_rank > 0)
+        whole = sum(math.prod(shape) for shape in shapes)
+        if not self.lora_rank:
+            return ModelSize(whole, whole)
+        # Two thin matrices for each [m, n], at most: embeddings have none.
+        thin = sum(self.lora_rank * sum(shape) for shape in shapes if len(shape) == 2)
+        return ModelSize(thin, whole, trains_adapters=True)
 
     def start(self) -> "ModelStart":
         """The model that a run starts from."""
@@ -214,11 +224,14 @@ class ModelSection(Settings):
 
         if self.merge and not self.lora_rank:
             raise ConfigError("--merge is for LoRA: there is no adapter to merge", hint="give --lora-rank")
+        if self.frozen_head is not None and not self.lora_rank:
+            raise ConfigError("--frozen-head is for LoRA: there are no adapters", hint="give --lora-rank")
         return ModelStart(
             source=self.source,
             lora_rank=self.lora_rank,
             lora_alpha=self.lora_alpha,
             lora_layers=self.adapter_layers,
+            lora_head=self.lora_rank > 0 and self.frozen_head is False,
             freeze_embeddings=self.freeze_embeddings,
             device=self.device,
         )
@@ -561,7 +574,7 @@ class TrainingSection(Settings):
         """The risk that the noise is calibrated to, where one was given."""
         return risk_of(tpr=self.target_tpr, bits=self.target_bits, advantage=self.target_advantage)
 
-    def chosen(self, units: int, *, parameters: int | None, trains_adapters: bool = False) -> dict[str, float]:
+    def chosen(self, units: int, size: "ModelSize") -> dict[str, float]:
         """Values chosen for this many units where none were given, by key; none unless the noise is calibrated."""
         from reticent.training.plans.choice import choose
 
@@ -571,10 +584,9 @@ class TrainingSection(Settings):
         given = self.model_fields_set
         choice = choose(
             units,
-            parameters=parameters,
+            size=size,
             epsilon=self.target_epsilon,
             epochs=self.epochs if "epochs" in given else None,
-            trains_adapters=trains_adapters,
             is_redacted=self.method is Method.CRT,
         )
         if (
@@ -878,6 +890,8 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
             )
         if self.model.merge:
             raise ConfigError("--merge would make whole models of an ensemble's adapters", hint="leave it out")
+        if self.model.frozen_head is False:
+            raise ConfigError("an ensemble reads its members through one output layer", hint="set no frozen_head")
 
     def check_paths(self) -> None:
         """Everything that the run reads is there and its place is free: said before torch is loaded."""
@@ -949,11 +963,13 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
 
     def resolved(self) -> "TrainSettings":
         """The settings with a method's own defaults filled in and paths made absolute."""
-        if self.training.method is Method.DP_SGD and self.training.fixed_temperature is None:
-            training = self.training.model_copy(update={"fixed_temperature": False})
-            return self.model_copy(update={"training": training}).located()
         if self.training.method is not Method.SUBMIX:
-            return self.located()
+            model, training = self.model, self.training
+            if model.lora_rank and model.frozen_head is None:
+                model = model.model_copy(update={"frozen_head": model.adapter_layers > 0})
+            if training.method is Method.DP_SGD and training.fixed_temperature is None:
+                training = training.model_copy(update={"fixed_temperature": False})
+            return self.model_copy(update={"model": model, "training": training}).located()
         rank = self.model.lora_rank if "lora_rank" in self.model.model_fields_set else _ENSEMBLE_RANK
         asked = self.training
         training = asked.model_copy(update={"parts": asked.parts or _PARTS, "halves": bool(asked.halves)})
@@ -963,10 +979,7 @@ class TrainSettings(Seeded, EngineOptions, CurveOptions, Shown):
     def with_choices(self, *, records: int, owners: int) -> "tuple[TrainSettings, dict[str, float]]":
         """The settings with what the operator left open chosen from public facts, and what was chosen."""
         units = owners if self.training.protected is Unit.OWNER else records
-        model = self.model
-        chosen = self.training.chosen(
-            units, parameters=model.trained_parameters(), trains_adapters=model.lora_rank > 0
-        )
+        chosen = self.training.chosen(units, self.model.size())
         return self.model_copy(update={"training": self.training.model_copy(update=chosen)}), chosen
 
     def located(self) -> "TrainSettings":

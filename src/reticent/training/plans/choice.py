@@ -6,7 +6,8 @@
                      24,000 passes over single units
     batch            what leaves about 144 steps,                 what leaves about 72 steps, at most 6 · √units
                      at most 6 · √units                           (redacted training of any size: 6 · √units)
-    learning rate    3e-3; adapters 2e-3                          7e-4
+    learning rate    3e-3; adapters of a small model 5e-3,        7e-4
+                     of a large one 2e-3
                      (redacted training: 3e-3)                    (redacted training: 1e-3)
 
 The batch is at least 8, or all units. Noise is calibrated to the whole run, so another pass costs little extra
@@ -21,10 +22,12 @@ badly, and most of what ε would allow is lost. At ε = 8 and 144 steps, a third
 less noise than a twelfth (300 units); at ε = 2 it is 7 %.
 
 The weights are those after the last step. Noisy steps hardly come to rest: an average over their last half lags
-behind, and lost more by that than it gained by less noise (embedded model on newsgroups, ε = 1, 2 and 8); adapters
-and large models gained by it only at higher rates than these, which were worse all the same. The constants are
-rules of thumb that no guarantee rests on; `bench/utility.py` measures them. The number of units is public by
-assumption of every private plan, and the size of the model reveals nothing about the corpus.
+behind, and lost more by that than it gained by less noise (embedded model on newsgroups, ε = 1, 2 and 8);
+adapters and large models gained by it only at higher rates than these, which were worse all the same. An
+adapter's rate follows the model that it is on: one step moves the model by about half of what its own rate
+would. The constants are rules of thumb that no guarantee rests on; `bench/utility.py` measures them. The number
+of units is public by assumption of every private plan, and the size of the model reveals nothing about the
+corpus.
 """
 
 import math
@@ -40,9 +43,22 @@ _BATCH_FACTOR: Final = 6.0
 SMALL_MODEL: Final = 10_000_000
 PUBLIC_BATCH: Final = 16  # records of a step on public text alone, unless another number is asked for
 _RATE: Final = 3e-3
-_ADAPTER_RATE: Final = 2e-3
+_ADAPTER_RATE: Final = 5e-3
+_CAREFUL_ADAPTER_RATE: Final = 2e-3
 _CAREFUL_RATE: Final = 7e-4
 _CAREFUL_RATE_OF_REDACTED: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """Weights that are trained, and those of the whole model (None: not known)."""
+
+    trained: int | None = None
+    whole: int | None = None
+    trains_adapters: bool = False
+
+
+UNKNOWN: Final = ModelSize()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +73,16 @@ class Choice:
 def choose(
     units: int,
     *,
-    parameters: int | None = None,
+    size: ModelSize = UNKNOWN,
     epsilon: float | None = None,
     epochs: float | None = None,
-    trains_adapters: bool = False,
     is_redacted: bool = False,
 ) -> Choice:
-    """The choice for so many records or owners, so many trained weights and a target ε (None: not known).
+    """The choice for so many records or owners, a model of this size and a target ε (None: not known).
 
     `epochs` are those that were asked for, if any were.
     """
-    is_small = parameters is not None and parameters <= SMALL_MODEL
+    is_small = _is_small(size.trained)
     least, most = _EPOCHS
     if epochs is None:
         wanted = least if is_redacted else max(least, min(most, most * math.sqrt(_FEW_UNITS / units)))
@@ -83,7 +98,15 @@ def choose(
     if is_redacted:
         rate = _RATE if is_small else _CAREFUL_RATE_OF_REDACTED
     elif is_small:
-        rate = _ADAPTER_RATE if trains_adapters else _RATE
+        rate = _rate_of_adapters(size) if size.trains_adapters else _RATE
     else:
         rate = _CAREFUL_RATE
     return Choice(batch=math.ceil(units / batches), epochs=epochs, learning_rate=rate)
+
+
+def _rate_of_adapters(size: ModelSize) -> float:
+    return _ADAPTER_RATE if _is_small(size.whole) else _CAREFUL_ADAPTER_RATE
+
+
+def _is_small(parameters: int | None) -> bool:
+    return parameters is not None and parameters <= SMALL_MODEL
