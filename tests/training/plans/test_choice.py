@@ -56,7 +56,7 @@ def test_a_large_epsilon_gets_more_passes_where_passes_are_cheap(units, epsilon,
     chosen = choose(units, size=SMALL, epsilon=epsilon)
     assert chosen.epochs == epochs
     assert chosen.batch >= choose(units, size=SMALL).batch
-    assert choose(units, epsilon=epsilon) == choose(units)  # a large model has no use for them
+    assert choose(units, size=LARGE, epsilon=epsilon).epochs == epochs  # whatever the size
     assert choose(units, size=SMALL, epsilon=epsilon, epochs=2.0).epochs == 2.0
 
 

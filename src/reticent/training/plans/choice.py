@@ -2,8 +2,7 @@
 
                      up to 10 million trained weights             more, or unknown
     epochs           12 for up to 2,000 units, then 12 · √(2,000 / units), at least 4 (redacted training: 4)
-                     × ε/2 where ε > 2, up to 4 times, within
-                     24,000 passes over single units
+                     × ε/2 where ε > 2, up to 4 times, within 24,000 passes over single units
     batch            what leaves about 144 steps,                 what leaves about 72 steps, at most 6 · √units
                      at most 6 · √units                           (redacted training of any size: 6 · √units)
     learning rate    3e-3; adapters of a small model 5e-3,        7e-4
@@ -19,7 +18,8 @@ all 15 million weights of stories15m, where the noise of a step grows with the w
 redacted training, whose noisy steps go on from weights that public steps taught, batches of 42 were worse than of
 128. A large ε needs larger samples: where the noise is below about twice the clip norm, sampling hides a unit
 badly, and most of what ε would allow is lost. At ε = 8 and 144 steps, a third of the units in each step have 31 %
-less noise than a twelfth (300 units); at ε = 2 it is 7 %.
+less noise than a twelfth (300 units); at ε = 2 it is 7 %. So few units get more passes: with 48 of them all weights
+of stories15m had 5.59 nats at ε = 8 in 144 steps and 5.55 in 72, with 12 they had 5.68 (newsgroups).
 
 The weights are those after the last step. Noisy steps hardly come to rest: an average over their last half lags
 behind, and lost more by that than it gained by less noise (embedded model on newsgroups, ε = 1, 2 and 8);
@@ -86,7 +86,7 @@ def choose(
     least, most = _EPOCHS
     if epochs is None:
         wanted = least if is_redacted else max(least, min(most, most * math.sqrt(_FEW_UNITS / units)))
-        if is_small and not is_redacted and epsilon is not None:
+        if not is_redacted and epsilon is not None:
             factor = max(1.0, min(_MOST_FACTOR, epsilon / _SMALL_EPSILON))
             wanted = max(wanted, min(factor * wanted, most * _FEW_UNITS / units))
         epochs = float(round(wanted))
