@@ -86,6 +86,7 @@ OLD = "old defaults"
 CHOICE = "planner's choice"
 TUNED = "tuned DP-SGD"
 SAME_PASSES = f"{TUNED}, same passes as the choice"
+FAMILIES = {TUNED: f"{TUNED}, batch ", SAME_PASSES: f"{SAME_PASSES}, "}  # rows that are named together
 PRICED = f"{TUNED}, price of tuning included"
 WITH_HEAD = f"{TUNED}, output layer adapted"
 TRIALS = 6  # settings that tuning tries
@@ -461,7 +462,7 @@ class Table:
         size = ModelSize(trained, whole, trains_adapters=self.model == "lora")
         rows = recipes(self._units, size, epsilon)
         only = self.asked.only
-        families = tuple(f"{name}, " for name in only if name in (TUNED, SAME_PASSES))
+        families = tuple(start for name, start in FAMILIES.items() if name in only)
         return {
             row: each
             for row, each in rows.items()

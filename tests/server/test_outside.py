@@ -145,7 +145,10 @@ def latencies(address, ledgers, tokens, seed):
         for which in [0, 1] * 5 + order:  # the first ten warm connections and caches
             address.service.backend.predictor._ledger = ledgers[which]
             body = {"model": NAME, "prompt": "".join(picked.choices("abcdefgh", k=6)), "max_tokens": 1}
-            answer = client.post("/v1/completions", json=body)
+            for _ in range(20):  # a machine with too much else to do may be too late with an answer
+                answer = client.post("/v1/completions", json=body)
+                if answer.status_code != 503:
+                    break
             assert answer.status_code == 200
             found[which].append(answer.elapsed.total_seconds())
     return found[0][5:], found[1][5:]
