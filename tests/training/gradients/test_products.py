@@ -19,13 +19,34 @@ SHAPES = [(1, 1, 1, 1), (3, 5, 7, 2), (2, 40, 3, 96), (2, 33, 96, 3), (1, 64, 16
 def by_onednn(monkeypatch):
     """oneDNN for products of any size on any processor, from an operator that is looked for anew."""
     monkeypatch.setattr(products, "_LEAST_WORK", 0)
-    monkeypatch.setattr(products, "_GAINS", (torch.backends.cpu.get_cpu_capability(),))
+    monkeypatch.setattr(products, "_gains", lambda: True)
     search = products._operator
     search.cache_clear()
     if search() is None:
         pytest.skip("this torch has no oneDNN")
     yield products
     search.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("capability", "maker", "gains"),
+    [
+        ("AVX512", "GenuineIntel", False),  # MKL uses AVX-512 there
+        ("AVX512", "AuthenticAMD", True),
+        ("AVX512", None, True),
+        ("AVX2", "AuthenticAMD", False),
+        ("DEFAULT", None, False),
+    ],
+)
+def test_onednn_is_asked_only_where_mkl_leaves_avx512_unused(capability, maker, gains, tmp_path, monkeypatch):
+    file = tmp_path / "cpuinfo"
+    if maker is not None:
+        file.write_text(f"processor\t: 0\nvendor_id\t: {maker}\nmodel name\t: X\n")
+    monkeypatch.setattr(products, "_PROCESSOR", file)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    products._gains.cache_clear()
+    assert products._gains() is gains
+    products._gains.cache_clear()
 
 
 def factors(batch, length, p, q):
