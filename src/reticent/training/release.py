@@ -63,13 +63,12 @@ def _release(
 
 
 def _merged(adapted: Any) -> Any:
-    """The whole model. An adapted output layer gets a matrix of its own first: embeddings were never adapted."""
-    head = head_of(adapted)
-    base = getattr(head, "base_layer", None)
-    if isinstance(base, nn.Linear):
+    """The whole model. An adapted head that shares its weights gets its own first: embeddings were not adapted."""
+    base = getattr(head_of(adapted), "base_layer", None)
+    if isinstance(base, nn.Linear) and base.weight is adapted.get_input_embeddings().weight:
         base.weight = nn.Parameter(base.weight.detach().clone(), requires_grad=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the two matrices are no longer tied
+        warnings.simplefilter("ignore")  # that the two are no longer tied
         return adapted.merge_and_unload()
 
 

@@ -10,7 +10,7 @@ blocks or of the top ones, and perhaps in the output layer. Beside them the temp
 trained (`training.temperature`).
 
 Why the output layer: a model tells two tokens apart only as far as their rows in it differ. Tokens that it never
-met have the same row but for a ten-thousandth (17,000 of the 32,000 of stories15m), and no adapter below can part
+met have the same row but for a ten-thousandth (16,000 of the 32,000 of stories15m), and no adapter below can part
 them.
 """
 

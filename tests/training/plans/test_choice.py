@@ -76,6 +76,9 @@ def test_large_models_take_few_steps_of_large_batches():
     assert large.epochs == small.epochs  # passes cost little noise, whatever the size
     assert large.epochs * 300 / large.batch == pytest.approx(72, rel=0.1)
     assert choose(10**6, size=LARGE).batch == pytest.approx(6_000, rel=0.1)
+    for units in (300, 500, 1_000, 2_000):  # more passes make samples larger, not steps many more
+        more = choose(units, size=LARGE, epsilon=8.0)
+        assert more.epochs * units / more.batch < 1.4 * 72
 
 
 def test_the_batch_follows_the_epochs_that_were_asked_for():

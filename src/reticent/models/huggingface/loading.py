@@ -142,10 +142,8 @@ def _load_adapter(directory: Path, dtype: str, device: torch.device) -> tuple[An
     names = [name for name, _ in base.named_modules()]
     for key, matched in resolved_modules(config, names, directory / checkpoint.ADAPTER_CONFIG).items():
         setattr(asked, key, set(matched))
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # on an adapted head whose weights the embeddings share: nothing merges them
+    with warnings.catch_warnings():  # on an adapted head whose weights the embeddings share: nothing merges them
+        warnings.simplefilter("ignore")
         adapted = PeftModel.from_pretrained(base, directory, config=asked, is_trainable=False, torch_device="cpu")
     module = unwrap(adapted)
     with safe_open(directory / "adapter_model.safetensors", framework="pt") as file:
